@@ -38,26 +38,7 @@ def behaviour_along(
     starts: Iterable[State] | None = None,
     class_of: Callable[[State], Any] | None = None,
 ) -> Behaviour:
-    """Return a behaviour along a path, found by taking its steps with the reference semantics.
-
-    Parameters
-    ----------
-    semantics
-        The meaning of the protocol.
-    path
-        States, each of which leads to the next; or classes of states, such as orbits under symmetry.
-    actions
-        The name of the action of each step; by default the `least` step that leads on is taken.
-    starts
-        Where a path of classes may begin.
-    class_of
-        Returns the class of a state, for a path of classes.
-
-    Raises
-    ------
-    NoSuchPathError
-        Where no behaviour goes along the path.
-    """
+    """Return a behaviour along a path, found by taking its steps with the reference semantics."""
     first = path[0] if class_of is None else next((s for s in starts or () if class_of(s) == path[0]), None)
     if first is None:
         raise NoSuchPathError(semantics, "no initial state begins it")
@@ -87,22 +68,7 @@ def least(transitions: Iterable[Transition]) -> Transition:
 
 
 def raised_from(semantics: Semantics, properties: Iterable[Property], state: State) -> RaisedError | None:
-    """Take every step out of a state and check where it leads; return the first error that a method raises.
-
-    Parameters
-    ----------
-    semantics
-        The meaning of the protocol.
-    properties
-        What is checked.
-    state
-        The state.
-
-    Returns
-    -------
-    RaisedError
-        With the step in which it was raised as its trace: none where that is before the step. None where all is well.
-    """
+    """Take every step out of a state and check where it leads; return the first error that a method raises."""
     trace: Behaviour = ()
     try:
         for taken in semantics.transitions(state):

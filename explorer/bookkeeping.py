@@ -30,56 +30,17 @@ class Stop(Exception):  # noqa: N818 - a way out of the search, not an error
 
 
 class Totals(NamedTuple):
-    """What a search has counted so far.
+    """What a search has counted so far."""
 
-    Attributes
-    ----------
-    distinct
-        Distinct states.
-    generated
-        Initial states and transitions.
-    actions
-        Times each action fired.
-    handler_calls
-        Times each action was called in Python.
-    uncounted
-        Actions that fired, nobody knows how often: they are not among `actions`.
-    """
-
-    distinct: int
-    generated: int
-    actions: dict[str, int]
-    handler_calls: dict[str, int]
-    uncounted: Sequence[str] = ()
+    distinct: int  # distinct states
+    generated: int  # initial states and transitions
+    actions: dict[str, int]  # times each action fired
+    handler_calls: dict[str, int]  # times each action was called in Python
+    uncounted: Sequence[str] = ()  # actions that fired, nobody knows how often: they are not among `actions`
 
 
 class Bookkeeping:
-    """Notes what a search finds, and ends it at its limits.
-
-    Parameters
-    ----------
-    options
-        The limits, and where progress is reported.
-    total
-        Returns the counts of the search as they are now.
-    protocol
-        The protocol, with its constants.
-    first_found
-        Whether the search checks the states found first, in TLC's order.
-
-    Attributes
-    ----------
-    result
-        The result so far; its counts are those of the last `tally`.
-    violated
-        Names of the properties known to be violated.
-    followed
-        Names of what should stay reachable, and of temporal properties, as far as it is known whether they hold.
-    earlier
-        Seconds that the search took before it was resumed.
-    reads
-        What methods read that the VIEW leaves out; None without a VIEW.
-    """
+    """Notes what a search finds, and ends it at its limits."""
 
     def __init__(
         self, options: Options, total: Callable[[], Totals], protocol: Protocol, *, first_found: bool = False
@@ -95,22 +56,7 @@ class Bookkeeping:
         self._began = CLOCK.now()
 
     def result_of(self, search: Callable[[], None], notes: Callable[[], list[str]] = list) -> Result:
-        """Run a search; return its result.
-
-        Parameters
-        ----------
-        search
-            The search, which `Stop` may end.
-        notes
-            Returns what the user should know of how it went.
-
-        Raises
-        ------
-        Interrupted
-            Where the user interrupts it; the exception has what was found until then.
-        RaisedError
-            Where a method of the protocol raises or breaks its contract, unless an `assert` failed: that is a result.
-        """
+        """Run a search; return its result."""
         before, self._protocol.hidden_reads = self._protocol.hidden_reads, self.reads
         try:
             return self._result_of(search, notes)

@@ -21,15 +21,7 @@ Named = dict[str, list[FunctionType]]
 
 
 def asking_for_types(protocol: type[Protocol], owners: Iterable[Any]) -> set[str]:
-    """Return the names of the actions and properties that may ask for the type of something, also by way of others.
-
-    Parameters
-    ----------
-    protocol
-        Their class.
-    owners
-        The actions and properties.
-    """
+    """Return the names of the actions and properties that may ask for the type of something, also by way of others."""
     methods, known = _methods(protocol), dict[FunctionType, bool]()
     return {owner.name for owner in owners if _asks(owner.function, methods, known)}
 

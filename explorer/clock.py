@@ -6,13 +6,7 @@ import time
 
 
 class SearchClock:
-    """The seconds of this process in which nothing was compiled.
-
-    Attributes
-    ----------
-    compiling
-        Seconds that were spent on compiling.
-    """
+    """The seconds of this process in which nothing was compiled."""
 
     def __init__(self) -> None:
         self.compiling = 0.0

@@ -46,13 +46,7 @@ def _require_compiling() -> None:
 
 @cache
 def cache_problem() -> str | None:
-    """Return what is wrong with the folder for compiled code; another one then stands in for it in this process.
-
-    Raises
-    ------
-    InputError
-        Where the environment keeps Numba from compiling: naming the variable, what is expected and what was found.
-    """
+    """Return what is wrong with the folder for compiled code; another one then stands in for it in this process."""
     _require_compiling()
     given = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     problem: str | None = f"{given} cannot be written to"
@@ -72,18 +66,7 @@ def cache_problem() -> str | None:
 
 
 class Compiling:
-    """What was compiled.
-
-    Parameters
-    ----------
-    told
-        Called when something begins to be compiled, once.
-
-    Attributes
-    ----------
-    seconds
-        How long it took.
-    """
+    """What was compiled."""
 
     def __init__(self, told: Callable[[], object] | None) -> None:
         self.seconds = 0.0
@@ -107,13 +90,7 @@ class Compiling:
 
 @contextmanager
 def noted(told: Callable[[], object] | None = None) -> Iterator[Compiling]:
-    """Note what is compiled meanwhile; the clock of searches stands still for as long.
-
-    Parameters
-    ----------
-    told
-        Called when something begins to be compiled, once.
-    """
+    """Note what is compiled meanwhile; the clock of searches stands still for as long."""
     from numba.core import event
 
     events: Any = event  # what Numba exports without annotations

@@ -37,36 +37,13 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\l"})
 def explore_graph(
     protocol: Protocol, options: Options, state_text: Told | None = None
 ) -> tuple[Result, Graph]:
-    """Search with the reference engine, and return its result with the graph of the states visited.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    options
-        What to check and where to stop.
-    state_text
-        What to note for a state in its node's attribute `state`; by default nodes have none.
-    """
+    """Search with the reference engine, and return its result with the graph of the states visited."""
     search = ReferenceSearch(protocol, options)
     return search.run(), state_graph(search, state_text)
 
 
 def state_graph(search: ReferenceSearch, state_text: Told | None = None) -> Graph:
     """Return the graph of the states that a search visited.
-
-    Parameters
-    ----------
-    search
-        A search that was run.
-    state_text
-        What to write for a state; by default nothing.
-
-    Returns
-    -------
-    networkx.MultiDiGraph
-        Nodes are numbers, from 1 in the order of discovery, with `initial` (and `state`). Edges are transitions
-        between states visited, self-loops included, with `action` and, where a replica took it, `actor`.
 
     References
     ----------
@@ -94,32 +71,7 @@ def state_graph(search: ReferenceSearch, state_text: Told | None = None) -> Grap
 def surroundings(
     semantics: Semantics, trace: Behaviour, steps: int, most: int, state_text: Told | None = None
 ) -> Graph:
-    """Return the graph of the states of a behaviour, and of those that a few steps lead to from there.
-
-    Parameters
-    ----------
-    semantics
-        The meaning of the protocol.
-    trace
-        The behaviour.
-    steps
-        How many steps to go from each of its states.
-    most
-        The most states.
-    state_text
-        As for `explore_graph`.
-
-    Returns
-    -------
-    networkx.MultiDiGraph
-        As of `state_graph`. Nodes of the behaviour have the attribute `on`: "bad" for its last, else "way"; so have its
-        steps, `way`. All steps between the states are there.
-
-    Raises
-    ------
-    InputError
-        Where there are more states.
-    """
+    """Return the graph of the states of a behaviour, and of those that a few steps lead to from there."""
     numbers: dict[State, int] = {}
     for step in trace:
         numbers.setdefault(step.state, len(numbers) + 1)
@@ -149,22 +101,7 @@ def surroundings(
 
 
 def size_of(graph: Graph, path: Path, most: int | None) -> str:
-    """Return how large a state graph and its file are, in words.
-
-    Parameters
-    ----------
-    graph
-        The graph.
-    path
-        The file.
-    most
-        The most states that the user allows; None for `MOST`.
-
-    Raises
-    ------
-    InputError
-        Where there are more states.
-    """
+    """Return how large a state graph and its file are, in words."""
     states, steps = graph.number_of_nodes(), graph.number_of_edges()
     sample = [len(str(node.get("state", ""))) + 60 for node in islice(graph.nodes.values(), SAMPLE)]
     size = sum(sample) / max(1, len(sample)) * states + 80 * steps
@@ -176,20 +113,7 @@ def size_of(graph: Graph, path: Path, most: int | None) -> str:
 
 
 def write_graph(graph: Graph, path: str | Path) -> None:
-    """Write a state graph, in the format that the file's ending says.
-
-    Parameters
-    ----------
-    graph
-        What `state_graph` returned.
-    path
-        A file that ends in `.graphml`, `.json` (node-link data), `.dot` (Graphviz) or `.svg`.
-
-    Raises
-    ------
-    InputError
-        For another ending.
-    """
+    """Write a state graph, in the format that the file's ending says."""
     graph_writer(path)(graph, Path(path))
 
 

@@ -34,22 +34,7 @@ _STYLE = (
 
 
 def write_svg(graph: Graph, path: Path, dot: str) -> None:
-    """Write a state graph as SVG.
-
-    Parameters
-    ----------
-    graph
-        The graph.
-    path
-        The file.
-    dot
-        The graph as Graphviz reads it.
-
-    Raises
-    ------
-    InputError
-        Where Graphviz is there and does not draw it.
-    """
+    """Write a state graph as SVG."""
     program = shutil.which("dot")
     if program is None:
         tree = ElementTree.ElementTree(_drawn(graph))

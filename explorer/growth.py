@@ -21,15 +21,7 @@ class CallGrowth:
             self._samples.append((states, dict(calls)))
 
     def notes(self, states: int, calls: dict[str, int]) -> list[str]:
-        """Return a warning for each action whose calls still grow about as fast as the number of states.
-
-        Parameters
-        ----------
-        states
-            Distinct states in the end.
-        calls
-            Times each action was called in the end.
-        """
+        """Return a warning for each action whose calls still grow about as fast as the number of states."""
         earlier = [sample for sample in self._samples if 2 * sample[0] <= states]
         if not earlier:
             return []

@@ -17,15 +17,7 @@ __all__ = ["Permutation", "hidden_reads", "identity_of", "permutation_group", "p
 
 
 def identity_of(protocol: Protocol, symmetry: str | None, view: str | None) -> Callable[[State], Value]:
-    """Return the function that maps states which count as one to one value.
-
-    Parameters
-    ----------
-    protocol
-        The protocol.
-    symmetry, view
-        Names of one of its symmetries and views, or None.
-    """
+    """Return the function that maps states which count as one to one value."""
     see = _viewed(protocol, view)
     if symmetry is None:
         return see
@@ -53,15 +45,7 @@ def _viewed(protocol: Protocol, view: str | None) -> Callable[[State], State]:
 
 
 def hidden_reads(protocol: Protocol, options: Options, *, first_found: bool) -> HiddenReads | None:
-    """Return what notes the methods that read what the VIEW of a search leaves out; None without a VIEW.
-
-    Parameters
-    ----------
-    protocol, options
-        The search.
-    first_found
-        Whether the search checks the states found first, in TLC's order.
-    """
+    """Return what notes the methods that read what the VIEW of a search leaves out; None without a VIEW."""
     if options.view is None:
         return None
     owners = [*protocol.actions.values(), *protocol.properties.values()]

@@ -30,16 +30,6 @@ class Interruption:
     message; SIGTERM and SIGHUP raise KeyboardInterrupt, since nobody may be there to send a second one.
 
     Outside the main thread, where Python allows no signal handlers, it does nothing; nor for a signal that is ignored.
-
-    Parameters
-    ----------
-    hurry
-        Called, in a thread of its own, when the search is asked to stop: it brings to an end what the search waits for.
-
-    Attributes
-    ----------
-    asked
-        Whether the search is asked to stop.
     """
 
     def __init__(self, hurry: Callable[[], None] | None = None) -> None:

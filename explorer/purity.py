@@ -37,13 +37,7 @@ CLOCKS = {"now", "today", "utcnow"}  # class methods of dates
 
 
 class Watch:
-    """Notes, while it is entered, the first call of a built-in function whose answer is not always the same.
-
-    Attributes
-    ----------
-    found
-        Its name, or None.
-    """
+    """Notes, while it is entered, the first call of a built-in function whose answer is not always the same."""
 
     def __init__(self) -> None:
         self.found: str | None = None
@@ -81,13 +75,6 @@ class PurityTest:
     """Calls actions again on equal input, and compares: all calls, or of each action the first, second, fourth, eighth.
 
     A call is made again at once, with sets and maps gone through in two orders; and once more in the end.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    thorough
-        Whether to test every call.
     """
 
     def __init__(self, protocol: Any, *, thorough: bool) -> None:
@@ -107,13 +94,7 @@ class PurityTest:
         return True
 
     def call(self, action: Action, me: Any, message: Any, given: Mapping[str, Value]) -> tuple[Step, ...]:
-        """Return the steps that an action would take.
-
-        Raises
-        ------
-        ActionError
-            Where it turns out not to be pure.
-        """
+        """Return the steps that an action would take."""
         read = _encoded if self._thorough else _fields
         before = read(me, message)
         with Watch() as watch:
@@ -132,13 +113,7 @@ class PurityTest:
         return steps
 
     def call_again(self) -> None:
-        """Make every tested call once more, the last first: whatever an action keeps from other calls is another now.
-
-        Raises
-        ------
-        ActionError
-            Where an action yields other steps than before.
-        """
+        """Repeat every tested call, the last first, so that state kept between calls differs. Raises ActionError."""
         while self._made:
             self._compare(*self._made.pop())
 

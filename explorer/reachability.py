@@ -19,21 +19,7 @@ from kraftcheck.spec.language.state import State
 
 
 def require_able(protocol: Protocol, options: Options) -> None:
-    """Check, before a search, that it can find out what stays reachable.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    options
-        What is checked.
-
-    Raises
-    ------
-    InputError
-        For an action that the protocol does not have, or a VIEW that leaves out shared fields, on which it may depend
-        what can be reached.
-    """
+    """Check, before a search, that it can find out what stays reachable."""
     if not options.reachable:
         return
     names = ", ".join(prop.name for prop in options.reachable)
@@ -51,22 +37,7 @@ def require_able(protocol: Protocol, options: Options) -> None:
 
 
 class Goals:
-    """Judges states by what should stay reachable.
-
-    Parameters
-    ----------
-    semantics
-        The meaning of the protocol.
-    options
-        What is checked, in which view.
-    most_spent
-        The most that a step which is known spends of a bound, where that is more than one; it may grow.
-
-    Attributes
-    ----------
-    judged
-        The last state that was judged.
-    """
+    """Judges states by what should stay reachable."""
 
     def __init__(self, semantics: Semantics, options: Options, most_spent: Mapping[str, int]) -> None:
         self._semantics = semantics
@@ -79,15 +50,7 @@ class Goals:
         self._limits = {name: limits[name] for name in sorted(self._hidden) if limits[name]}
 
     def holds(self, prop: Property, state: State) -> bool:
-        """Return whether what a property wants is there in a state.
-
-        Raises
-        ------
-        InputError
-            Where the VIEW leaves out a bound that is used up: then other states that look the same may go on.
-        HiddenReadError
-            Where the property reads what the VIEW leaves out: it may be true of one of two states that look the same.
-        """
+        """Return whether what a property wants is there in a state."""
         self.judged = state
         for name in self._limits:
             self._used[name] = max(self._used.get(name, 0), state.spent[name])
@@ -95,18 +58,7 @@ class Goals:
         return self._semantics.holds(prop, state)
 
     def require_room(self, name: str) -> None:
-        """Raise where, of a bound that the VIEW leaves out, less is left in a state than a step may spend.
-
-        Parameters
-        ----------
-        name
-            What is evaluated.
-
-        Raises
-        ------
-        InputError
-            Where that is so, of the states that were judged and the steps that are known.
-        """
+        """Raise where, of a bound that the VIEW leaves out, less is left in a state than a step may spend."""
         for bound, used in self._used.items():
             limit, most = self._limits[bound], self._most_spent.get(bound, 1)
             if used + most > limit:

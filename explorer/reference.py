@@ -26,47 +26,14 @@ REPORT_EVERY = 1000  # states expanded between two looks at the clock
 
 
 def explore(protocol: Protocol, options: Options | None = None) -> Result:
-    """Search the reachable states of a protocol.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    options
-        What to check and where to stop; by default everything the protocol calls an invariant, breadth first.
-
-    Returns
-    -------
-    Result
-        The counts, and a counterexample for each violated property (the first only, unless `keep_going`).
-
-    Raises
-    ------
-    ProtocolError
-        Where the protocol breaks the language's contract.
-    """
+    """Search the reachable states of a protocol."""
     if options is None:
         options = Options(properties=tuple(p for p in protocol.properties.values() if p.kind == "invariant"))
     return ReferenceSearch(protocol, options).run()
 
 
 class ReferenceSearch:
-    """Searches whole states, and keeps all that it visited.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    options
-        What to check and where to stop.
-
-    Attributes
-    ----------
-    purity
-        Tests the calls of actions.
-    parents
-        For each state found, by identity: how it was reached first.
-    """
+    """Searches whole states, and keeps all that it visited."""
 
     def __init__(self, protocol: Protocol, options: Options) -> None:
         self.protocol = protocol
@@ -94,13 +61,7 @@ class ReferenceSearch:
         return self._books.result
 
     def run(self) -> Result:
-        """Search, and return what was found.
-
-        Raises
-        ------
-        Interrupted
-            Where the user interrupts it; the exception has what was found until then.
-        """
+        """Search, and return what was found."""
         return self._books.result_of(self._search)
 
     def _search(self) -> None:

@@ -69,91 +69,44 @@ class Progress:
 
 @dataclass(frozen=True)
 class Options:
-    """What a search checks, and where it stops.
+    """What a search checks, and where it stops."""
 
-    Attributes
-    ----------
-    search
-        The name of the search order.
-    properties
-        The invariants and step invariants to check.
-    constraints, action_constraints
-        Predicates beyond which states are not expanded (CONSTRAINT), and steps not taken (ACTION_CONSTRAINT).
-    deadlock
-        Whether a state without any successor is an error, as in TLC.
-    symmetry
-        Name of the protocol's symmetry to reduce by, or None.
-    view
-        Name of the protocol's view that decides which states are the same, or None.
-    keep_going
-        Whether to go on after a violation, noting every property that is violated (`--continue`).
-    check_actions
-        Whether to test that actions are pure.
-    max_states, max_depth
-        Limits on distinct states and on states along a path, or None.
-    time_limit
-        Seconds, or None.
-    init
-        Name of the start: `Init`, or a scenario's.
-    workers
-        Threads, or None for the engine's default.
-    memory
-        Bytes that states and what is learned of the protocol may take in memory; states beyond it go to disk. None for
-        a share of the machine's.
-    checkpoint
-        The folder to which checkpoints are saved, or None.
-    checkpoint_every
-        Seconds between two checkpoints.
-    resume
-        The folder with the checkpoint to go on from, to which further ones are saved, or None.
-    report
-        Called from time to time with the progress.
-    master
-        The URL of a Spark master, or None for this machine.
-    conf
-        Spark's settings, as pairs.
-    verbose
-        Whether to show what Spark itself says while it starts and runs.
-    reachable
-        What should stay reachable from every state. It is known once all states are visited.
-    temporal
-        Temporal properties. What is known of them is known once all states are visited.
-    fairness
-        What temporal properties assume to be fair, besides what each declares.
-    strict_bounds
-        Whether, to temporal properties, an action for which a bound has nothing left is not enabled. None: as the
-        protocol says.
-    max_nodes
-        Limit on the nodes that diagrams may have at one time, or None.
-    """
-
-    search: str = Search.BFS
-    properties: tuple[Property, ...] = ()
+    search: str = Search.BFS  # the name of the search order
+    properties: tuple[Property, ...] = ()  # the invariants and step invariants to check
+    # predicates beyond which states are not expanded (CONSTRAINT), and steps not taken (ACTION_CONSTRAINT)
     constraints: tuple[Property, ...] = ()
     action_constraints: tuple[Property, ...] = ()
-    deadlock: bool = True
-    symmetry: str | None = None
-    view: str | None = None
+    deadlock: bool = True  # whether a state without any successor is an error, as in TLC
+    symmetry: str | None = None  # name of the protocol's symmetry to reduce by, or None
+    view: str | None = None  # name of the protocol's view that decides which states are the same, or None
+    # whether to go on after a violation, noting every property that is violated (`--continue`)
     keep_going: bool = False
-    check_actions: bool = False
-    max_states: int | None = None
+    check_actions: bool = False  # whether to test that actions are pure
+    max_states: int | None = None  # limits on distinct states and on states along a path, or None
     max_depth: int | None = None
-    time_limit: float | None = None
-    init: str = "Init"
-    workers: int | None = None
+    time_limit: float | None = None  # seconds, or None
+    init: str = "Init"  # name of the start: `Init`, or a scenario's
+    workers: int | None = None  # threads, or None for the engine's default
+    # bytes that states and what is learned of the protocol may take in memory; states beyond it go to disk. None
+    # for a share of the machine's.
     memory: int | None = None
-    checkpoint: str | PathLike[str] | None = None
-    checkpoint_every: float = 300.0
+    checkpoint: str | PathLike[str] | None = None  # the folder to which checkpoints are saved, or None
+    checkpoint_every: float = 300.0  # seconds between two checkpoints
+    # the folder with the checkpoint to go on from, to which further ones are saved, or None
     resume: str | PathLike[str] | None = None
-    report: Callable[[Progress], None] | None = None
-    master: str | None = None
-    conf: tuple[tuple[str, str], ...] = ()
-    verbose: bool = False
+    report: Callable[[Progress], None] | None = None  # called from time to time with the progress
+    master: str | None = None  # the URL of a Spark master, or None for this machine
+    conf: tuple[tuple[str, str], ...] = ()  # spark's settings, as pairs
+    verbose: bool = False  # whether to show what Spark itself says while it starts and runs
+    # what should stay reachable from every state. It is known once all states are visited.
     reachable: tuple[Property, ...] = ()
+    # temporal properties. What is known of them is known once all states are visited.
     temporal: tuple[Property, ...] = ()
-    fairness: tuple[Fairness, ...] = ()
+    fairness: tuple[Fairness, ...] = ()  # what temporal properties assume to be fair, besides what each declares
+    # whether, to temporal properties, an action for which a bound has nothing left is not enabled. None: as the
+    # protocol says.
     strict_bounds: bool | None = None
-    max_nodes: int | None = None
+    max_nodes: int | None = None  # limit on the nodes that diagrams may have at one time, or None
 
     @property
     def over_behaviours(self) -> tuple[Property, ...]:
@@ -167,15 +120,7 @@ class Options:
 
     @classmethod
     def of(cls, bound: BoundConfig, **more: Any) -> Self:
-        """Return what a configuration asks a search for.
-
-        Parameters
-        ----------
-        bound
-            The protocol with what a configuration asks to check of it.
-        more
-            Further options, or others than the configuration's.
-        """
+        """Return what a configuration asks a search for."""
         asked = bound._asdict()
         del asked["protocol"]
         return cls(**(asked | more))
@@ -204,39 +149,19 @@ class TraceStep:
 
 
 class Trap(NamedTuple):
-    """The states from which what should stay reachable is not.
+    """The states from which what should stay reachable is not."""
 
-    Attributes
-    ----------
-    states
-        How many they are.
-    among
-        How many states were searched.
-    """
-
-    states: int
-    among: int
+    states: int  # how many they are
+    among: int  # how many states were searched
 
 
 class Loop(NamedTuple):
-    """How a behaviour goes on for ever.
+    """How a behaviour goes on for ever."""
 
-    Attributes
-    ----------
-    back_to
-        The number of the state that comes again, the first being 1: the last one's where it stutters.
-    again
-        The step that leads back, its state being that one; None where it stutters.
-    kept
-        How what is repeated meets each condition of fairness.
-    never
-        Of actions that would change what the property waits for, why they are never taken.
-    """
-
-    back_to: int
-    again: TraceStep | None = None
-    kept: tuple[str, ...] = ()
-    never: tuple[str, ...] = ()
+    back_to: int  # the number of the state that comes again, the first being 1: the last one's where it stutters
+    again: TraceStep | None = None  # the step that leads back, its state being that one; None where it stutters
+    kept: tuple[str, ...] = ()  # how what is repeated meets each condition of fairness
+    never: tuple[str, ...] = ()  # of actions that would change what the property waits for, why they are never taken
 
 
 @dataclass(frozen=True)

@@ -61,15 +61,7 @@ class Descending(Ascending):
 
 
 class InOrder:
-    """Calls a protocol's handlers so that sets are of a class: those given to them, constants, and those they make.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    kind
-        The class of the sets.
-    """
+    """Calls a protocol's handlers so that sets are of a class: those given to them, constants, and those they make."""
 
     def __init__(self, protocol: Protocol, kind: type[Ascending]) -> None:
         self._kind = kind

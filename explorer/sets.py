@@ -20,32 +20,14 @@ class Elements(Protocol):
 
 
 class Changed(Record):
-    """Stands in a core for a set that a step changes.
+    """Stands in a core for a set that a step changes."""
 
-    Attributes
-    ----------
-    added
-        The elements that it gets.
-    removed
-        The elements that it loses; None: all others.
-    """
-
-    added: frozenset[Any]
-    removed: frozenset[Any] | None
+    added: frozenset[Any]  # the elements that it gets
+    removed: frozenset[Any] | None  # the elements that it loses; None: all others
 
 
 class SetReader:
-    """Reads like a set whose elements are asked for one by one, with elements added or removed since.
-
-    Parameters
-    ----------
-    elements
-        All that may be in it.
-    has
-        Whether one is in the set that was read.
-    added, removed
-        Elements that are, or are not, in this one, whatever was read.
-    """
+    """Reads like a set whose elements are asked for one by one, with elements added or removed since."""
 
     __slots__ = ("_added", "_elements", "_has", "_removed")
 

@@ -30,21 +30,11 @@ TIERS = ("smoke", "default", "large")
 
 
 class Model(NamedTuple):
-    """A protocol that a user named.
+    """A protocol that a user named."""
 
-    Attributes
-    ----------
-    name
-        The name, as given.
-    protocol
-        The class: the variant, where one was asked for.
-    file
-        The user's file, or None for a shipped model.
-    """
-
-    name: str
-    protocol: type[Protocol]
-    file: Path | None = None
+    name: str  # the name, as given
+    protocol: type[Protocol]  # the class: the variant, where one was asked for
+    file: Path | None = None  # the user's file, or None for a shipped model
 
     @property
     def variants(self) -> dict[str, type[Protocol]]:
@@ -101,33 +91,14 @@ def shipped_models() -> dict[str, str]:
 
 @cache
 def models_in(home: str) -> dict[str, str]:
-    """Return the module of each model of a package, by the model's name. No model is imported.
-
-    Parameters
-    ----------
-    home
-        The package. A model is a package in it that has a file `configurations.toml`; its name has `-` for `_`.
-    """
+    """Return the module of each model of a package, by the model's name. No model is imported."""
     packages = [init.parent for folder in import_module(home).__path__ for init in Path(folder).glob("*/__init__.py")]
     names = sorted(package.name for package in packages if (package / CONFIGURATIONS).exists())
     return {name.replace("_", "-"): f"{home}.{name}" for name in names}
 
 
 def find_model(name: str, variant_name: str | None = None) -> Model:
-    """Return the model that a user names.
-
-    Parameters
-    ----------
-    name
-        A shipped model's name, or `path/to/file.py:ClassName`.
-    variant_name
-        The name of one of its variants, or None.
-
-    Raises
-    ------
-    InputError
-        If there is none of that name, or it cannot be loaded.
-    """
+    """Return the model that a user names."""
     path, colon, class_name = name.rpartition(":")
     shipped = shipped_models()
     if name in shipped:
@@ -143,20 +114,7 @@ def find_model(name: str, variant_name: str | None = None) -> Model:
 
 
 def model_of(protocol: type[Protocol], variant_name: str | None = None) -> Model:
-    """Return the model that a class of the user's is, or one of its variants.
-
-    Parameters
-    ----------
-    protocol
-        The class.
-    variant_name
-        The name of one of its variants, or None.
-
-    Raises
-    ------
-    InputError
-        If it is no protocol, or has no such variant.
-    """
+    """Return the model that a class of the user's is, or one of its variants."""
     if not (isinstance(protocol, type) and issubclass(protocol, Protocol)):
         found = f"an instance of {type(protocol).__name__}" if isinstance(protocol, Protocol) else repr(protocol)
         raise InputError(f"expected a model's name or a protocol's class, found {found}")
@@ -168,20 +126,7 @@ def model_of(protocol: type[Protocol], variant_name: str | None = None) -> Model
 
 
 def find_variant(model: Model, name: str) -> Model:
-    """Return a model's variant that a user names.
-
-    Parameters
-    ----------
-    model
-        The model.
-    name
-        The name of one of its variants, or `path/to/file.py:ClassName`: a subclass of the model's protocol.
-
-    Raises
-    ------
-    InputError
-        If there is none of that name, it cannot be loaded, or it is of another protocol.
-    """
+    """Return a model's variant that a user names."""
     path, colon, class_name = name.rpartition(":")
     if not (colon and path) or name in model.variants:
         return model._replace(protocol=variant(model.protocol, name))
@@ -203,18 +148,8 @@ def _is_same(base: type, model: Model) -> bool:
 def find_config(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
     """Return what a configuration is called, and what it says.
 
-    Parameters
-    ----------
-    model
-        The model.
-    choice
-        The name of one of its configurations, or a file. Without a choice the model's `own_configuration` is taken,
-        else `default`; a class that has neither is checked for all its properties.
-
-    Raises
-    ------
-    InputError
-        If there is none of that name, or it cannot be read.
+    `choice`: the name of one of its configurations, or a file. Without a choice the model's `own_configuration` is
+    taken, else `default`; a class that has neither is checked for all its properties.
     """
     known = model.configurations
     own = model.own_configuration if choice is None else None

@@ -36,18 +36,7 @@ COLLECT = (50_000, 20, 10)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line.
-
-    Parameters
-    ----------
-    arguments
-        The arguments; by default those of the process, which then ends soon after SIGTERM, whatever runs.
-
-    Returns
-    -------
-    int
-        The exit code.
-    """
+    """Run a command line."""
     _prepare_streams()
     if arguments is not None:
         return _run(list(arguments))
@@ -271,13 +260,7 @@ class _Version(argparse.Action):
 
 
 def parser(chosen: str) -> argparse.ArgumentParser:
-    """Return the parser of the command line.
-
-    Parameters
-    ----------
-    chosen
-        The command whose arguments it must know; of the others it knows what they do.
-    """
+    """Return the parser of the command line."""
     top = _Parser(
         prog="kraftcheck", description="An explicit-state model checker for KRaft, Kafka's Raft.", allow_abbrev=False
     )

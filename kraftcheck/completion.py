@@ -18,11 +18,6 @@ Completer = Callable[..., Iterable[str]]
 def complete(parser: argparse.ArgumentParser) -> None:
     """Answer a shell, and end the process.
 
-    Parameters
-    ----------
-    parser
-        The parser that knows the command of the command line.
-
     References
     ----------
     argcomplete's documentation: `eval "$(register-python-argcomplete kraftcheck)"`.

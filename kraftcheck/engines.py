@@ -24,21 +24,12 @@ TRIAL_SECONDS = 3.0
 
 
 class Engine(NamedTuple):
-    """One way of running a search.
+    """One way of running a search."""
 
-    Attributes
-    ----------
-    target
-        Where it is: `module:function`, with `(Protocol, Options) -> Result`. It is imported when it is used.
-    searches
-        The search orders that it has. The first is taken where the user names the engine and no order.
-    options
-        The command line's options that it has besides those that all have.
-    """
-
-    target: str
+    target: str  # where it is: `module:function`, with `(Protocol, Options) -> Result`. It is imported when it is used.
+    # the search orders that it has. The first is taken where the user names the engine and no order.
     searches: tuple[str, ...]
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()  # the command line's options that it has besides those that all have
 
     @property
     def run(self) -> Callable[[Protocol, Options], Result]:
@@ -68,22 +59,7 @@ ENGINES = {
 
 
 def choose(name: str | None, search: str, options: Iterable[str] = ()) -> str:
-    """Return the name of the engine to use.
-
-    Parameters
-    ----------
-    name
-        The one that the user asks for, or None for the first that can do what is asked.
-    search
-        The search order.
-    options
-        Options that not every engine has.
-
-    Raises
-    ------
-    InputError
-        Where the engine, or every one, lacks what is asked, naming those that have it.
-    """
+    """Return the name of the engine to use."""
     if name is not None and name not in ENGINES:
         raise InputError(unknown("engine", name, ENGINES))
     wanted = {f"--search {search}": {known for known, engine in ENGINES.items() if search in engine.searches}}
@@ -109,13 +85,7 @@ def searches() -> list[str]:
 
 
 def special(options: Iterable[str]) -> list[str]:
-    """Return those options that not every engine has, as the command line calls them.
-
-    Parameters
-    ----------
-    options
-        Names of fields of `Options`, or of options that are none.
-    """
+    """Return those options that not every engine has, as the command line calls them."""
     known = {option for engine in ENGINES.values() for option in engine.options}
     return [option for name in options if (option := "--" + name.replace("_", "-")) in known]
 
@@ -138,17 +108,6 @@ def search(
     The table engine's kernel is compiled when it is used for the first time on a machine, which takes some half a
     minute. So where the user named no engine and it is not compiled yet, the reference engine may try first: a small
     search it ends at once, with the same result.
-
-    Parameters
-    ----------
-    engine
-        The name of the engine that was chosen.
-    protocol, options
-        The protocol with its constants, and what the search is asked for.
-    is_named
-        Whether the user named the engine.
-    compiles
-        Called where something begins to be compiled.
     """
     result = None
     if engine == "tables" and not is_named and not _is_compiled():
@@ -189,15 +148,7 @@ def _run(engine: str, protocol: Protocol, options: Options) -> Result:
 
 
 def compiling(run: Callable[[], Result], compiles: Callable[[], object] | None = None) -> Result:
-    """Run what uses a kernel; the time for which that is compiled is counted apart.
-
-    Parameters
-    ----------
-    run
-        What is to be run. It may not have been imported before.
-    compiles
-        Called where something begins to be compiled.
-    """
+    """Run what uses a kernel; the time for which that is compiled is counted apart."""
     from kraftcheck.explorer.compiling import cache_problem, noted
 
     problem = cache_problem()
@@ -217,13 +168,7 @@ def _is_compiled() -> bool:
 
 
 def _way_to(error: RaisedError, protocol: Protocol, options: Options) -> Result:
-    """Return what the table engine finds where another one met an error and does not know the way to it.
-
-    Raises
-    ------
-    RaisedError
-        The error, with the behaviour that leads there if that was found within a minute.
-    """
+    """Return what the table engine finds where another one met an error and does not know the way to it."""
     known = replace(options, search="bfs", time_limit=WAY_SECONDS, report=None, master=None, conf=())
     found = ENGINES["tables"].run(protocol, replace(known, checkpoint=None, resume=None, workers=None))
     if found.violations and found.violations[0].failed:

@@ -37,13 +37,6 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
     """Yield a new file to write; then give it the name of another, so that this leads to a whole file at any time.
 
     Of two processes that write the same file, the later one's content counts. An exception leaves all as it was.
-
-    Parameters
-    ----------
-    path
-        The file to replace; it need not be there.
-    durable
-        Whether the content must survive a loss of power.
     """
     new = path.with_name(f".{path.name}.{uuid4().hex}.new")
     try:
@@ -77,15 +70,7 @@ def sync(path: Path) -> None:
 
 
 def read_small(path: Path, most: int = 4 << 20) -> str:
-    """Return the text of a file that people write, of at most so many bytes.
-
-    Raises
-    ------
-    OSError
-        Where it is larger, or cannot be read.
-    UnicodeDecodeError
-        Where it is not UTF-8.
-    """
+    """Return the text of a file that people write, of at most so many bytes."""
     with path.open("rb") as file:
         raw = file.read(most + 1)
     if len(raw) > most:
@@ -97,13 +82,6 @@ def open_in_folder(path: Path) -> int:
     """Open a file in an output folder for reading and writing; create it if it is missing.
 
     A link would lead to a file outside of the folder, which would be overwritten.
-
-    Raises
-    ------
-    InputError
-        If the path is a link, or no regular file.
-    OSError
-        If the file cannot be opened.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
@@ -119,13 +97,7 @@ def open_in_folder(path: Path) -> int:
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder in an output folder if it is missing.
-
-    Raises
-    ------
-    InputError
-        If the path is a symbolic link, or no folder.
-    """
+    """Create a folder in an output folder if it is missing."""
     try:
         path.mkdir()
     except FileExistsError:
@@ -169,20 +141,7 @@ class InUseError(Exception):
 
 
 def lock_file(path: Path) -> TextIO:
-    """Lock a file, and so the folder it stands for, until it is closed or the process ends.
-
-    Parameters
-    ----------
-    path
-        The file; made where it is not there. It holds the number of the process.
-
-    Raises
-    ------
-    InUseError
-        Where another process holds it.
-    OSError
-        Where the file cannot be made.
-    """
+    """Lock a file, and so the folder it stands for, until it is closed or the process ends."""
     lock = os.fdopen(open_in_folder(path), "r+", encoding="ascii")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -197,13 +156,7 @@ def lock_file(path: Path) -> TextIO:
 
 
 class TemporaryFolder:
-    """A folder for temporary files, which a later one removes if this process is killed.
-
-    Attributes
-    ----------
-    path
-        Its path.
-    """
+    """A folder for temporary files, which a later one removes if this process is killed."""
 
     def __init__(self) -> None:
         for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):

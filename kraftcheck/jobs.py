@@ -24,32 +24,15 @@ CHECKS = ("invariants", "properties", "constraints", "action_constraints")
 
 
 class Job(NamedTuple):
-    """A search that a command line asks for.
-
-    Attributes
-    ----------
-    model
-        The model.
-    config_name
-        What its configuration is called.
-    protocol
-        The protocol with its constants.
-    engine
-        The engine's name.
-    is_named
-        Whether the user named the engine.
-    options
-        What the search is asked for.
-    seen_as
-        Where traces are compared: the VIEW of the configuration, which plays no part but where a lasso comes back.
-    """
+    """A search that a command line asks for."""
 
     model: Model
-    config_name: str
-    protocol: Protocol
-    engine: str
-    is_named: bool
-    options: Options
+    config_name: str  # what its configuration is called
+    protocol: Protocol  # the protocol with its constants
+    engine: str  # the engine's name
+    is_named: bool  # whether the user named the engine
+    options: Options  # what the search is asked for
+    # where traces are compared: the VIEW of the configuration, which plays no part but where a lasso comes back
     seen_as: str | None = None
 
 
@@ -60,27 +43,7 @@ def job_of(
     others: Iterable[str] = (),
     beside: Iterable[type[Protocol]] = (),
 ) -> Job:
-    """Return what a command line asks for, checked.
-
-    Parameters
-    ----------
-    model
-        The model, the variant already chosen.
-    config
-        The configuration to take: one of the model's, a file, or None for the default.
-    arguments
-        What was read from the command line.
-    others
-        Options asked for besides those of a search that not every engine has: `graph`.
-    beside
-        Protocols searched within the same bounds. What the configuration sets or checks for one of these, and this
-        model does not have, is left out.
-
-    Raises
-    ------
-    InputError
-        For a configuration that does not fit the model, or an engine that cannot do what is asked.
-    """
+    """Return what a command line asks for, checked."""
     config_name, content = _configuration(model, config, arguments)
     bound, asked = bind(model.protocol, _without_others(content, model.protocol, beside)), given(arguments)
     if "checkpoint_every" in asked and not asked.keys() & {"checkpoint", "resume"}:
@@ -112,24 +75,7 @@ def _without_others(config: ModelConfig, protocol: type[Protocol], beside: Itera
 
 
 def scenario_job(start: Start) -> tuple[Model, ModelConfig]:
-    """Return the model that a scenario starts, and its configuration with what the scenario changes.
-
-    Parameters
-    ----------
-    start
-        What the scenario's `start` says.
-
-    Returns
-    -------
-    tuple
-        The model, its variant chosen; and the configuration: unless one is named `smoke`, or where there is none such
-        what `check` takes.
-
-    Raises
-    ------
-    InputError
-        There is no such model, variant, configuration or constant.
-    """
+    """Return the model that a scenario starts, and its configuration with what the scenario changes."""
     model = find_model(start.model, start.variant or None)
     _, config = find_config(model, start.config or ("smoke" if "smoke" in model.configurations else None))
     settings = dict(start.settings)
@@ -147,13 +93,7 @@ def _symmetry(bound: BoundConfig, asked: bool | None) -> str | None:
 
 
 def widest_symmetry(protocol: Protocol) -> str:
-    """Return the name of the symmetry that has most sets.
-
-    Raises
-    ------
-    InputError
-        Where the protocol has none.
-    """
+    """Return the name of the symmetry that has most sets."""
     symmetries = protocol.symmetries
     if not symmetries:
         raise InputError(f"--symmetry: {protocol.name()} has no symmetric sets")
@@ -176,31 +116,7 @@ def lenient_job(
 def bind_leniently(
     protocol: type[Protocol], config: ModelConfig, *, whole_space: bool, properties: bool = False
 ) -> tuple[BoundConfig, list[str]]:
-    """Bind a configuration to a protocol, without its properties: where traces or state sets are compared.
-
-    Parameters
-    ----------
-    protocol
-        The class, the variant already chosen.
-    config
-        What the `.cfg` says.
-    whole_space
-        Whether all reachable states are asked for, so that what bounds the search matters too: constraints and VIEW.
-    properties
-        Whether to keep the properties that the protocol has.
-
-    Returns
-    -------
-    BoundConfig
-        An instance with its constants, and where and under which symmetry a search starts.
-    list of str
-        Warnings: names of properties that the protocol does not know.
-
-    Raises
-    ------
-    InputError
-        At the first other thing that the protocol does not know.
-    """
+    """Bind a configuration to a protocol, without its properties: where traces or state sets are compared."""
     known = protocol.properties
     warnings = [
         f"{named.position}: {protocol.name()} has no property {named.name}; nothing depends on it here"
@@ -229,18 +145,7 @@ def named_model(arguments: argparse.Namespace) -> Iterator[Model]:
 
 @contextmanager
 def blaming(model: Model) -> Iterator[None]:
-    """Say of what goes wrong in a user's protocol in which line of it that is.
-
-    Parameters
-    ----------
-    model
-        The model that the user named.
-
-    Raises
-    ------
-    InputError
-        For an exception that comes from the user's file, with its line.
-    """
+    """Say of what goes wrong in a user's protocol in which line of it that is."""
     try:
         yield
     except RaisedError:  # says its place itself

@@ -145,17 +145,7 @@ CHECKED = ("--config", "--set", "--deadlock", "--symmetry", "--strict-bounds", "
 
 
 def add(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None:
-    """Add options to a command's parser, or to a group of its arguments.
-
-    Parameters
-    ----------
-    parser
-        The parser.
-    names
-        The options.
-    changes
-        What is another in this command, as `add_argument` takes it: `help`, say.
-    """
+    """Add options to a command's parser, or to a group of its arguments."""
     for name in names:
         settings = _OPTIONS[name] | changes
         if settings.get("dest", attribute(name)) in _FIELDS:
@@ -164,20 +154,7 @@ def add(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None
 
 
 def read(name: str, value: Any) -> Any:
-    """Return the value of an option that a script gives, as the command line reads it.
-
-    Parameters
-    ----------
-    name
-        The name of a field of `Options`.
-    value
-        Its value: of its type, or the text that the command line takes ("4G").
-
-    Raises
-    ------
-    InputError
-        With what the command line says of such a value.
-    """
+    """Return the value of an option that a script gives, as the command line reads it."""
     option = "--" + name.replace("_", "-")
     reader = _OPTIONS.get(option, {}).get("type")
     if value is None or reader in (None, str, Path):
@@ -194,12 +171,6 @@ def attribute(option: str) -> str:
 
 
 def given(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of `Options` that the user gives a value, with these.
-
-    Parameters
-    ----------
-    arguments
-        What was read from the command line.
-    """
+    """Return the fields of `Options` that the user gives a value, with these."""
     found = {name: getattr(arguments, name) for name in _FIELDS if name in arguments}
     return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}

@@ -49,17 +49,7 @@ EXIT_TRAP = 13
 
 
 def exit_code(result: Result, *, allow_incomplete: bool = False, strict: bool = False) -> int:
-    """Return the exit code that says how a search ended.
-
-    Parameters
-    ----------
-    result
-        What it found.
-    allow_incomplete
-        Whether a search that a limit stopped may count as one in which all holds.
-    strict
-        Whether it may not do so where doubts stand.
-    """
+    """Return the exit code that says how a search ended."""
     if result.limit == INTERRUPTED:
         return EXIT_INTERRUPTED
     code = EXIT_TRAP if result.only_of_behaviours else EXIT_CODES[result.verdict]
@@ -70,19 +60,7 @@ def exit_code(result: Result, *, allow_incomplete: bool = False, strict: bool = 
 def run_job(
     job: Job, *, quiet: bool, waiting: str = "frontier", work: Callable[[Options], Result] | None = None
 ) -> Result:
-    """Run a search, showing its progress, until it ends or the user interrupts it.
-
-    Parameters
-    ----------
-    job
-        What is asked for.
-    quiet
-        Whether to show nothing.
-    waiting
-        What there is still to do, as the progress calls it.
-    work
-        Runs the search; by default the job's engine does.
-    """
+    """Run a search, showing its progress, until it ends or the user interrupts it."""
     with Meter(quiet=quiet, waiting=waiting) as meter:
         options = replace(job.options, report=meter.show)
         try:
@@ -107,22 +85,7 @@ def tell_of_compiling() -> None:
 def judged(
     protocol: Protocol, options: Options, engine: str, search: Callable[[], Result], *, strict: bool = False
 ) -> Result:
-    """Run a search, and note what looks wrong in the model itself.
-
-    Parameters
-    ----------
-    protocol, options, engine
-        What is searched, and by which engine.
-    search
-        Runs the search.
-    strict
-        Whether doubts keep the verdict from being ok.
-
-    Returns
-    -------
-    Result
-        Its result, with warnings of what looks like a slip, and with the properties that hold vacuously.
-    """
+    """Run a search, and note what looks wrong in the model itself."""
     # A search elsewhere does not evaluate properties here.
     watched = [] if engine == "spark" else watch(protocol, (*options.properties, *options.reachable))
     try:
@@ -153,17 +116,7 @@ def _note_vacuity(protocol: Protocol, options: Options, result: Result, watched:
 
 
 def simplify(job: Job, result: Result, arguments: argparse.Namespace) -> Result:
-    """Return a result with simpler counterexamples, where `--simplify` asks for it; a note says what was done.
-
-    Parameters
-    ----------
-    job
-        What was asked for.
-    result
-        What it found.
-    arguments
-        What was read from the command line.
-    """
+    """Return a result with simpler counterexamples, where `--simplify` asks for it; a note says what was done."""
     if not arguments.simplify or result.limit == INTERRUPTED:
         return result
     is_shortest = job.options.search in ("bfs", "saturation", "chaining") and result.runs is None
@@ -186,19 +139,7 @@ def simplified(
     arguments: argparse.Namespace,
     shortest: Callable[[int, float], Behaviour | None] | None,
 ) -> tuple[Violation, str]:
-    """Return a counterexample made simpler, showing the progress, and what was done.
-
-    Parameters
-    ----------
-    job
-        What was asked for.
-    violation
-        The counterexample.
-    arguments
-        What was read from the command line.
-    shortest
-        See `Simplifier.run`.
-    """
+    """Return a counterexample made simpler, showing the progress, and what was done."""
     began = time.monotonic()
     with Meter("behaviours tried", quiet=arguments.quiet) as meter:
         simplifier = Simplifier(job.protocol, job.options, violation, arguments.simplify_time, meter.add)
@@ -208,17 +149,7 @@ def simplified(
 
 
 def find_shortest(job: Job, violation: Violation, states: int, seconds: float) -> Behaviour | None:
-    """Return a shortest counterexample, where one is found in time; None elsewhere.
-
-    Parameters
-    ----------
-    job
-        What was asked for.
-    violation
-        A counterexample to the same property.
-    states, seconds
-        The most states that it may have, and how long that may take.
-    """
+    """Return a shortest counterexample, where one is found in time; None elsewhere."""
     properties = tuple(prop for prop in job.options.properties if prop.name == violation.property)
     limits = {"max_depth": states, "time_limit": seconds, "max_states": None, "report": None}
     options = replace(
@@ -233,24 +164,7 @@ def find_shortest(job: Job, violation: Violation, states: int, seconds: float) -
 
 
 def tell(job: Job, result: Result, arguments: argparse.Namespace, **more: Any) -> int:
-    """Write the files that the user asks for, and print the report.
-
-    Parameters
-    ----------
-    job
-        What was asked for.
-    result
-        What it found.
-    arguments
-        What was read from the command line.
-    more
-        What `--json` says besides, or otherwise, than of every search.
-
-    Returns
-    -------
-    int
-        The exit code.
-    """
+    """Write the files that the user asks for, and print the report."""
     writing = Writing()
     if arguments.json:
         with writing.of("--json", arguments.json):

@@ -27,20 +27,7 @@ class DecodingError(InputError):
 
 
 class Lexicon:
-    """The classes and model values that encodings may name.
-
-    Parameters
-    ----------
-    classes
-        Subclasses of `Record`, and enums.
-    model_values
-        Model values. Others cannot be decoded, since their place in the canonical order is not known.
-
-    Raises
-    ------
-    InputError
-        If two classes have the same qualified name, so that encodings do not tell them apart.
-    """
+    """The classes and model values that encodings may name."""
 
     def __init__(self, classes: Iterable[type] = (), model_values: Iterable[ModelValue] = ()) -> None:
         self.records: dict[str, type[Record]] = {}
@@ -57,13 +44,7 @@ class Lexicon:
         return [*self.records.values(), *self.symbols.values()]
 
     def add(self, cls: type) -> None:
-        """Add a class.
-
-        Raises
-        ------
-        InputError
-            If another class has its qualified name.
-        """
+        """Add a class."""
         known: dict[str, Any] = self.records if issubclass(cls, Record) else self.symbols
         other = known.setdefault(cls.__qualname__, cls)
         if other is not cls:
@@ -73,13 +54,7 @@ class Lexicon:
             )
 
     def note(self, value: Value) -> None:
-        """Add the classes and model values that occur in a value.
-
-        Raises
-        ------
-        InputError
-            As `add`.
-        """
+        """Add the classes and model values that occur in a value."""
         if type(value) is ModelValue:
             self.model_values.setdefault(value.name, value)
             return
@@ -98,20 +73,7 @@ def _parts(value: Value) -> Iterable[Value]:
 
 
 def decode(data: bytes, lexicon: Lexicon) -> Value:
-    """Return the value that has a canonical encoding; the inverse of `kraftcheck.spec.values.encode`.
-
-    Parameters
-    ----------
-    data
-        The encoding.
-    lexicon
-        The classes and model values that it may name.
-
-    Raises
-    ------
-    DecodingError
-        If the bytes are not the canonical encoding of a value, or name something that the lexicon does not have.
-    """
+    """Return the value that has a canonical encoding; the inverse of `kraftcheck.spec.values.encode`."""
     reader = _ByteReader(data, lexicon)
     try:
         value = reader.value()

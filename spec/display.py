@@ -45,18 +45,7 @@ def in_xml(text: str) -> str:
 
 
 def visible(text: str, keep: str = "") -> str:
-    r"""Return text with the codes of characters that cannot be seen, or that steer a terminal or the way of writing.
-
-    Parameters
-    ----------
-    text
-        The text, of which anybody may be the author.
-    keep
-        Characters that stay as they are.
-
-    >>> visible("a\nb \x1b[2J")
-    'a\\nb \\x1b[2J'
-    """
+    r"""Return text with the codes of characters that cannot be seen, or that steer a terminal or the way of writing."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() or one in keep else _code(one) for one in text)

@@ -17,13 +17,7 @@ def _text(tag: bytes, text: str) -> bytes:
 
 
 def encode(value: Value) -> bytes:
-    """Return the canonical encoding of a value. Values have equal encodings if and only if they are equal.
-
-    Raises
-    ------
-    TypeError
-        If it is not a value: a list, a float.
-    """
+    """Return the canonical encoding of a value. Values have equal encodings if and only if they are equal."""
     kind = type(value)
     if kind is bool:
         return b"T" if value else b"F"

@@ -188,17 +188,6 @@ class ActionError(RaisedError):
 def unknown(kind: str, name: str, known: Iterable[str], owner: str = "") -> str:
     """Return a message for a name that is not known.
 
-    Parameters
-    ----------
-    kind
-        What is named: "invariant".
-    name
-        The name that was given.
-    known
-        The names that exist.
-    owner
-        What has these names: a model, a file. By default nothing is said of it.
-
     Examples
     --------
     >>> unknown("invariant", "NoIlegalState", ["NoLogDivergence", "NoIllegalState"], "Reconfig")

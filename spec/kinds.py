@@ -77,20 +77,8 @@ def fits(value: Value, kind: Any) -> bool:
 def mismatch(value: Value, kind: Any, path: str = "") -> str | None:
     """Return where a value does not match a type.
 
-    Parameters
-    ----------
-    value
-        The value.
-    kind
-        A type as an annotation gives it: a scalar, a `Record`, an enum, `frozenset[T]`, `tuple[T, ...]`,
-        `tuple[A, B]`, `Map[K, V]`, a union, `Optional[T]`, `Literal[...]`, or `Any`.
-    path
-        What the value is called, for the message.
-
-    Returns
-    -------
-    str or None
-        "log[2].epoch: expected a number, found ...". None if the value matches.
+    `kind`: a type as an annotation gives it: a scalar, a `Record`, an enum, `frozenset[T]`, `tuple[T, ...]`, `tuple[A,
+    B]`, `Map[K, V]`, a union, `Optional[T]`, `Literal[...]`, or `Any`.
     """
     if _checker(kind)(value):
         return None

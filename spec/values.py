@@ -354,11 +354,6 @@ def order_key(value: Value) -> tuple[Any, ...]:
     The order is TLC's where TLC has one: numbers by size, model values as the `.cfg` first names them,
     sets and sequences by size and then by their elements, members of an enum as it lists them. Values of different
     kinds are ordered by kind, None first.
-
-    Raises
-    ------
-    TypeError
-        If it is not a value.
     """
     kind = type(value)
     if kind is bool:
@@ -402,15 +397,7 @@ def ordered(values: Iterable[T]) -> list[T]:
 
 
 def transform(value: Value, leaf: Callable[[Value], Value]) -> Value:
-    """Return a value with every model value in it replaced, as a symmetry's permutation replaces them.
-
-    Parameters
-    ----------
-    value
-        Any value.
-    leaf
-        Takes a `ModelValue` and returns the value that replaces it.
-    """
+    """Return a value with every model value in it replaced, as a symmetry's permutation replaces them."""
     kind = type(value)
     if kind is ModelValue:
         return leaf(value)

@@ -21,18 +21,6 @@ class BatchFolder:
 
     It holds an identity, which says what its runs are about, and a note for each batch that is done: `done/00001.json`.
     A batch counts with its note, and not before.
-
-    Parameters
-    ----------
-    path
-        The folder; made where it is not there.
-    identity
-        Model, constants and options that must agree between all runs over it.
-
-    Raises
-    ------
-    InputError
-        Another run uses the folder, or it holds something else.
     """
 
     NOTES: ClassVar[str] = "."
@@ -107,20 +95,7 @@ class BatchFolder:
 
 
 def read_note(path: Path, shape: Any = dict) -> Note:
-    """Return the content of a note.
-
-    Parameters
-    ----------
-    path
-        The file.
-    shape
-        Its form: see `require_shape`.
-
-    Raises
-    ------
-    InputError
-        The file is no note, or has another form.
-    """
+    """Return the content of a note."""
     try:
         found: Note = json.loads(path.read_text())
         require_shape(found, shape)

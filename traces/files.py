@@ -25,25 +25,8 @@ def read_traces(
 
     One trace is in memory at a time, and a value that recurs in it once. `stream_traces` takes longer traces, too.
 
-    Parameters
-    ----------
-    path
-        The file, gzipped or not.
-    limit_bytes
-        The most bytes that it may unpack to.
-    cache
-        Reads the values. A cache shared by many files reads a value that recurs in them once; a cache with names turns
-        identifiers into what they stand for, such as model values in the order of a `.cfg`.
-
-    Yields
-    ------
-    Trace
-        The traces in the order of the file, at least one.
-
-    Raises
-    ------
-    TraceError
-        The file cannot be read, has no trace, or is not what it should be. Traces before that place are given first.
+    `cache`: reads the values. A cache shared by many files reads a value that recurs in them once; a cache with names
+    turns identifiers into what they stand for, such as model values in the order of a `.cfg`.
     """
     head: TraceHead | None = None
     states: list[TraceState] = []
@@ -60,23 +43,7 @@ def read_traces(
 def stream_traces(
     path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT, cache: ValueCache | None = None
 ) -> Iterator[TraceEvent]:
-    """Read the traces of a file state by state, in memory that does not grow with the file.
-
-    Parameters
-    ----------
-    path, limit_bytes, cache
-        See `read_traces`.
-
-    Yields
-    ------
-    TraceEvent
-        For each trace a `TraceHead`, its states and a `TraceEnd`.
-
-    Raises
-    ------
-    TraceError
-        See `read_traces`.
-    """
+    """Read the traces of a file state by state, in memory that does not grow with the file."""
     source = Source(path, limit_bytes=limit_bytes)
     yield from _format_of(source).read(source, cache or ValueCache())
 
@@ -84,46 +51,14 @@ def stream_traces(
 def read_states(
     path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT, cache: ValueCache | None = None
 ) -> Iterator[TraceState]:
-    """Read the states of TLC's ``-dump``, in memory that does not grow with the file.
-
-    Parameters
-    ----------
-    path, limit_bytes, cache
-        See `read_traces`.
-
-    Yields
-    ------
-    TraceState
-        A state, with its number in the file.
-
-    Raises
-    ------
-    TraceError
-        The file cannot be read, or is no dump.
-    """
+    """Read the states of TLC's ``-dump``, in memory that does not grow with the file."""
     yield from tlc_dump.read_dump(Source(path, limit_bytes=limit_bytes), cache or ValueCache())
 
 
 def read_graph(
     path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT, cache: ValueCache | None = None
 ) -> nx.MultiDiGraph[int]:
-    """Read the state graph of TLC's ``-dump dot,actionlabels``.
-
-    Parameters
-    ----------
-    path, limit_bytes, cache
-        See `read_traces`.
-
-    Returns
-    -------
-    networkx.MultiDiGraph
-        See `kraftcheck.traces.formats.tlc_dot.read_dot`.
-
-    Raises
-    ------
-    TraceError
-        The file cannot be read, or is no such graph.
-    """
+    """Read the state graph of TLC's ``-dump dot,actionlabels``."""
     return tlc_dot.read_dot(Source(path, limit_bytes=limit_bytes), cache or ValueCache())
 
 
@@ -132,16 +67,6 @@ def detect_format(path: str | PathLike[str]) -> TraceFormat:
 
     Both kinds of JSON look alike there: the answer `TraceFormat.TLC_JSON` stands for ITF, too. A file that looks like
     nothing else is taken for a log.
-
-    Parameters
-    ----------
-    path
-        The file, gzipped or not.
-
-    Raises
-    ------
-    TraceError
-        The file cannot be read.
     """
     return _format_of(Source(path))
 
@@ -160,24 +85,7 @@ def form_of(path: str | PathLike[str]) -> str:
 
 
 def write_trace(trace: Trace, path: str | PathLike[str], form: str | None = None) -> None:
-    """Write a trace to a file.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    path
-        The file, which is replaced. It is gzipped if its name ends in ``.gz``.
-    form
-        ``"text"`` (as TLC prints it), ``"json"`` (TLC's) or ``"itf"``. By default what the name says: ITF for
-        ``.itf.json``, TLC's JSON for ``.json``, TLC's text otherwise.
-
-    Raises
-    ------
-    ValueError
-        There is no such form, or the trace cannot be written in it. See `as_text`, `as_json` and
-        `kraftcheck.traces.formats.itf.as_itf`.
-    """
+    """Write a trace to a file."""
     name = fspath(path)
     forms = {known.form: known for known in TraceFormat if known.form is not None}
     form = form or form_of(path)

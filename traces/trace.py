@@ -41,62 +41,25 @@ class TraceFormat(str, metaclass=_Formats):
 
     Each file in the folder `formats` declares one as its `FORMAT`; `TraceFormat` yields all of them, and has each as
     an attribute.
-
-    Attributes
-    ----------
-    order
-        Formats are asked in ascending order whether they recognise a file.
-    holds
-        What a file of this format holds, for errors.
-    has_lines
-        Whether every state of a trace begins on a line of its own.
-    form, ending
-        The name of the format for `write_trace`, None for a format that is only read; and how names of its files end.
     """
 
     order = 0
     holds = "a trace"
     has_lines = False
+    # the name of the format for `write_trace`, None for a format that is only read; and how names of its files end
     form: str | None = None
     ending = ""
 
     def recognises(self, first: str, beginning: str) -> bool:
-        """Tell whether a file has this format.
-
-        Parameters
-        ----------
-        first
-            Its first line that is not blank.
-        beginning
-            Its first 64 KiB.
-        """
+        """Tell whether a file has this format."""
         return False
 
     def read(self, source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
-        """Yield the traces of a file: for each a `TraceHead`, its states and a `TraceEnd`.
-
-        Parameters
-        ----------
-        source
-            The file.
-        cache
-            Reads the values.
-
-        Raises
-        ------
-        TraceError
-            The file holds no trace, or cannot be read.
-        """
+        """Yield the traces of a file: for each a `TraceHead`, its states and a `TraceEnd`."""
         raise source.error(f"{self.holds} ({self})", "a trace")
 
     def write(self, trace: Trace) -> Iterator[str]:
-        """Yield the text of a file with a trace.
-
-        Raises
-        ------
-        ValueError
-            The trace cannot be written in this format.
-        """
+        """Yield the text of a file with a trace."""
         raise ValueError(f"traces are not written in the format {self}")
 
 
@@ -115,17 +78,7 @@ class Location(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How a trace continues for ever after its last state.
-
-    Parameters
-    ----------
-    back_to
-        The number of the state that follows the last one again; None where the last one stutters.
-    action
-        The action that leads back, where it is known.
-    location
-        The place of that action in its module, where it is known.
-    """
+    """How a trace continues for ever after its last state."""
 
     back_to: int | None = None
     action: str | None = None
@@ -139,23 +92,8 @@ class Ending(NamedTuple):
 class TraceState:
     """One state of a trace.
 
-    Parameters
-    ----------
-    number
-        Its number as the file gives it; the first state of a trace is 1.
-    variables
-        The value of every variable. Where the file shows only what changed, the rest is completed.
-    action
-        The name of the action that led here; None for the first state and where the file does not say.
-    parameters
-        The text that TLC prints in brackets behind the name of an action, such as ``n1,n2``.
-    location
-        The place of the action in its module.
-    line
-        The line of the file on which the state begins.
-    fingerprints
-        A hash of the text of each variable, in the order of `variables`. Where they are equal the values are; the
-        converse does not hold. Empty for formats that are no text of variables.
+    `fingerprints`: a hash of the text of each variable, in the order of `variables`. Where they are equal the values
+    are; the converse does not hold. Empty for formats that are no text of variables.
     """
 
     number: int
@@ -192,30 +130,7 @@ TraceEvent = TraceHead | TraceState | TraceEnd
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A behaviour that a tool reports.
-
-    Parameters
-    ----------
-    file
-        The name of the file it was read from.
-    index
-        Its place among the traces of that file, from 0.
-    format
-        The format of the file.
-    states
-        Its states, at least one, numbered from 1.
-    ending
-        How it continues for ever, or None where it just ends.
-    violated
-        The name of the property that it violates, where one is named.
-    problem
-        The error in TLC's words, such as "Deadlock reached.", where there is one.
-    complete
-        False where the file ends before the trace is seen to end, so that states may be missing.
-    untyped
-        True where the values are those of JSON (dict, list, str ...), which does not tell a set from a sequence.
-        The variable that they belong to decides what they mean.
-    """
+    """A behaviour that a tool reports."""
 
     file: str
     index: int

@@ -23,13 +23,6 @@ def identity_of_search(protocol: Protocol, options: Options) -> SearchIdentity:
     """Return what must agree between a search and the checkpoint that it goes on from, as JSON can hold it.
 
     Limits, workers and memory are not part of it: they do not change what is found.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    options
-        What is checked.
     """
     cls = type(protocol)
     return {

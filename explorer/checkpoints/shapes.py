@@ -17,16 +17,9 @@ class Damaged(Exception):  # noqa: N818 - it becomes an InputError where the use
 def require_shape(value: Any, shape: Any, place: str = "it") -> None:
     """Raise Damaged unless a JSON value has a form.
 
-    Parameters
-    ----------
-    value
-        The value.
-    shape
-        `int` or `float` for numbers that are not negative, `str`, `bool` or `dict`; `[shape]` for a list,
-        `(shape, ...)` for one of that length; `{name: shape}` for an object with these names, `{str: shape}` with any;
-        `object` for anything.
-    place
-        What the value is called in the error.
+    `shape`: `int` or `float` for numbers that are not negative, `str`, `bool` or `dict`; `[shape]` for a list, `(shape,
+    ...)` for one of that length; `{name: shape}` for an object with these names, `{str: shape}` with any; `object` for
+    anything.
     """
     if isinstance(shape, list | tuple):
         _require_list(value, shape, place)

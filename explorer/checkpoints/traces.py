@@ -29,20 +29,7 @@ def encode_trace(trace: Behaviour) -> str:
 
 
 def decode_trace(text: str, lexicon: Lexicon) -> Behaviour:
-    """Return the counterexample that was encoded.
-
-    Parameters
-    ----------
-    text
-        What `encode_trace` returned.
-    lexicon
-        The classes and model values that it may have.
-
-    Raises
-    ------
-    DecodingError
-        Where the text is another one.
-    """
+    """Return the counterexample that was encoded."""
     try:
         steps: Any = decode(bytes.fromhex(text), lexicon)
         found = tuple(TraceStep(state, *(part[0] if part else None for part in rest)) for state, *rest in steps)

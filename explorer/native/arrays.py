@@ -39,15 +39,7 @@ class Declared(NamedTuple):
 
 
 def array(kind: type[np.generic], *shape: int) -> Any:
-    """Declare an array of a group.
-
-    Parameters
-    ----------
-    kind
-        The NumPy type of its numbers.
-    shape
-        Its dimensions but the first; -1 where a length may change.
-    """
+    """Declare an array of a group."""
     return Declared(0, np.dtype(kind), (-1, *shape))
 
 

@@ -58,13 +58,7 @@ def cache_folder(*sources: Path) -> str:
 
 
 def compiler(*sources: Path) -> Callable[[Callable[..., Any]], Any]:
-    """Return what compiles a function of a kernel when it is first called; other processes find the code in the cache.
-
-    Parameters
-    ----------
-    sources
-        The folders with the kernel's sources.
-    """
+    """Return a decorator that compiles a kernel function at its first call and caches the code for other processes."""
     folder = cache_folder(*sources)
     return lambda function: _compiled(function, folder)
 

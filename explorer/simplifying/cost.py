@@ -14,43 +14,19 @@ from kraftcheck.spec.values import Map, Record, Value, field_values
 
 
 class Cost(NamedTuple):
-    """What makes a counterexample hard to read; what comes first counts most.
-
-    Attributes
-    ----------
-    steps
-        Steps.
-    replicas
-        Replicas that take one.
-    actions
-        Different actions.
-    switches
-        Steps taken by another replica than the one before.
-    messages
-        Messages sent.
-    left
-        Messages that are under way in the end: nobody needed them.
-    values
-        The sum of all numbers in the last state.
-    """
+    """What makes a counterexample hard to read; what comes first counts most."""
 
     steps: int
-    replicas: int
-    actions: int
-    switches: int
-    messages: int
-    left: int
-    values: int
+    replicas: int  # replicas that take one
+    actions: int  # different actions
+    switches: int  # steps taken by another replica than the one before
+    messages: int  # messages sent
+    left: int  # messages that are under way in the end: nobody needed them
+    values: int  # the sum of all numbers in the last state
 
 
 class Costs:
-    """Says what behaviours of one protocol cost.
-
-    Parameters
-    ----------
-    network
-        The protocol's network.
-    """
+    """Says what behaviours of one protocol cost."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -110,19 +86,7 @@ def _sum(value: Value) -> int:
 
 
 def told(name: str, before: Cost, after: Cost, done: Sequence[str], seconds: float) -> str:
-    """Return what simplifying did, as a note.
-
-    Parameters
-    ----------
-    name
-        The property.
-    before, after
-        What the counterexample cost.
-    done
-        What was done.
-    seconds
-        How long it took.
-    """
+    """Return what simplifying did, as a note."""
     changed = [
         f"{old:,} -> {new:,} {what.replace('left', 'messages that nobody takes').replace('values', 'in values')}"
         for what, old, new in zip(Cost._fields, before, after, strict=True)

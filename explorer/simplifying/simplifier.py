@@ -40,28 +40,7 @@ class _TimeOver(Exception):  # noqa: N818 - a way out, not an error
 
 
 class Simplifier:
-    """Simplifies one counterexample.
-
-    Parameters
-    ----------
-    protocol, options
-        The protocol with its constants, and what its search was asked for.
-    violation
-        The counterexample.
-    seconds
-        How long it may take.
-    report
-        Called with each behaviour that is tried.
-
-    Attributes
-    ----------
-    best
-        The simplest behaviour so far.
-    costs
-        What behaviours cost.
-    done
-        What the passes did, in words.
-    """
+    """Simplifies one counterexample."""
 
     def __init__(
         self,
@@ -87,16 +66,8 @@ class Simplifier:
     def run(self, shortest: Callable[[int, float], Behaviour | None] | None = None) -> Violation:
         """Simplify until nothing more helps, there is no time left, or the user interrupts it.
 
-        Parameters
-        ----------
-        shortest
-            Returns a shortest behaviour that shows the violation, given the most states that it may have and seconds;
-            None where there is none or no time. By default the counterexample is a shortest one already.
-
-        Returns
-        -------
-        Violation
-            The simplest counterexample found.
+        `shortest`: returns a shortest behaviour that shows the violation, given the most states that it may have and
+        seconds; None where there is none or no time. By default the counterexample is a shortest one already.
         """
         try:
             if shortest is not None:
@@ -288,18 +259,7 @@ class Simplifier:
         yield self._around(lambda taken: (taken.action, taken.actor) in allowed)
 
     def _around(self, allowed: Callable[[Transition], bool]) -> Behaviour | None:
-        """Return the cheapest behaviour, as far as switches, messages and values go, of those that are allowed.
-
-        Parameters
-        ----------
-        allowed
-            Whether a step is.
-
-        Returns
-        -------
-        Behaviour
-            One that has no more steps than the best. None where there is none, or too many states are on the way.
-        """
+        """Return the cheapest behaviour, as far as switches, messages and values go, of those that are allowed."""
         waiting: list[tuple[tuple[int, int, int, int], int, State, Any]] = []
         ways: dict[tuple[State, Any], tuple[tuple[State, Any] | None, TraceStep]] = {}
         numbers = count()
@@ -360,17 +320,7 @@ def _kind(message: Any) -> tuple[Any, ...]:
 
 
 def violation_of(protocol: Protocol, trace: Behaviour, name: str | None) -> Violation | None:
-    """Return the violation that a behaviour ends in.
-
-    Parameters
-    ----------
-    protocol
-        The protocol with its constants.
-    trace
-        The behaviour.
-    name
-        The property that it is said to violate. If that is none of the protocol's, all invariants are tried.
-    """
+    """Return the violation that a behaviour ends in."""
     kinds = [prop for prop in protocol.properties.values() if prop.kind in ("invariant", "step_invariant")]
     names = [name] if name in (DEADLOCK, *protocol.properties) else [prop.name for prop in kinds]
     for one in names:

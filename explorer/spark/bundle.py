@@ -19,13 +19,6 @@ def make_bundle(protocol: type[Protocol], folder: Path) -> tuple[Path, str]:
     """Write the zip that executors need for a protocol; return it, and a digest of the project's code in it.
 
     Its name follows from its content.
-
-    Parameters
-    ----------
-    protocol
-        The protocol.
-    folder
-        Where to put it.
     """
     own = source_files(Path(str(import_module(PACKAGE).__file__)).parents[1])
     files = sorted([*own, *_user_files(protocol)])

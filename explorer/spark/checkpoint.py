@@ -36,18 +36,7 @@ SHAPE = {
 
 
 class SparkCheckpoint:
-    """Saves and restores a search in the shared folder.
-
-    Parameters
-    ----------
-    protocol, options
-        The search; its options name the folder. Without one, a temporary folder is made.
-
-    Raises
-    ------
-    InputError
-        As `kraftcheck.explorer.tables.checkpoints.folder.Checkpoint`.
-    """
+    """Saves and restores a search in the shared folder."""
 
     def __init__(self, protocol: Protocol, options: Options) -> None:
         folder = folder_of(options)
@@ -65,15 +54,7 @@ class SparkCheckpoint:
         self._names = [*protocol.actions, *protocol.network.own_actions()]
 
     def save(self, journal: Journal, *, finished: bool) -> None:
-        """Make the levels found so far the checkpoint.
-
-        Parameters
-        ----------
-        journal
-            What the search has found.
-        finished
-            Whether it is over.
-        """
+        """Make the levels found so far the checkpoint."""
         noted = vars(journal) | {
             "levels": [sorted(parts.items()) for parts in journal.levels],
             "violations": [(violation.property, encode_trace(violation.trace)) for violation in journal.violations],
@@ -81,20 +62,7 @@ class SparkCheckpoint:
         self._manifest.write(noted, finished=finished)
 
     def restore(self, load: Callable[[list[int]], None], lexicon: Lexicon) -> Journal:
-        """Return what the search had found; remove what the folder holds beyond that.
-
-        Parameters
-        ----------
-        load
-            Loads the definitions of levels.
-        lexicon
-            The classes and model values that these definitions name; known once they are loaded.
-
-        Raises
-        ------
-        InputError
-            Where something is missing or damaged.
-        """
+        """Return what the search had found; remove what the folder holds beyond that."""
         noted = self._manifest.noted
         with self._manifest.judging():
             require_shape(noted, SHAPE)

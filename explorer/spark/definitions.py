@@ -30,25 +30,16 @@ DDL = "kind int not null, column int not null, encoding binary not null, numbers
 
 
 class Definition(NamedTuple):
-    """One record.
+    """One record."""
 
-    Attributes
-    ----------
-    kind
-        The kind of record.
-    column
-        The column of a shared value; the slot of an inbox content; the place of a model value in their order.
-    encoding
-        The canonical encoding of a value, or of an inbox content that is not counts of messages. Of a hidden read:
-        the name of the field or bound, and the reader.
-    numbers
-        Of a control row: what is spent, then the ids of its shared values and local states. Of an inbox content: each
-        message's id and count.
-    """
-
-    kind: Kind
+    kind: Kind  # the kind of record
+    # the column of a shared value; the slot of an inbox content; the place of a model value in their order
     column: int = 0
+    # the canonical encoding of a value, or of an inbox content that is not counts of messages. Of a hidden read:
+    # the name of the field or bound, and the reader.
     encoding: bytes = b""
+    # of a control row: what is spent, then the ids of its shared values and local states. Of an inbox content: each
+    # message's id and count.
     numbers: tuple[int, ...] = ()
 
 

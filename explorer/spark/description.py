@@ -24,15 +24,7 @@ ASKED = ("deadlock", "symmetry", "view", "init")
 
 
 def describe(protocol: Protocol, options: Options) -> Description:
-    """Return what another process needs to make the same search, as JSON can hold it.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    options
-        What is checked.
-    """
+    """Return what another process needs to make the same search, as JSON can hold it."""
     lexicon = Lexicon()
     for value in protocol.constant_values().values():
         lexicon.note(value)
@@ -51,15 +43,7 @@ def describe(protocol: Protocol, options: Options) -> Description:
 
 
 def revive(description: Description, user_files: Path) -> tuple[Protocol, Options]:
-    """Return the protocol and the options of a search that was described.
-
-    Parameters
-    ----------
-    description
-        What `describe` returned.
-    user_files
-        The folder with the files of a user's model.
-    """
+    """Return the protocol and the options of a search that was described."""
     module, name = description["model"]
     cls = _class(module, name, user_files)
     lexicon = Lexicon(_class(module, name, user_files) for module, name in description["classes"])

@@ -35,15 +35,7 @@ class CachedFolder(SharedFolder):
 
 
 class DriverTasks:
-    """Runs tasks as `kraftcheck.explorer.spark.session.Cluster` does, one after the other, in this process.
-
-    Parameters
-    ----------
-    expander
-        Expands the states.
-    run_id
-        The run's id in the tasks' arguments.
-    """
+    """Runs tasks as `kraftcheck.explorer.spark.session.Cluster` does, one after the other, in this process."""
 
     def __init__(self, expander: TaskExpander, run_id: str) -> None:
         self._expander = expander

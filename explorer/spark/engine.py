@@ -35,25 +35,8 @@ from kraftcheck.spec.language.protocol import Protocol
 def explore(protocol: Protocol, options: Options) -> Result:
     """Search the reachable states of a protocol on Spark, breadth first.
 
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    options
-        What to check and where to stop. `master` and `conf` say which Spark; `checkpoint` or `resume` is the folder
-        that driver and executors share. Limits are checked between two levels.
-
-    Returns
-    -------
-    Result
-        What the table engine finds, except that a level in which something is violated is searched to its end.
-
-    Raises
-    ------
-    Interrupted
-        Where the user interrupts it; the exception has what was found until then.
-    InputError
-        Where Spark cannot be had, the engine cannot do what is asked, or the folder cannot be used.
+    `options`: what to check and where to stop. `master` and `conf` say which Spark; `checkpoint` or `resume` is the
+    folder that driver and executors share. Limits are checked between two levels.
     """
     parts = split(options)
     others = [
@@ -70,17 +53,7 @@ def explore(protocol: Protocol, options: Options) -> Result:
 
 
 class SparkSearch:
-    """The driver's part of a search.
-
-    Parameters
-    ----------
-    protocol, options
-        The search.
-    cluster
-        The Spark application.
-    checkpoint
-        The checkpoint, in the folder that driver and executors share.
-    """
+    """The driver's part of a search."""
 
     def __init__(self, protocol: Protocol, options: Options, cluster: Cluster, checkpoint: SparkCheckpoint) -> None:
         self.options = options
@@ -101,13 +74,7 @@ class SparkSearch:
         self.journal.violations = self._books.result.violations
 
     def run(self) -> Result:
-        """Search, and return what was found. Where the user interrupts it, the running job is cancelled.
-
-        Raises
-        ------
-        Interrupted
-            Where the user interrupts it; the exception has what was found until then.
-        """
+        """Search, and return what was found. Where the user interrupts it, the running job is cancelled."""
         with self._interruption:
             return self._checker.result_of(self._search_unless_cancelled)
 

@@ -49,15 +49,7 @@ def cache_folder() -> Path:
 
 
 def unpacked(archive: Path, parents: tuple[Path, ...]) -> Path:
-    """Return the folder that has the files of a zip, under the name of the zip.
-
-    Parameters
-    ----------
-    archive
-        The zip.
-    parents
-        Folders to put it in, the best first.
-    """
+    """Return the folder that has the files of a zip, under the name of the zip."""
     for parent in parents:
         folder = parent / archive.stem
         if folder.is_dir():
@@ -88,15 +80,7 @@ def _is_own(folder: Path) -> bool:
 
 
 def remote(task: str, arguments: str, archive: str, digest: str) -> Task:
-    """Return the function that runs a task on an executor.
-
-    Parameters
-    ----------
-    task, arguments
-        A name in `kraftcheck.explorer.spark.tasks.TASKS`, or a function as `module:name`; and JSON for it.
-    archive, digest
-        The name of the zip, and the digest of the project's code in it.
-    """
+    """Return the function that runs a task on an executor."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         import json

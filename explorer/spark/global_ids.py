@@ -35,20 +35,7 @@ class UnknownPartError(AssertionError):
 
 
 class IdMap:
-    """The ids of one kind of value, in this process and globally.
-
-    Parameters
-    ----------
-    zero
-        Whether id 0 means the same in every process, from the start.
-
-    Attributes
-    ----------
-    own
-        The process's ids, by global id.
-    to_global
-        The global ids, by id of the process; `UNKNOWN` where there is none.
-    """
+    """The ids of one kind of value, in this process and globally."""
 
     def __init__(self, *, zero: bool = False) -> None:
         self.own: list[int] = []
@@ -73,19 +60,7 @@ class IdMap:
 
 
 class GlobalIds:
-    """The global ids that one process knows.
-
-    Parameters
-    ----------
-    interner
-        The ids of this process; the columns of control rows must be laid out.
-    classes
-        The classes that values may have, by module and qualified name.
-    values
-        Values whose classes and model values are known from the start, such as constants.
-    hidden
-        What a VIEW leaves out, or None.
-    """
+    """The global ids that one process knows."""
 
     def __init__(
         self, interner: Interner, classes: dict[ClassName, type], values: Iterable[Value], hidden: Hidden | None = None
@@ -117,13 +92,7 @@ class GlobalIds:
     # Definitions
 
     def load(self, definitions: Iterable[Definition]) -> None:
-        """Learn what global ids mean; each definition has the next id of its kind.
-
-        Raises
-        ------
-        InputError
-            Where a value has a class that the protocol does not have.
-        """
+        """Learn what global ids mean; each definition has the next id of its kind."""
         self._arrays = None
         interner = self.interner
         interned: dict[int, tuple[IdMap, Callable[[Any], int]]] = {

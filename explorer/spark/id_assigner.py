@@ -18,11 +18,6 @@ class IdAssigner:
     """Gives global ids.
 
     The ids depend on the set of what was reported, not on who reported what first.
-
-    Parameters
-    ----------
-    base
-        How many numbers of a control row stand before its local states.
     """
 
     def __init__(self, base: int) -> None:
@@ -39,18 +34,7 @@ class IdAssigner:
                 self._others.add(self._key(definition))
 
     def merge(self, reports: Sequence[Iterable[Definition]]) -> list[Definition]:
-        """Return what is new in reports, in the order of the ids that it gets.
-
-        Parameters
-        ----------
-        reports
-            As `kraftcheck.explorer.spark.id_report.IdReport.definitions` yields them.
-
-        Raises
-        ------
-        CollisionError
-            Where two encodings have one fingerprint.
-        """
+        """Return what is new in reports, in the order of the ids that it gets."""
         listed = [list(report) for report in reports]
         values = [[d for d in report if d.kind in VALUES] for report in listed]
         new = list(filter(self._add, sorted({d for report in values for d in report})))

@@ -13,13 +13,7 @@ from kraftcheck.spec.values import Value
 
 
 class IdReport:
-    """Notes parts of states that need global ids, and defines them.
-
-    Parameters
-    ----------
-    ids
-        The global ids that this process knows.
-    """
+    """Notes parts of states that need global ids, and defines them."""
 
     def __init__(self, ids: GlobalIds) -> None:
         self._ids = ids
@@ -40,11 +34,6 @@ class IdReport:
 
         In `numbers`, and as the slot of an inbox, a value without a global id is -1 - n, where n is the place of its
         definition among the values yielded.
-
-        Raises
-        ------
-        InputError
-            Where a value is of a class that other processes cannot find.
         """
         composites = [*map(self._control, sorted(self._controls)), *map(self._inbox, sorted(self._contents))]
         yield from self._lexicon()

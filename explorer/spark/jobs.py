@@ -29,17 +29,7 @@ MOST_PARTITIONS = 1 << 15
 
 
 class Jobs:
-    """Runs the tasks of the levels of a search.
-
-    Parameters
-    ----------
-    protocol, options
-        The search.
-    cluster
-        The Spark application.
-    expander
-        The driver's own, for the tasks that it runs itself.
-    """
+    """Runs the tasks of the levels of a search."""
 
     def __init__(self, protocol: Protocol, options: Options, cluster: Cluster, expander: TaskExpander) -> None:
         self._cluster = cluster
@@ -50,13 +40,7 @@ class Jobs:
         self._description = describe(protocol, options)
 
     def partitions(self) -> int:
-        """Return how many partitions a new search has.
-
-        Raises
-        ------
-        InputError
-            Where the user's setting is no such number.
-        """
+        """Return how many partitions a new search has."""
         cores = PARTITIONS_A_CORE * self._cluster.parallelism
         usual = min(MOST_PARTITIONS, max(LEAST_PARTITIONS, 1 << (cores - 1).bit_length()))
         return self._cluster.number("spark.kraftcheck.partitions", usual, least=1, most=MOST_PARTITIONS)
@@ -70,13 +54,6 @@ class Jobs:
         """Find the next level, and note it; return what the tasks discovered of its states.
 
         The tasks expand the last level and send the successors to their partitions, which keep those that are new.
-
-        Parameters
-        ----------
-        journal
-            What was found so far. It gets the new level and its figures.
-        counts
-            Number of global ids that each column of a state may have.
         """
         began = time.monotonic()
         level, total = len(journal.levels), journal.count(-1)

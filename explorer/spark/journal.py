@@ -11,34 +11,17 @@ from kraftcheck.explorer.result import Violation
 
 @dataclass
 class Journal:
-    """What a search has found. A checkpoint saves it, by these names; the states are in the shared folder.
+    """What a search has found. A checkpoint saves it, by these names; the states are in the shared folder."""
 
-    Attributes
-    ----------
-    parts
-        Number of partitions.
-    levels
-        Number of states in each partition that has any, by level.
-    named
-        Levels that are the first to have some global ids.
-    actions, calls
-        Times each action fired, and times it was called in Python.
-    seconds
-        Time that the search took.
-    violations
-        What is violated.
-    figures
-        What each level took.
-    """
-
-    parts: int = 0
+    parts: int = 0  # number of partitions
+    # number of states in each partition that has any, by level
     levels: list[dict[int, int]] = field(default_factory=list)
-    named: list[int] = field(default_factory=list)
-    actions: Counter[str] = field(default_factory=Counter)
+    named: list[int] = field(default_factory=list)  # levels that are the first to have some global ids
+    actions: Counter[str] = field(default_factory=Counter)  # times each action fired, and times it was called in Python
     calls: Counter[str] = field(default_factory=Counter)
-    seconds: float = 0.0
-    violations: list[Violation] = field(default_factory=list)
-    figures: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0  # time that the search took
+    violations: list[Violation] = field(default_factory=list)  # what is violated
+    figures: list[dict[str, Any]] = field(default_factory=list)  # what each level took
 
     def count(self, level: int) -> int:
         """Return the number of states in a level; the first is 1, the last -1 too."""

@@ -23,28 +23,14 @@ GROUPS, PIECE = 16, 1 << 10  # row groups of larger ones, and states of each
 
 
 class LevelsAgain:
-    """Compares a checkpoint with what a search finds.
-
-    Parameters
-    ----------
-    tasks
-        Expands states; it has loaded all definitions.
-    journal
-        What the search had found.
-    """
+    """Compares a checkpoint with what a search finds."""
 
     def __init__(self, tasks: TaskExpander, journal: Journal) -> None:
         self._tasks = tasks
         self._journal = journal
 
     def require_same(self, starts: States) -> None:
-        """Search again, and raise Damaged where the checkpoint has something else.
-
-        Parameters
-        ----------
-        starts
-            The initial states, with the ids of this process.
-        """
+        """Search again, and raise Damaged where the checkpoint has something else."""
         self._tasks.begin(())
         try:
             if self._journal.distinct <= WHOLE:

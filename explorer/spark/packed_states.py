@@ -23,18 +23,7 @@ WORD_BYTES = 8
 
 
 class StatePacking:
-    """How the states of a level are packed.
-
-    Parameters
-    ----------
-    counts
-        The number of global ids that each column of a state may have, 0 included.
-
-    Attributes
-    ----------
-    bytes_a_state
-        The bytes that a state takes on its way from task to task.
-    """
+    """How the states of a level are packed."""
 
     def __init__(self, counts: list[int]) -> None:
         self._fields = packing([max(1, (count - 1).bit_length()) for count in counts])
@@ -70,15 +59,7 @@ class StatePacking:
 
 
 def by_partition(compared: States, parts: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Yield each partition, out of so many, that owns states, with their indices.
-
-    Parameters
-    ----------
-    compared
-        What the states are compared by.
-    parts
-        The number of partitions.
-    """
+    """Yield each partition, out of so many, that owns states, with their indices."""
     owner = np.empty(len(compared), np.int64)
     owners(np.ascontiguousarray(compared), parts, owner)
     return by_owner(owner, parts)

@@ -45,30 +45,7 @@ SETTINGS = {
 
 
 class Cluster:
-    """A Spark application.
-
-    Parameters
-    ----------
-    name
-        Its name in Spark's UI.
-    options
-        The master's URL (None for what spark-submit says, and otherwise this machine), Spark's settings, and whether to
-        show what it says.
-    protocol
-        The protocol whose code executors need.
-
-    Attributes
-    ----------
-    spark
-        The session.
-    local
-        Whether the executors run on this machine, in Spark's own process.
-
-    Raises
-    ------
-    InputError
-        Where PySpark or Java is missing or too old, or the master does not answer.
-    """
+    """A Spark application."""
 
     def __init__(self, name: str, options: Options, protocol: type[Protocol]) -> None:
         require_pyspark()
@@ -163,59 +140,18 @@ class Cluster:
         return max(1, int(self.spark.sparkContext.defaultParallelism))
 
     def number(self, key: str, usual: int, *, least: int, most: int) -> int:
-        """Return one of Spark's settings, a number; the user's holds for an application that was there before, too.
-
-        Parameters
-        ----------
-        key, usual
-            The setting, and its default.
-        least, most
-            Allowed range, inclusive.
-
-        Raises
-        ------
-        InputError
-            Where it is something else.
-        """
+        """Return one of Spark's settings, a number; the user's holds for an application that was there before, too."""
         wanted = str(self._conf.get(key) or self.spark.sparkContext.getConf().get(key, str(usual)))
         if not (wanted.isascii() and wanted.isdigit() and least <= int(wanted) <= most):
             raise InputError(f"{key}: expected a number from {least} to {most:,}, found {wanted}")
         return int(wanted)
 
     def run(self, tasks: int, name: str, arguments: str, schema: str) -> Any:
-        """Run tasks; return the table that they make.
-
-        Parameters
-        ----------
-        tasks
-            How many; each is given its number.
-        name, arguments
-            A name in `kraftcheck.explorer.spark.tasks.TASKS`, or a function as `module:name`; and JSON for it.
-        schema
-            Of the rows that they yield.
-
-        Raises
-        ------
-        InputError
-            Where a task raises something, or Spark cannot go on.
-        """
+        """Run tasks; return the table that they make."""
         return _table(self._dataset(tasks, name, arguments, schema))
 
     def exchange(self, tasks: int, first: tuple[str, str, str], reducers: int, second: tuple[str, str, str]) -> Any:
-        """Run tasks whose rows go to others, each to that of its column `task`; return the table that those make.
-
-        Parameters
-        ----------
-        tasks, reducers
-            How many of each.
-        first, second
-            Name, arguments and schema of each.
-
-        Raises
-        ------
-        InputError
-            As `run`.
-        """
+        """Run tasks whose rows go to others, each to that of its column `task`; return the table that those make."""
         sent = self._dataset(tasks, *first)
         if tasks > 1 or reducers > 1:
             sent = sent.repartitionById(reducers, "task")
@@ -281,13 +217,7 @@ class Cluster:
 
 @contextmanager
 def errors_into(file: Path) -> Iterator[None]:
-    """Have what this process writes to standard error go to a file, and for good what it starts meanwhile.
-
-    Parameters
-    ----------
-    file
-        The file.
-    """
+    """Have what this process writes to standard error go to a file, and for good what it starts meanwhile."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:
@@ -314,13 +244,7 @@ class TaskRaisedError(InputError):
 
 
 def went_wrong(text: str) -> InputError:
-    """Return the error that says what a task's exception says.
-
-    Parameters
-    ----------
-    text
-        Spark's report of it, with Python's and Java's tracebacks.
-    """
+    """Return the error that says what a task's exception says."""
     lines = text.splitlines()
     frames = [number for number, line in enumerate(lines) if line.lstrip().startswith("File ")]
     for number in range(frames[-1], len(lines)) if frames else ():

@@ -38,13 +38,7 @@ def groups_of(rows: int) -> int:
 
 
 class SharedFolder:
-    """The folder that driver and executors share.
-
-    Parameters
-    ----------
-    path
-        Its path, on the driver and on every executor.
-    """
+    """The folder that driver and executors share."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)

@@ -22,24 +22,7 @@ from kraftcheck.spec.loading.classes import reachable_classes
 
 
 class TaskExpander:
-    """Expands states that have global ids.
-
-    Parameters
-    ----------
-    protocol, options
-        The search.
-    shared
-        The folder that driver and executors share.
-
-    Attributes
-    ----------
-    table_expander
-        The table engine's expander, of states with the ids of this process. Not it but the global ids heed a VIEW.
-    ids
-        The global ids that this process knows.
-    events
-        The first event of each kind and mask that the task has found.
-    """
+    """Expands states that have global ids."""
 
     def __init__(self, protocol: Protocol, options: Options, shared: SharedFolder) -> None:
         self.table_expander = Expander.of(protocol, replace(options, view=None), 1)
@@ -62,13 +45,7 @@ class TaskExpander:
             self._loaded.append(level)
 
     def begin(self, violated: Iterable[str]) -> None:
-        """Forget what the task before has found.
-
-        Parameters
-        ----------
-        violated
-            Names of properties that need not be reported again.
-        """
+        """Forget what the task before has found."""
         self.table_expander.restart(violated)
         self.events: dict[tuple[int, int], Definition] = {}
         self._visited = VisitedSet(self.table_expander.threads)

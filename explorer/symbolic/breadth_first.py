@@ -44,15 +44,7 @@ class Books(Protocol):
 
 
 class BreadthFirst:
-    """A search level by level.
-
-    Parameters
-    ----------
-    books
-        What notes what is found.
-    space
-        The state space.
-    """
+    """A search level by level."""
 
     def __init__(self, books: Books, space: Space) -> None:
         self._books = books

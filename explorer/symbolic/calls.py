@@ -22,23 +22,12 @@ from kraftcheck.spec.values import Map, Record, Value, field_names, keyed
 
 
 class Question(NamedTuple):
-    """What a handler reads besides its replica and its message.
+    """What a handler reads besides its replica and its message."""
 
-    Attributes
-    ----------
-    field
-        The name of a shared field, or None.
-    read
-        The projection that is read, or None.
-    replica
-        Whose projection or set it is.
-    part
-        A field of a replica and an element: whether it is in that set, which is taken apart. Or None.
-    """
-
-    field: str | None
-    read: Projection | None = None
-    replica: Value = None
+    field: str | None  # the name of a shared field, or None
+    read: Projection | None = None  # the projection that is read, or None
+    replica: Value = None  # whose projection or set it is
+    # a field of a replica and an element: whether it is in that set, which is taken apart. Or None.
     part: tuple[str, Value] | None = None
 
 
@@ -48,17 +37,9 @@ Path = tuple[tuple[Question, Any], ...]
 
 
 class Leaf(NamedTuple):
-    """What a call comes to.
+    """What a call comes to."""
 
-    Attributes
-    ----------
-    path
-        What was read: each question with its answer.
-    steps
-        The steps.
-    """
-
-    path: Path
+    path: Path  # what was read: each question with its answer
     steps: tuple[Step, ...]
 
 
@@ -73,20 +54,7 @@ class _Node:
 
 
 class Calls:
-    """The handler calls of one protocol, memoised.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    shared_type
-        The class of its shared state.
-
-    Attributes
-    ----------
-    counts
-        How often the handler of each action was called.
-    """
+    """The handler calls of one protocol, memoised."""
 
     def __init__(self, protocol: Protocol, shared_type: type[Record]) -> None:
         self.protocol = protocol
@@ -112,15 +80,7 @@ class Calls:
             self._known = {key: node for key, node in self._known.items() if key[0] not in reading}
 
     def leaf(self, action: Action, me: Any, message: Any, answers: Answers) -> Leaf:
-        """Return what a call comes to, under what is answered.
-
-        Parameters
-        ----------
-        action, me, message
-            The action, the acting replica and the delivered message, or None.
-        answers
-            Answers what it reads.
-        """
+        """Return what a call comes to, under what is answered."""
         key = (action.name, me, message)
         node = self._known.get(key)
         while isinstance(node, _Node):

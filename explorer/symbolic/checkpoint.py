@@ -56,41 +56,20 @@ SATURATION = "saturation"
 
 
 class Found(NamedTuple):
-    """What a search had found.
+    """What a search had found."""
 
-    Attributes
-    ----------
-    replicas, senders
-        What the variables are for, in their order.
-    parts
-        The sets that are taken apart: replica, field, and all elements that they may have.
-    order
-        The variables in an order that was chosen, or none.
-    whole
-        The fields of which sets must not be.
-    values
-        By level: the values by number, without those that are always there.
-    nodes, edges
-        The diagrams.
-    sets
-        The sets by name.
-    violations
-        What is violated.
-    seconds
-        Time it took.
-    """
-
-    replicas: tuple[Value, ...]
+    replicas: tuple[Value, ...]  # what the variables are for, in their order
     senders: tuple[Value, ...]
+    # the sets that are taken apart: replica, field, and all elements that they may have
     parts: tuple[tuple[Value, str, tuple[Value, ...]], ...]
-    whole: tuple[str, ...]
-    order: tuple[tuple[Value, ...], ...]
-    values: tuple[tuple[Value, ...], ...]
-    nodes: NDArray[np.int64]
+    whole: tuple[str, ...]  # the fields of which sets must not be
+    order: tuple[tuple[Value, ...], ...]  # the variables in an order that was chosen, or none
+    values: tuple[tuple[Value, ...], ...]  # by level: the values by number, without those that are always there
+    nodes: NDArray[np.int64]  # the diagrams
     edges: NDArray[np.int64]
-    sets: dict[str, int]
-    violations: list[Violation]
-    seconds: float
+    sets: dict[str, int]  # the sets by name
+    violations: list[Violation]  # what is violated
+    seconds: float  # time it took
 
     def arrange(self, layout: Layout) -> None:
         """Give a layout the variables that there were."""
@@ -113,25 +92,7 @@ def _fits(key: Key, value: Any, variables: Variables) -> bool:
 
 
 class SetsCheckpoint:
-    """A folder with the checkpoint of a search by sets.
-
-    Parameters
-    ----------
-    protocol, options
-        The search; its options name the folder.
-    starts
-        The initial states.
-
-    Attributes
-    ----------
-    found
-        What the search had found that is gone on with, or None.
-
-    Raises
-    ------
-    InputError
-        As `kraftcheck.explorer.tables.checkpoints.folder.Checkpoint`.
-    """
+    """A folder with the checkpoint of a search by sets."""
 
     def __init__(self, protocol: Protocol, options: Options, starts: Sequence[State]) -> None:
         folder = folder_of(options)
@@ -153,13 +114,7 @@ class SetsCheckpoint:
                 raise
 
     def is_due(self, least: float = 0.0) -> bool:
-        """Return whether it is time for a checkpoint; writing takes a tenth of the time at most.
-
-        Parameters
-        ----------
-        least
-            Seconds that must be between two, whatever the options say.
-        """
+        """Return whether it is time for a checkpoint; writing takes a tenth of the time at most."""
         return time.monotonic() - self._last >= max(self._every, 9 * self._took, least)
 
     def save(
@@ -171,17 +126,7 @@ class SetsCheckpoint:
         *,
         finished: bool = False,
     ) -> None:
-        """Write a checkpoint of the sets whose names begin with `KEPT`.
-
-        Parameters
-        ----------
-        variables, store
-            What sets are made of.
-        violations, seconds
-            As those of `Found`.
-        finished
-            Whether the search is over.
-        """
+        """Write a checkpoint of the sets whose names begin with `KEPT`."""
         began = time.monotonic()
         sets = {name.removeprefix(KEPT): node for name, node in store.roots.items() if name.startswith(KEPT)}
         nodes, edges, roots = store.dump(list(sets.values()))

@@ -37,15 +37,7 @@ class Binding(NamedTuple):
 
 
 class StateChecks:
-    """Evaluates properties of states.
-
-    Parameters
-    ----------
-    space
-        The state space.
-    semantics
-        The meaning of the protocol, for properties that read whole states.
-    """
+    """Evaluates properties of states."""
 
     def __init__(self, space: Space, semantics: Semantics) -> None:
         self._space = space
@@ -202,15 +194,7 @@ class Judged(NamedTuple):
 
 
 class StepChecks:
-    """Evaluates properties of steps, on the events that are known.
-
-    Parameters
-    ----------
-    space
-        The state space.
-    is_asked_again
-        Whether properties will be evaluated for other sets too, so that verdicts are worth keeping.
-    """
+    """Evaluates properties of steps, on the events that are known."""
 
     def __init__(self, space: Space, *, is_asked_again: bool) -> None:
         self._space = space
@@ -349,13 +333,7 @@ class StepChecks:
 
 
 def evaluated(variables: Variables, prop: Property, given: dict[str, Any]) -> bool:
-    """Return whether a property is true of local states of which sets may be taken apart.
-
-    Raises
-    ------
-    Unsplittable
-        Where it fails of such a one: it must be seen whether it does so of the whole.
-    """
+    """Return whether a property is true of local states of which sets may be taken apart."""
     try:
         return evaluate_property(variables.protocol, prop, given)
     except ProtocolError as error:

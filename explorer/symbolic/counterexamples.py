@@ -13,28 +13,14 @@ Vector = tuple[int, ...]
 
 
 class Predecessors:
-    """Finds a state of a set that leads to a given one.
-
-    Parameters
-    ----------
-    space
-        The state space.
-    """
+    """Finds a state of a set that leads to a given one."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
         self._applied: dict[tuple[int, int], int] = {}
 
     def path(self, levels: Sequence[int], target: Sequence[int]) -> list[State]:
-        """Return states each of which leads to the next, and the last to the target, then this.
-
-        Parameters
-        ----------
-        levels
-            Sets: a state of each follows from one of the set before, or is in that too.
-        target
-            The vector of a state that follows from the last.
-        """
+        """Return states each of which leads to the next, and the last to the target, then this."""
         path = [tuple(target)]
         for level in reversed(levels):
             if not self._holds(level, 0, path[-1]):

@@ -63,18 +63,7 @@ def explore(protocol: Protocol, options: Options) -> Result:
 
 
 class SymbolicSearch:
-    """One search.
-
-    Parameters
-    ----------
-    protocol, options
-        The search.
-
-    Attributes
-    ----------
-    found_before
-        What the search had found that is gone on with, or None.
-    """
+    """One search."""
 
     def __init__(self, protocol: Protocol, options: Options) -> None:
         self.protocol = protocol
@@ -102,13 +91,7 @@ class SymbolicSearch:
         self.found_before = None if self._checkpoint is None else self._checkpoint.found
 
     def run(self) -> Result:
-        """Search, and return what was found.
-
-        Raises
-        ------
-        Interrupted
-            Where the user interrupts it; the exception has what was found until then.
-        """
+        """Search, and return what was found."""
         often = gc.get_threshold()
         gc.set_threshold(SELDOM, *often[1:])  # what is learned stays
         try:

@@ -18,39 +18,18 @@ IDENTITY = 0  # the map of each value to itself
 
 
 class Label(NamedTuple):
-    """What a step needs of one variable, and does to it.
+    """What a step needs of one variable, and does to it."""
 
-    Attributes
-    ----------
-    level
-        The variable's level.
-    guards
-        Pairs (map, class): the value must be of that class.
-    target
-        The number of the value that it gets, or None.
-    operations
-        Of a channel: pairs (operation, message).
-    spends
-        Of a bound: how much is spent; 0 if something must be left of it, None if it is no bound's.
-    """
-
-    level: int
-    guards: tuple[tuple[int, int], ...] = ()
-    target: int | None = None
-    operations: tuple[tuple[str, Record], ...] = ()
+    level: int  # the variable's level
+    guards: tuple[tuple[int, int], ...] = ()  # pairs (map, class): the value must be of that class
+    target: int | None = None  # the number of the value that it gets, or None
+    operations: tuple[tuple[str, Record], ...] = ()  # of a channel: pairs (operation, message)
+    # of a bound: how much is spent; 0 if something must be left of it, None if it is no bound's
     spends: int | None = None
 
 
 class Classes:
-    """One map: a function from a variable's value to its classes, which are numbered.
-
-    Parameters
-    ----------
-    level
-        The variable's level.
-    function
-        Takes a value; returns its classes, any hashable values.
-    """
+    """One map: a function from a variable's value to its classes, which are numbered."""
 
     def __init__(self, level: int, function: Callable[[Any], Iterable[Hashable]]) -> None:
         self.level = level
@@ -77,15 +56,7 @@ class Classes:
 
 
 class Labels:
-    """The labels and maps of one search.
-
-    Parameters
-    ----------
-    variables
-        The variables.
-    store
-        Where what is looked up is kept.
-    """
+    """The labels and maps of one search."""
 
     def __init__(self, variables: Variables, store: Store) -> None:
         self._variables = variables
@@ -168,13 +139,7 @@ class Labels:
         return (found.spends or 0) if isinstance(found, Label) else 0
 
     def apply(self, number: int, value: int) -> int:
-        """Answer what a label makes of a value, or what a map leads to; keep the answer.
-
-        Returns
-        -------
-        int
-            The next value, -1 where the label refuses; of a map the place of the classes.
-        """
+        """Answer what a label makes of a value, or what a map leads to; keep the answer."""
         item = self._items[number]
         if isinstance(item, Classes):
             result = self._store.add_items(item.of(value, self._variables.values[item.level][value]))

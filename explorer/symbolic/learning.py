@@ -38,30 +38,7 @@ class Place(NamedTuple):
 
 
 class Learning:
-    """Learns one protocol.
-
-    Parameters
-    ----------
-    calls
-        The calls of its handlers.
-    variables, store, labels, groups
-        What events are made of, and where they are added.
-    always
-        Ids of replicas that are there in every state.
-    constraints
-        Action constraints: steps beyond them are not taken.
-
-    Attributes
-    ----------
-    taken
-        Every event, in the order in which they were learned.
-    pruned
-        The events that action constraints do not allow.
-    watches
-        The projections that are watched.
-    learned
-        How often something new was seen in one.
-    """
+    """Learns one protocol."""
 
     def __init__(
         self,

@@ -28,13 +28,6 @@ def closer_order(keys: Sequence[Key], events: Iterable[Event]) -> Order | None:
 
     It is found by simulated annealing. Events about the same variables count once. Of an order and its reverse the one
     is taken in which events begin later.
-
-    Parameters
-    ----------
-    keys
-        The variables, in the order that they have.
-    events
-        What is known of events.
     """
     counted = Counter(tuple(level for level, _ in event) for event in events if len(event) > 1)
     groups, random, places = sorted(counted), Random(1), list(range(len(keys)))
@@ -85,18 +78,6 @@ def cheapest_order(
     """Return the order in which a smaller search makes clearly fewest nodes, else the first.
 
     The smaller search is the largest that the first order takes few nodes for, as bounds grow one by one.
-
-    Parameters
-    ----------
-    orders
-        The orders to choose from.
-    bounds
-        The protocol's bounds, by name.
-    made
-        Takes an order, limits of bounds and a number; searches, and returns how many nodes were made for it, or None
-        where it is more than the number.
-    most
-        Nodes that it may make in the first order.
     """
     limits, fewest = dict.fromkeys(bounds, 0), made(orders[0], dict.fromkeys(bounds, 0), most)
     while fewest is not None and limits != bounds:

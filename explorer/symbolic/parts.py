@@ -38,14 +38,9 @@ ELSEWHERE = Elsewhere()
 
 
 class PartStep(Step):
-    """A step of a replica of which sets are taken apart: in `me` they have what is added to them, for type checks.
+    """A step of a replica of which sets are taken apart: in `me` they have what is added to them, for type checks."""
 
-    Attributes
-    ----------
-    changed
-        By field, how a set changes. Where `me` is the empty tuple, nothing changes, as in any other step.
-    """
-
+    # by field, how a set changes. Where `me` is the empty tuple, nothing changes, as in any other step.
     changed: tuple[tuple[str, Changed], ...] = ()
 
 
@@ -57,13 +52,7 @@ def with_fields(record: Record, changes: dict[str, Any]) -> Any:
 
 
 class Refuser:
-    """Refuses to be used as a set.
-
-    Parameters
-    ----------
-    field
-        The field in which it stands.
-    """
+    """Refuses to be used as a set."""
 
     __slots__ = ("_field",)
 
@@ -105,17 +94,7 @@ def settled(value: Any) -> Any:
 
 
 class Apart:
-    """One replica's local state, of which sets are taken apart, for one call of a handler or a property.
-
-    Parameters
-    ----------
-    core
-        What is left of the local state.
-    sets
-        By field, all that may be in it.
-    has
-        Whether an element is in the set of a field.
-    """
+    """One replica's local state, of which sets are taken apart, for one call of a handler or a property."""
 
     def __init__(self, core: Record, sets: Mapping[str, Sequence[Value]], has: Callable[[str, Value], bool]) -> None:
         self._has: dict[str, Has] = {name: lambda element, name=name: has(name, element) for name in sets}  # type: ignore[misc]

@@ -20,41 +20,22 @@ BY_VALUE, BY_MESSAGE, GENERAL = 0, 1, 2
 
 
 class Change(NamedTuple):
-    """What an event does to one variable.
+    """What an event does to one variable."""
 
-    Attributes
-    ----------
-    how
-        BY_VALUE, BY_MESSAGE or GENERAL.
-    key
-        The value, the message's class, or the label.
-    result
-        BY_VALUE: the next value. BY_MESSAGE: the label.
-    """
-
-    how: int
-    key: int
-    result: int = 0
+    how: int  # BY_VALUE, BY_MESSAGE or GENERAL
+    key: int  # the value, the message's class, or the label
+    result: int = 0  # BY_VALUE: the next value. BY_MESSAGE: the label.
 
 
 Event = tuple[tuple[int, Change], ...]  # by level, in their order
 
 
 class Source(NamedTuple):
-    """An event with what it was learned from.
-
-    Attributes
-    ----------
-    event
-        The event.
-    last
-        The last level of the projection from which it was learned; -1 if there is none.
-    gate
-        The tail of which it needs a vector, all levels of which are its own; 0 if there is none. It must be watched.
-    """
+    """An event with what it was learned from."""
 
     event: Event
-    last: int = -1
+    last: int = -1  # the last level of the projection from which it was learned; -1 if there is none
+    # the tail of which it needs a vector, all levels of which are its own; 0 if there is none. It must be watched.
     gate: int = 0
 
 
@@ -95,15 +76,7 @@ class RelationNodes:
         return self._known[key]
 
     def new(self, level: int, gate: int = 0) -> int:
-        """Return a new node, without edges.
-
-        Parameters
-        ----------
-        level
-            Its level.
-        gate
-            The tail by which it is seen whether an event may apply; 0: none.
-        """
+        """Return a new node, without edges."""
         if gate and self._store.arrays.tails[gate, 0] < level:
             gate = int(self._store.arrays.tails[gate, 2])
         number, arrays = len(self._levels), self._store.arrays
@@ -136,13 +109,7 @@ class RelationNodes:
 
 
 class Groups:
-    """The events that are known, by the variables that they are about.
-
-    Parameters
-    ----------
-    store
-        Where compiled code finds them.
-    """
+    """The events that are known, by the variables that they are about."""
 
     def __init__(self, store: Store) -> None:
         self._arrays = store.arrays

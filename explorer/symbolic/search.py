@@ -19,36 +19,7 @@ from kraftcheck.spec.language.state import State
 
 
 class Space:
-    """The state space of a protocol over one arrangement of variables.
-
-    Parameters
-    ----------
-    calls
-        The calls of the protocol's handlers.
-    layout
-        Which variables there are.
-    starts
-        The initial states.
-    memory
-        Bytes that the diagrams may take.
-    tick
-        Called now and then while diagrams are made.
-    constraints
-        Action constraints.
-    most
-        The most nodes that there may be at one time.
-    view
-        The name of a view, which leaves out bounds only, or None.
-    restore
-        Gives variables and a store what a search found before.
-
-    Attributes
-    ----------
-    variables, store, labels, groups, learning
-        What sets are made of.
-    view
-        Tells states apart.
-    """
+    """The state space of a protocol over one arrangement of variables."""
 
     def __init__(
         self,
@@ -139,15 +110,6 @@ class Space:
         """Return how often each action fires in a set of states of which everything was learned.
 
         Of the empty set, where steps are not counted, it is not said of those that are known to fire somewhere.
-
-        Parameters
-        ----------
-        names
-            The actions.
-        states
-            The set.
-        counted
-            How many states it has at most.
         """
         if states == EMPTY:
             some = {taken.action for taken in self.learning.taken}

@@ -27,17 +27,7 @@ Violated = Callable[[int, int], Mapping[str, int]]
 
 
 def require_diagrams(nodes: NDArray[np.int64], edges: NDArray[np.int64], values: list[int], roots: Sets) -> None:
-    """Require that diagrams are in their canonical form.
-
-    Parameters
-    ----------
-    nodes, edges
-        What `Store.dump` returned.
-    values
-        How many values each level has.
-    roots
-        The sets, by name.
-    """
+    """Require that diagrams are in their canonical form."""
     require(nodes.dtype == np.int64 and nodes.shape == (len(nodes), 2), "its nodes are no pairs of numbers")
     require(edges.dtype == np.int64 and edges.ndim == 1, "its edges are no numbers")
     require([root < len(nodes) + 2 for root in roots.values()], "a set that is no node")
@@ -59,21 +49,7 @@ def require_diagrams(nodes: NDArray[np.int64], edges: NDArray[np.int64], values:
 
 
 class SetsAgain:
-    """Compares the sets of a checkpoint with what a search finds.
-
-    Parameters
-    ----------
-    space
-        The state space, with the sets.
-    checks
-        What evaluates the constraints.
-    constraints
-        Beyond them states are not expanded.
-    violated
-        Returns what is violated in a set of states that were expanded, and in more states, by name.
-    noted
-        The names of what is known to be violated.
-    """
+    """Compares the sets of a checkpoint with what a search finds."""
 
     def __init__(
         self, space: Space, checks: StateChecks, constraints: tuple[Property, ...], violated: Violated, noted: set[str]

@@ -37,30 +37,7 @@ class NoRoom(Exception):  # noqa: N818 - it ends a search, as a limit does
 
 
 class Store:
-    """Decision diagrams over so many levels.
-
-    Parameters
-    ----------
-    levels
-        The number of levels.
-    memory
-        Bytes that the diagrams may take.
-    answer
-        Answers what compiled code asks Python for: `(kind, a, b)`, see `kernel/diagram.py`.
-    most
-        The most nodes that there may be at one time.
-
-    Attributes
-    ----------
-    arrays
-        What compiled functions take.
-    roots
-        Sets by name, which garbage collection keeps and renumbers.
-    partial
-        What the last operation that an exception ended had found: a part of its result.
-    collections
-        How often garbage was collected: sets have other numbers since.
-    """
+    """Decision diagrams over so many levels."""
 
     def __init__(self, levels: int, memory: int, answer: Answer, most: int | None = None) -> None:
         self.levels = levels

@@ -9,21 +9,10 @@ from kraftcheck.spec.language.step import Step
 
 
 class Taken(NamedTuple):
-    """An event with what it is.
+    """An event with what it is."""
 
-    Attributes
-    ----------
-    action
-        The action's name.
-    event
-        The event.
-    pairs
-        Of replicas that it writes: the level, and the local states before (None: any) and after.
-    act
-        The acting replica, the delivered message or None, and the step.
-    """
-
-    action: str
+    action: str  # the action's name
     event: Event
+    # of replicas that it writes: the level, and the local states before (None: any) and after
     pairs: tuple[tuple[int, Any, Any], ...] = ()
-    act: tuple[Any, Any, Step] | None = None
+    act: tuple[Any, Any, Step] | None = None  # the acting replica, the delivered message or None, and the step

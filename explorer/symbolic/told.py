@@ -15,17 +15,7 @@ MOST_NAMED, FEWEST_NAMED = 3, 1_000  # variables that a note names, where the fi
 
 
 def notes(space: Space, result: Result, traps: Collection[str]) -> Iterator[str]:
-    """Tell what is worth to know of a search.
-
-    Parameters
-    ----------
-    space
-        Its state space.
-    result
-        What it found and counted.
-    traps
-        The properties of which counterexamples tell how many states violate them.
-    """
+    """Tell what is worth to know of a search."""
     yield from _about_diagram(space)
     yield from _about_violations(space, traps)
     if result.uncounted:

@@ -11,21 +11,7 @@ from kraftcheck.spec.language.property import Property
 
 
 def without_way_out(space: Space, checks: StateChecks, prop: Property, reached: int, pause: Callable[[], None]) -> int:
-    """Return the states of a set from which a property cannot be reached within it.
-
-    Parameters
-    ----------
-    space
-        The state space, of which everything was learned.
-    checks
-        What evaluates the property.
-    prop
-        What should stay reachable.
-    reached
-        All states that are within the constraints, as they are seen.
-    pause
-        Called now and then; it may raise what ends the search.
-    """
+    """Return the states of a set from which a property cannot be reached within it."""
     store = space.store
     pruned = set(space.learning.pruned)
     events = {

@@ -50,30 +50,7 @@ class Key(NamedTuple):
 
 
 class Layout:
-    """Which variables there must be. It grows while a protocol is learned.
-
-    Parameters
-    ----------
-    protocol
-        The protocol.
-    whole_inboxes
-        Whether inboxes must not be divided by senders, since something reads them whole.
-
-    Attributes
-    ----------
-    replicas
-        Ids of replicas, and of other destinations, in the order of their variables.
-    senders
-        Ids of other senders.
-    parts
-        The sets that are taken apart, by replica and field: all elements that they may have.
-    whole
-        The fields of which sets must not be.
-    order
-        The variables in the order that they should have, where these are all.
-    limits
-        Of bounds that are to be smaller than the protocol's: how small.
-    """
+    """Which variables there must be. It grows while a protocol is learned."""
 
     def __init__(self, protocol: Protocol, *, whole_inboxes: bool) -> None:
         self.replicas: list[Value] = []
@@ -139,28 +116,7 @@ class Layout:
 
 
 class Variables:
-    """The variables of one search, and the numbers of their values.
-
-    Parameters
-    ----------
-    protocol
-        The protocol.
-    layout
-        Which variables there must be.
-    starts
-        The initial states, whose replicas the layout has.
-
-    Attributes
-    ----------
-    limits
-        The limits of all bounds.
-    keys
-        What each level holds.
-    levels
-        The level of each.
-    values
-        By level: the values by number.
-    """
+    """The variables of one search, and the numbers of their values."""
 
     def __init__(self, protocol: Protocol, layout: Layout, starts: Sequence[State]) -> None:
         self.protocol = protocol
@@ -269,13 +225,7 @@ class Variables:
         return {field: [*self.layout.parts[replica, field]] for field in self.layout.fields(replica)}
 
     def sets_of(self, local: Any) -> dict[str, list[Value]]:
-        """Return the same of a replica's local state.
-
-        Raises
-        ------
-        Unsplittable
-            Where something else than a set stands in one of the fields.
-        """
+        """Return the same of a replica's local state."""
         sets = self.sets(local.id)
         for field in sets:
             if not isinstance(getattr(local, field, None), frozenset):

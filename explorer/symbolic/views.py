@@ -14,18 +14,6 @@ class View:
     """Tells states apart as a VIEW does. Where there is none, all states differ.
 
     A set *as seen* has 0 for what is left out.
-
-    Parameters
-    ----------
-    name
-        The name of the protocol's view, or None. It leaves out bounds only.
-    variables, store, labels, groups, learning
-        What sets are made of.
-
-    Attributes
-    ----------
-    hidden
-        The bounds that are left out.
     """
 
     def __init__(

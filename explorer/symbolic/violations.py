@@ -19,22 +19,7 @@ SPARED = 30
 
 
 class Violations:
-    """Evaluates the properties of a search on sets of states of one space.
-
-    Parameters
-    ----------
-    space
-        The state space.
-    options
-        What is checked.
-    semantics
-        The meaning of the protocol.
-
-    Attributes
-    ----------
-    states
-        Evaluates properties of states.
-    """
+    """Evaluates the properties of a search on sets of states of one space."""
 
     def __init__(self, space: Space, options: Options, semantics: Semantics) -> None:
         self.states = StateChecks(space, semantics)

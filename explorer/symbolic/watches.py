@@ -21,38 +21,15 @@ class Unanswered(BaseException):
 
 
 class Watch(NamedTuple):
-    """A projection that is watched.
-
-    Attributes
-    ----------
-    number
-        Its number.
-    dims
-        Its dimensions, by level.
-    learn
-        Called with each new vector, as classes by dimension.
-    """
+    """A projection that is watched."""
 
     number: int
-    dims: tuple[Dim, ...]
-    learn: Callable[[dict[Dim, Any]], None]
+    dims: tuple[Dim, ...]  # its dimensions, by level
+    learn: Callable[[dict[Dim, Any]], None]  # called with each new vector, as classes by dimension
 
 
 class Watches:
-    """The projections of one search.
-
-    Parameters
-    ----------
-    store, labels, groups
-        Where compiled code finds them, and what they are made of.
-
-    Attributes
-    ----------
-    active
-        The numbers of those that are watched.
-    known
-        All that were ever watched, by number.
-    """
+    """The projections of one search."""
 
     def __init__(self, store: Store, labels: Labels, groups: Groups) -> None:
         self.active: list[int] = []
@@ -127,11 +104,6 @@ class Watches:
         """Give each vector of a projection, by dimension what it means; of parts only what is asked for.
 
         Where `use` asks for a part that is not given, it is called again for each value that there is.
-
-        Raises
-        ------
-        Unanswered
-            By `use`, of what is not in the projection.
         """
         merged = [self._store.arrays.tails[tail, :2].tolist() for tail in self._tails_of(number)]
         levels = [level for level, _ in merged]

@@ -18,22 +18,8 @@ VIOLATING = "violating "  # begins the names of the roots into which ways are lo
 class Ways:
     """Finds ways into sets.
 
-    Parameters
-    ----------
-    space
-        The state space; `space.store.roots` has the sets, by their names.
-    checks
-        What evaluates the constraints.
-    constraints
-        Beyond them no way leads on.
-    beyond
-        The names of the sets into which the last step of a way may be one that action constraints do not allow, as
-        invariants are evaluated there.
-    pause
-        Called now and then; it may raise what ends the search for a way.
-    violating
-        Where not all states are known: returns the states of a set that belong to a set of a name. Those that the
-        root has are then the known ones. None where all is reached and learned.
+    `violating`: where not all states are known: returns the states of a set that belong to a set of a name. Those that
+    the root has are then the known ones. None where all is reached and learned.
     """
 
     def __init__(

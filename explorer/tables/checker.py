@@ -31,33 +31,7 @@ Tallies = tuple[dict[str, int], dict[str, int]]
 
 
 class Checker:
-    """Checks the states of one search, and keeps its books.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    options
-        What to check and where to stop.
-    expander
-        What expands the states.
-    count_visited
-        Returns how many states are in the visited set.
-    tallies
-        Returns how often each action fired, and how often it was called in Python; by default what the expander and
-        its learner have counted.
-
-    Attributes
-    ----------
-    books
-        Limits, violations and the result.
-    python
-        The properties that need Python, or None.
-    initial_count
-        Initial states that count as generated.
-    restored
-        Distinct states that were there when the search went on from a checkpoint.
-    """
+    """Checks the states of one search, and keeps its books."""
 
     def __init__(
         self,
@@ -84,13 +58,7 @@ class Checker:
             self.python = PythonChecks(parts, *given, self.books)
 
     def result_of(self, search: Callable[[], None]) -> Result:
-        """Run a search; return its result.
-
-        Raises
-        ------
-        Interrupted
-            Where the user interrupts it; the exception has what was found until then.
-        """
+        """Run a search; return its result."""
         try:
             return self.books.result_of(partial(self._search_and_test_purity, search), self._notes)
         finally:
@@ -143,17 +111,7 @@ class Checker:
         return error
 
     def traced(self, error: RaisedError, rows: Iterable[Any], trace_to: Callable[[int], Behaviour]) -> RaisedError:
-        """Return an error with the behaviour that leads there: the tables know of a call only what it read.
-
-        Parameters
-        ----------
-        error
-            What a method of the protocol raised.
-        rows
-            The states that were being expanded, the first of which it may be.
-        trace_to
-            Returns a behaviour to one of these, given by its place among them.
-        """
+        """Return an error with the behaviour that leads there: the tables know of a call only what it read."""
         me = getattr(error, "me", None)
         judged = (*self._options.action_constraints, *self._options.constraints, *self._options.properties)
         rows = list(rows) if error.trace is None else []
@@ -197,28 +155,12 @@ class Checker:
     # Violations
 
     def take(self, events: Iterable[Event], trace_to: Callable[[int], Behaviour]) -> None:
-        """Turn what the kernel noted into violations.
-
-        Parameters
-        ----------
-        events
-            What it noted.
-        trace_to
-            Returns a behaviour to a state that was expanded, given by its place among these.
-        """
+        """Turn what the kernel noted into violations."""
         for event in events:
             self.note(event.kind, event.mask, trace_to(event.state))
 
     def note(self, kind: int, mask: int, trace: Behaviour) -> None:
-        """Report what an event says is violated.
-
-        Parameters
-        ----------
-        kind, mask
-            As those of an `Event`.
-        trace
-            A behaviour to the state that was expanded.
-        """
+        """Report what an event says is violated."""
         if kind == STUCK:
             self.books.violation(DEADLOCK, trace)
             return

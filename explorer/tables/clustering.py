@@ -23,38 +23,16 @@ WORTH = 0.7  # of what is saved, what contents may cost
 
 
 class Unit(NamedTuple):
-    """Columns that are packed together.
+    """Columns that are packed together."""
 
-    Attributes
-    ----------
-    columns
-        Which ones.
-    bits
-        That they take in a state.
-    cost
-        Bytes that their contents take.
-    hashes
-        Of what they hold in each state of the sample.
-    """
-
-    columns: list[int]
-    bits: int
-    cost: float
-    hashes: NDArray[np.uint64]
+    columns: list[int]  # which ones
+    bits: int  # that they take in a state
+    cost: float  # bytes that their contents take
+    hashes: NDArray[np.uint64]  # of what they hold in each state of the sample
 
 
 class Clustering:
-    """Finds out which columns of flat states are best packed together.
-
-    Parameters
-    ----------
-    rows
-        A sample of the states.
-    states
-        How many states there are.
-    widths
-        Bits of each column that is a field of its own; 0 where it is not packed at all.
-    """
+    """Finds out which columns of flat states are best packed together."""
 
     def __init__(self, rows: Rows, states: int, widths: list[int]) -> None:
         factors = np.random.default_rng(len(widths)).integers(1, 1 << 63, len(widths), np.uint64) * np.uint64(2)

@@ -47,21 +47,11 @@ ORDER_BITS = 14  # of a control row's id, by which states are ordered
 
 
 class Event(NamedTuple):
-    """Something that the kernel noted while it expanded a state.
+    """Something that the kernel noted while it expanded a state."""
 
-    Attributes
-    ----------
-    state
-        The state's place among the rows that were expanded.
-    kind
-        One of `kernel.codes`: STUCK, BAD_STATE, BAD_STEP.
-    mask
-        Which properties: see `Expander.properties_in`.
-    """
-
-    state: int
-    kind: int
-    mask: int
+    state: int  # the state's place among the rows that were expanded
+    kind: int  # one of `kernel.codes`: STUCK, BAD_STATE, BAD_STEP
+    mask: int  # which properties: see `Expander.properties_in`
 
 
 def pieces_of(which: Indices, workers: int) -> Iterator[Indices]:
@@ -73,28 +63,7 @@ def pieces_of(which: Indices, workers: int) -> Iterator[Indices]:
 
 
 class Expander:
-    """Finds the successors of states.
-
-    Parameters
-    ----------
-    learner
-        What is known of the protocol.
-    parts
-        The properties and constraints of the search, by how they are decided.
-    workers
-        Threads.
-    deadlock
-        Whether to note states without successors.
-
-    Attributes
-    ----------
-    packing
-        How successors are packed.
-    is_flat
-        Whether states are flat (see `kernel/flat`); else they have control rows.
-    fields
-        Of flat states: which columns are packed together, field by field.
-    """
+    """Finds the successors of states."""
 
     def __init__(self, learner: Learner, parts: Parts, workers: int, *, deadlock: bool) -> None:
         self.learner = learner

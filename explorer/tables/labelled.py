@@ -34,22 +34,7 @@ class GrowingMarks:
 
 
 def labelled(graph: StateGraph, goals: Goals, notes: list[str], expected: int, strict_bounds: bool) -> LabelledGraph:
-    """Return the graph for temporal properties.
-
-    Parameters
-    ----------
-    graph
-        The states and the steps between them.
-    goals
-        What judges the states.
-    notes
-        Where it is noted if a predicate is evaluated on every state.
-    expected
-        How many steps there may be.
-    strict_bounds
-        Whether an action for which a bound has nothing left is not enabled: then it does not matter what bounds alone
-        keep from being taken.
-    """
+    """Return the graph for temporal properties."""
     steps = StepsBySource(graph.count, graph.room, expected)
     apart = {kernel.BEYOND: GrowingMarks(graph), kernel.BLOCKED: GrowingMarks(graph)}
     book = graph.expander.learner.book

@@ -25,20 +25,7 @@ PATIENCE = 5.0
 
 
 class LeastStates:
-    """Finds the least states of levels.
-
-    Parameters
-    ----------
-    expander, levels
-        The search's.
-    batch
-        States to look at together.
-
-    Attributes
-    ----------
-    gave_up
-        Whether there was no time to look at all states.
-    """
+    """Finds the least states of levels."""
 
     def __init__(self, expander: Expander, levels: Levels, batch: int) -> None:
         self.gave_up = False
@@ -57,15 +44,7 @@ class LeastStates:
         self._until = time.monotonic() + max(PATIENCE, seconds)
 
     def of_level(self, level: int, leads: Callable[[Rows], int | None]) -> Any:
-        """Return the row of the least state of a level that leads to something; None where there is none.
-
-        Parameters
-        ----------
-        level
-            The level.
-        leads
-            Returns the place of the first of some rows that leads there, or None.
-        """
+        """Return the row of the least state of a level that leads to something; None where there is none."""
         with self._expander.with_control_rows():
             return self._of_level(map(self._expander.unflattened, self._levels.chunks(level, self._batch)), leads)
 
@@ -112,15 +91,7 @@ class LeastStates:
         return keys
 
     def showing(self, rows: Rows, violated: set[str]) -> int | None:
-        """Return the place of the first of some states out of which something is violated, or None.
-
-        Parameters
-        ----------
-        rows
-            The states. What is found out of them is forgotten.
-        violated
-            What is known to be violated, and does not count.
-        """
+        """Return the place of the first of some states out of which something is violated, or None."""
         for first in range(0, len(rows), SERIAL):
             part = rows[first : first + SERIAL]
             if self._events(part, violated):

@@ -19,15 +19,7 @@ from kraftcheck.explorer.tables.states.packing import Rows
 
 
 class LevelPaths:
-    """Finds shortest behaviours to states.
-
-    Parameters
-    ----------
-    expander, levels, checker, least
-        The search's.
-    options
-        What it checks.
-    """
+    """Finds shortest behaviours to states."""
 
     def __init__(
         self, expander: Expander, levels: Levels, checker: Checker, least: LeastStates, options: Options

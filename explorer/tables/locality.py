@@ -15,22 +15,12 @@ from kraftcheck.spec.language.property import Property
 
 
 class Parts(NamedTuple):
-    """The properties and constraints of a search, by how they are decided.
+    """The properties and constraints of a search, by how they are decided."""
 
-    Attributes
-    ----------
-    properties, constraints
-        By a control row.
-    about_messages
-        Invariants of one message alone.
-    non_local, non_local_constraints
-        By Python, on each new state.
-    """
-
-    properties: tuple[Property, ...]
+    properties: tuple[Property, ...]  # by a control row
     constraints: tuple[Property, ...]
-    about_messages: tuple[Property, ...]
-    non_local: tuple[Property, ...]
+    about_messages: tuple[Property, ...]  # invariants of one message alone
+    non_local: tuple[Property, ...]  # by Python, on each new state
     non_local_constraints: tuple[Property, ...]
 
 

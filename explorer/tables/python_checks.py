@@ -26,28 +26,7 @@ from kraftcheck.spec.language.state import State
 
 
 class PythonChecks:
-    """Evaluates the non-local properties and constraints of a search by the reference semantics.
-
-    Parameters
-    ----------
-    parts
-        What is checked.
-    action_constraints
-        Beyond which steps are not taken.
-    semantics
-        The meaning of the protocol.
-    learner
-        What is known of it.
-    books
-        Where violations are reported.
-
-    Attributes
-    ----------
-    beyond
-        States beyond the non-local constraints that were found, and so are in the visited set.
-    least
-        Returns the behaviour to tell of all that break a property of some name; None for the one that was found first.
-    """
+    """Evaluates the non-local properties and constraints of a search by the reference semantics."""
 
     def __init__(
         self,
@@ -93,15 +72,7 @@ class PythonChecks:
         return found
 
     def admit(self, rows: Rows, trace_to: Callable[[Any], Behaviour]) -> NDArray[np.bool_]:
-        """Check new states, each of them once; return which are within the non-local constraints.
-
-        Parameters
-        ----------
-        rows
-            Rows of states.
-        trace_to
-            Returns a behaviour that leads to the state of a row.
-        """
+        """Check new states, each of them once; return which are within the non-local constraints."""
         try:
             for prop in self._parts.non_local:
                 evaluated = self._verdicts[prop.name]
@@ -132,15 +103,7 @@ class PythonChecks:
         return bool(self._parts.non_local and (self._parts.constraints or self._action_constraints))
 
     def check_ruled_out(self, found: Rows, trace_to: Callable[[int], Behaviour]) -> None:
-        """Check successors that the kernel prunes: their invariants are checked all the same.
-
-        Parameters
-        ----------
-        found
-            The successors, each after the place of the state that it is one of.
-        trace_to
-            Returns a behaviour that leads to the state of a place.
-        """
+        """Check successors that the kernel prunes: their invariants are checked all the same."""
         rows = found[:, 1:]
 
         def trace_of(row: Any) -> Behaviour:
@@ -159,15 +122,7 @@ class PythonChecks:
                 raise
 
     def check_pruned(self, rows: Rows, which: NDArray[np.int64], trace_to: Callable[[Rows, int], Behaviour]) -> None:
-        """Check the successors of expanded states that the kernel prunes: their invariants are checked all the same.
-
-        Parameters
-        ----------
-        rows, which
-            The expanded states are rows[which].
-        trace_to
-            Returns a behaviour that leads to a row, given by its index.
-        """
+        """Check the successors of expanded states that the kernel prunes: their invariants are checked all the same."""
         if not self.checks_pruned:
             return
         for index in which.tolist():
@@ -195,13 +150,7 @@ class PythonChecks:
         return self._semantics.holds(prop, state)
 
     def notes(self, starts: int) -> list[str]:
-        """Return what to tell the user: which properties are non-local, why, and how often they were evaluated.
-
-        Parameters
-        ----------
-        starts
-            How many initial states were checked besides.
-        """
+        """Return what to tell the user: which properties are non-local, why, and how often they were evaluated."""
         return [
             f"{prop.name} reads {reason(prop) or 'what the tables have no room for'}: "
             f"it was evaluated {self._evaluated[prop.name] + self._verdicts[prop.name].evaluated + starts:,} times"

@@ -49,27 +49,14 @@ Tell = Callable[[list[State], list[str]], Behaviour]
 
 @dataclass(frozen=True)
 class Plan:
-    """Which walks to make.
+    """Which walks to make."""
 
-    Attributes
-    ----------
-    runs
-        How many.
-    depth
-        The most states along one.
-    seed
-        What the choices are drawn from.
-    first
-        The number of the first.
-    least
-        The fewest states along one: a walk that ends before is made again with other choices, which follow from the
-        seed, its number and how often it was made. One that shows a violation stays as it is.
-    """
-
-    runs: int
-    depth: int = 100
-    seed: int = 0
-    first: int = 0
+    runs: int  # how many
+    depth: int = 100  # the most states along one
+    seed: int = 0  # what the choices are drawn from
+    first: int = 0  # the number of the first
+    # the fewest states along one: a walk that ends before is made again with other choices, which follow from the
+    # seed, its number and how often it was made. One that shows a violation stays as it is.
     least: int = 1
 
 
@@ -80,35 +67,7 @@ def simulate(
     keep: Callable[[int, Behaviour], None] | None = None,
     kept: Container[int] = (),
 ) -> Result:
-    """Walk at random through the states of a protocol, each enabled successor being as likely as any other.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    options
-        What to check on the way; its search and its limit of depth make no difference.
-    plan
-        Which walks to make.
-    keep
-        Called with the number and the states of each walk.
-    kept
-        The numbers of walks for which it was called before.
-
-    Returns
-    -------
-    Result
-        `runs` walks were made; `generated_states` are the states along them, `actions` say how often each was taken.
-        It is never complete.
-
-    Raises
-    ------
-    Interrupted
-        Where the user interrupts it; the exception has what was found until then.
-    InputError
-        For walks that are too long, or end too early again and again; or where the protocol breaks the language's
-        contract.
-    """
+    """Walk at random through the states of a protocol, each enabled successor being as likely as any other."""
     check_plan(plan)
     return RandomWalks(protocol, options, plan, keep, kept=kept).run()
 
@@ -122,17 +81,7 @@ def check_plan(plan: Plan) -> None:
 
 
 class Walks(WalkArrays):
-    """Walks that are made together.
-
-    Parameters
-    ----------
-    starts
-        The row of the first state of each.
-    seeds
-        What the choices of each are drawn from.
-    depth
-        The most states along each.
-    """
+    """Walks that are made together."""
 
     def __init__(self, starts: Rows, seeds: NDArray[np.uint64], depth: int) -> None:
         super().__init__()
@@ -161,16 +110,7 @@ class Walks(WalkArrays):
 
 
 class RandomWalks:
-    """Random walks, many at a time.
-
-    Parameters
-    ----------
-    protocol, options, plan, keep, kept
-        See `simulate`.
-    tell
-        Returns the behaviour of a walk, given its states and the names of the actions taken; by default the reference
-        semantics walks it again.
-    """
+    """Random walks, many at a time."""
 
     def __init__(
         self,
@@ -198,13 +138,7 @@ class RandomWalks:
         self._broken_names += [prop.name for prop in self.learner.step_properties]
 
     def run(self) -> Result:
-        """Make the walks; return what was found on them.
-
-        Raises
-        ------
-        Interrupted
-            Where the user interrupts it; the exception has what was found until then.
-        """
+        """Make the walks; return what was found on them."""
         return self._incomplete(self.checker.result_of(self._search))
 
     def more(self, plan: Plan) -> Result:

@@ -33,22 +33,13 @@ MOST_STATES = (1 << 31) - 1
 
 
 class Steps(NamedTuple):
-    """Steps out of some states.
+    """Steps out of some states."""
 
-    Attributes
-    ----------
-    places
-        The place of the source of each among the states that were asked for.
-    targets
-        The numbers of the states to which they lead. BEYOND where they lead beyond a constraint, BLOCKED where a bound
-        alone keeps them from being taken.
-    labels
-        What they are called.
-    """
-
-    places: NDArray[np.int64]
+    places: NDArray[np.int64]  # the place of the source of each among the states that were asked for
+    # the numbers of the states to which they lead. BEYOND where they lead beyond a constraint, BLOCKED where a
+    # bound alone keeps them from being taken.
     targets: Numbers
-    labels: NDArray[np.uint16]
+    labels: NDArray[np.uint16]  # what they are called
 
 
 class Edges(EdgeArrays):
@@ -63,37 +54,7 @@ class Edges(EdgeArrays):
 
 
 class StateGraph:
-    """The states of a breadth-first search that is over, numbered, and the steps between them.
-
-    Parameters
-    ----------
-    expander
-        What expands the states.
-    visited
-        The visited states, packed as the expander packs them.
-    levels
-        The same, level by level.
-    room
-        Where large arrays are.
-    pause
-        Called between two batches; it may raise what ends the search.
-    path_to
-        Returns a behaviour to a state of a level, given its row and the level.
-
-    Raises
-    ------
-    InputError
-        If there are more than `MOST_STATES` states.
-
-    Attributes
-    ----------
-    count, starts
-        How many states there are, and how many of them are initial: the first.
-    depth
-        How many levels.
-    room
-        Where large arrays are.
-    """
+    """The states of a breadth-first search that is over, numbered, and the steps between them."""
 
     def __init__(
         self,
@@ -152,20 +113,7 @@ class StateGraph:
         return level, self._levels.read(level, first, 1)[0]
 
     def where(self, prop: Property, holds: Callable[[Property, State], bool]) -> Flags:
-        """Return for each state whether a property is true of it, 1 or 0.
-
-        Parameters
-        ----------
-        prop
-            A property of states.
-        holds
-            Says whether it is true of a state.
-
-        Raises
-        ------
-        RaisedError
-            Where its method raises, with the behaviour that leads there.
-        """
+        """Return for each state whether a property is true of it, 1 or 0."""
         decode = self.expander.learner.decode_state
 
         def judged(row: Any, number: int) -> bool:

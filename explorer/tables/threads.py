@@ -17,18 +17,7 @@ def default_workers() -> int:
 
 
 class Threads:
-    """Runs pieces of work side by side.
-
-    Parameters
-    ----------
-    count
-        How many threads.
-
-    Attributes
-    ----------
-    enough
-        Not 0 once what is done beside something else should end.
-    """
+    """Runs pieces of work side by side."""
 
     def __init__(self, count: int) -> None:
         self.count = count

@@ -19,17 +19,7 @@ from kraftcheck.spec.language.property import Property
 
 
 def without_way_out(graph: StateGraph, prop: Property, goals: Goals) -> NDArray[np.int64]:
-    """Return the numbers of the states from which a property cannot be reached, in their order.
-
-    Parameters
-    ----------
-    graph
-        The states and the steps between them.
-    prop
-        What should stay reachable.
-    goals
-        What judges the states.
-    """
+    """Return the numbers of the states from which a property cannot be reached, in their order."""
     marked = graph.where(prop, goals.holds)
     kept = Growing(graph.room, np.int32), Growing(graph.room, np.int32)
     for first, rows in graph.chunks(range(graph.depth, 0, -1)):

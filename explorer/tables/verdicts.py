@@ -27,24 +27,7 @@ ENOUGH = 1 << 14
 
 
 class Verdicts:
-    """Says of which states a property holds.
-
-    Parameters
-    ----------
-    learner
-        What is known of the protocol.
-    prop
-        The property.
-    holds
-        Says it of one state, given as a row.
-
-    Attributes
-    ----------
-    evaluated
-        How many states it was evaluated in.
-    last
-        The last of these, as a row.
-    """
+    """Says of which states a property holds."""
 
     def __init__(self, learner: Learner, prop: Property, holds: Callable[[Any], bool]) -> None:
         self._learner = learner

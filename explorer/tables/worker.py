@@ -16,15 +16,7 @@ SUCCESSORS = 1 << 10  # of one state, at first
 
 
 class Worker(WorkerArrays):
-    """The buffers and counters of one thread.
-
-    Attributes
-    ----------
-    fired
-        How often each action fired.
-    successors
-        What it found.
-    """
+    """The buffers and counters of one thread."""
 
     def __init__(self, actions: int) -> None:
         super().__init__()

@@ -25,63 +25,31 @@ Obligations = frozenset[Formula]
 
 
 class Move(NamedTuple):
-    """A transition of an automaton.
+    """A transition of an automaton."""
 
-    Attributes
-    ----------
-    source, target
-        Numbers of states.
-    wanted, unwanted
-        Atoms, by their numbers as bits, that must be true, and those that must be false.
-    accepts
-        The acceptance sets to which it belongs, as bits.
-    """
-
-    source: int
+    source: int  # numbers of states
     target: int
-    wanted: int
+    wanted: int  # atoms, by their numbers as bits, that must be true, and those that must be false
     unwanted: int
-    accepts: int
+    accepts: int  # the acceptance sets to which it belongs, as bits
 
 
 class Automaton(NamedTuple):
-    """A generalised Büchi automaton; its first state is 0.
+    """A generalised Büchi automaton; its first state is 0."""
 
-    Attributes
-    ----------
-    atoms
-        The atoms, in the order of their numbers.
-    states
-        How many states there are.
-    moves
-        The transitions, by source.
-    acceptance
-        All acceptance sets, as bits: each must be met infinitely often.
-    """
-
-    atoms: tuple[Atom, ...]
-    states: int
-    moves: tuple[Move, ...]
-    acceptance: int
+    atoms: tuple[Atom, ...]  # the atoms, in the order of their numbers
+    states: int  # how many states there are
+    moves: tuple[Move, ...]  # the transitions, by source
+    acceptance: int  # all acceptance sets, as bits: each must be met infinitely often
 
 
 class Branch(NamedTuple):
-    """One way to satisfy obligations now.
+    """One way to satisfy obligations now."""
 
-    Attributes
-    ----------
-    wanted, unwanted
-        Atoms that are true, or false, now.
-    later
-        What remains for the rest of the behaviour.
-    put_off
-        The untils that are put off.
-    """
-
-    wanted: frozenset[Atom] = frozenset()
+    wanted: frozenset[Atom] = frozenset()  # atoms that are true, or false, now
     unwanted: frozenset[Atom] = frozenset()
-    later: Obligations = frozenset()
-    put_off: frozenset[Until] = frozenset()
+    later: Obligations = frozenset()  # what remains for the rest of the behaviour
+    put_off: frozenset[Until] = frozenset()  # the untils that are put off
 
     def covers(self, other: Branch) -> bool:
         """Return whether whatever goes the other way may go this one."""
@@ -89,18 +57,7 @@ class Branch(NamedTuple):
 
 
 def automaton_of(formula: Formula) -> Automaton:
-    """Return an automaton that accepts what a formula is true of.
-
-    Parameters
-    ----------
-    formula
-        The formula.
-
-    Raises
-    ------
-    ProtocolError
-        If it would have more than `MOST_STATES` states, or more than `MOST_UNTILS` untils.
-    """
+    """Return an automaton that accepts what a formula is true of."""
     first: Obligations = frozenset([pushed(formula)])
     numbers, waiting = {first: 0}, [first]
     found: list[tuple[int, Branch, int]] = []

@@ -24,83 +24,35 @@ NONE = np.uint64(0)
 
 
 class Move(NamedTuple):
-    """A step of a lasso.
+    """A step of a lasso."""
 
-    Attributes
-    ----------
-    target
-        The number of the state to which it leads.
-    label
-        What it is called; None for a stutter.
-    """
-
-    target: int
-    label: Label | None
+    target: int  # the number of the state to which it leads
+    label: Label | None  # what it is called; None for a stutter
 
 
 class Lasso(NamedTuple):
-    """A behaviour that goes on for ever, by the numbers of its states.
+    """A behaviour that goes on for ever, by the numbers of its states."""
 
-    Attributes
-    ----------
-    start
-        An initial state.
-    way
-        The steps to the cycle.
-    cycle
-        The steps that are taken again and again, the last back to where they began. Empty: it stutters.
-    kept
-        Of each condition of fairness, how the cycle meets it.
-    waited
-        The names of actions that somewhere change what must stay as it is in the cycle for the property to be broken.
-    """
-
-    start: int
-    way: tuple[Move, ...]
+    start: int  # an initial state
+    way: tuple[Move, ...]  # the steps to the cycle
+    # the steps that are taken again and again, the last back to where they began. Empty: it stutters.
     cycle: tuple[Move, ...]
-    kept: tuple[str, ...]
+    kept: tuple[str, ...]  # of each condition of fairness, how the cycle meets it
+    # the names of actions that somewhere change what must stay as it is in the cycle for the property to be broken
     waited: tuple[str, ...] = ()
 
 
 class Finding(NamedTuple):
-    """What is known of a temporal property.
+    """What is known of a temporal property."""
 
-    Attributes
-    ----------
-    lasso
-        A behaviour that breaks it, or None.
-    notes
-        What the user should know.
-    """
-
-    lasso: Lasso | None
-    notes: tuple[str, ...] = ()
+    lasso: Lasso | None  # a behaviour that breaks it, or None
+    notes: tuple[str, ...] = ()  # what the user should know
 
 
 def check(
     name: str, formula: Formula, fairness: tuple[Fairness, ...], graph: LabelledGraph, strict_bounds: bool
 ) -> Finding:
-    """Check a temporal property on a state graph.
-
-    Parameters
-    ----------
-    name
-        The property's name.
-    formula
-        What it says.
-    fairness
-        What it may assume.
-    graph
-        The states and steps.
-    strict_bounds
-        Whether an action for which a bound has nothing left is not enabled. Else it is enabled where a bound alone
-        keeps it from being taken, as it is without bounds.
-
-    Raises
-    ------
-    InputError
-        If the product with the formula's automaton has too many nodes.
-    """
+    """Check a temporal property on a state graph."""
     automaton = automaton_of(~formula)
     if graph.count * automaton.states > MOST_NODES:
         found = f"{graph.count:,} states, and {automaton.states} of the formula's automaton"
@@ -142,19 +94,7 @@ def _can_accept(automaton: Automaton) -> set[int]:
 
 
 class Product:
-    """The product of a state graph with an automaton, under some conditions of fairness.
-
-    Parameters
-    ----------
-    graph
-        The state graph.
-    automaton
-        What is looked for.
-    conditions
-        What is fair.
-    strict_bounds
-        Whether an action that a bound alone keeps from being taken is not enabled.
-    """
+    """The product of a state graph with an automaton, under some conditions of fairness."""
 
     def __init__(
         self, graph: LabelledGraph, automaton: Automaton, conditions: list[Condition], strict_bounds: bool
@@ -308,15 +248,7 @@ class Product:
         return Lasso(way[0] // states, tuple(taken), tuple(again), tuple(self._kept(round_, again)), waited)
 
     def _waited(self, states: list[int], inside: set[int]) -> tuple[str, ...]:
-        """Return the names of the actions that change what a cycle keeps as it is, and insists on.
-
-        Parameters
-        ----------
-        states
-            The states of the cycle.
-        inside
-            The states of the automaton that it passes.
-        """
+        """Return the names of the actions that change what a cycle keeps as it is, and insists on."""
         insisted = NONE
         for move in self._automaton.moves:
             if move.source in inside and move.target in inside:

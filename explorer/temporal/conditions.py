@@ -18,18 +18,10 @@ MOST_CONDITIONS = 60
 
 
 class Condition(NamedTuple):
-    """One condition of fairness.
+    """One condition of fairness."""
 
-    Attributes
-    ----------
-    fairness
-        What it comes from.
-    whom
-        The replica, the pair of replicas or the type of message of which it is, or None.
-    """
-
-    fairness: Fairness
-    whom: Any = None
+    fairness: Fairness  # what it comes from
+    whom: Any = None  # the replica, the pair of replicas or the type of message of which it is, or None
 
     def concerns(self, label: Label) -> bool:
         """Return whether steps of a label are its actions."""
@@ -47,13 +39,7 @@ def whom(fairness: Fairness, label: Label) -> Any:
 
 
 def conditions_of(fairness: Iterable[Fairness], labels: list[Label]) -> list[Condition]:
-    """Return the conditions that fairness comes to, given the labels that steps have.
-
-    Raises
-    ------
-    InputError
-        If they are more than `MOST_CONDITIONS`.
-    """
+    """Return the conditions that fairness comes to, given the labels that steps have."""
     found = {Condition(one): None for one in fairness if not one.each} | {
         condition: None
         for one in fairness
@@ -73,21 +59,7 @@ def bits_of(labels: list[Label], conditions: list[Condition]) -> Masks:
 
 
 def require_able(protocol: Protocol, options: Options) -> None:
-    """Check, before a search, that the temporal properties and the fairness can be what they say.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    options
-        What is checked.
-
-    Raises
-    ------
-    InputError
-        For an action that the protocol does not have, something that is no formula, or a VIEW that leaves out shared
-        fields.
-    """
+    """Check, before a search, that the temporal properties and the fairness can be what they say."""
     if not options.temporal:
         return
     known = [NEXT, *protocol.actions, *protocol.network.own_actions()]

@@ -24,36 +24,18 @@ MOST_LABELS = 1 << 16
 
 
 class Label(NamedTuple):
-    """What a step is called.
+    """What a step is called."""
 
-    Attributes
-    ----------
-    action
-        The action's name.
-    actor
-        The id of the replica that takes it, where fairness tells replicas apart; else None.
-    peer
-        The id of the replica that it hears from or sends to, where fairness tells those apart; else None.
-    kind
-        The name of the type of the message delivered, where fairness tells those apart; else None.
-    """
-
-    action: str
-    actor: Any = None
+    action: str  # the action's name
+    actor: Any = None  # the id of the replica that takes it, where fairness tells replicas apart; else None
+    # the id of the replica that it hears from or sends to, where fairness tells those apart; else None
     peer: Any = None
+    # the name of the type of the message delivered, where fairness tells those apart; else None
     kind: str | None = None
 
 
 class LabelBook:
-    """The labels of one search, by number. The first stand for the actions alone.
-
-    Parameters
-    ----------
-    actions
-        Names of all actions.
-    fairness
-        What is assumed to be fair: it says which actions need finer labels.
-    """
+    """The labels of one search, by number. The first stand for the actions alone."""
 
     def __init__(self, actions: list[str], fairness: tuple[Fairness, ...]) -> None:
         self.labels = [Label(name) for name in actions]
@@ -104,14 +86,9 @@ def _all(fairness: Fairness, actions: list[str]) -> list[str]:
 
 @dataclass
 class Marks:
-    """Labels of states: steps that are enabled there and lead to no state of the graph.
+    """Labels of states: steps that are enabled there and lead to no state of the graph."""
 
-    Attributes
-    ----------
-    states, labels
-        Side by side, one entry each, in the order of the states.
-    """
-
+    # side by side, one entry each, in the order of the states
     states: Numbers = field(default_factory=lambda: np.zeros(0, np.int32))
     labels: Labels = field(default_factory=lambda: np.zeros(0, np.uint16))
 
@@ -122,34 +99,7 @@ class Marks:
 
 
 class LabelledGraph:
-    """The states of a search that is over, by their numbers, and the steps between them.
-
-    Parameters
-    ----------
-    count
-        How many states there are.
-    starts
-        How many of them are initial: the first ones.
-    steps
-        The steps that change the state, in the order of their sources.
-    used
-        For each label whether there is a step of it.
-    book
-        What the labels stand for.
-    beyond
-        Steps that lead out of the graph, beyond a constraint.
-    blocked
-        Steps that a bound alone keeps from being taken.
-    holds
-        Returns for each state whether a predicate is true of it.
-    room
-        Where large arrays are.
-
-    Attributes
-    ----------
-    first, target, label
-        The steps, by source: those of state s stand from `first[s]` to `first[s + 1]`.
-    """
+    """The states of a search that is over, by their numbers, and the steps between them."""
 
     def __init__(
         self,
@@ -177,17 +127,7 @@ class LabelledGraph:
         return [label for number, label in enumerate(self.book.labels) if number in used]
 
     def enabled(self, bits: Masks, first: int, count: int, strict_bounds: bool) -> Masks:
-        """Return for some states, from `first` on, the bits of the labels of steps that are enabled and change them.
-
-        Parameters
-        ----------
-        bits
-            The bits of each label.
-        first, count
-            The first of these states, and how many.
-        strict_bounds
-            Whether steps that a bound alone keeps from being taken are not enabled.
-        """
+        """Return for some states, from `first` on, the bits of the labels of steps that are enabled and change them."""
         from kraftcheck.explorer.temporal.kernel.product import gather
 
         found = np.zeros(count, np.uint64)
@@ -199,39 +139,14 @@ class LabelledGraph:
 
 
 class StepsBySource:
-    """Steps in the order of their sources, as they are found.
-
-    Parameters
-    ----------
-    count
-        How many states there are.
-    room
-        Where they are.
-    expected
-        How many steps there may be.
-
-    Attributes
-    ----------
-    first
-        Where the steps of each state begin.
-    target, label
-        The steps.
-    """
+    """Steps in the order of their sources, as they are found."""
 
     def __init__(self, count: int, room: Room, expected: int = 0) -> None:
         self.first = room.array(count + 1, np.int64)
         self.target, self.label = Growing(room, np.int32, expected), Growing(room, np.uint16, expected)
 
     def append(self, begin: int, end: int, sources: NDArray[Any], targets: Numbers, labels: Labels) -> None:
-        """Append the steps of some states, those that change them; all states before have theirs.
-
-        Parameters
-        ----------
-        begin, end
-            The states.
-        sources, targets, labels
-            Their steps, in any order.
-        """
+        """Append the steps of some states, those that change them; all states before have theirs."""
         order = np.argsort(sources, kind="stable")
         order = order[sources[order] != targets[order]]
         ends = np.cumsum(np.bincount(sources[order] - begin, minlength=end - begin))

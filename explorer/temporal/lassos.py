@@ -28,21 +28,7 @@ from kraftcheck.spec.language.state import State
 
 
 class LassoJudge:
-    """Evaluates formulas on one behaviour.
-
-    Parameters
-    ----------
-    semantics
-        The meaning of the protocol.
-    states
-        The states of the behaviour, up to where it comes back.
-    actions
-        For each state the action that leads on from it, None where it stutters or nothing is known.
-    back_to
-        The place, from 0, of the state that follows the last one.
-    strict_bounds
-        Whether an action for which a bound has nothing left is not enabled.
-    """
+    """Evaluates formulas on one behaviour."""
 
     def __init__(
         self,
@@ -122,18 +108,7 @@ def unfair(
     steps: Sequence[Sequence[Transition]],
     back_to: int,
 ) -> Fairness | None:
-    """Return the first condition of fairness that a behaviour does not keep, bounds being part of the specification.
-
-    Parameters
-    ----------
-    semantics, states, back_to
-        As for `LassoJudge`.
-    fairness
-        The conditions.
-    steps
-        For each state all steps that lead to the next one, none where it stutters: in TLA+ a step is one of each
-        action that leads from the one state to the other.
-    """
+    """Return the first condition of fairness that a behaviour does not keep, bounds being part of the specification."""
     following = [*states[1:], states[back_to]]
     cycle = range(back_to, len(states))
     for one in fairness:

@@ -28,21 +28,7 @@ def labelled(
     number_of: Callable[[State], int | None],
     goals: Goals,
 ) -> LabelledGraph:
-    """Return the graph for temporal properties.
-
-    Parameters
-    ----------
-    semantics
-        The meaning of the protocol.
-    options
-        What is checked.
-    states
-        The states visited, the initial ones first.
-    number_of
-        Returns the place of a state among them, or None.
-    goals
-        What judges the states.
-    """
+    """Return the graph for temporal properties."""
     protocol = semantics.protocol
     book = LabelBook([*protocol.actions, *protocol.network.own_actions()], all_fairness(options))
     edges: list[tuple[int, int, int]] = []
@@ -82,17 +68,7 @@ def _marks(found: list[tuple[int, int]]) -> Marks:
 
 
 def is_blocked(semantics: Semantics, state: State, choice: Choice) -> bool:
-    """Return whether a bound alone keeps a step from being taken, which would change the state.
-
-    Parameters
-    ----------
-    semantics
-        The meaning of the protocol.
-    state
-        The state.
-    choice
-        A step that it offers and that is not enabled.
-    """
+    """Return whether a bound alone keeps a step from being taken, which would change the state."""
     free = choice.step.but(spends=(), needs=())
     if choice.inbox is None:
         refused = semantics.apply(state, choice.actor, choice.message, choice.step)

@@ -15,20 +15,7 @@ FIRST = 1 << 12
 
 
 class Room:
-    """Where large arrays are: in memory, or mapped to it from files that are gone with the process.
-
-    Parameters
-    ----------
-    left
-        Bytes of memory that they may take.
-    folder
-        Where space on disk is taken from; by default the system's place for temporary files.
-
-    Attributes
-    ----------
-    on_disk
-        Bytes of arrays that are in files.
-    """
+    """Where large arrays are: in memory, or mapped to it from files that are gone with the process."""
 
     def __init__(self, left: int, folder: Path | None = None) -> None:
         self.left = left
@@ -36,22 +23,7 @@ class Room:
         self._folder = folder
 
     def array(self, count: int, kind: Any, fill: int = 0) -> NDArray[Any]:
-        """Return a new array.
-
-        Parameters
-        ----------
-        count
-            How many numbers it has.
-        kind
-            Their type.
-        fill
-            What each is at first.
-
-        Raises
-        ------
-        OSError
-            Where the disk has no room for it.
-        """
+        """Return a new array."""
         size = count * np.dtype(kind).itemsize
         if size <= self.left or not size:
             self.left -= size
@@ -71,13 +43,7 @@ class Room:
 
 
 def reserve(file: int, size: int, place: str) -> None:
-    """Give a file its size, and take its space at once where the system can: later, a full disk would end the process.
-
-    Raises
-    ------
-    OSError
-        Where there is no such space, naming the place.
-    """
+    """Allocate a file now: a full disk found later would end the process."""
     if not hasattr(os, "posix_fallocate"):
         os.truncate(file, size)
         return
@@ -96,17 +62,7 @@ def is_mapped(array: NDArray[Any]) -> bool:
 
 
 class Growing:
-    """Numbers that are appended to.
-
-    Parameters
-    ----------
-    room
-        Where they are.
-    kind
-        Their type.
-    expected
-        How many there may be.
-    """
+    """Numbers that are appended to."""
 
     def __init__(self, room: Room, kind: Any, expected: int = FIRST) -> None:
         self.count = 0

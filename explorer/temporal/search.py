@@ -45,26 +45,7 @@ def strict_bounds(protocol: Protocol, options: Options) -> bool:
 def check_temporal(
     graph: LabelledGraph, semantics: Semantics, options: Options, books: Bookkeeping, decode: Decode
 ) -> None:
-    """Check the temporal properties of a search.
-
-    Parameters
-    ----------
-    graph
-        The states visited and the steps between them.
-    semantics
-        The meaning of the protocol.
-    options
-        What is checked.
-    books
-        Where findings are noted.
-    decode
-        Returns a state, given its number.
-
-    Raises
-    ------
-    InputError
-        Where the VIEW leaves out a bound of which nothing is left in a state, or too little for a counterexample.
-    """
+    """Check the temporal properties of a search."""
     from kraftcheck.explorer.temporal.checking import check  # most searches do without its compiled code
 
     protocol, notes = semantics.protocol, books.result.notes

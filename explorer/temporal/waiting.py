@@ -18,19 +18,7 @@ MOST_REASONS = 2
 def never_taken(
     semantics: Semantics, actions: Sequence[str], cycle: Sequence[TraceStep], numbers: Sequence[int]
 ) -> tuple[str, ...]:
-    """Say of actions why a cycle never takes them: each is not enabled, or undone, or nothing makes it happen.
-
-    Parameters
-    ----------
-    semantics
-        The meaning of the protocol.
-    actions
-        The names of the actions.
-    cycle
-        The states of the cycle, the first once more at its end, with the steps between them; one where it stutters.
-    numbers
-        Their numbers.
-    """
+    """Say of actions why a cycle never takes them: each is not enabled, or undone, or nothing makes it happen."""
     taken = {step.action for step in cycle[1:]}
     return tuple(f"{action} {_why(semantics, action, cycle, numbers)}" for action in actions if action not in taken)
 

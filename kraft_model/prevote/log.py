@@ -17,13 +17,7 @@ def config_at(offset: int, value: InitialMembers | AddedVoter | RemovedVoter, hw
 
 
 def most_recent_config(log: Log, hwm: int) -> Config:
-    """Return the last configuration of a log as a server caches it (`MostRecentReconfigEntry`, `ConfigFor`).
-
-    Raises
-    ------
-    ValueError
-        If the log has none; TLC stops with an error there too.
-    """
+    """Return the last configuration of a log as a server caches it (`MostRecentReconfigEntry`, `ConfigFor`)."""
     for offset in range(len(log), 0, -1):
         value = log[offset - 1].value
         if isinstance(value, InitialMembers | AddedVoter | RemovedVoter):

@@ -309,11 +309,6 @@ class QuorumBase(QuorumHearing):
         The client of a voter change is answered once its record is committed. A leader that is no longer a voter then
         resigns (KIP-853, "RemoveVoter", steps 5 to 7). The high watermark never goes back ("High
         watermark").
-
-        Returns
-        -------
-        tuple
-            The leader afterwards, messages to send, and shared fields to write.
         """
         end = self.replicated(me)
         if not self.may_commit(me, end) or not self.moves_high_watermark(me, end):

@@ -19,15 +19,6 @@ class QuorumHearing(QuorumMembership):
         An older epoch changes nothing. In its own epoch the replica follows a leader that it did not know, or had no
         endpoint of, as after a restart (KIP-996). It fails if it hears of another leader of its epoch than the one that
         it knows, or that it leads itself and does not (`KafkaRaftClient.maybeTransition`).
-
-        Parameters
-        ----------
-        me
-            The replica.
-        leader, epoch
-            What it heard.
-        endpoint
-            The leader's endpoint; 0 where that was not told.
         """
         if epoch < me.epoch:
             return me

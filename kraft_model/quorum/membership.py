@@ -35,15 +35,7 @@ class QuorumMembership(Protocol):
         return None
 
     def voter_sets(self, log: Log, otherwise: VoterSet = frozenset()) -> list[tuple[int, VoterSet]]:
-        """Return every voter set that a log goes through: the end offset of the batch that makes it, and the set.
-
-        Parameters
-        ----------
-        log
-            A log, or a snapshot and what follows it.
-        otherwise
-            The voter set before it.
-        """
+        """Return every voter set that a log goes through: the end offset of the batch that makes it, and the set."""
         found: list[tuple[int, VoterSet]] = []
         current = otherwise
         for offset, batch in enumerate(log, start=1):

@@ -22,29 +22,14 @@ from kraftcheck.spec.values import Value
 
 
 class Change(Record):
-    """A voter change or upgrade that a leader handles: Kafka keeps this in its handlers.
+    """A voter change or upgrade that a leader handles: Kafka keeps this in its handlers."""
 
-    Attributes
-    ----------
-    operation
-        The kind of change.
-    voter
-        The voter to add; Nil for other operations.
-    checked
-        Whether the new voter's answer to ApiVersions has come.
-    offset
-        The end offset of its batch in the log; 0 before it is appended.
-    client
-        Who gets the answer.
-    asked
-        The voter to add or to remove, the kraft.version to raise to, or the voter's request to update it.
-    """
-
-    operation: Operation
-    voter: Voter | Nil
-    checked: bool
-    offset: int
-    client: ModelValue
+    operation: Operation  # the kind of change
+    voter: Voter | Nil  # the voter to add; Nil for other operations
+    checked: bool  # whether the new voter's answer to ApiVersions has come
+    offset: int  # the end offset of its batch in the log; 0 before it is appended
+    client: ModelValue  # who gets the answer
+    # the voter to add or to remove, the kraft.version to raise to, or the voter's request to update it
     asked: Key | int | UpdateVoterRequest | Nil = Nil.NIL
 
 
@@ -53,75 +38,46 @@ class Replica(Record):
 
     On disk are directory, epoch, leader, voted, the flushed part of the log and its snapshot. The log stays whole: the
     part before `start` stands for the snapshot that ends there, and is not read as a log.
-
-    Attributes
-    ----------
-    id, directory, endpoint
-        Its replica key, and a number that stands for its endpoints.
-    software
-        The highest kraft.version that its software supports (KIP-853, "Supported features").
-    mode, epoch, leader, voted
-        Its mode and epoch, the leader of that epoch and the candidate that it voted for.
-    leader_endpoint
-        The endpoint at which it reaches its leader; 0 where it knows a leader and no endpoint of it.
-    log, start, flushed, high_watermark
-        Its log; the end offsets of its snapshot, of what is on disk, and of what it knows to be committed.
-    voters, version
-        The voter set and the kraft.version in use.
-    granted, rejected
-        The voters that granted and refused it a vote (or pre-vote), itself included.
-    fetched
-        Follower: whether it has fetched since it began to follow.
-    ended
-        Follower: whether its leader has resigned, and prefers nobody to it.
-    pending
-        The request whose answer it waits for: a fetch; in Kafka also UpdateVoter, AddVoter or RemoveVoter of its own.
-    offsets
-        Leader: the end offset that each other replica has fetched to, by replica key.
-    change
-        Leader: the voter change or upgrade under way.
-    heard
-        Leader at kraft.version 0: the voters as they told in UpdateVoter, which the log does not hold then.
-    updating, updated
-        Follower: whether it waits for an answer to UpdateVoter, and whether its leader has acknowledged one.
-    joining
-        Observer: whether it waits for an answer to AddVoter or RemoveVoter of its own.
-    watched
-        History, for properties only (WatchPreVotes): the replicas since whose pre-vote round began this replica has
-        led, or followed and fetched, all the time.
-    ballot
-        History, for properties only: whom it voted for in this epoch, also if it has forgotten it since.
     """
 
-    id: ModelValue
+    id: ModelValue  # its replica key, and a number that stands for its endpoints
     directory: int = 1
     endpoint: int = 1
-    software: int = 1
-    mode: Mode = Mode.UNATTACHED
+    software: int = 1  # the highest kraft.version that its software supports (KIP-853, "Supported features")
+    mode: Mode = Mode.UNATTACHED  # its mode and epoch, the leader of that epoch and the candidate that it voted for
     epoch: int = 0
     leader: ModelValue | Nil = Nil.NIL
+    # the endpoint at which it reaches its leader; 0 where it knows a leader and no endpoint of it
     leader_endpoint: int = 1
     voted: Key | Nil = Nil.NIL
+    # its log; the end offsets of its snapshot, of what is on disk, and of what it knows to be committed
     log: tuple[Batch, ...] = ()
     start: int = 0
     flushed: int = 0
     high_watermark: int = 0
-    voters: frozenset[Voter] = frozenset()
+    voters: frozenset[Voter] = frozenset()  # the voter set and the kraft.version in use
     version: int = 0
+    # the voters that granted and refused it a vote (or pre-vote), itself included
     granted: frozenset[Key] = frozenset()
     rejected: frozenset[Key] = frozenset()
-    fetched: bool = False
-    ended: bool = False
+    fetched: bool = False  # follower: whether it has fetched since it began to follow
+    ended: bool = False  # follower: whether its leader has resigned, and prefers nobody to it
+    # the request whose answer it waits for: a fetch; in Kafka also UpdateVoter, AddVoter or RemoveVoter of its own
     pending: FetchRequest | FetchSnapshotRequest | UpdateVoterRequest | AddVoterRequest | RemoveVoterRequest | Nil = (
         Nil.NIL
     )
-    offsets: Map[Key, int] = Map()
-    change: Change | Nil = Nil.NIL
+    offsets: Map[Key, int] = Map()  # leader: the end offset that each other replica has fetched to, by replica key
+    change: Change | Nil = Nil.NIL  # leader: the voter change or upgrade under way
+    # leader at kraft.version 0: the voters as they told in UpdateVoter, which the log does not hold then
     heard: frozenset[Voter] = frozenset()
+    # follower: whether it waits for an answer to UpdateVoter, and whether its leader has acknowledged one
     updating: bool = False
     updated: bool = False
-    joining: bool = False
+    joining: bool = False  # observer: whether it waits for an answer to AddVoter or RemoveVoter of its own
+    # history, for properties only (WatchPreVotes): the replicas since whose pre-vote round began this replica has
+    # led, or followed and fetched, all the time
     watched: frozenset[ModelValue] = frozenset()
+    # history, for properties only: whom it voted for in this epoch, also if it has forgotten it since
     ballot: frozenset[Key] = frozenset()
 
     volatile: ClassVar[Mapping[str, Value]] = {}
@@ -160,24 +116,11 @@ class Term(Record):
 
 
 class Shared(Record):
-    """The state that belongs to no replica.
+    """The state that belongs to no replica."""
 
-    Attributes
-    ----------
-    appended
-        The number of client records ever appended.
-    cuts
-        Pairs of replicas between which nothing is delivered.
-    committed
-        History, for properties only: the longest log that a leader ever showed as committed.
-    elected
-        History, for properties only: the leaders ever elected, by epoch.
-    lost
-        History, for properties only: the logs of lost disks, by replica key.
-    """
-
-    appended: int = 0
-    cuts: frozenset[frozenset[ModelValue]] = frozenset()
+    appended: int = 0  # the number of client records ever appended
+    cuts: frozenset[frozenset[ModelValue]] = frozenset()  # pairs of replicas between which nothing is delivered
+    # history, for properties only: the longest log that a leader ever showed as committed
     committed: tuple[Batch, ...] = ()
-    elected: frozenset[Term] = frozenset()
-    lost: Map[Key, tuple[Batch, ...]] = Map()
+    elected: frozenset[Term] = frozenset()  # history, for properties only: the leaders ever elected, by epoch
+    lost: Map[Key, tuple[Batch, ...]] = Map()  # history, for properties only: the logs of lost disks, by replica key

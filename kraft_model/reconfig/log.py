@@ -54,13 +54,7 @@ def truncated(log: tuple[AnyEntry, ...], end_offset: int, epoch: int) -> tuple[A
 
 
 def most_recent_config(log: Log, high_watermark: int) -> Config:
-    """Return the last configuration of a log as a server caches it (`MostRecentReconfigEntry`, `ConfigFor`).
-
-    Raises
-    ------
-    ValueError
-        If the log has none; TLC stops with an error there too.
-    """
+    """Return the last configuration of a log as a server caches it (`MostRecentReconfigEntry`, `ConfigFor`)."""
     for offset in range(len(log), 0, -1):
         if log[offset - 1].command is not Command.APPEND:
             return config_at(offset, log[offset - 1], high_watermark)

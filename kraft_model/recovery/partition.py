@@ -24,17 +24,7 @@ def change(
     isr: frozenset[ModelValue] | None = None,
     recovery: RecoveryState | None = None,
 ) -> PartitionChangeRecord:
-    """Return the record of a change; fields that stay have the value for unchanged (KIP-704).
-
-    Parameters
-    ----------
-    before
-        The partition before the change.
-    leader
-        The new leader, also if the same broker becomes leader again; by default unchanged.
-    isr, recovery
-        The new ISR and recovery state; by default unchanged.
-    """
+    """Return the record of a change; fields that stay have the value for unchanged (KIP-704)."""
     return PartitionChangeRecord(
         leader,
         Nil.UNCHANGED if isr is None or isr == before.isr else isr,
@@ -93,13 +83,5 @@ def values(log: tuple[Entry, ...]) -> frozenset[int]:
 
 
 def high_watermark(me: Broker, isr: frozenset[ModelValue]) -> int:
-    """Return the end offset up to which every replica of an ISR holds the leader's log, as the leader knows it.
-
-    Parameters
-    ----------
-    me
-        The leader.
-    isr
-        The in-sync replicas to count; the leader is one of them.
-    """
+    """Return the end offset up to which every replica of an ISR holds the leader's log, as the leader knows it."""
     return min([len(me.log), *[me.ends.get(member, 0) for member in isr if member != me.id]])

@@ -223,64 +223,34 @@ class ClientResponse(Record):
 
 
 class Controller(Record):
-    """The active controller.
-
-    Attributes
-    ----------
-    epoch
-        The controller epoch, which a new ZooKeeper controller raises.
-    partition
-        The partition as it has decided; persistent.
-    fenced
-        The brokers whose session has expired.
-    """
+    """The active controller."""
 
     id: Name = Name.CONTROLLER
-    epoch: int = 0
-    partition: Partition = UNTOLD
-    fenced: frozenset[ModelValue] = frozenset()
+    epoch: int = 0  # the controller epoch, which a new ZooKeeper controller raises
+    partition: Partition = UNTOLD  # the partition as it has decided; persistent
+    fenced: frozenset[ModelValue] = frozenset()  # the brokers whose session has expired
 
 
 class Broker(Record):
-    """A broker with its replica of the partition.
-
-    Attributes
-    ----------
-    running
-        Whether the process is up.
-    controller_epoch
-        The newest controller epoch heard of (ZooKeeper).
-    cursor
-        How many metadata records it has applied (KRaft).
-    partition
-        The partition as it was told.
-    recovered
-        Whether it has finished recovering as leader of this epoch, told to the controller or not.
-    epoch_start, ends, waiting
-        As leader of this epoch: its log's end when it became leader, how far each follower has fetched, and the
-        offsets of produced values that it has not acknowledged.
-    pending
-        Its AlterPartition request under way, at most one.
-    truncated, fetching
-        As follower of this epoch: whether its log is known to be a prefix of the leader's, and whether it waits for
-        an answer.
-    log
-        The log, on disk.
-    """
+    """A broker with its replica of the partition."""
 
     id: ModelValue
-    running: bool = True
-    controller_epoch: int = 0
-    cursor: int = 0
-    partition: Partition = UNTOLD
-    recovered: bool = False
+    running: bool = True  # whether the process is up
+    controller_epoch: int = 0  # the newest controller epoch heard of (ZooKeeper)
+    cursor: int = 0  # how many metadata records it has applied (KRaft)
+    partition: Partition = UNTOLD  # the partition as it was told
+    recovered: bool = False  # whether it has finished recovering as leader of this epoch, told to the controller or not
+    # as leader of this epoch: its log's end when it became leader, how far each follower has fetched, and the
+    # offsets of produced values that it has not acknowledged
     epoch_start: int = 0
     ends: Map[ModelValue, int] = Map()
     waiting: frozenset[int] = frozenset()
-    pending: AlterPartitionRequest | Nil = Nil.NIL
+    pending: AlterPartitionRequest | Nil = Nil.NIL  # its AlterPartition request under way, at most one
+    # as follower of this epoch: whether its log is known to be a prefix of the leader's, and whether it waits for
+    # an answer
     truncated: bool = False
     fetching: bool = False
-    log: tuple[Entry, ...] = ()
+    log: tuple[Entry, ...] = ()  # the log, on disk
 
     @property
     def leads(self) -> bool:
@@ -302,33 +272,17 @@ class Client(Record):
 
 
 class Shared(Record):
-    """The state that belongs to no process, and history for properties.
+    """The state that belongs to no process, and history for properties."""
 
-    Attributes
-    ----------
-    metadata
-        The committed records of the cluster metadata log (KRaft), which brokers read through their cursors.
-    values
-        The number of values that clients have sent.
-    acknowledged
-        History: acknowledged values, each with the leader epoch of the acknowledgement.
-    last_leader
-        History: the last leader.
-    unclean_epoch
-        History: the leader epoch of the last unclean election, 0 where there was none.
-    unrecovered
-        History: leader epochs since an unclean election for which no leader has recovered and said so.
-    finished
-        History: leader epochs in which the leader really has recovered.
-    served
-        History: leader epochs in which a broker that knows the recovery state has served a client.
-    """
-
+    # the committed records of the cluster metadata log (KRaft), which brokers read through their cursors
     metadata: MetadataLog = ()
-    values: int = 0
+    values: int = 0  # the number of values that clients have sent
+    # history: acknowledged values, each with the leader epoch of the acknowledgement
     acknowledged: frozenset[tuple[int, int]] = frozenset()
-    last_leader: Leader = Nil.NO_LEADER
-    unclean_epoch: int = 0
+    last_leader: Leader = Nil.NO_LEADER  # history: the last leader
+    unclean_epoch: int = 0  # history: the leader epoch of the last unclean election, 0 where there was none
+    # history: leader epochs since an unclean election for which no leader has recovered and said so
     unrecovered: frozenset[int] = frozenset()
-    finished: frozenset[int] = frozenset()
+    finished: frozenset[int] = frozenset()  # history: leader epochs in which the leader really has recovered
+    # history: leader epochs in which a broker that knows the recovery state has served a client
     served: frozenset[int] = frozenset()

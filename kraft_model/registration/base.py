@@ -110,15 +110,7 @@ class RegistrationBase(Protocol):
         return image_of(self.snapshot(), shared.log)
 
     def voters(self, shared: Shared, kept: int | None = None) -> frozenset[ModelValue]:
-        """Return the voters: the latest VotersRecord, committed or not (KIP-853), or those of the configuration.
-
-        Parameters
-        ----------
-        shared
-            The shared state.
-        kept
-            The number of records of the log to look at; by default all.
-        """
+        """Return the voters: the latest VotersRecord, committed or not (KIP-853), or those of the configuration."""
         return shared.voters if self.static else image_of(self.snapshot(), shared.log[:kept]).voters
 
     def committed_image(self, shared: Shared) -> Image:

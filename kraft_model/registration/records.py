@@ -194,31 +194,15 @@ class Due(Record):
 
 
 class Controller(Record):
-    """A controller: a voter or an observer, and one of them the active controller.
-
-    Attributes
-    ----------
-    running
-        Whether the process is up.
-    supports
-        The highest metadata.version that its software knows.
-    incarnation
-        The number of the process's start.
-    cursor
-        The number of committed records that it has applied.
-    registering
-        Whether it waits for the answer to a registration request.
-    due
-        As active controller, the responses that wait for their records to be committed.
-    """
+    """A controller: a voter or an observer, and one of them the active controller."""
 
     id: ModelValue
-    running: bool
-    supports: int
-    incarnation: int = 1
-    cursor: int = 0
-    registering: bool = False
-    due: tuple[Due, ...] = ()
+    running: bool  # whether the process is up
+    supports: int  # the highest metadata.version that its software knows
+    incarnation: int = 1  # the number of the process's start
+    cursor: int = 0  # the number of committed records that it has applied
+    registering: bool = False  # whether it waits for the answer to a registration request
+    due: tuple[Due, ...] = ()  # as active controller, the responses that wait for their records to be committed
 
 
 class Broker(Record):
@@ -248,49 +232,25 @@ class Outcome(Record):
 
 
 class Admin(Record):
-    """The operator, who runs one tool at a time.
-
-    Attributes
-    ----------
-    command
-        The tool that runs.
-    unregistering
-        For `remove-controller --unregister`: whether the voter is removed, and the second request under way.
-    serial
-        The number of requests sent.
-    outcome
-        The end of the last tool.
-    """
+    """The operator, who runs one tool at a time."""
 
     id: Name = Name.ADMIN
-    command: Command | Nil = Nil.NIL
+    command: Command | Nil = Nil.NIL  # the tool that runs
+    # for `remove-controller --unregister`: whether the voter is removed, and the second request under way
     unregistering: bool = False
-    serial: int = 0
-    outcome: Outcome | Nil = Nil.NIL
+    serial: int = 0  # the number of requests sent
+    outcome: Outcome | Nil = Nil.NIL  # the end of the last tool
 
 
 class Shared(Record):
-    """The state that belongs to no process, and history for properties.
+    """The state that belongs to no process, and history for properties."""
 
-    Attributes
-    ----------
-    log
-        The active controller's metadata log after the snapshot that everyone starts with.
-    committed
-        The number of its records that are committed, which others apply.
-    active
-        The active controller, which is KRaft's leader.
-    voters
-        The voters in `controller.quorum.voters` of every node's configuration (static quorum only).
-    decommissioned
-        The nodes that the operator has begun to unregister, and so does not intend to start again.
-    told
-        History: offsets and records of which the operator was told that they are committed.
-    """
-
-    log: tuple[LogRecord, ...]
-    committed: int
-    active: ModelValue | Nil
+    log: tuple[LogRecord, ...]  # the active controller's metadata log after the snapshot that everyone starts with
+    committed: int  # the number of its records that are committed, which others apply
+    active: ModelValue | Nil  # the active controller, which is KRaft's leader
+    # the voters in `controller.quorum.voters` of every node's configuration (static quorum only)
     voters: frozenset[ModelValue] = frozenset()
+    # the nodes that the operator has begun to unregister, and so does not intend to start again
     decommissioned: frozenset[ModelValue] = frozenset()
+    # history: offsets and records of which the operator was told that they are committed
     told: frozenset[tuple[int, LogRecord]] = frozenset()

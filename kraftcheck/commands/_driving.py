@@ -28,27 +28,13 @@ RUNS, DEPTH = 100, 100
 
 
 class Made(NamedTuple):
-    """What came of a task.
+    """What came of a task."""
 
-    Attributes
-    ----------
-    survey
-        What the walks showed; None where none could be begun.
-    cover
-        What was covered, where that was asked for.
-    problem
-        Why it went no further, if it did not.
-    interrupted
-        Whether the user stopped it.
-    kinds
-        The findings, one of each kind, with the files that they were written to.
-    """
-
-    survey: Survey | None = None
-    cover: Cover | None = None
-    problem: InputError | None = None
-    interrupted: bool = False
-    kinds: Sequence[Kind] = ()
+    survey: Survey | None = None  # what the walks showed; None where none could be begun
+    cover: Cover | None = None  # what was covered, where that was asked for
+    problem: InputError | None = None  # why it went no further, if it did not
+    interrupted: bool = False  # whether the user stopped it
+    kinds: Sequence[Kind] = ()  # the findings, one of each kind, with the files that they were written to
 
     @property
     def verdict(self) -> LockstepVerdict:
@@ -64,36 +50,14 @@ class Made(NamedTuple):
 
 
 class Driven(NamedTuple):
-    """What was done with one of Kafka's versions.
+    """What was done with one of Kafka's versions."""
 
-    Attributes
-    ----------
-    version
-        As the jars name it.
-    made
-        For each task, as far as they went.
-    """
-
-    version: str
-    made: list[Made]
+    version: str  # as the jars name it
+    made: list[Made]  # for each task, as far as they went
 
 
 def drive(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, writing: Writing) -> Driven:
-    """Make all walks beside one of Kafka's versions. Nothing is printed: a later error can change a verdict.
-
-    Parameters
-    ----------
-    kafka
-        The version, or a folder with jars.
-    tasks
-        The walks.
-    arguments
-        What was read from the command line.
-    meter
-        Counts the walks.
-    writing
-        Notes files that cannot be written.
-    """
+    """Make all walks beside one of Kafka's versions. Nothing is printed: a later error can change a verdict."""
     from kraftcheck.reporting.lockstep_reach import reach_table
     from kraftcheck.traces.kafka.jars import classpath
     from kraftcheck.traces.kafka.reach import Reach

@@ -32,45 +32,20 @@ ROOM = 1000
 
 
 class Task(NamedTuple):
-    """Walks to make through one model.
+    """Walks to make through one model."""
 
-    Attributes
-    ----------
-    name
-        What the walks are called: the file and the line where they stand in one.
-    file
-        What is walked through. It has the steps where they are known beforehand.
-    config
-        The constants.
-    choose
-        Returns what picks the steps, given both sides; None where `file` has them, or they are drawn.
-    path
-        The walk file of which the errors do not say which it is; None where there is none.
-    covered
-        The constants of the model whose state graph is covered, None where there is none; `config` has wider bounds.
-    """
-
-    name: str
-    file: WalkFile
-    config: ModelConfig
+    name: str  # what the walks are called: the file and the line where they stand in one
+    file: WalkFile  # what is walked through. It has the steps where they are known beforehand.
+    config: ModelConfig  # the constants
+    # returns what picks the steps, given both sides; None where `file` has them, or they are drawn
     choose: Callable[[Lockstep], Choose] | None = None
+    # the constants of the model whose state graph is covered, None where there is none; `config` has wider bounds
     covered: ModelConfig | None = None
-    path: Path | None = None
+    path: Path | None = None  # the walk file of which the errors do not say which it is; None where there is none
 
 
 def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
-    """Yield what is to be done.
-
-    Parameters
-    ----------
-    arguments
-        What was read from the command line.
-
-    Raises
-    ------
-    InputError
-        A file is not what it should be.
-    """
+    """Yield what is to be done."""
     from kraftcheck.traces.kafka.scripts import kind_of
 
     if arguments.cover and arguments.walk:
@@ -119,13 +94,7 @@ def _about(model: str, variant: str | None, protocol: Protocol, arguments: argpa
 
 
 def quorum(name: str, variant: str | None) -> Model:
-    """Return a model that can be driven.
-
-    Raises
-    ------
-    InputError
-        It is another one.
-    """
+    """Return a model that can be driven."""
     from kraftcheck.kraft_model.quorum import Quorum
 
     model = find_model(name, variant)

@@ -54,23 +54,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command.
-
-    Parameters
-    ----------
-    arguments
-        What was read from the command line.
-
-    Returns
-    -------
-    int
-        The exit code.
-
-    Raises
-    ------
-    InputError
-        For bad input.
-    """
+    """Run the command."""
     if arguments.resume_if_present:
         _resume(arguments)
     graphs: list[Graph] = []

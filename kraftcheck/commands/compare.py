@@ -41,24 +41,12 @@ SEVERITY = (EXIT_INTERRUPTED, 14, 12, 11, 13, 20, 0)
 
 
 class ComparedRun(NamedTuple):
-    """One search of a comparison.
+    """One search of a comparison."""
 
-    Attributes
-    ----------
-    label
-        What it is called in the table: the variant's name, as given.
-    job
-        What was searched.
-    result
-        What it found.
-    seen_to
-        The states on a path up to which every state was visited; None where all were.
-    """
-
-    label: str
-    job: Job
-    result: Result
-    seen_to: int | None
+    label: str  # what it is called in the table: the variant's name, as given
+    job: Job  # what was searched
+    result: Result  # what it found
+    seen_to: int | None  # the states on a path up to which every state was visited; None where all were
 
 
 Group = list[ComparedRun]
@@ -84,23 +72,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command.
-
-    Parameters
-    ----------
-    arguments
-        What was read from the command line.
-
-    Returns
-    -------
-    int
-        The exit code: the one that counts most among those of the single searches.
-
-    Raises
-    ------
-    InputError
-        For bad input.
-    """
+    """Run the command."""
     base = find_model(arguments.model)
     for name in arguments.variants:
         if arguments.variants.count(name) > 1:
@@ -191,20 +163,7 @@ def _seen_to(job: Job, result: Result) -> int | None:
 
 
 def changed_actions(base: ComparedRun, variant: ComparedRun) -> tuple[list[str], list[str] | None]:
-    """Return the actions that a variant gains, and those that it loses.
-
-    Parameters
-    ----------
-    base, variant
-        Two runs within the same bounds.
-
-    Returns
-    -------
-    tuple
-        Actions that fired in the variant only: where the base was not searched as far, those that it does not have.
-        And those that fired in the base only: None where the variant was not searched as far as the base, so that
-        nobody knows.
-    """
+    """Return the actions that a variant gains, and those that it loses."""
     fired, fired_in_variant = ([name for name, times in one.result.actions.items() if times] for one in (base, variant))
     gained = [name for name in fired_in_variant if name not in fired]
     if gained and not _is_as_far(base, variant):
@@ -221,13 +180,7 @@ def _is_as_far(one: ComparedRun, other: ComparedRun) -> bool:
 
 
 def as_json(group: Group) -> Iterator[dict[str, Any]]:
-    """Yield what `--json` says of the runs of a group, the base first.
-
-    Parameters
-    ----------
-    group
-        The base and its variants, searched.
-    """
+    """Yield what `--json` says of the runs of a group, the base first."""
     base, *variants = group
     yield result_as_json(base.job, base.result)
     for one in variants:
@@ -236,15 +189,7 @@ def as_json(group: Group) -> Iterator[dict[str, Any]]:
 
 
 def table(groups: list[Group], *, quiet: bool = False) -> Iterator[Line]:
-    """Yield the tables, one a configuration: a line a run, the base first.
-
-    Parameters
-    ----------
-    groups
-        The runs, by configuration.
-    quiet
-        Whether to leave out what is checked there, and how; then there is one table, which names the configurations.
-    """
+    """Yield the tables, one a configuration: a line a run, the base first."""
     if quiet:
         yield [(HEAD, groups[0][0].job.model.name)]
         rows: list[tuple[str, tuple[str, ...]]] = [(HEAD, ("configuration", *TITLES))]

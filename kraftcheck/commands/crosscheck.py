@@ -61,23 +61,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command.
-
-    Parameters
-    ----------
-    arguments
-        What was read from the command line.
-
-    Returns
-    -------
-    int
-        The exit code.
-
-    Raises
-    ------
-    InputError
-        For bad input, and where TLC cannot do its part.
-    """
+    """Run the command."""
     with named_model(arguments) as model:
         require_writable(arguments, "json")
         job, warnings = lenient_job(model, arguments, whole_space=True)

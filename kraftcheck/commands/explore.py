@@ -47,23 +47,7 @@ def _port(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command.
-
-    Parameters
-    ----------
-    arguments
-        What was read from the command line.
-
-    Returns
-    -------
-    int
-        The exit code.
-
-    Raises
-    ------
-    InputError
-        For bad input, or a port that another program has.
-    """
+    """Run the command."""
     with named_model(arguments) as model:
         job, warnings = lenient_job(model, arguments, whole_space=True, properties=True)
         print_warnings(warnings)

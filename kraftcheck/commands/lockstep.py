@@ -74,23 +74,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command.
-
-    Parameters
-    ----------
-    arguments
-        What was read from the command line.
-
-    Returns
-    -------
-    int
-        The exit code.
-
-    Raises
-    ------
-    InputError
-        For bad input, where Java or Maven is missing, or where the Java process ends.
-    """
+    """Run the command."""
     require_writable(arguments, "json", "reach", "report")
     require_report(arguments.report)
     arguments.kafka = versions = list(dict.fromkeys(arguments.kafka or [NEWEST]))

@@ -83,23 +83,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command.
-
-    Parameters
-    ----------
-    arguments
-        What was read from the command line.
-
-    Returns
-    -------
-    int
-        The exit code.
-
-    Raises
-    ------
-    InputError
-        For bad input.
-    """
+    """Run the command."""
     with named_model(arguments) as model:
         require_writable(arguments, "json")
         explanations = Explanations(arguments.explained)

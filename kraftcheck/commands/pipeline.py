@@ -47,23 +47,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command.
-
-    Parameters
-    ----------
-    arguments
-        What was read from the command line.
-
-    Returns
-    -------
-    int
-        The exit code: as that of `replay`, over all traces in the output folder.
-
-    Raises
-    ------
-    InputError
-        For bad input other than traces.
-    """
+    """Run the command."""
     with named_model(arguments) as model:
         require_writable(arguments, "json")
         inputs = inputs_of(arguments.inputs, arguments.out)

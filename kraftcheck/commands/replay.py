@@ -56,23 +56,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command.
-
-    Parameters
-    ----------
-    arguments
-        What was read from the command line.
-
-    Returns
-    -------
-    int
-        The exit code.
-
-    Raises
-    ------
-    InputError
-        For bad input other than traces, of which the report says what is wrong.
-    """
+    """Run the command."""
     replays: list[Replay] = []
     walked: list[ReplayedState] = []
     runs = []

@@ -59,23 +59,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command.
-
-    Parameters
-    ----------
-    arguments
-        What was read from the command line.
-
-    Returns
-    -------
-    int
-        The exit code.
-
-    Raises
-    ------
-    InputError
-        For bad input.
-    """
+    """Run the command."""
     with named_model(arguments) as model:
         return _simulate(job_of(model, arguments.config, arguments), arguments)
 

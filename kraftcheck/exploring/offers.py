@@ -22,13 +22,7 @@ KINDS = {"-": "consumed", "+": "sent", "*": "kept"}
 
 
 class Judge:
-    """Says of visited states what they offer, and which properties hold.
-
-    Parameters
-    ----------
-    tree
-        The visited states.
-    """
+    """Says of visited states what they offer, and which properties hold."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -37,27 +31,7 @@ class Judge:
         self._broken: dict[int, list[str]] = {}
 
     def offers(self, number: int) -> dict[str, Any]:
-        """Return what a node offers.
-
-        Parameters
-        ----------
-        number
-            The node's number.
-
-        Returns
-        -------
-        dict
-            `enabled`: each step with who takes it and on which message, what it changes, which messages it sends and
-            consumes, the properties that it breaks, the state of the walk that it leads back to, its node where it was
-            taken.
-            `disabled`: for each action why it is not enabled, by whom. `properties`: each with whether it holds here,
-            and why not. `deadlock`: whether nothing is enabled, where that is an error.
-
-        Raises
-        ------
-        InputError
-            There is no such node; or the protocol's code fails here.
-        """
+        """Return what a node offers."""
         node = self._tree.node(number)
         with blaming(self._job.model):
             offered = self._tree.offered(node)

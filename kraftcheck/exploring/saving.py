@@ -28,26 +28,7 @@ FORMS = {
 
 
 def saved(tree: Tree, node: Node, name: str, run: Callable[[], dict[str, Any]], broken: Sequence[str]) -> bytes:
-    """Return a file with the walk to a node.
-
-    Parameters
-    ----------
-    tree
-        The visited states.
-    node
-        The walk's end.
-    name
-        One of `FORMS`.
-    run
-        Returns the walk as a report has it.
-    broken
-        The properties that are false at its end.
-
-    Raises
-    ------
-    InputError
-        There is no form of this name, or the walk cannot be written so.
-    """
+    """Return a file with the walk to a node."""
     if name not in FORMS:
         raise InputError(f"expected a file called {', '.join(FORMS)}, found {name}")
     if name == "walk.txt":
@@ -63,20 +44,7 @@ def saved(tree: Tree, node: Node, name: str, run: Callable[[], dict[str, Any]], 
 
 
 def scenario(tree: Tree, node: Node) -> str:
-    """Return the walk to a node as a scenario: a command for each step, and what it does.
-
-    Parameters
-    ----------
-    tree
-        The visited states.
-    node
-        The walk's end.
-
-    Raises
-    ------
-    ScenarioError
-        A step, or the start, cannot be told from others by the words of a scenario.
-    """
+    """Return the walk to a node as a scenario: a command for each step, and what it does."""
     job, way = tree.job, node.way
     telling = Telling()
     variant = job.model.protocol.variant

@@ -40,13 +40,7 @@ HEADERS = {
 
 
 class RefusedError(Exception):
-    """A request that is not answered.
-
-    Attributes
-    ----------
-    status
-        The status that says so.
-    """
+    """A request that is not answered."""
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
         super().__init__(message)
@@ -60,25 +54,7 @@ class _Answer(NamedTuple):
 
 
 class Server(ThreadingHTTPServer):
-    """Serves the page.
-
-    Parameters
-    ----------
-    session
-        Answers what the page asks for.
-    port
-        The port; 0 for any that is free.
-
-    Attributes
-    ----------
-    address
-        The page's address, with the part that nobody can guess.
-
-    Raises
-    ------
-    InputError
-        The port cannot be had.
-    """
+    """Serves the page."""
 
     daemon_threads = True
 
@@ -130,13 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(found.content)
 
     def _found(self, method: str) -> _Answer:
-        """Return what is asked for.
-
-        Raises
-        ------
-        RefusedError
-            It is not our page that asks, or there is no such thing.
-        """
+        """Return what is asked for."""
         self._require_ours(method)
         try:
             url = urlsplit(self.path)

@@ -22,15 +22,7 @@ ASKS = "connect-src 'self'; img-src 'self'; "
 
 
 class Session:
-    """One protocol that is explored. One question at a time is answered, whoever asks.
-
-    Parameters
-    ----------
-    tree
-        The visited states.
-    warnings
-        What the user should know of the configuration.
-    """
+    """One protocol that is explored. One question at a time is answered, whoever asks."""
 
     def __init__(self, tree: Tree, warnings: Sequence[str] = ()) -> None:
         self._tree = tree
@@ -58,13 +50,7 @@ class Session:
         )
 
     def walk(self, number: int) -> dict[str, Any]:
-        """Return the walk to a node, as a report has it.
-
-        Raises
-        ------
-        InputError
-            There is no such node; or the protocol's code fails.
-        """
+        """Return the walk to a node, as a report has it."""
         with self._lock, blaming(self._tree.job.model):
             return packed([self._run(self._tree.node(number))])
 
@@ -74,24 +60,12 @@ class Session:
             return self._judge.offers(number)
 
     def take(self, number: int, choice: int) -> dict[str, Any]:
-        """Take a step from a node; return the walk to where it leads.
-
-        Raises
-        ------
-        InputError
-            There is no such node or step; or the protocol's code fails.
-        """
+        """Take a step from a node; return the walk to where it leads."""
         with self._lock, blaming(self._tree.job.model):
             return packed([self._run(self._tree.take(number, choice))])
 
     def save(self, number: int, name: str) -> bytes:
-        """Return a file with the walk to a node.
-
-        Raises
-        ------
-        InputError
-            There is no such node or form, or the walk cannot be written so.
-        """
+        """Return a file with the walk to a node."""
         with self._lock, blaming(self._tree.job.model):
             node = self._tree.node(number)
             return saved(self._tree, node, name, lambda: self._run(node), self._judge.broken(node))

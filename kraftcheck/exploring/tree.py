@@ -29,24 +29,12 @@ SHOWN = 60
 
 @dataclass(frozen=True)
 class Node:
-    """A state that was visited.
+    """A state that was visited."""
 
-    Attributes
-    ----------
-    number
-        Its number, in the order of visits.
-    before
-        The node before it; None for an initial state.
-    transition
-        The step that led here; None for an initial state.
-    step
-        The state, as a step of a behaviour.
-    """
-
-    number: int
-    before: Node | None
-    transition: Transition | None
-    step: TraceStep
+    number: int  # its number, in the order of visits
+    before: Node | None  # the node before it; None for an initial state
+    transition: Transition | None  # the step that led here; None for an initial state
+    step: TraceStep  # the state, as a step of a behaviour
 
     @property
     def way(self) -> list[Node]:
@@ -59,40 +47,15 @@ class Node:
 
 
 class Start(NamedTuple):
-    """Where a walk may begin.
+    """Where a walk may begin."""
 
-    Attributes
-    ----------
-    name
-        What it is called.
-    node
-        The number of its last node.
-    note
-        What is to be said of it, such as where a trace parts from the protocol.
-    """
-
-    name: str
-    node: int
-    note: str = ""
+    name: str  # what it is called
+    node: int  # the number of its last node
+    note: str = ""  # what is to be said of it, such as where a trace parts from the protocol
 
 
 class Tree:
-    """The visited states of a protocol.
-
-    Parameters
-    ----------
-    job
-        The protocol, and what is looked at.
-    settings
-        The constants that the user gave another value, as `NAME=VALUE`.
-
-    Attributes
-    ----------
-    semantics
-        The protocol's semantics.
-    starts
-        The initial states, and the traces, the newest first.
-    """
+    """The visited states of a protocol."""
 
     def __init__(self, job: Job, settings: Sequence[str] = ()) -> None:
         self.job = job
@@ -123,13 +86,7 @@ class Tree:
         return len(self._nodes) - 1
 
     def node(self, number: int) -> Node:
-        """Return a node.
-
-        Raises
-        ------
-        InputError
-            There is none of that number.
-        """
+        """Return a node."""
         if not 0 <= number < len(self._nodes):
             raise InputError(f"state {number} is not known here: kraftcheck explore was started anew since")
         return self._nodes[number]
@@ -139,20 +96,7 @@ class Tree:
         return sorted(self.semantics.transitions(node.step.state), key=lambda one: self._places[one.action])
 
     def take(self, number: int, choice: int) -> Node:
-        """Return the node to which a step leads.
-
-        Parameters
-        ----------
-        number
-            The node's number.
-        choice
-            The place of the step among those that it offers.
-
-        Raises
-        ------
-        InputError
-            There is no such node or step.
-        """
+        """Return the node to which a step leads."""
         node = self.node(number)
         if (number, choice) not in self._taken:
             offered = self.offered(node)
@@ -168,20 +112,7 @@ class Tree:
         return None if found is None else found.number
 
     def open(self, file: str | PathLike[str], limit_bytes: int) -> None:
-        """Put the traces of a file before the starts, as far as the protocol does what they say.
-
-        Parameters
-        ----------
-        file
-            A file that `replay` reads.
-        limit_bytes
-            The most bytes that it may unpack to.
-
-        Raises
-        ------
-        InputError
-            It cannot be read, or none of its states conforms.
-        """
+        """Put the traces of a file before the starts, as far as the protocol does what they say."""
         walked: list[ReplayedState] = []
         options = self.job.options
         replayer = Replayer(

@@ -32,19 +32,7 @@ class UnreadError(BaseException):
 
 
 def plain_steps(action: Action, protocol: Protocol, arguments: Arguments, made: Iterable[Any]) -> tuple[Any, ...]:
-    """Return those of an action's steps that can be told from doing nothing, and that bounds allow at all.
-
-    Parameters
-    ----------
-    action
-        The action.
-    protocol
-        The protocol, with its constants.
-    arguments
-        What it was called with.
-    made
-        The steps.
-    """
+    """Return those of an action's steps that can be told from doing nothing, and that bounds allow at all."""
     me = arguments[0] if action.kind != "environment" else ()
     return tuple(step for step in made if not isinstance(step, Step) or _matters(step, me, protocol.bounds))
 
@@ -61,17 +49,7 @@ def rewired(protocol: Protocol, actions: Mapping[str, Action]) -> None:
 
 
 def wrapped(name: str, action: Action, wrapper: Wrapper) -> Action:
-    """Return an action that asks for what another one asks for, and calls something else.
-
-    Parameters
-    ----------
-    name
-        Its name.
-    action
-        The other one.
-    wrapper
-        What it calls, with the protocol and the arguments.
-    """
+    """Return an action that asks for what another one asks for, and calls something else."""
     made = Action(name, action.kind, _function(wrapper), action.messages, action.reads)
     vars(made).update(asks=action.asks, actors=action.actors)
     vars(made.function)["__wrapped__"] = action.function  # an error names its file and line
@@ -86,15 +64,7 @@ def _function(wrapper: Wrapper) -> Callable[..., Any]:
 
 
 def noting_reads(action: Action, arguments: Arguments) -> tuple[Arguments, dict[str, Value]]:
-    """Return arguments in which the shared state notes what is read of it, and where it notes that.
-
-    Parameters
-    ----------
-    action
-        The action.
-    arguments
-        What it is called with.
-    """
+    """Return arguments in which the shared state notes what is read of it, and where it notes that."""
     seen: dict[str, Value] = {}
     place = _place_of_shared(action)
     if place is None:
@@ -111,19 +81,7 @@ def noting_reads(action: Action, arguments: Arguments) -> tuple[Arguments, dict[
 
 
 def replaying(action: Action, arguments: Arguments, kind: type[Record], seen: dict[str, Value]) -> Arguments:
-    """Return the arguments of a recorded call, to make it again.
-
-    Parameters
-    ----------
-    action
-        The action.
-    arguments
-        What it was called with.
-    kind
-        The class of the shared state.
-    seen
-        What it read of the shared state; another read is an `UnreadError`.
-    """
+    """Return the arguments of a recorded call, to make it again."""
     place = _place_of_shared(action)
     if place is None:
         return arguments

@@ -17,21 +17,11 @@ from kraftcheck.spec.language.state import State
 
 @dataclass
 class Differences:
-    """In what a mutant's actions differ from the model's, on the inputs met in one search.
+    """In what a mutant's actions differ from the model's, on the inputs met in one search."""
 
-    Attributes
-    ----------
-    lost
-        How many steps each action lacks.
-    had
-        How many it has in the model.
-    only_removes
-        Whether nothing is known to be new.
-    """
-
-    lost: Counter[str] = field(default_factory=Counter)
-    had: Counter[str] = field(default_factory=Counter)
-    only_removes: bool = True
+    lost: Counter[str] = field(default_factory=Counter)  # how many steps each action lacks
+    had: Counter[str] = field(default_factory=Counter)  # how many it has in the model
+    only_removes: bool = True  # whether nothing is known to be new
 
     def told(self) -> tuple[str, ...]:
         """Return what is lost, for a person."""
@@ -43,21 +33,7 @@ class Differences:
 
 
 def compare(recording: Recording, mutant: Mutant) -> Differences:
-    """Make the calls again in which the changed line ran; the mutant's code is in place.
-
-    Parameters
-    ----------
-    recording
-        The model's calls.
-    mutant
-        The mutant.
-
-    Returns
-    -------
-    Differences
-        What the mutant lacks on these calls. `only_removes` is false also where nobody can know: where it raises, reads
-        what the model did not read, or starts elsewhere.
-    """
+    """Make the calls again in which the changed line ran; the mutant's code is in place."""
     found = Differences(only_removes=_same_starts(recording))
     path = str(mutant.changed.function.__code__.co_filename)
     protocol, kind = recording.job.protocol, recording.shared_type
@@ -78,15 +54,7 @@ def compare(recording: Recording, mutant: Mutant) -> Differences:
 
 
 def starts_of(job: Job) -> list[State]:
-    """Return the states from which a mutant starts, the way to a named start included.
-
-    Raises
-    ------
-    EndlessError
-        The initial states are not made in time.
-    InputError
-        The named start cannot be reached, or what makes the initial states breaks the language's contract.
-    """
+    """Return the states from which a mutant starts, the way to a named start included."""
     with limited_time() if job.options.init == "Init" else nullcontext():
         return initial_states(Semantics(job.protocol), job.options.init)
 

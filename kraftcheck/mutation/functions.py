@@ -20,13 +20,7 @@ CHECKS = ("property_mark", "projection", "scenario")
 
 
 class SourceFile:
-    """The source of a module.
-
-    Parameters
-    ----------
-    path
-        Its file.
-    """
+    """The source of a module."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -53,33 +47,15 @@ class SourceFile:
 
 
 class ChangeableFunction(NamedTuple):
-    """A function that may be changed.
-
-    Attributes
-    ----------
-    function
-        The function.
-    source
-        The source of its module.
-    definition
-        Its definition in it.
-    """
+    """A function that may be changed."""
 
     function: Any
-    source: SourceFile
-    definition: ast.FunctionDef
+    source: SourceFile  # the source of its module
+    definition: ast.FunctionDef  # its definition in it
 
 
 def changeable_modules(model: Model, protocol: type[Protocol]) -> list[ModuleType]:
-    """Return the modules whose functions may be changed.
-
-    Parameters
-    ----------
-    model
-        The model. Of one in a user's file only the user's own modules are changed, of a shipped one its own.
-    protocol
-        Its class.
-    """
+    """Return the modules whose functions may be changed."""
     with_source = [(module, source_of(module)) for module in modules_of(protocol)]
     if model.file is None:
         return [module for module, path in with_source if path is not None]
@@ -96,13 +72,6 @@ def changeable_functions(protocol: type[Protocol], modules: list[ModuleType]) ->
 
     These are the protocol's actions, and what they call by name in the given modules, also by way of others.
     Properties, projections, named starts and `initial` are not among them.
-
-    Parameters
-    ----------
-    protocol
-        The class.
-    modules
-        Their modules.
     """
     sources = {str(module.__file__): SourceFile(Path(str(module.__file__))) for module in modules}
     result = []
@@ -116,15 +85,7 @@ def changeable_functions(protocol: type[Protocol], modules: list[ModuleType]) ->
 
 
 def functions_of_actions(protocol: type[Protocol], modules: list[ModuleType]) -> dict[str, list[FunctionType]]:
-    """Return for each action the functions that it may call, itself included, by way of others too.
-
-    Parameters
-    ----------
-    protocol
-        The class.
-    modules
-        The modules of the functions.
-    """
+    """Return for each action the functions that it may call, itself included, by way of others too."""
     names = {module.__name__ for module in modules}
     calls: dict[FunctionType, list[FunctionType]] = {}
     result = {}
@@ -135,15 +96,7 @@ def functions_of_actions(protocol: type[Protocol], modules: list[ModuleType]) ->
 
 
 def functions_of_projections(protocol: type[Protocol], modules: list[ModuleType]) -> list[FunctionType]:
-    """Return the functions that projections which actions read may call, by way of others too.
-
-    Parameters
-    ----------
-    protocol
-        The class.
-    modules
-        The modules of the functions.
-    """
+    """Return the functions that projections which actions read may call, by way of others too."""
     read = dict.fromkeys(one.function for action in protocol.actions.values() for one in action.reads)
     return list(_reached_from(read, protocol, modules, {}))
 

@@ -50,49 +50,23 @@ NEW = " (new)"
 
 
 class Verdict(NamedTuple):
-    """What became of a mutant.
+    """What became of a mutant."""
 
-    Attributes
-    ----------
-    verdict
-        One of `VERDICTS`.
-    by
-        The property that is violated, or the error.
-    config
-        The configuration in which that was.
-    length
-        The states of the counterexample.
-    gains
-        Whether the mutant takes a step, or has an initial state, that the model does not have.
-    lost
-        What the model has and the mutant lacks: actions, with how many of their different steps.
-    step
-        The first step that the model does not have, for a person.
-    counts
-        For each configuration in which the counts differ, the distinct states of the model and of the mutant, then the
-        generated ones.
-    """
-
-    verdict: str
-    by: str = ""
-    config: str = ""
-    length: int = 0
-    gains: bool = False
+    verdict: str  # one of `VERDICTS`
+    by: str = ""  # the property that is violated, or the error
+    config: str = ""  # the configuration in which that was
+    length: int = 0  # the states of the counterexample
+    gains: bool = False  # whether the mutant takes a step, or has an initial state, that the model does not have
+    # what the model has and the mutant lacks: actions, with how many of their different steps
     lost: tuple[str, ...] = ()
-    step: str = ""
+    step: str = ""  # the first step that the model does not have, for a person
+    # for each configuration in which the counts differ, the distinct states of the model and of the mutant, then
+    # the generated ones
     counts: tuple[tuple[str, int, int, int, int], ...] = ()
 
 
 class Judge:
-    """Judges mutants of one protocol.
-
-    Parameters
-    ----------
-    recordings
-        What the protocol does, in each configuration.
-    modules
-        Its modules.
-    """
+    """Judges mutants of one protocol."""
 
     def __init__(self, recordings: Iterable[Recording], modules: Iterable[ModuleType]) -> None:
         self._recordings = sorted(recordings, key=lambda one: one.result.distinct_states)

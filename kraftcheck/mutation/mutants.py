@@ -16,30 +16,14 @@ from kraftcheck.mutation.vocabulary import Vocabulary
 
 
 class Mutant(NamedTuple):
-    """One mutant.
+    """One mutant."""
 
-    Attributes
-    ----------
-    name
-        Names it among those of its protocol, also after lines have moved: module, function, what became what.
-    kind
-        The kind of slip.
-    changed
-        The function.
-    span
-        Where in the source the replaced piece begins and ends.
-    text
-        What it is replaced by.
-    lines
-        The lines that must run for it to matter: the statement, or the head of a compound one.
-    """
-
-    name: str
-    kind: str
-    changed: ChangeableFunction
-    span: tuple[int, int]
-    text: str
-    lines: range
+    name: str  # names it among those of its protocol, also after lines have moved: module, function, what became what
+    kind: str  # the kind of slip
+    changed: ChangeableFunction  # the function
+    span: tuple[int, int]  # where in the source the replaced piece begins and ends
+    text: str  # what it is replaced by
+    lines: range  # the lines that must run for it to matter: the statement, or the head of a compound one
 
     @property
     def path(self) -> Path:
@@ -111,15 +95,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def mutants_of(functions: Iterable[ChangeableFunction], modules: Iterable[ModuleType]) -> Iterator[Mutant]:
-    """Yield all mutants of functions, each once.
-
-    Parameters
-    ----------
-    functions
-        The functions.
-    modules
-        The modules that say what may be taken for one another.
-    """
+    """Yield all mutants of functions, each once."""
     vocabulary = Vocabulary(modules)
     names: dict[str, int] = {}
     for changed in functions:
@@ -172,17 +148,7 @@ def _dumped(mutant: Mutant) -> str | None:
 
 
 class Swap:
-    """Gives a function the code of a mutant, and back. All that refers to the function then sees it.
-
-    Parameters
-    ----------
-    function
-        The function.
-    code
-        The mutant's code.
-    modules
-        The modules whose memoised functions and methods forget at each change what they know.
-    """
+    """Gives a function the code of a mutant, and back. All that refers to the function then sees it."""
 
     def __init__(self, function: FunctionType, code: CodeType, modules: Iterable[ModuleType] = ()) -> None:
         self._function = function

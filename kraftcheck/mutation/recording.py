@@ -30,52 +30,25 @@ Line = tuple[str, int]
 
 
 class RecordedCall(NamedTuple):
-    """One call of an action.
-
-    Attributes
-    ----------
-    action
-        The action.
-    arguments
-        What it was called with.
-    seen
-        What it read of the shared state.
-    steps
-        What came of it.
-    """
+    """One call of an action."""
 
     action: Action
-    arguments: Arguments
-    seen: dict[str, Value]
-    steps: frozenset[Step]
+    arguments: Arguments  # what it was called with
+    seen: dict[str, Value]  # what it read of the shared state
+    steps: frozenset[Step]  # what came of it
 
 
 @dataclass
 class Recording:
-    """What a protocol does in one configuration.
+    """What a protocol does in one configuration."""
 
-    Attributes
-    ----------
-    job
-        The search; its protocol is as the configuration has it.
-    starts
-        The states from which it starts.
-    calls
-        The calls of actions, by number.
-    by_line
-        The numbers of the calls in which a line ran.
-    at_start
-        The lines that ran while the starts were made.
-    result
-        What the search found.
-    """
-
-    job: Job
-    starts: list[State]
-    calls: list[RecordedCall] = field(default_factory=list)
+    job: Job  # the search; its protocol is as the configuration has it
+    starts: list[State]  # the states from which it starts
+    calls: list[RecordedCall] = field(default_factory=list)  # the calls of actions, by number
+    # the numbers of the calls in which a line ran
     by_line: dict[Line, list[int]] = field(default_factory=lambda: defaultdict(list))
-    at_start: set[Line] = field(default_factory=set)
-    result: Result = field(default_factory=Result)
+    at_start: set[Line] = field(default_factory=set)  # the lines that ran while the starts were made
+    result: Result = field(default_factory=Result)  # what the search found
 
     @property
     def shared_type(self) -> type[Record]:
@@ -102,24 +75,7 @@ def record(
     modules: Iterable[ModuleType] = (),
     report: Callable[[Progress], None] | None = None,
 ) -> Recording:
-    """Search a protocol as it is, and note what its actions do.
-
-    Parameters
-    ----------
-    job
-        The search.
-    files
-        The files whose lines are noted.
-    modules
-        The modules whose memoised functions forget before each call what they know, so that their lines run in it.
-    report
-        Is told how far the search is.
-
-    Raises
-    ------
-    InputError
-        For a protocol that breaks the language's contract.
-    """
+    """Search a protocol as it is, and note what its actions do."""
     tracing = _Tracing(frozenset(files), memories_of(modules))
     with tracing.noted() as lines:
         starts = initial_states(Semantics(job.protocol), job.options.init)
@@ -136,15 +92,7 @@ def record(
 
 
 class _Tracing:
-    """Notes which lines run.
-
-    Parameters
-    ----------
-    files
-        The files whose lines are noted.
-    forget
-        Makes memoised functions forget what they know.
-    """
+    """Notes which lines run."""
 
     def __init__(self, files: frozenset[str], forget: list[Callable[[], object]]) -> None:
         self._files = files

@@ -24,15 +24,7 @@ class _Renaming(Property):
 
 
 def with_new_names(options: Options, names: Names) -> Options:
-    """Return what a search checks, where some actions have steps under another name besides.
-
-    Parameters
-    ----------
-    options
-        What it checks.
-    names
-        The other name, by the action's.
-    """
+    """Return what a search checks, where some actions have steps under another name besides."""
     return replace(
         options,
         reachable=tuple(replace(one, without=tuple(_all(one.without, names))) for one in options.reachable),

@@ -40,36 +40,16 @@ _LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 
 
 class Slip(NamedTuple):
-    """One slip.
+    """One slip."""
 
-    Attributes
-    ----------
-    kind
-        One of `KINDS`.
-    node
-        What is replaced: a node of the syntax tree.
-    text
-        By what, as source.
-    statement
-        The statement that it is in; of a compound one its head matters.
-    """
-
-    kind: str
-    node: ast.AST
-    text: str
-    statement: ast.stmt
+    kind: str  # one of `KINDS`
+    node: ast.AST  # what is replaced: a node of the syntax tree
+    text: str  # by what, as source
+    statement: ast.stmt  # the statement that it is in; of a compound one its head matters
 
 
 class Slips:
-    """Finds the slips in one function.
-
-    Parameters
-    ----------
-    function
-        The function.
-    vocabulary
-        What may be taken for one another.
-    """
+    """Finds the slips in one function."""
 
     def __init__(self, function: Callable[..., Any], vocabulary: Vocabulary) -> None:
         self._function = function
@@ -78,13 +58,7 @@ class Slips:
         self._parameters = function.__code__.co_varnames[: function.__code__.co_argcount]
 
     def of(self, definition: ast.FunctionDef) -> Iterator[Slip]:
-        """Yield the slips in the function's definition.
-
-        Parameters
-        ----------
-        definition
-            The definition as a syntax tree.
-        """
+        """Yield the slips in the function's definition."""
         body = definition.body[1:] if ast.get_docstring(definition) is not None else definition.body
         for statement in body:
             yield from self._statement(statement)

@@ -14,13 +14,7 @@ Fields = dict[str, Any]
 
 
 class Vocabulary:
-    """The records and symbols that a protocol's modules name.
-
-    Parameters
-    ----------
-    modules
-        The modules.
-    """
+    """The records and symbols that a protocol's modules name."""
 
     def __init__(self, modules: Iterable[ModuleType]) -> None:
         named = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
@@ -28,15 +22,7 @@ class Vocabulary:
         self._fields = {cls: _types(cls) for cls in records}
 
     def other_field(self, name: str, owners: Iterable[type]) -> str | None:
-        """Return the field that may be taken for another: the next one of the same type, in every record in question.
-
-        Parameters
-        ----------
-        name
-            The field.
-        owners
-            The records of which it may be a field; none where nobody knows.
-        """
+        """Return a plausible wrong field: the next one of the same type, in every record that may be meant."""
         asked = [cls for cls in owners if cls in self._fields] or list(self._fields)
         having = [self._fields[cls] for cls in asked if name in self._fields[cls]]
         if not having:

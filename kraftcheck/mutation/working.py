@@ -85,17 +85,7 @@ class _Running(NamedTuple):
 
 
 class Workers:
-    """Judges mutants side by side.
-
-    Parameters
-    ----------
-    judge
-        Judges one. Each process has a copy of it, and of the protocol, which it changes.
-    processes
-        How many there are at a time.
-    seconds
-        What one mutant may take.
-    """
+    """Judges mutants side by side."""
 
     def __init__(self, judge: Judge, processes: int, seconds: float) -> None:
         self._judge = judge
@@ -105,18 +95,7 @@ class Workers:
         self._running: list[_Running] = []
 
     def judged(self, mutants: Iterable[Mutant]) -> Iterator[tuple[Mutant, Verdict]]:
-        """Yield mutants with their verdicts, as they come.
-
-        Parameters
-        ----------
-        mutants
-            The mutants.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            Where the user interrupts it.
-        """
+        """Yield mutants with their verdicts, as they come."""
         gc.collect()
         gc.freeze()  # what the processes have in common stays in common
         waiting = list(reversed(list(mutants)))
@@ -196,29 +175,7 @@ def _stop(process: BaseProcess) -> None:
 def judge_all(
     workers: Workers, mutants: list[Mutant], folder: MutationFolder | None, step: Callable[[int], object]
 ) -> dict[str, Verdict]:
-    """Judge mutants, leaving out those that a folder knows.
-
-    Parameters
-    ----------
-    workers
-        Judges them.
-    mutants
-        The mutants.
-    folder
-        Where verdicts are noted, or None.
-    step
-        Is told how many are judged.
-
-    Returns
-    -------
-    dict
-        The verdicts by the mutant's name.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        Where the user interrupts it.
-    """
+    """Judge mutants, leaving out those that a folder knows."""
     known = {} if folder is None else folder.verdicts()
     known = {name: verdict for name, verdict in known.items() if not workers.may_judge(verdict)}
     found = {mutant.name: known[mutant.name] for mutant in mutants if mutant.name in known}

@@ -33,15 +33,7 @@ def attributes(source: object, *names: str) -> dict[str, Any]:
 
 
 def result_as_json(job: Job, result: Result) -> dict[str, Any]:
-    """Return what `--json` says of one search.
-
-    Parameters
-    ----------
-    job
-        What was asked for.
-    result
-        What it found.
-    """
+    """Return what `--json` says of one search."""
     violated = [violation.property for violation in result.violations]
     return {
         **tool(),
@@ -86,22 +78,7 @@ def _vacuity(result: Result) -> dict[str, Any]:
 
 
 def violation_as_json(protocol: Protocol, violation: Violation) -> dict[str, Any]:
-    """Return a counterexample: the property, why it is violated, and the states.
-
-    Parameters
-    ----------
-    protocol
-        The protocol with its constants.
-    violation
-        The property and the behaviour.
-
-    Returns
-    -------
-    dict
-        `property`, `why` (see `Why`) and `states`: for each its number, the action that led to it, by whom and on which
-        message, the whole state, what changed, and the messages under way, sent and consumed; and `loop`: how a
-        counterexample to a temporal property goes on, else null.
-    """
+    """Return a counterexample: the property, why it is violated, and the states."""
     return {
         "property": violation.property,
         "why": _why(protocol, violation),
@@ -130,17 +107,7 @@ def states_as_json(protocol: Protocol, trace: Sequence[TraceStep]) -> list[dict[
 
 
 def state_as_json(protocol: Protocol, number: int, before: TraceStep | None, step: TraceStep) -> dict[str, Any]:
-    """Return one state of a behaviour, as in `violation_as_json`.
-
-    Parameters
-    ----------
-    protocol
-        The protocol with its constants.
-    number
-        The state's number.
-    before, step
-        The step before and the one that leads to the state; the former is None for the first.
-    """
+    """Return one state of a behaviour, as in `violation_as_json`."""
     state = step.state
     earlier = None if before is None else before.state
     found = [] if earlier is None else changes(protocol, earlier, state)

@@ -16,18 +16,10 @@ from kraftcheck.spec.values import Map, Record, Value, field_names, ordered, sho
 
 
 class FieldChange(NamedTuple):
-    """One thing that changed.
+    """One thing that changed."""
 
-    Attributes
-    ----------
-    path
-        What: `n1.current_epoch`.
-    parts
-        How: pieces of text, each with OLD, NEW or PLAIN.
-    """
-
-    path: str
-    parts: tuple[Part, ...]
+    path: str  # what: `n1.current_epoch`
+    parts: tuple[Part, ...]  # how: pieces of text, each with OLD, NEW or PLAIN
 
     @property
     def text(self) -> str:
@@ -36,21 +28,11 @@ class FieldChange(NamedTuple):
 
 
 class Message(NamedTuple):
-    """One message that is, or was a step ago, under way.
+    """One message that is, or was a step ago, under way."""
 
-    Attributes
-    ----------
-    mark
-        "-" consumed, "+" sent, "*" delivered and kept, " " still under way.
-    message
-        The message.
-    copies
-        How many are under way now.
-    """
-
-    mark: str
+    mark: str  # "-" consumed, "+" sent, "*" delivered and kept, " " still under way
     message: Record
-    copies: int
+    copies: int  # how many are under way now
 
 
 def changes(protocol: Protocol, before: State, after: State) -> list[FieldChange]:

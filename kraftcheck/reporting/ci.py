@@ -21,19 +21,6 @@ WARNINGS = "warnings"
 def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool, strict: bool = False) -> None:
     """Write a search as a test suite, each property as a test, and one more where there are warnings.
 
-    Parameters
-    ----------
-    job
-        What was asked for.
-    result
-        What it found. Where the search stopped at a limit, a property that is not violated so far is a skipped test.
-    path
-        The file.
-    allow_incomplete
-        Whether such a property counts as one that holds.
-    strict
-        Whether a warning, or a property that holds vacuously, is a failure.
-
     References
     ----------
     The form that Jenkins and GitLab read: a `testsuite` with `testcase`, `failure` and `skipped`.
@@ -73,15 +60,6 @@ def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool,
 
 def github_annotations(job: Job, result: Result, *, strict: bool = False) -> Iterator[Line]:
     """Yield GitHub's workflow commands: an error at each violated property, a warning for each warning.
-
-    Parameters
-    ----------
-    job
-        What was asked for.
-    result
-        What it found.
-    strict
-        Whether warnings, and properties that hold vacuously, are errors.
 
     References
     ----------

@@ -23,17 +23,7 @@ Cells = dict[str, list[str]]
 
 
 class Columns:
-    """Tells the steps of a behaviour in columns.
-
-    Parameters
-    ----------
-    protocol
-        The protocol with its constants.
-    trace
-        The behaviour.
-    width
-        Characters of a line.
-    """
+    """Tells the steps of a behaviour in columns."""
 
     def __init__(self, protocol: Protocol, trace: Sequence[TraceStep], width: int) -> None:
         self._protocol = protocol

@@ -22,22 +22,7 @@ _MOST_SAME = 3
 
 
 def told(protocol: Protocol, violation: Violation, columns: int | None = None) -> Iterator[Line]:
-    """Yield the lines that tell a counterexample.
-
-    Parameters
-    ----------
-    protocol
-        The protocol with its constants.
-    violation
-        The property and the behaviour.
-    columns
-        The width of a line, where each replica shall have a column of its own.
-
-    Yields
-    ------
-    list of (style, text)
-        One line, in pieces.
-    """
+    """Yield the lines that tell a counterexample."""
     what = "Deadlock" if violation.property == DEADLOCK else f"Counterexample to {violation.property}"
     if violation.failed is not None:
         what = f"An assert failed in {violation.property}"
@@ -57,19 +42,7 @@ def told(protocol: Protocol, violation: Violation, columns: int | None = None) -
 def behaviour_lines(
     protocol: Protocol, trace: Sequence[TraceStep], what: str, columns: int | None = None
 ) -> Iterator[Line]:
-    """Yield the lines that tell a behaviour.
-
-    Parameters
-    ----------
-    protocol
-        The protocol with its constants.
-    trace
-        The behaviour.
-    what
-        What it is.
-    columns
-        As `told` takes it.
-    """
+    """Yield the lines that tell a behaviour."""
     yield [(HEAD, f"{what}, {many(len(trace), 'state')}")]
     if any(step.state.inboxes for step in trace):
         yield [(FAINT, f"messages: {IN_COLUMNS}" if columns else LEGEND)]

@@ -29,36 +29,20 @@ _Count = tuple[str, int | None, int | None]
 
 @dataclass
 class CrosscheckResult:
-    """What was compared, and how it came out.
+    """What was compared, and how it came out."""
 
-    Attributes
-    ----------
-    result
-        What our search counted.
-    search
-        The search, where it kept its states.
-    states, edges
-        How the states and the labelled steps compare; None where they were not compared.
-    tlc
-        What TLC reported, where it ran.
-    their_distinct, their_depth, their_actions
-        What the other side counted; None where that is not known.
-    counterexamples
-        What became of the traces that TLC printed, where it found something violated.
-    notes
-        What the user should know besides.
-    """
-
-    result: Result
-    search: ReferenceSearch | None = None
+    result: Result  # what our search counted
+    search: ReferenceSearch | None = None  # the search, where it kept its states
+    # how the states and the labelled steps compare; None where they were not compared
     states: StateComparison | None = None
     edges: StepComparison | None = None
-    tlc: TlcReport | None = None
-    their_distinct: int | None = None
+    tlc: TlcReport | None = None  # what TLC reported, where it ran
+    their_distinct: int | None = None  # what the other side counted; None where that is not known
     their_depth: int | None = None
     their_actions: dict[str, int] | None = None
+    # what became of the traces that TLC printed, where it found something violated
     counterexamples: list[Replay] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # what the user should know besides
 
     @property
     def equal(self) -> bool:
@@ -87,17 +71,7 @@ class CrosscheckResult:
 
 
 def as_json(model: str, protocol: Protocol, config: str, outcome: CrosscheckResult) -> dict[str, Any]:
-    """Return what `--json` says.
-
-    Parameters
-    ----------
-    model, config
-        What the user named.
-    protocol
-        The protocol with its constants.
-    outcome
-        What was found.
-    """
+    """Return what `--json` says."""
     states, edges, run = outcome.states, outcome.edges, outcome.tlc
     view = StateView(protocol)
 
@@ -165,15 +139,7 @@ def _way(step: TraceStep) -> str:
 
 
 def told(outcome: CrosscheckResult, *, quiet: bool = False) -> Iterator[Line]:
-    """Yield the lines that say how the two sides compare.
-
-    Parameters
-    ----------
-    outcome
-        What was found.
-    quiet
-        Whether to leave out the table of actions where they agree.
-    """
+    """Yield the lines that say how the two sides compare."""
     run = outcome.tlc
     if run is not None and run.violated is not None:
         yield from _violation(outcome, run)

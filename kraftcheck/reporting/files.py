@@ -24,20 +24,7 @@ REPORTS = (".html", ".md")
 
 
 def require_writable(arguments: argparse.Namespace, *options: str) -> None:
-    """Check that the files that options name can be written, without changing any.
-
-    Parameters
-    ----------
-    arguments
-        What was read from the command line.
-    options
-        The options, such as `json`.
-
-    Raises
-    ------
-    InputError
-        For a file that cannot be written, that two options name, or that the command reads.
-    """
+    """Check that the files that options name can be written, without changing any."""
     taken: dict[Path, str] = {}
     inputs = {real_path(name) for name in _inputs(arguments)}
     for option in options:
@@ -121,15 +108,8 @@ def write_json(path: Path, content: Any) -> None:
 def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], path: Path) -> None:
     """Write counterexamples in the format that the file's name says: as TLC prints error traces, or as JSON.
 
-    Parameters
-    ----------
-    protocol
-        The protocol with its constants.
-    violations
-        What to write, one after another; JSON holds one trace, the first. Where there is none, no file of an earlier
-        run is left that could be taken for one. A property without a name stands for none.
-    path
-        The file: ITF where it ends in `.itf.json`, TLC's JSON where it ends in `.json`, else TLC's text.
+    `violations`: what to write, one after another; JSON holds one trace, the first. Where there is none, no file of an
+    earlier run is left that could be taken for one. A property without a name stands for none.
     """
     if not violations:
         if path.is_file():

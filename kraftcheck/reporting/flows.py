@@ -19,44 +19,23 @@ DELIVERED, KEPT, LOST, DROPPED, UNDER_WAY = "delivered", "kept", "lost", "droppe
 
 @dataclass
 class Flow:
-    """One copy of a message.
-
-    Attributes
-    ----------
-    message
-        The message.
-    source, dest
-        The ids of who sent it and whom it is sent to; None where nobody says so.
-    sent
-        The number of the state that the sending step leads to; 0 where it was under way from the start.
-    fate
-        What became of it. A delivered message that stays under way is one flow for each delivery, and one more.
-    until
-        The number of the state that the step of this fate leads to; None for one still under way.
-    is_copy
-        Whether the network made it, as a copy.
-    """
+    """One copy of a message."""
 
     message: Record
-    source: str | None
+    source: str | None  # the ids of who sent it and whom it is sent to; None where nobody says so
     dest: str | None
-    sent: int
+    sent: int  # the number of the state that the sending step leads to; 0 where it was under way from the start
+    # what became of it. A delivered message that stays under way is one flow for each delivery, and one more.
     fate: str = UNDER_WAY
+    # the number of the state that the step of this fate leads to; None for one still under way
     until: int | None = None
-    is_copy: bool = False
+    is_copy: bool = False  # whether the network made it, as a copy
 
 
 def flows(network: Network, trace: Iterable[TraceStep]) -> list[Flow]:
     """Return every copy of a message in a behaviour, in the order of sending.
 
     Of equal messages the oldest counts as the one that is taken.
-
-    Parameters
-    ----------
-    network
-        The network discipline.
-    trace
-        The behaviour, from an initial state.
     """
     own = {action: operation for action, operation, _ in network.own_operations()}
     found: list[Flow] = []

@@ -45,15 +45,7 @@ def harmless(text: str) -> str:
 
 
 def print_lines(lines: Iterable[Line], file: TextIO | None = None) -> None:
-    """Print lines: with their styles on a terminal, else without.
-
-    Parameters
-    ----------
-    lines
-        The lines.
-    file
-        Where to; by default standard output.
-    """
+    """Print lines: with their styles on a terminal, else without."""
     file = file or sys.stdout
     if not file.isatty():
         for line in lines:
@@ -73,15 +65,7 @@ def print_lines(lines: Iterable[Line], file: TextIO | None = None) -> None:
 
 
 def hanging(text: str, width: int) -> int:
-    """Return how far the rest of a line is indented: to its second column, or a little.
-
-    Parameters
-    ----------
-    text
-        The line.
-    width
-        Characters of a terminal's line.
-    """
+    """Return how far the rest of a line is indented: to its second column, or a little."""
     indent = len(text) - len(text.lstrip())
     column = re.match(r"\s*\S+(?: \S+)*\s{2,}(?=\S)", text)
     wanted = column.end() if column else indent + 4
@@ -90,13 +74,6 @@ def hanging(text: str, width: int) -> int:
 
 def breaks(text: str, width: int) -> list[int]:
     """Return the offsets at which a line is broken: after spaces where it can be.
-
-    Parameters
-    ----------
-    text
-        The line.
-    width
-        Characters of a terminal's line; lines after the first are indented by `hanging`.
 
     Examples
     --------
@@ -119,17 +96,7 @@ def print_warnings(texts: Iterable[str]) -> None:
 
 
 def columns(rows: Iterable[tuple[str, Sequence[str]]], numbers: Sequence[int], least: int = 0) -> Iterator[Line]:
-    """Yield the lines of a table.
-
-    Parameters
-    ----------
-    rows
-        The style and the cells of each row; one without cells is an empty line.
-    numbers
-        The columns that are aligned to the right.
-    least
-        The characters that these have at least.
-    """
+    """Yield the lines of a table."""
     rows = list(rows)
     full = [cells for _, cells in rows if cells]
     widths = [max(map(len, column), default=0) for column in zip(*full, strict=True)]

@@ -82,19 +82,7 @@ def as_json(survey: Survey, kinds: Sequence[Kind], verdict: LockstepVerdict, ver
 
 
 def as_run(survey: Survey, verdict: LockstepVerdict, version: str, name: str) -> dict[str, Any]:
-    """Return what a report holds of one survey: a shortest walk for each kind of finding, else the longest walk.
-
-    Parameters
-    ----------
-    survey
-        The walks.
-    verdict
-        What they showed together.
-    version
-        Kafka's version.
-    name
-        What the walks are called.
-    """
+    """Return what a report holds of one survey: a shortest walk for each kind of finding, else the longest walk."""
     kinds = survey.kinds()
     titles = [f"{kind.first.verdict}: {summary(kind.first)[0]}" for kind in kinds]
     walks = [(title, kind.behaviour) for title, kind in zip(titles, kinds, strict=True)]

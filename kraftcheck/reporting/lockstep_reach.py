@@ -10,13 +10,7 @@ MOST_METHODS = 40
 
 
 def reach_table(classes: Sequence[ClassReach]) -> Iterator[str]:
-    """Yield the lines of a table by class, and the methods of which nothing was reached.
-
-    Parameters
-    ----------
-    classes
-        What was reached of each.
-    """
+    """Yield the lines of a table by class, and the methods of which nothing was reached."""
     some = [one for one in classes if one.lines.reached]
     rows = [("class", "lines", "branches")]
     rows += [(f"`{one.name}`", _of(one.lines), _of(one.branches)) for one in some]

@@ -17,30 +17,14 @@ LINE = re.compile(r"(?<=\.java):\d+")
 
 
 class Cell(NamedTuple):
-    """What a walk showed on a version.
+    """What a walk showed on a version."""
 
-    Attributes
-    ----------
-    text
-        A word or two.
-    note
-        What comes below the table; "" where there is no more to say.
-    """
-
-    text: str
-    note: str = ""
+    text: str  # a word or two
+    note: str = ""  # what comes below the table; "" where there is no more to say
 
 
 def cell(findings: Sequence[Finding], problem: str = "") -> Cell:
-    """Return what walks showed.
-
-    Parameters
-    ----------
-    findings
-        What was found; the most severe counts, and all properties that are violated.
-    problem
-        Why they went no further, if they did not.
-    """
+    """Return what walks showed."""
     order = list(LockstepVerdict)
     worst = max((finding.verdict for finding in findings), key=order.index, default=LockstepVerdict.AGREES)
     found = [finding for finding in findings if finding.verdict is worst]
@@ -59,15 +43,7 @@ def cell(findings: Sequence[Finding], problem: str = "") -> Cell:
 
 
 def table(rows: Sequence[str], columns: Mapping[str, Sequence[Cell]]) -> Iterator[str]:
-    """Yield the lines of a table, and of the notes below it.
-
-    Parameters
-    ----------
-    rows
-        What the walks are called.
-    columns
-        By version: a cell for each row.
-    """
+    """Yield the lines of a table, and of the notes below it."""
     notes: dict[str, int] = {}
     lines = [["", *columns]]
     for number, row in enumerate(rows):

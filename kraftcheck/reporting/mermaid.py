@@ -28,14 +28,7 @@ _LEGEND = (
 
 
 def markdown(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Return the report in Markdown.
-
-    Parameters
-    ----------
-    runs
-        What was run, each as `report.run_as_data` or `report.replay_as_data` returns it. Nothing in it is taken as
-        Markdown, HTML or Mermaid.
-    """
+    """Return the report in Markdown."""
     parts = [part for run in runs for part in _run(run)]
     return "\n\n".join([*parts, f"<sub>{tool()['tool']} {tool()['version']}</sub>"]) + "\n"
 
@@ -103,16 +96,6 @@ def _line(text: str) -> str:
 
 def diagrams(trace: Mapping[str, Any]) -> Iterator[str]:
     """Yield a behaviour as the text of sequence diagrams, several where it is too long for one.
-
-    Parameters
-    ----------
-    trace
-        The behaviour, one of `traces` of such a run.
-
-    Yields
-    ------
-    str
-        Mermaid's text. Names are escaped as entities, so that nothing in them is syntax.
 
     References
     ----------

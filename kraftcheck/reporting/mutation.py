@@ -26,16 +26,6 @@ class Explanations:
     """Why survivors survive, as a file of the user's says: a mutant's name, and indented below it the reason.
 
     In a name `*` stands for anything; a line that begins with `#` is a comment.
-
-    Parameters
-    ----------
-    path
-        The file, or None where there is none.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, or a name has no reason.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -77,18 +67,10 @@ class Explanations:
 
 
 class Rate(NamedTuple):
-    """How many mutants take a step, or have an initial state, that the model does not have; and how many are noticed.
+    """Mutants that reach a step or an initial state which the model lacks, and how many of them are killed."""
 
-    Attributes
-    ----------
-    gaining
-        Those that do: killed by a property, or survived.
-    killed
-        Those of them that a property kills.
-    """
-
-    gaining: int
-    killed: int
+    gaining: int  # those that do: killed by a property, or survived
+    killed: int  # those of them that a property kills
 
     def told(self) -> str:
         """Return it as a sentence."""
@@ -106,17 +88,7 @@ def rate(judged: Iterable[Judged]) -> Rate:
 
 
 def report(judged: list[Judged], explanations: Explanations, *, quiet: bool = False) -> Iterator[Line]:
-    """Yield the lines of the report.
-
-    Parameters
-    ----------
-    judged
-        The mutants with their verdicts, in the order of the source.
-    explanations
-        Why survivors survive.
-    quiet
-        Whether to leave out what is not a survivor.
-    """
+    """Yield the lines of the report."""
     yield from _table(judged)
     yield []
     if not quiet:
@@ -196,17 +168,7 @@ def _unreached(judged: list[Judged]) -> Iterator[Line]:
 
 
 def as_json(judged: list[Judged], explanations: Explanations, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `--json` says.
-
-    Parameters
-    ----------
-    judged
-        The mutants with their verdicts.
-    explanations
-        Why survivors survive.
-    about
-        What was asked for.
-    """
+    """Return what `--json` says."""
     found = rate(judged)
     return {
         **about,

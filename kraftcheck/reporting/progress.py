@@ -15,19 +15,7 @@ EVERY = 30.0
 
 
 class Meter:
-    """Shows how many of something there are.
-
-    Parameters
-    ----------
-    what
-        What is counted: "states replayed".
-    quiet
-        Whether to show nothing.
-    waiting
-        What a search has still to do.
-    write
-        Where lines go; by default standard error, where a terminal has one line that is rewritten.
-    """
+    """Shows how many of something there are."""
 
     def __init__(
         self,

@@ -68,17 +68,7 @@ def differences_as_json(differences: Iterable[Difference], theirs: str) -> list[
 
 
 def told(replay: Replay, *, quiet: bool = False, name: str | None = None) -> Iterator[Line]:
-    """Yield the lines that say what became of a trace that could be read.
-
-    Parameters
-    ----------
-    replay
-        What became of it.
-    quiet
-        Whether to leave out all but the verdict.
-    name
-        What to call it; by default its file.
-    """
+    """Yield the lines that say what became of a trace that could be read."""
     which = visible(name or replay.file)
     which = which if replay.index == 0 else f"{which}, trace {replay.index + 1}"
     found = replay.divergence
@@ -110,13 +100,7 @@ def claim_told(replay: Replay) -> str:
 
 
 def details(found: Divergence) -> Iterator[Line]:
-    """Yield what differs where a trace diverges, why the action that it names is not enabled, and which are.
-
-    Parameters
-    ----------
-    found
-        Where and why it diverges.
-    """
+    """Yield what differs where a trace diverges, why the action that it names is not enabled, and which are."""
     if found.differences:
         yield from table(found.differences, found.theirs)
     if found.why is not None:

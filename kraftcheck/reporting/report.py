@@ -35,15 +35,7 @@ _POLICY = (
 
 
 def write_report(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
-    """Write a report in the form that the file's ending says.
-
-    Parameters
-    ----------
-    path
-        The file: `.html` or `.md`.
-    runs
-        What was run, each by `run_as_data`.
-    """
+    """Write a report in the form that the file's ending says."""
     from kraftcheck.reporting.mermaid import markdown
 
     # without the folders of the machine that it is made on
@@ -53,17 +45,7 @@ def write_report(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
 
 
 def run_as_data(job: Job, result: Result, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a report holds of a search.
-
-    Parameters
-    ----------
-    job
-        What was asked for.
-    result
-        What it found.
-    more
-        What `--json` says besides, or otherwise, than of every search.
-    """
+    """Return what a report holds of a search."""
     run = {**result_as_json(job, result), **more}
     traces = zip(run["traces"], result.violations, strict=True)
     run["traces"] = [
@@ -91,17 +73,7 @@ def _end(violation: Violation) -> str:
 
 
 def replay_as_data(job: Job, replay: Replay, walked: Sequence[ReplayedState]) -> dict[str, Any]:
-    """Return what a report holds of a trace that was replayed.
-
-    Parameters
-    ----------
-    job
-        What was asked for.
-    replay
-        What became of the trace.
-    walked
-        Its states, as far as they conform.
-    """
+    """Return what a report holds of a trace that was replayed."""
     trace = [as_step(one) for one in walked]
     name = Path(replay.file).name if replay.index == 0 else f"{Path(replay.file).name}, trace {replay.index + 1}"
     found, known = replay.divergence, replay.violated in job.protocol.properties
@@ -138,17 +110,7 @@ def as_step(one: ReplayedState) -> TraceStep:
 
 
 def behaviour_as_data(protocol: Protocol, states: list[dict[str, Any]], trace: Sequence[TraceStep]) -> dict[str, Any]:
-    """Return a behaviour as a report has it: who takes each step, what became of each message, and the bounds.
-
-    Parameters
-    ----------
-    protocol
-        The protocol with its constants.
-    states
-        The states, each by `state_as_json`.
-    trace
-        The behaviour.
-    """
+    """Return a behaviour as a report has it: who takes each step, what became of each message, and the bounds."""
     own = protocol.network.own_actions()
     for state in states:
         state["by"] = "the network" if state["action"] in own else state["actor"] or "the environment"
@@ -172,27 +134,14 @@ def _bounds(protocol: Protocol) -> dict[str, list[str]]:
 def page(runs: Sequence[Mapping[str, Any]]) -> str:
     """Return the page: one file that asks for nothing else, and runs no script but its own.
 
-    Parameters
-    ----------
-    runs
-        What was run, each by `run_as_data`. Nothing in it can become markup: it is JSON in an element of its own, with
-        `<`, `>`, `&` and the line separators of JavaScript escaped, and the script makes text of it.
+    `runs`: what was run, each by `run_as_data`. Nothing in it can become markup: it is JSON in an element of its own,
+    with `<`, `>`, `&` and the line separators of JavaScript escaped, and the script makes text of it.
     """
     return document(packed(runs), SCRIPTS)
 
 
 def document(data: Mapping[str, Any], scripts: Iterable[str], asks: str = "") -> str:
-    """Return a page with a script of ours and its data.
-
-    Parameters
-    ----------
-    data
-        What the script reads.
-    scripts
-        The files that make up the script, in this order.
-    asks
-        What else the page may ask for: directives of a Content-Security-Policy, each ended by a semicolon.
-    """
+    """Return a page with a script of ours and its data."""
     style = (PAGE / "page.css").read_text("utf-8")
     parts = "\n".join((PAGE / name).read_text("utf-8") for name in scripts)
     script = f'\n(() => {{\n"use strict";\n{parts}}})();\n'

@@ -80,25 +80,7 @@ INDENT = "    "
 
 
 def run_scenario(path: Path, *, rewrite: bool = False) -> list[tuple[Block, list[str]]]:
-    """Run a scenario.
-
-    Parameters
-    ----------
-    path
-        The file.
-    rewrite
-        Whether to write the output into the file.
-
-    Returns
-    -------
-    list
-        Each block with what happened.
-
-    Raises
-    ------
-    ScenarioError
-        If a command cannot be done, naming the file and the line.
-    """
+    """Run a scenario."""
     try:
         blocks, after = read_blocks(path.read_text(encoding="utf-8"))
     except ScenarioError as error:
@@ -127,23 +109,7 @@ class Telling:
         self._hidden: set[str] = set()
 
     def run(self, command: str) -> list[str]:
-        """Do one command.
-
-        Parameters
-        ----------
-        command
-            The command's line.
-
-        Returns
-        -------
-        list of str
-            What it tells.
-
-        Raises
-        ------
-        ScenarioError
-            It cannot be done.
-        """
+        """Do one command."""
         verb, *rest = split(command)
         verbs: dict[str, Callable[[list[str]], Iterator[str]]] = {
             "start": self._start,

@@ -49,23 +49,7 @@ def report(
     calls: bool = False,
     columns: int | None = None,
 ) -> Iterator[Line]:
-    """Yield the lines of the report on a search.
-
-    Parameters
-    ----------
-    protocol
-        The protocol with its constants.
-    result
-        What was found.
-    configuration
-        What the configuration is called.
-    quiet
-        Whether to leave out the table of actions.
-    calls
-        Whether the table says how often each action was called in Python.
-    columns
-        The width of a line, where a counterexample has a column for each replica.
-    """
+    """Yield the lines of the report on a search."""
     for violation in result.violations:
         yield from told(protocol, violation, columns)
         yield []
@@ -132,17 +116,7 @@ def never_enabled(result: Result) -> Iterator[Line]:
 
 
 def how_to_go_on(words: Iterable[str], options: Options, result: Result) -> Iterator[Line]:
-    """Yield the line that says how to go on, where a search was stopped and has a checkpoint.
-
-    Parameters
-    ----------
-    words
-        The command line.
-    options
-        What the search was asked for.
-    result
-        What it found.
-    """
+    """Yield the line that says how to go on, where a search was stopped and has a checkpoint."""
     folder = options.resume or options.checkpoint
     if folder is None or result.limit in (None, STRICT):
         return

@@ -16,36 +16,19 @@ from kraftcheck.spec.values import Record, Value
 
 
 class Why(NamedTuple):
-    """Why a behaviour is a counterexample.
+    """Why a behaviour is a counterexample."""
 
-    Attributes
-    ----------
-    says
-        The first paragraph of the property's docstring, in one line.
-    false_of
-        By parameter of the property, the ids of the replicas, and the message, of which it is false.
-    place
-        The property's file and line; None for a deadlock. Of an `assert` that failed, its line.
-    because
-        Which parts of what the property says were false, or which condition led to that, each with the values in it.
-    """
-
-    says: str
+    says: str  # the first paragraph of the property's docstring, in one line
+    # by parameter of the property, the ids of the replicas, and the message, of which it is false
     false_of: dict[str, Value]
+    # the property's file and line; None for a deadlock. Of an `assert` that failed, its line.
     place: tuple[str, int] | None
+    # which parts of what the property says were false, or which condition led to that, each with the values in it
     because: tuple[str, ...] = ()
 
 
 def why(protocol: Protocol, violation: Violation) -> Why:
-    """Return why a behaviour is a counterexample.
-
-    Parameters
-    ----------
-    protocol
-        The protocol with its constants.
-    violation
-        The property and the behaviour.
-    """
+    """Return why a behaviour is a counterexample."""
     if violation.failed is not None:
         return _failed(violation.failed)
     prop = protocol.properties.get(violation.property)

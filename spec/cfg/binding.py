@@ -26,63 +26,23 @@ from kraftcheck.spec.values import ModelValue, Value, enum_names, is_enum, name_
 
 
 class BoundConfig(NamedTuple):
-    """A configuration bound to a protocol: the protocol with its constants, and what to check of it.
+    """A configuration bound to a protocol: the protocol with its constants, and what to check of it."""
 
-    Attributes
-    ----------
-    protocol
-        The protocol with its constants.
-    properties
-        Its invariants and step invariants to check.
-    constraints, action_constraints
-        Predicates that bound the search.
-    deadlock
-        Whether to check for deadlock.
-    symmetry, view
-        Names of one of the protocol's symmetries and views, or None.
-    init
-        The start of the search: "Init" or the name of a scenario.
-    reachable
-        What should stay reachable.
-    temporal
-        Its temporal properties to check.
-    fairness
-        What they assume to be fair.
-    """
-
-    protocol: Protocol
-    properties: tuple[Property, ...] = ()
-    constraints: tuple[Property, ...] = ()
+    protocol: Protocol  # the protocol with its constants
+    properties: tuple[Property, ...] = ()  # its invariants and step invariants to check
+    constraints: tuple[Property, ...] = ()  # predicates that bound the search
     action_constraints: tuple[Property, ...] = ()
-    deadlock: bool = True
-    symmetry: str | None = None
+    deadlock: bool = True  # whether to check for deadlock
+    symmetry: str | None = None  # names of one of the protocol's symmetries and views, or None
     view: str | None = None
-    init: str = "Init"
-    reachable: tuple[Property, ...] = ()
-    temporal: tuple[Property, ...] = ()
-    fairness: tuple[Fairness, ...] = ()
+    init: str = "Init"  # the start of the search: "Init" or the name of a scenario
+    reachable: tuple[Property, ...] = ()  # what should stay reachable
+    temporal: tuple[Property, ...] = ()  # its temporal properties to check
+    fairness: tuple[Fairness, ...] = ()  # what they assume to be fair
 
 
 def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
-    """Bind a configuration to a protocol.
-
-    Parameters
-    ----------
-    protocol
-        The protocol's class, or a variant's.
-    config
-        The `.cfg` with the settings.
-
-    Returns
-    -------
-    BoundConfig
-        The protocol with its constants, and what to check.
-
-    Raises
-    ------
-    InputError
-        If the protocol does not know or does not support something. The first such thing is named.
-    """
+    """Bind a configuration to a protocol."""
     instance = bind_constants(protocol, config)
     _refuse_unsupported(config)
     found = protocol.properties.values()
@@ -107,13 +67,7 @@ def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
 
 
 def bind_constants(protocol: type[Protocol], config: ModelConfig) -> Protocol:
-    """Return an instance of a protocol with the constants of a configuration. The rest of it is not looked at.
-
-    Raises
-    ------
-    InputError
-        If a constant is unknown, missing, of the wrong kind, or does not fit with another.
-    """
+    """Return an instance of a protocol with the constants of a configuration. The rest of it is not looked at."""
     for replaced, named in config.substitutions.items():
         message = f"{replaced} <- {named.name}: {protocol.name()} has no operators to replace; expected NAME = VALUE"
         _refuse(message, named)

@@ -70,26 +70,7 @@ class Named:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """What a `.cfg` says.
-
-    Parameters
-    ----------
-    file
-        The name of the file, for messages.
-    constants
-        From the name of a constant to its assignment, in the file's order.
-    substitutions
-        From the name replaced to its replacement: `Nat <- Small` is under `Nat`, `Nat <- [Naturals] Small` under
-        `[Naturals]Nat`.
-    init, next, specification, symmetry, view, alias, postcondition
-        The name given, or None.
-    invariants, properties, constraints, action_constraints
-        The names given, each once, in the file's order.
-    check_deadlock
-        The value of CHECK_DEADLOCK, or None if the file has none.
-    model_values
-        The model values in the order in which they are first named; the place of each is its index.
-    """
+    """What a `.cfg` says."""
 
     file: str
     constants: dict[str, Assignment] = field(default_factory=dict)
@@ -110,25 +91,7 @@ class ModelConfig:
 
 
 def read_config(path: str | Path) -> ModelConfig:
-    """Read a `.cfg`, gzipped or not.
-
-    Parameters
-    ----------
-    path
-        The file. Its first bytes tell whether it is gzip, whatever its name.
-
-    Returns
-    -------
-    ModelConfig
-        What it says.
-
-    Raises
-    ------
-    InputError
-        If the file is not there, cannot be read, is empty, is damaged gzip or is larger than `MAX_BYTES`.
-    ConfigError
-        If its text is not as expected (an `InputError` with a position).
-    """
+    """Read a `.cfg`, gzipped or not."""
     name = str(path)
     data = _read_bytes(name).removeprefix(codecs.BOM_UTF8)
     if not data.strip():
@@ -166,25 +129,7 @@ def _read_bytes(name: str) -> bytes:
 
 
 def parse_config(text: str, file: str) -> ModelConfig:
-    """Read the text of a `.cfg`.
-
-    Parameters
-    ----------
-    text
-        The text.
-    file
-        The name to give the text in messages.
-
-    Returns
-    -------
-    ModelConfig
-        What the text says.
-
-    Raises
-    ------
-    ConfigError
-        At the first thing that is not as expected, or that contradicts something said before.
-    """
+    """Read the text of a `.cfg`."""
     source = SourceText(text, file)
     reader = _SectionReader(source)
     for section in _subtrees(parse_tree(source, "config")):
@@ -195,23 +140,8 @@ def parse_config(text: str, file: str) -> ModelConfig:
 def parse_setting(text: str, config: ModelConfig | None) -> Assignment:
     """Read one setting of the command line, `NAME=VALUE`.
 
-    Parameters
-    ----------
-    text
-        The setting; VALUE is written as in a `.cfg`.
-    config
-        The configuration that the setting is to `override`. Its model values keep their indexes; new ones get the
-        next. Several settings may be read with the same `config`, since `override` numbers them in turn.
-
-    Returns
-    -------
-    Assignment
-        The setting. The file of its position is `--set`.
-
-    Raises
-    ------
-    ConfigError
-        If it cannot be read.
+    `config`: the configuration that the setting is to `override`. Its model values keep their indexes; new ones get the
+    next. Several settings may be read with the same `config`, since `override` numbers them in turn.
     """
     source = SourceText(text, SETTING, where=f"{SETTING} {printable(text, 60)}")
     reader = _SectionReader(source, config.model_values if config is not None else ())
@@ -220,21 +150,7 @@ def parse_setting(text: str, config: ModelConfig | None) -> Assignment:
 
 
 def override(config: ModelConfig, assignments: Iterable[Assignment]) -> ModelConfig:
-    """Put settings into a configuration. A later setting of a constant wins over an earlier one.
-
-    Parameters
-    ----------
-    config
-        The configuration, which is not changed.
-    assignments
-        The settings, from `parse_setting`.
-
-    Returns
-    -------
-    ModelConfig
-        A copy in which the constants have the new values. Model values that `config` does not know come after those
-        that it knows, in the order of the settings.
-    """
+    """Put settings into a configuration. A later setting of a constant wins over an earlier one."""
     known = {value.name: value for value in config.model_values}
     constants = dict(config.constants)
     substitutions = dict(config.substitutions)

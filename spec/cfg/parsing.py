@@ -44,17 +44,7 @@ class TextPosition:
 
 
 class ConfigError(InputError):
-    """A configuration or a setting that cannot be read.
-
-    Parameters
-    ----------
-    message
-        What was expected and what was found.
-    position
-        Where.
-    where
-        The text to print for the position; by default the position itself.
-    """
+    """A configuration or a setting that cannot be read."""
 
     def __init__(self, message: str, position: TextPosition, where: str | None = None) -> None:
         super().__init__(message, position, where)
@@ -130,20 +120,7 @@ def _parser() -> Lark:
 
 
 def parse_tree(source: SourceText, start: str) -> Tree[Token]:
-    """Return the tree of a text.
-
-    Parameters
-    ----------
-    source
-        The text.
-    start
-        The rule of `cfg.lark` that the whole text must match: `config` or `setting`.
-
-    Raises
-    ------
-    ConfigError
-        At the first thing that is not as expected.
-    """
+    """Return the tree of a text."""
     from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
     try:

@@ -51,13 +51,7 @@ class Configuration(NamedTuple):
 
 @cache
 def read_configurations(path: Path) -> dict[str, Configuration]:
-    """Return the configurations of a TOML file by name, in the file's order.
-
-    Raises
-    ------
-    InputError
-        If a table inherits an unknown one, or has an unknown key.
-    """
+    """Return the configurations of a TOML file by name, in the file's order."""
     tables: dict[str, dict[str, Any]] = {}
     for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
         tables[name] = _resolve(f"{path.name}: {name}", table, tables)

@@ -26,21 +26,7 @@ SHOWN = 200
 
 
 def why_false(function: Callable[..., Any], *arguments: Any) -> tuple[str, ...]:
-    """Return which parts of what a property returned were false, each with the values in it.
-
-    Parameters
-    ----------
-    function
-        The property's method.
-    arguments
-        What it is called with; it returns False then.
-
-    Returns
-    -------
-    tuple of str
-        Each with what it was: "false: " or, where a condition led to `return False`, "true: ". None where the source
-        cannot be read.
-    """
+    """Return which parts of what a property returned were false, each with the values in it."""
     code = function.__code__
     _, call = trace_call(code, lambda: function(*arguments))
     source = source_of_function(code)
@@ -54,15 +40,7 @@ def why_false(function: Callable[..., Any], *arguments: Any) -> tuple[str, ...]:
 
 
 def why_assertion(error: BaseException, place: tuple[str, int]) -> tuple[str, ...]:
-    """Return which parts of the test of an `assert` were false, each with the values in it.
-
-    Parameters
-    ----------
-    error
-        The AssertionError.
-    place
-        The file and the line at which it was raised.
-    """
+    """Return which parts of the test of an `assert` were false, each with the values in it."""
     module, traceback = parsed(place[0]), error.__traceback__
     for node in nodes_of(module, ast.Assert) if module is not None else ():
         if node.lineno <= place[1] <= (node.end_lineno or node.lineno):
@@ -80,17 +58,7 @@ def _parts(test: ast.expr, outer: Names, names: Names) -> tuple[str, ...]:
 
 
 def false_parts(test: ast.expr, names: Names, outer: Names) -> Iterator[str]:
-    """Yield the parts of a false expression on account of which it is false, each with the values in it.
-
-    Parameters
-    ----------
-    test
-        The expression.
-    names
-        The value of each name in it.
-    outer
-        The names around it, whose values are not shown.
-    """
+    """Yield the parts of a false expression on account of which it is false, each with the values in it."""
     try:
         inner = list(_inner(test, _Scope(outer | names)))
     except Exception:  # evaluated once more it raises: it is not pure

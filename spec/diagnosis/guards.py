@@ -19,18 +19,11 @@ ITERATIONS = 4
 
 
 class Guard(NamedTuple):
-    """Where a function ended, and why.
+    """Where a function ended, and why."""
 
-    Attributes
-    ----------
-    text
-        The condition that was true, with the values in it. Empty if there is none, or the source is not available.
-    file, line
-        The place.
-    """
-
+    # the condition that was true, with the values in it. Empty if there is none, or the source is not available.
     text: str
-    file: str
+    file: str  # the place
     line: int
 
 

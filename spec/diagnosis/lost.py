@@ -90,15 +90,7 @@ def _kept_outside(definition: ast.FunctionDef, function: FunctionType, owner: ty
 
 
 def unused(owner: type[Protocol], names: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield each attribute and method of a protocol that is no part of the language and that nothing uses.
-
-    Parameters
-    ----------
-    owner
-        The class.
-    names
-        The names that its modules use.
-    """
+    """Yield each attribute and method of a protocol that is no part of the language and that nothing uses."""
     inherited = {name for base in owner.__mro__[1:] for name in vars(base)}
     annotated = dict.fromkeys(vars(owner).get("__annotations__", {}))
     for name, value in (annotated | dict(vars(owner))).items():

@@ -21,17 +21,7 @@ _PLAIN = (bool, int, str, NoneType, ModelValue, tuple, list, frozenset, Map)
 
 
 def never_equal(function: FunctionType, owner: type | None, definition: ast.FunctionDef) -> Iterator[tuple[int, str]]:
-    """Yield the line and the text of each comparison in a method that always comes to the same.
-
-    Parameters
-    ----------
-    function
-        The method.
-    owner
-        Its class; None for a function.
-    definition
-        Its definition.
-    """
+    """Yield the line and the text of each comparison in a method that always comes to the same."""
     compared = [node for node in nodes_of(definition, ast.Compare) if len(node.ops) == 1]
     if not compared:
         return

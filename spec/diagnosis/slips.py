@@ -31,13 +31,6 @@ def unread(protocol: Protocol, states: Iterable[State]) -> list[str]:
     """Return warnings about bounds, constants and fields of replicas, messages and the shared state that nothing reads.
 
     A name is read where an attribute or a string of that name stands anywhere in the protocol's modules.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    states
-        Its initial states.
     """
     modules = modules_of(type(protocol))
     files = [path for path in map(source_of, modules) if path is not None and path.is_file()]
@@ -138,15 +131,7 @@ def _targets(line: ast.stmt) -> list[str]:
 
 
 def untaken(protocol: Protocol, *, complete: bool) -> list[str]:
-    """Return warnings about messages that nobody takes, after a search.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with what its actions sent and created.
-    complete
-        Whether every state was visited; else a replica that is not there yet may come.
-    """
+    """Return warnings about messages that nobody takes, after a search."""
     handled = tuple(kind for action in protocol.actions.values() for kind in action.messages)
     reads = [read for action in protocol.actions.values() for read in action.reads if read.of_inbox]
     reads += [read for prop in protocol.properties.values() for read in prop.reads if read.of_inbox]

@@ -34,13 +34,7 @@ _OPPOSITES |= {other: one for one, other in _OPPOSITES.items()}
 
 
 class FunctionSource:
-    """The definition of a function as a syntax tree.
-
-    Parameters
-    ----------
-    definition
-        The definition.
-    """
+    """The definition of a function as a syntax tree."""
 
     def __init__(self, definition: ast.FunctionDef) -> None:
         self.parents: dict[ast.AST, ast.AST] = {}
@@ -79,17 +73,7 @@ def definition_of(code: CodeType) -> ast.FunctionDef | None:
 
 
 def recompiled(function: Callable[..., Any], definition: ast.FunctionDef, more: Mapping[str, Any]) -> Any:
-    """Return a function of a definition, with the globals, defaults and closure of the one that it stands for.
-
-    Parameters
-    ----------
-    function
-        The function.
-    definition
-        What it is now.
-    more
-        Names that the definition has besides, with what they stand for.
-    """
+    """Return a function of a definition, with the globals, defaults and closure of the one that it stands for."""
     code: CodeType = function.__code__
     free = [ast.arg(name) for name in (*more, *code.co_freevars)]
     no_more: dict[str, Any] = {"kwonlyargs": [], "kw_defaults": [], "defaults": []}

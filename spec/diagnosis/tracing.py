@@ -20,21 +20,7 @@ class Moment(NamedTuple):
 
 
 class TracedCall:
-    """What one call of a function did.
-
-    Attributes
-    ----------
-    code
-        The function's code.
-    moments
-        Its lines, in the order in which they ran.
-    ends
-        The lines at which it yielded, and last the line at which it returned.
-    result
-        What it returned last.
-    inner
-        The calls that it made itself, in the order in which they began, each with the line that made it.
-    """
+    """What one call of a function did."""
 
     def __init__(self, code: CodeType) -> None:
         self.code = code
@@ -55,20 +41,7 @@ class TracedCall:
 
 
 def trace_call(code: CodeType, call: Callable[[], T]) -> tuple[T, TracedCall]:
-    """Make a call, and record what the function of the given code did in it.
-
-    Parameters
-    ----------
-    code
-        The code of the function.
-    call
-        The call, which calls that function. A trace function that was set before is set again afterwards.
-
-    Returns
-    -------
-    tuple
-        What the call returned, and what the first call of the function did.
-    """
+    """Make a call, and record what the function of the given code did in it."""
     outer = TracedCall(code)
     traced: dict[FrameType, TracedCall] = {}
 

@@ -45,37 +45,14 @@ class Part(NamedTuple):
 
 
 class Vacuity(NamedTuple):
-    """What nothing made worth checking.
+    """What nothing made worth checking."""
 
-    Attributes
-    ----------
-    property
-        The property's name.
-    reason
-        Why, as a clause.
-    """
-
-    property: str
-    reason: str
+    property: str  # the property's name
+    reason: str  # why, as a clause
 
 
 class Watch:
-    """Is called instead of a property, and notes what is never evaluated.
-
-    Parameters
-    ----------
-    prop
-        The property.
-
-    Attributes
-    ----------
-    calls
-        How often it was called, that is on how many distinct inputs.
-    before
-        On how many distinct inputs it was called before the search was resumed.
-    elements
-        How many comprehensions it has.
-    """
+    """Is called instead of a property, and notes what is never evaluated."""
 
     def __init__(self, prop: Property) -> None:
         self.calls = self.before = self.elements = 0
@@ -241,20 +218,7 @@ def _is_negation(node: ast.expr) -> bool:
 
 
 def watch(protocol: Protocol, properties: Iterable[Property]) -> list[Watch]:
-    """Have a protocol's properties watched from now on, and return what watches them.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    properties
-        Its properties that are checked.
-
-    Raises
-    ------
-    ProtocolError
-        If one needs a constant that there is not.
-    """
+    """Have a protocol's properties watched from now on, and return what watches them."""
     found = [Watch(prop) for prop in properties]
     for one in found:
         for name in one.prop.needs:
@@ -279,15 +243,7 @@ def restore(protocol: Protocol, kept: object) -> None:
 
 
 def vacuous(protocol: Protocol, watched: Iterable[Watch]) -> list[Vacuity]:
-    """Return the properties that nothing made worth checking, after a search.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    watched
-        What `watch` returned.
-    """
+    """Return the properties that nothing made worth checking, after a search."""
     reasons = [(one.prop.name, _reason(protocol, one)) for one in watched]
     return [Vacuity(name, reason) for name, reason in reasons if reason is not None]
 

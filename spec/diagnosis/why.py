@@ -36,29 +36,16 @@ SHOWN = 120
 
 @dataclass(frozen=True)
 class Reason:
-    """Why an action is not enabled for one replica and one message; or that it is enabled.
+    """Why an action is not enabled for one replica and one message; or that it is enabled."""
 
-    Attributes
-    ----------
-    kind
-        "enabled"; "guard": a condition of the action is false; "bound": nothing is left of a bound; "network": it
-        refuses a message; "no message": none is under way; "no replica": none could take the action; "not receiving":
-        the replica receives no messages.
-    text
-        The reason: "me.role is not Role.VOTER (me.role = Observer)".
-    actor
-        The id of the replica, or None.
-    message
-        The message, or None.
-    file, line
-        Where the action says so; None if the reason is not in the action.
-    """
-
+    # "enabled"; "guard": a condition of the action is false; "bound": nothing is left of a bound; "network": it
+    # refuses a message; "no message": none is under way; "no replica": none could take the action; "not receiving":
+    # the replica receives no messages
     kind: str
-    text: str
-    actor: Value = None
-    message: Record | None = None
-    file: str | None = None
+    text: str  # the reason: "me.role is not Role.VOTER (me.role = Observer)"
+    actor: Value = None  # the id of the replica, or None
+    message: Record | None = None  # the message, or None
+    file: str | None = None  # where the action says so; None if the reason is not in the action
     line: int | None = None
 
     def __str__(self) -> str:
@@ -69,32 +56,7 @@ class Reason:
 def diagnose(
     semantics: Semantics, state: State, action_name: str, actor: Value = None, message: Record | None = None
 ) -> list[Reason]:
-    """Return for every replica and message whether an action is enabled in a state and, if not, why.
-
-    Parameters
-    ----------
-    semantics
-        The protocol's semantics.
-    state
-        The state.
-    action_name
-        The action's name; the network's own actions, such as `LoseMessage`, have reasons too.
-    actor
-        The id of the replica to ask about; by default every one that could take the action. For the network's
-        own actions, the destination.
-    message
-        The message to ask about; by default every one that is under way.
-
-    Returns
-    -------
-    list of Reason
-        At least one, in the order of replicas and messages.
-
-    Raises
-    ------
-    InputError
-        If the protocol has no such action.
-    """
+    """Return for every replica and message whether an action is enabled in a state and, if not, why."""
     network_actions = semantics.network.own_actions()
     action = semantics.protocol.actions.get(action_name)
     if action is not None:
@@ -108,13 +70,7 @@ def diagnose(
 def diagnosis_text(
     semantics: Semantics, state: State, action_name: str, actor: Value = None, message: Record | None = None
 ) -> str:
-    """Return the result of `diagnose` as text: the reasons, equal ones once.
-
-    Parameters
-    ----------
-    semantics, state, action_name, actor, message
-        As `diagnose` takes them.
-    """
+    """Return the result of `diagnose` as text: the reasons, equal ones once."""
     reasons = diagnose(semantics, state, action_name, actor, message)
     enabled = any(reason.kind == ENABLED for reason in reasons)
     asked = [reason for reason in reasons if (reason.kind == ENABLED) == enabled]

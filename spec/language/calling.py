@@ -21,24 +21,7 @@ TOLD = ("me", "peer", "message", "before", "after")
 def call_action(
     protocol: Protocol, action: Action, me: Record | None, message: Record | None, context: Mapping[str, Value]
 ) -> tuple[Step, ...]:
-    """Return the steps that an action would take, equal ones once.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    action
-        One of its actions.
-    me, message
-        The acting replica and the delivered message; None where the trigger has none.
-    context
-        `shared` and the projections, by name. It may hold more than the action asks for.
-
-    Raises
-    ------
-    ActionError
-        If the action raises, yields something that is not a step, or writes a value that is not of its declared type.
-    """
+    """Return the steps that an action would take, equal ones once."""
     leading = [item for item in (me, message) if item is not None]
     reader, steps = f"action {action.name}", list[Step]()
     try:
@@ -84,15 +67,7 @@ def _note(protocol: Protocol, action: Action, step: Step) -> None:
 
 
 def assignments(prop: Property, replicas: Sequence[Any], messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Yield what a property of states is about, by parameter: each replica, each pair of two, each message.
-
-    Parameters
-    ----------
-    prop
-        The property.
-    replicas, messages
-        Those of the state. Messages count once for each inbox that knows them.
-    """
+    """Yield what a property of states is about, by parameter: each replica, each pair of two, each message."""
     mes: Sequence[Any] = [None]
     if "me" in prop.asks:
         mes = [r for r in replicas if isinstance(r, prop.kinds("me")) and prop.only in (None, getattr(r, "id", None))]
@@ -110,24 +85,7 @@ def assignments(prop: Property, replicas: Sequence[Any], messages: Sequence[Any]
 
 
 def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str, Value]) -> bool:
-    """Return whether a property is true of the given arguments.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    prop
-        One of its properties.
-    arguments
-        The value of each parameter that the property asks for, by name.
-
-    Raises
-    ------
-    HiddenReadError
-        If the method reads what the VIEW leaves out, and its verdict may depend on the order of the search.
-    RaisedError
-        If the method raises, or returns something that is not a bool.
-    """
+    """Return whether a property is true of the given arguments."""
     function, cause = protocol.probes.get(prop.name, prop.function), None
     reader = f"{prop.kind.replace('_', ' ')} {prop.name}"
     try:
@@ -147,17 +105,7 @@ def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str
 
 
 def act_of(prop: Property, me: Record, message: Record | None, step: Step) -> dict[str, Any] | None:
-    """Return what a property of a replica's own steps is given; None where it says nothing of such a step.
-
-    Parameters
-    ----------
-    prop
-        A property with `of_actor`.
-    me, message
-        The acting replica before the step, and the delivered message, or None.
-    step
-        The step.
-    """
+    """Return what a property of a replica's own steps is given; None where it says nothing of such a step."""
     if not prop.speaks_of(me.__class__, message.__class__):
         return None
     return {"before": me, "after": me if step.me == () else step.me, "message": message, "step": step}

@@ -62,15 +62,9 @@ class Atom(Formula):
 
 @dataclass(frozen=True, eq=False)
 class Held(Atom):
-    """A predicate of states.
+    """A predicate of states."""
 
-    Attributes
-    ----------
-    prop
-        The predicate, a `Property`. One that asks for `me` is true where it is true of every replica.
-    """
-
-    prop: Any
+    prop: Any  # the predicate, a `Property`. One that asks for `me` is true where it is true of every replica.
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Held) and self._key == other._key
@@ -204,13 +198,7 @@ def _misplaced(formula: Formula, allowed: bool | None) -> Taken | None:
 
 
 def as_formula(claim: Claim) -> Formula:
-    """Return a formula, given one or a predicate.
-
-    Raises
-    ------
-    ProtocolError
-        For anything else.
-    """
+    """Return a formula, given one or a predicate."""
     if isinstance(claim, Formula):
         return claim
     name = getattr(claim, "__qualname__", None) or repr(claim)

@@ -26,30 +26,15 @@ class NetworkStep(NamedTuple):
 
 
 class CountingRule(NamedTuple):
-    """The effect of an operation that depends on nothing but the number of copies of its message.
+    """The effect of an operation that depends on nothing but the number of copies of its message."""
 
-    Attributes
-    ----------
-    absent
-        The count that a message unknown to the inbox gets; -1 if the operation is refused.
-    change
-        What is added to the count of a known message.
-    least
-        The smallest count of a known message with which the operation is not refused.
-    forgets
-        Whether a message is no longer known once its count is 0.
-    clears
-        Whether the operation removes a whole group of messages instead (`forget`).
-    queues
-        Whether the operation is on the message's channel instead (`Network.queue`): a positive change appends it, a
-        negative one removes it if it is the oldest. `NEVER` as `least` refuses to append what is there already.
-    """
-
-    absent: int
-    change: int
-    least: int = 0
-    forgets: bool = False
-    clears: bool = False
+    absent: int  # the count that a message unknown to the inbox gets; -1 if the operation is refused
+    change: int  # what is added to the count of a known message
+    least: int = 0  # the smallest count of a known message with which the operation is not refused
+    forgets: bool = False  # whether a message is no longer known once its count is 0
+    clears: bool = False  # whether the operation removes a whole group of messages instead (`forget`)
+    # whether the operation is on the message's channel instead (`Network.queue`): a positive change appends it, a
+    # negative one removes it if it is the oldest. `NEVER` as `least` refuses to append what is there already.
     queues: bool = False
 
 

@@ -273,45 +273,20 @@ def _marked(kind: str, function: F | None, reads: Reads, name: str | None, **mor
 
 @dataclass(frozen=True, eq=False)
 class Property:
-    """One property of a protocol class.
+    """One property of a protocol class."""
 
-    Attributes
-    ----------
-    name
-        Its name in a `.cfg` and in reports.
-    kind
-        "invariant", "constraint", "step_invariant", "action_constraint", "reachable", "predicate" or "temporal".
-    function
-        The method, unbound.
-    reads
-        The projections that it declares.
-    without
-        Of what should stay reachable: the actions that are no way out.
-    needs
-        Constants without which it says nothing.
-    fairness
-        Of a temporal property: what it assumes besides what the specification does.
-    opposite
-        Whether it is true where the method says that it is not.
-    only
-        The id of the replica that is meant by `me`, where it is not every one.
-    given
-        Names of parameters whose values a formula gives it.
-    fixed
-        Those values, by name.
-    """
-
-    name: str
+    name: str  # its name in a `.cfg` and in reports
+    # "invariant", "constraint", "step_invariant", "action_constraint", "reachable", "predicate" or "temporal"
     kind: str
-    function: Callable[..., Any]
-    reads: tuple[Projection, ...]
-    without: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
-    fairness: tuple[Fairness, ...] = ()
-    opposite: bool = False
-    only: Value = None
-    given: tuple[str, ...] = ()
-    fixed: tuple[tuple[str, Value], ...] = ()
+    function: Callable[..., Any]  # the method, unbound
+    reads: tuple[Projection, ...]  # the projections that it declares
+    without: tuple[str, ...] = ()  # of what should stay reachable: the actions that are no way out
+    needs: tuple[str, ...] = ()  # constants without which it says nothing
+    fairness: tuple[Fairness, ...] = ()  # of a temporal property: what it assumes besides what the specification does
+    opposite: bool = False  # whether it is true where the method says that it is not
+    only: Value = None  # the id of the replica that is meant by `me`, where it is not every one
+    given: tuple[str, ...] = ()  # names of parameters whose values a formula gives it
+    fixed: tuple[tuple[str, Value], ...] = ()  # those values, by name
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
@@ -319,13 +294,7 @@ class Property:
         return self.name, self.only, self.fixed
 
     def with_values(self, values: Mapping[str, Value]) -> Property:
-        """Return the property for some values of the parameters that are given to it.
-
-        Raises
-        ------
-        ProtocolError
-            If these are not the names of the parameters.
-        """
+        """Return the property for some values of the parameters that are given to it."""
         if set(values) != set(self.given):
             wanted = ", ".join(self.given) or "none"
             raise ProtocolError(
@@ -343,13 +312,7 @@ class Property:
         return replace(self, name=f"{self.name} at {replica}", only=replica)
 
     def formula(self, protocol: object) -> Formula:
-        """Return what a temporal property says.
-
-        Raises
-        ------
-        ProtocolError
-            Where its method raises, or returns something that is no formula.
-        """
+        """Return what a temporal property says."""
         code = self.function.__code__
         place = f"{code.co_filename}:{code.co_firstlineno}: temporal property {self.name}"
         try:

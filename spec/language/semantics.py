@@ -20,42 +20,20 @@ from kraftcheck.spec.values import Map, Record, Value, is_same, ordered
 
 
 class Refusal(NamedTuple):
-    """The reason for which a step of an action is not enabled.
+    """The reason for which a step of an action is not enabled."""
 
-    Attributes
-    ----------
-    kind
-        "bound", "network" or "message".
-    reason
-        A sentence for a person.
-    """
-
-    kind: str
-    reason: str
+    kind: str  # "bound", "network" or "message"
+    reason: str  # a sentence for a person
 
 
 class Transition(NamedTuple):
-    """A step from a state to the next one.
+    """A step from a state to the next one."""
 
-    Attributes
-    ----------
-    action
-        The action's name.
-    actor
-        The id of the acting replica; of the destination for the network's own steps; None for the environment.
-    message
-        The delivered message, or None.
-    step
-        The step.
-    target
-        The next state.
-    """
-
-    action: str
-    actor: Any
-    message: Record | None
+    action: str  # the action's name
+    actor: Any  # the id of the acting replica; of the destination for the network's own steps; None for the environment
+    message: Record | None  # the delivered message, or None
     step: Step
-    target: State
+    target: State  # the next state
 
 
 class Candidate(NamedTuple):
@@ -67,21 +45,13 @@ class Candidate(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A step that a state offers.
+    """A step that a state offers."""
 
-    Attributes
-    ----------
-    action, actor, message, step
-        As in `Transition`.
-    inbox
-        For the network's own steps, the actor's inbox afterwards; else None.
-    """
-
-    action: str
+    action: str  # as in `Transition`
     actor: Any
     message: Record | None
     step: Step
-    inbox: Value | None = None
+    inbox: Value | None = None  # for the network's own steps, the actor's inbox afterwards; else None
 
 
 class Offer(NamedTuple):
@@ -98,11 +68,6 @@ class Semantics:
     Actions are pure and read little, so their outcomes are memoised: an action is called once for each distinct
     (replica, message, whatever else it asks for). Equal parts of states are made identical, so that comparing states
     is cheap.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
     """
 
     def __init__(self, protocol: Protocol) -> None:
@@ -167,17 +132,7 @@ class Semantics:
                     yield Offer(action, message, steps)
 
     def context(self, state: State, action: Action, known: dict[str, Value]) -> dict[str, Value]:
-        """Return `shared` and the projections that an action reads, by name.
-
-        Parameters
-        ----------
-        state
-            The state.
-        action
-            The action.
-        known
-            What is known of the state already. It is added to and returned, so that actions can share it.
-        """
+        """Return `shared` and the projections that an action reads, by name."""
         known.setdefault("shared", state.shared)
         for read in action.reads:
             if read.name not in known:
@@ -195,17 +150,7 @@ class Semantics:
     def steps(
         self, action: Action, me: Record | None, message: Record | None, given: dict[str, Value]
     ) -> tuple[Step, ...]:
-        """Return the steps that an action would take, enabled or not; memoised.
-
-        Parameters
-        ----------
-        action
-            The action.
-        me, message
-            The acting replica and the delivered message, or None.
-        given
-            `shared` and the projections that the action reads, by name; see `context`.
-        """
+        """Return the steps that an action would take, enabled or not; memoised."""
         key = (action.name, me, message, *[given[name] for name in action.asks])
         found = self._calls.get(key)
         if found is None:
@@ -284,15 +229,6 @@ class Semantics:
         """Return the state to which a step leads, or the reason for which it is not enabled.
 
         A step is enabled only if all its parts are: bounds have something left, and the network refuses nothing.
-
-        Parameters
-        ----------
-        state
-            The state before the step.
-        actor, message
-            The id of the acting replica and the delivered message, or None.
-        step
-            The step.
         """
         spent = state.spent
         if step.needs or step.spends:
@@ -390,15 +326,7 @@ class Semantics:
         return found
 
     def holds_over(self, prop: Property, before: State, after: State) -> bool:
-        """Return whether a step property is true of every replica that a step changes.
-
-        Parameters
-        ----------
-        prop
-            The property.
-        before, after
-            The states before and after the step.
-        """
+        """Return whether a step property is true of every replica that a step changes."""
         kinds = prop.kinds("before")
         for key, replica in after.replicas.items():
             old = before.replicas.get(key)
@@ -409,17 +337,7 @@ class Semantics:
         return True
 
     def kept_by(self, prop: Property, before: State, transition: Transition) -> bool:
-        """Return whether a step property is true of a transition.
-
-        Parameters
-        ----------
-        prop
-            The property.
-        before
-            The state before it.
-        transition
-            The transition.
-        """
+        """Return whether a step property is true of a transition."""
         if not prop.of_actor:
             return self.holds_over(prop, before, transition.target)
         if transition.actor is None or transition.action not in self.protocol.actions:

@@ -15,23 +15,13 @@ from kraftcheck.spec.values import Record
 
 
 class Projection(NamedTuple):
-    """A named function of each replica, or of each inbox, that others may read.
+    """A named function of each replica, or of each inbox, that others may read."""
 
-    Attributes
-    ----------
-    name
-        The parameter that asks for it. Its value is a map from the replica's id.
-    function
-        Takes the protocol and the replica (or, with `of_inbox`, the messages under way to it).
-    of_inbox
-        Whether it reads the inbox rather than the replica.
-    is_whole
-        Whether it takes the inbox as the network's discipline keeps it, with what is not under way.
-    """
-
-    name: str
+    name: str  # the parameter that asks for it. Its value is a map from the replica's id.
+    # takes the protocol and the replica (or, with `of_inbox`, the messages under way to it)
     function: Callable[..., Any]
-    of_inbox: bool
+    of_inbox: bool  # whether it reads the inbox rather than the replica
+    # whether it takes the inbox as the network's discipline keeps it, with what is not under way
     is_whole: bool = False
 
 
@@ -59,22 +49,7 @@ def declared(reads: Callable[..., Any] | Iterable[Callable[..., Any]], owner: st
 
 
 def parameters(function: Callable[..., Any], allowed: Iterable[str], reads: tuple[Projection, ...]) -> tuple[str, ...]:
-    """Return the names of a method's parameters after self, checked.
-
-    Parameters
-    ----------
-    function
-        The method.
-    allowed
-        Names that it may use besides the projections in `reads`.
-    reads
-        The projections that it declares.
-
-    Raises
-    ------
-    ProtocolError
-        If nothing provides a parameter. The message lists what a method can ask for.
-    """
+    """Return the names of a method's parameters after self, checked."""
     names = tuple(list(inspect.signature(function).parameters)[1:])
     offered = (*allowed, *(read.name for read in reads))
     for name in names:
@@ -93,13 +68,7 @@ def place_of(function: Callable[..., Any]) -> str:
 
 
 def record_types(function: Callable[..., Any], parameter: str) -> tuple[type[Record], ...]:
-    """Return the record types that a parameter's annotation names; `Record` itself where it names none.
-
-    Raises
-    ------
-    ProtocolError
-        If the annotation cannot be resolved.
-    """
+    """Return the record types that a parameter's annotation names; `Record` itself where it names none."""
     try:
         closure = inspect.getclosurevars(function).nonlocals if hasattr(function, "__code__") else {}
         hint = get_type_hints(function, localns=dict(closure)).get(parameter, Any)

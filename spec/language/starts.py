@@ -78,20 +78,7 @@ def start_names(protocol: type | object) -> dict[str, str]:
 
 
 def initial_states(semantics: Semantics, init: str) -> list[State]:
-    """Return the states that a search starts from.
-
-    Parameters
-    ----------
-    semantics
-        The protocol's semantics.
-    init
-        "Init" or the name of a scenario.
-
-    Raises
-    ------
-    ProtocolError
-        If a step of a scenario is not enabled. The message names the step.
-    """
+    """Return the states that a search starts from."""
     states = semantics.initial()
     if init == "Init":
         return states
@@ -102,20 +89,7 @@ def initial_states(semantics: Semantics, init: str) -> list[State]:
 
 
 def way_to(protocol: Protocol, init: str) -> Iterator[Take]:
-    """Yield the steps from the first initial state to a named start; none where it is "Init".
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    init
-        "Init" or the name of a scenario.
-
-    Raises
-    ------
-    ProtocolError
-        If the scenario yields what is no step. The message names the step and its line.
-    """
+    """Yield the steps from the first initial state to a named start; none where it is "Init"."""
     if init == "Init":
         return
     method = getattr(protocol, start_names(protocol)[init])
@@ -151,26 +125,7 @@ def _place(method: Callable[..., Any], line: int | None = None) -> str:
 def follow(
     semantics: Semantics, state: State, chosen: Take, where: str = "the step", *, any_outcome: bool = False
 ) -> Transition:
-    """Return the transition that a step of a scenario chooses in a state.
-
-    Parameters
-    ----------
-    semantics
-        The protocol's semantics.
-    state
-        The state.
-    chosen
-        The step.
-    where
-        What an error calls the step.
-    any_outcome
-        Whether the first of several outcomes of one action on one message will do.
-
-    Raises
-    ------
-    ProtocolError
-        If no transition fits, or several fit that lead to different states.
-    """
+    """Return the transition that a step of a scenario chooses in a state."""
     fitting = [t for t in semantics.transitions(state) if _fits(chosen, t)]
     if not fitting:
         enabled = sorted({t.action for t in semantics.transitions(state)})

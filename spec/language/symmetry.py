@@ -10,13 +10,7 @@ Permutation = dict[Value, Value]
 
 
 def permutation_group(sets: tuple[tuple[Value, ...], ...]) -> list[Permutation]:
-    """Return every permutation that permutes the values of each set among themselves, the identity first.
-
-    Parameters
-    ----------
-    sets
-        Sets of interchangeable model values.
-    """
+    """Return every permutation that permutes the values of each set among themselves, the identity first."""
     group = []
     for chosen in product(*[permutations(values) for values in sets]):
         pairs = [zip(values, images, strict=True) for values, images in zip(sets, chosen, strict=True)]

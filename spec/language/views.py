@@ -39,22 +39,6 @@ class HiddenReads:
 
     A read is noted when it happens. Where a search notes none, states that look alike behave alike, and its result
     does not depend on which of them it found first.
-
-    Parameters
-    ----------
-    view, hidden
-        The view's name, and what it leaves out.
-    by_type
-        Names of actions and properties that get no stand-in, since they may ask for the type of a record.
-    first_found
-        Whether the search checks the states found first, in TLC's order. Else a property that reads is refused.
-
-    Attributes
-    ----------
-    found
-        By field or bound, the methods that read it.
-    enough_left
-        Whether the engine has made sure that steps are never short of a hidden bound.
     """
 
     def __init__(self, view: str, hidden: Hidden, by_type: Container[str], *, first_found: bool) -> None:

@@ -22,13 +22,6 @@ def reachable_classes(protocol: Protocol, states: Iterable[State]) -> dict[Class
 
     These are the classes of the values in its initial states, of its actions' messages and actors and of its symbols,
     the classes in its modules, and those in the annotations of all these classes' fields.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    states
-        Its initial states.
     """
     seen = Lexicon()
     for value in (*states, *protocol.constant_values().values()):
@@ -65,13 +58,7 @@ def _classes_in(annotation: Any) -> Iterator[type]:
 
 
 def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
-    """Return the modules of a protocol's classes, and the modules of the same folders that these use.
-
-    Parameters
-    ----------
-    protocol
-        The protocol's class.
-    """
+    """Return the modules of a protocol's classes, and the modules of the same folders that these use."""
     bases = protocol.__mro__[: protocol.__mro__.index(Protocol)]
     waiting = [sys.modules[cls.__module__] for cls in bases if cls.__module__ in sys.modules]
     folders = {path.parent for path in map(source_of, waiting) if path is not None}

@@ -20,19 +20,7 @@ KRAFTCHECK = Path(__file__).parents[2]
 
 
 def old_import(error: ImportError) -> str | None:
-    """Return the message for an import that failed because it uses an old name.
-
-    Parameters
-    ----------
-    error
-        What the import raised: that there is no such module or, in a checkout, that the folder is not to be imported.
-
-    Returns
-    -------
-    str or None
-        The file, the line and the new name. None if the import failed for another reason: a user's own `spec.py` may
-        lack a name.
-    """
+    """Return the message for an import that failed because it uses an old name."""
     package = (error.name or "").partition(".")[0]
     if package not in OLD_PACKAGES or getattr(sys.modules.get(package), "__file__", None) is not None:
         return None
@@ -52,13 +40,6 @@ def old_import(error: ImportError) -> str | None:
 
 def new_name(module: str, names: Sequence[str] = ()) -> str:
     """Return the name that a module has now; if nothing like it is found, that of the nearest package.
-
-    Parameters
-    ----------
-    module
-        The old name of the module, which begins with one of `OLD_PACKAGES`.
-    names
-        The names imported from it. A module that has them all is preferred, whatever it is called.
 
     Examples
     --------

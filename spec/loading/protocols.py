@@ -13,13 +13,7 @@ from kraftcheck.spec.loading.user_files import PREFIX, protocols_of
 
 
 def protocol_in(module: ModuleType) -> type[Protocol]:
-    """Return the protocol of a model's module: the one class defined there that is a protocol and no variant.
-
-    Raises
-    ------
-    ProtocolError
-        If there is none, or more than one.
-    """
+    """Return the protocol of a model's module: the one class defined there that is a protocol and no variant."""
     found = [protocol for protocol in protocols_of(module) if protocol.variant is None]
     if len(found) != 1:
         names = ", ".join(protocol.__name__ for protocol in found) or "none"
@@ -32,11 +26,6 @@ def variants_of(protocol: type[Protocol]) -> dict[str, type[Protocol]]:
 
     The module `variants` of the protocol's package is imported first, if there is one. A user's file may add variants
     to a shipped protocol: these are left out, since users name them by their file.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, or one of its variants.
     """
     owner = next(base for base in protocol.__mro__ if "variants" in vars(base))
     package = sys.modules.get(owner.__module__)
@@ -51,13 +40,7 @@ def variants_of(protocol: type[Protocol]) -> dict[str, type[Protocol]]:
 
 
 def variant(protocol: type[Protocol], name: str) -> type[Protocol]:
-    """Return the variant of a protocol that has a name.
-
-    Raises
-    ------
-    InputError
-        If it has no variant of that name.
-    """
+    """Return the variant of a protocol that has a name."""
     known = variants_of(protocol)
     if name not in known:
         raise InputError(unknown("variant", name, known, protocol.name()))

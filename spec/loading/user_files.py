@@ -23,19 +23,6 @@ def load(path: str | Path, class_name: str) -> type[Protocol]:
 
     The file is imported under a name of its own. Meanwhile its folder comes first on the import path, so that it
     finds modules beside it.
-
-    Parameters
-    ----------
-    path
-        The file.
-    class_name
-        The class in it.
-
-    Raises
-    ------
-    InputError
-        If there is no such file, it cannot be imported (the message names the line), or the class is not in it or is
-        not a protocol.
     """
     module = _import_file(Path(path))
     classes = [protocol.__name__ for protocol in protocols_of(module)]

@@ -38,32 +38,11 @@ def format_value(
     fields. One thing differs: TLC orders strings, and hence records with different fields, by when it first met them;
     here they are in alphabetical order.
 
-    Parameters
-    ----------
-    value
-        Any value. A `Record` is written as a TLA+ record, a `Symbol` as an identifier, None and members of enums as
-        `kraftcheck.spec.tla.parsing.as_name` says.
-    width
-        Columns that a line may take. TLC's are 80, whatever stands before the value on its first line.
-    indent
-        Columns by which all lines but the first are indented.
-    style
-        ``"tlc2.15"`` for the style of TLC 2.15 (2020), which writes the empty function as ``<< >>``. An empty function
-        and an empty sequence are the same value; a value of its own is written as the function, one within another as
-        the sequence.
-    sort
-        Whether to sort the arguments of functions. Otherwise they are in the order of the `Map`, which is that of the
-        text it was read from. TLC does not always sort them itself in what ``-simulate`` writes.
-
-    Returns
-    -------
-    str
-        One line or several, without an end of line. `kraftcheck.spec.tla.parsing.parse_value` reads it back.
-
-    Raises
-    ------
-    TypeError
-        If it is not a value.
+    `style`: ``"tlc2.15"`` for the style of TLC 2.15 (2020), which writes the empty function as ``<< >>``. An empty
+    function and an empty sequence are the same value; a value of its own is written as the function, one within another
+    as the sequence.
+    `sort`: whether to sort the arguments of functions. Otherwise they are in the order of the `Map`, which is that of
+    the text it was read from. TLC does not always sort them itself in what ``-simulate`` writes.
 
     Examples
     --------
@@ -84,11 +63,6 @@ def one_line(value: Value) -> str:
 
     >>> one_line((1, frozenset({"b", "a"})))
     '<<1, {"a", "b"}>>'
-
-    Raises
-    ------
-    TypeError
-        If it is not a value.
     """
     return _Boxes(sort=True).box(value).flat
 

@@ -57,19 +57,7 @@ _FOUND_WIDTH = 40
 
 
 class TlaSyntaxError(InputError):
-    """A text that is not as expected, and the place.
-
-    Parameters
-    ----------
-    file
-        The name of the file, or another name for the text.
-    line, column
-        The place, counted from 1.
-    found
-        What is there, described for people.
-    expected
-        What should be there, described for people.
-    """
+    """A text that is not as expected, and the place."""
 
     def __init__(self, file: str, line: int, column: int, found: str, expected: str) -> None:
         # one line, whatever strangers call a file or a variable
@@ -85,27 +73,14 @@ class TlaSyntaxError(InputError):
 
 
 class Intervals:
-    """How many elements the intervals of a text, or of a whole file, may still have.
-
-    Parameters
-    ----------
-    left
-        The number.
-    """
+    """How many elements the intervals of a text, or of a whole file, may still have."""
 
     def __init__(self, left: int = LARGEST_INTERVAL) -> None:
         self.left = left
 
 
 class ValueParser:
-    """Reads values. Building a parser is slow: use one for all texts with the same `names`.
-
-    Parameters
-    ----------
-    names
-        The values of identifiers: the model values of a `.cfg`, the symbols of a protocol. Any other identifier
-        becomes a `ModelValue` of that name.
-    """
+    """Reads values. Building a parser is slow: use one for all texts with the same `names`."""
 
     def __init__(self, names: Mapping[str, Value] | None = None) -> None:
         grammar = resources.files(__package__).joinpath("value.lark").read_text(encoding="utf-8")
@@ -115,30 +90,7 @@ class ValueParser:
     def parse(
         self, text: str, *, where: str = "<text>", line: int = 1, column: int = 1, intervals: Intervals | None = None
     ) -> Value:
-        """Read one value.
-
-        Parameters
-        ----------
-        text
-            The value, surrounded by nothing but white space. Lines may end in LF or CRLF.
-        where
-            The name of the file, for errors.
-        line, column
-            Where in the file the text begins.
-        intervals
-            How large intervals may be; what this text has is subtracted.
-
-        Returns
-        -------
-        Value
-            Equal for equal values, whatever their layout.
-
-        Raises
-        ------
-        TlaSyntaxError
-            If the text is not one value, or the value is too large: nested deeper than `DEEPEST`, intervals of more
-            than `LARGEST_INTERVAL` elements together, a number of more than `LONGEST_NUMBER` digits.
-        """
+        """Read one value."""
         self._builder.intervals = intervals or Intervals()
         try:
             _reject_deep(text)
@@ -173,23 +125,7 @@ def parse_value(
     column: int = 1,
     names: Mapping[str, Value] | None = None,
 ) -> Value:
-    """Read one value.
-
-    Parameters
-    ----------
-    text, where, line, column
-        As `ValueParser.parse` takes them.
-    names
-        As `ValueParser` takes them.
-
-    >>> sorted(parse_value("{1, 2, 3}"))
-    [1, 2, 3]
-
-    Raises
-    ------
-    TlaSyntaxError
-        If the text is not one value, or the value is too large.
-    """
+    """Read one value."""
     parser = shared_parser() if names is None else ValueParser(names)
     return parser.parse(text, where=where, line=line, column=column)
 

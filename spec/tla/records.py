@@ -94,13 +94,8 @@ def _fields(cls: type[Record]) -> dict[str, object]:
 class Encoder:
     """Encodes a protocol's values as TLA+ values.
 
-    Parameters
-    ----------
-    messages
-        The classes of messages. One without `tla_constants` gets a field `type` with its name, as in textbook
-        specifications. So does a class with the same fields as one defined before it that derives from the same class.
-    symbols
-        The model value that represents each symbol.
+    `messages`: the classes of messages. One without `tla_constants` gets a field `type` with its name, as in textbook
+    specifications. So does a class with the same fields as one defined before it that derives from the same class.
     """
 
     def __init__(self, messages: Iterable[type[Record]], symbols: Mapping[enum.Enum, ModelValue]) -> None:

@@ -27,20 +27,7 @@ MEMOISED = 200_000
 
 
 class ViewError(InputError):
-    """TLA+ variables that are no state of the protocol. The message says where, and what was expected.
-
-    Attributes
-    ----------
-    variable
-        The variable's name.
-    path
-        The place: the variable, and the arguments and fields that lead there, `log[n1][2].epoch`.
-    found, expected
-        What is there and what should be, described for people.
-    wrong_kind
-        Whether it is another kind of value altogether, such as a number instead of a set: then this is no trace of
-        the protocol. Otherwise the value is of the right kind, but the protocol does not have it there.
-    """
+    """TLA+ variables that are no state of the protocol. The message says where, and what was expected."""
 
     def __init__(self, variable: str, path: str, found: str, expected: str, wrong_kind: bool = False) -> None:
         super().__init__(f"variable {path}: expected {expected}, found {found}")
@@ -71,19 +58,7 @@ class MismatchError(Exception):
 
 
 class Decoder:
-    """Decodes TLA+ values into values of declared types.
-
-    Parameters
-    ----------
-    encoder
-        The encoder whose values are decoded.
-    names
-        The protocol's model values and symbols, by name.
-    records
-        The classes that may occur where the declared type is `Record` itself.
-    untyped
-        Whether values are those of TLC's JSON: objects and arrays, model values as strings, and keys as TLA+ text.
-    """
+    """Decodes TLA+ values into values of declared types."""
 
     def __init__(
         self,
@@ -230,15 +205,7 @@ class Decoder:
             raise error.inside(_argument(key)) from None
 
     def pairs(self, value: Value, *, text_keys: bool) -> list[tuple[Value, Value]]:
-        """Return the arguments and values of a function, which are not read yet.
-
-        Parameters
-        ----------
-        value
-            The function. One with the domain 1..n is a sequence.
-        text_keys
-            Whether the keys of a JSON object are TLA+ text, as they are unless all arguments are strings.
-        """
+        """Return the arguments and values of a function, which are not read yet."""
         if isinstance(value, dict) and self._untyped:
             found = [(self._key(key) if text_keys else key, item) for key, item in value.items()]
             if len(dict(found)) < len(found):

@@ -52,25 +52,7 @@ class _Replica(NamedTuple):
 
 
 class StateView:
-    """Converts the states of one protocol to TLA+ variables and back.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-
-    Attributes
-    ----------
-    names
-        Names of the variables: the replicas', the network's, the shared ones, the counters.
-
-    Raises
-    ------
-    ProtocolError
-        If the protocol has no initial state.
-    ViewError
-        If two variables would have the same name, or there is no view of the network's discipline.
-    """
+    """Converts the states of one protocol to TLA+ variables and back."""
 
     def __init__(self, protocol: Protocol) -> None:
         self._protocol = protocol
@@ -106,23 +88,7 @@ class StateView:
     # To TLA+
 
     def variables(self, state: State) -> dict[str, Value]:
-        """Return a state's variables, with values as `kraftcheck.spec.tla.parsing` reads them.
-
-        Parameters
-        ----------
-        state
-            A state of the protocol.
-
-        Returns
-        -------
-        dict
-            From the name of every variable to its value, in the order of `names`.
-
-        Raises
-        ------
-        ViewError
-            If a replica is of a class that neither an initial state nor an action's annotation has.
-        """
+        """Return a state's variables, with values as `kraftcheck.spec.tla.parsing` reads them."""
         encode = self._encoder.encode
         functions: dict[str, dict[Value, Value]] = {name: {} for name in self._replica_names}
         known = {replica.cls: replica for replica in self._replicas}
@@ -171,19 +137,8 @@ class StateView:
     def state(self, variables: Mapping[str, Value], *, untyped: bool = False) -> State:
         """Return the state that has these variables: the inverse of `variables`.
 
-        Parameters
-        ----------
-        variables
-            The value of every variable, by name.
-        untyped
-            Whether values are those of TLC's `-dumpTrace json`: model values as strings, sets and sequences as
-            lists, functions and records as dicts, keys as TLA+ text. The type of a value then follows from its place.
-
-        Raises
-        ------
-        ViewError
-            If a variable is missing, the protocol does not have it, or a value is not of the type declared for its
-            place.
+        `untyped`: whether values are those of TLC's `-dumpTrace json`: model values as strings, sets and sequences as
+        lists, functions and records as dicts, keys as TLA+ text. The type of a value then follows from its place.
         """
         for name in self.names:
             if name not in variables:

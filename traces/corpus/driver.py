@@ -34,26 +34,7 @@ _TASK = "kraftcheck.traces.corpus.tasks:make_walks"
 
 
 class CorpusMaker:
-    """Makes walks on a cluster.
-
-    Parameters
-    ----------
-    cluster
-        Where.
-    protocol
-        The protocol, with its constants.
-    options
-        Properties to check on the way. A violation does not end the run.
-    plan
-        The walks to make.
-    folder
-        The folder for their files.
-
-    Raises
-    ------
-    InputError
-        The plan asks for walks that cannot be made.
-    """
+    """Makes walks on a cluster."""
 
     def __init__(
         self, cluster: Cluster, protocol: Protocol, options: Options, plan: Plan, folder: CorpusFolder
@@ -68,13 +49,7 @@ class CorpusMaker:
         self._folder = folder
 
     def run(self, report: Callable[[int], None] | None = None) -> Result:
-        """Make the walks that are not there yet; return what was found on all.
-
-        Parameters
-        ----------
-        report
-            Called with the number of walks that this run has made.
-        """
+        """Make the walks that are not there yet; return what was found on all."""
         began = time.monotonic()
         chunks, checked = chunks_of(self._plan.runs), checked_by(self._options)
         notes, failed = self._folder.done(chunks, checked), None

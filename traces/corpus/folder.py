@@ -35,18 +35,10 @@ NOTE = {
 
 
 class Chunk(NamedTuple):
-    """Walks that are made together.
+    """Walks that are made together."""
 
-    Attributes
-    ----------
-    number
-        The chunk's number, from 0.
-    first, runs
-        The number of its first walk, and how many it has.
-    """
-
-    number: int
-    first: int
+    number: int  # the chunk's number, from 0
+    first: int  # the number of its first walk, and how many it has
     runs: int
 
 
@@ -74,13 +66,7 @@ class CorpusFolder(BatchFolder):
     NOTES, IDENTITY, OTHER = ".corpus", "corpus.json", "it holds other walks"
 
     def walks(self, most: int) -> set[int]:
-        """Return the numbers of the walks that are there.
-
-        Raises
-        ------
-        InputError
-            There are walks beyond so many.
-        """
+        """Return the numbers of the walks that are there."""
         there = {entry.name for entry in os.scandir(self.path)}
         beyond = walk_file(self.path, most).name
         if beyond in there:
@@ -88,20 +74,7 @@ class CorpusFolder(BatchFolder):
         return {number for number in range(most) if walk_file(self.path, number).name in there}
 
     def done(self, chunks: list[Chunk], checked: Iterable[str] = ()) -> dict[int, Note]:
-        """Return the notes of the chunks that are done, with all their files.
-
-        Parameters
-        ----------
-        chunks
-            The chunks that are asked for.
-        checked
-            What is to be checked on their walks. A chunk on which some of it was not checked is made again.
-
-        Raises
-        ------
-        InputError
-            There are walks beyond these chunks.
-        """
+        """Return the notes of the chunks that are done, with all their files."""
         there = self.walks(chunks[-1].first + chunks[-1].runs)
         found = {}
         wanted = set(checked)

@@ -20,13 +20,6 @@ class WalkWriter:
     """Writes walks, each to a file of its own: `walk_0.tla` ...
 
     A file appears in one go, so that one that is there is whole.
-
-    Parameters
-    ----------
-    view
-        The protocol's states as TLA+ variables.
-    folder
-        The folder for the files.
     """
 
     def __init__(self, view: StateView, folder: Path) -> None:

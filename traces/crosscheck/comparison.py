@@ -28,61 +28,31 @@ Edge = tuple[int, str | None, int]
 
 @dataclass
 class Stranger:
-    """A state that only the dump has.
+    """A state that only the dump has."""
 
-    Attributes
-    ----------
-    found
-        The state in the file.
-    problem
-        Why it is no state of the protocol, or None.
-    differences
-        Its differences from the most similar state of ours.
-    divergence
-        Why the protocol does not get there, where the dump shows a step that does.
-    """
-
-    found: TraceState
-    problem: str | None = None
-    differences: list[Difference] = field(default_factory=list)
-    divergence: Divergence | None = None
+    found: TraceState  # the state in the file
+    problem: str | None = None  # why it is no state of the protocol, or None
+    differences: list[Difference] = field(default_factory=list)  # its differences from the most similar state of ours
+    divergence: Divergence | None = None  # why the protocol does not get there, where the dump shows a step that does
 
 
 @dataclass
 class SetCounts:
-    """Sizes of two sets and of what they do not share.
+    """Sizes of two sets and of what they do not share."""
 
-    Attributes
-    ----------
-    ours, theirs
-        Distinct elements of each.
-    only_ours, only_theirs
-        Elements that the other lacks.
-    """
-
-    ours: int
+    ours: int  # distinct elements of each
     theirs: int
-    only_ours: int
+    only_ours: int  # elements that the other lacks
     only_theirs: int
 
 
 @dataclass
 class StateComparison(SetCounts):
-    """How two sets of states compare. See `SetCounts`.
+    """How two sets of states compare. See `SetCounts`."""
 
-    Attributes
-    ----------
-    same
-        States of the dump that count as one of those before it.
-    ours_examples
-        Some of ours that the dump lacks.
-    theirs_examples
-        Some of the dump's that ours lack.
-    """
-
-    same: int
-    ours_examples: list[State]
-    theirs_examples: list[Stranger] = field(default_factory=list)
+    same: int  # states of the dump that count as one of those before it
+    ours_examples: list[State]  # some of ours that the dump lacks
+    theirs_examples: list[Stranger] = field(default_factory=list)  # some of the dump's that ours lack
 
     @property
     def equal(self) -> bool:
@@ -102,21 +72,11 @@ class LabelledStep:
 
 @dataclass
 class StepComparison(SetCounts):
-    """How two sets of labelled steps between states that both have compare. See `SetCounts`.
+    """How two sets of labelled steps between states that both have compare. See `SetCounts`."""
 
-    Attributes
-    ----------
-    labelled
-        Whether the dump names the actions; if not, only the ends of steps are compared.
-    initial_differ
-        Whether the dump has other initial states.
-    ours_examples, theirs_examples
-        Some of the steps that only one side has.
-    """
-
-    labelled: bool
-    initial_differ: bool
-    ours_examples: list[LabelledStep]
+    labelled: bool  # whether the dump names the actions; if not, only the ends of steps are compared
+    initial_differ: bool  # whether the dump has other initial states
+    ours_examples: list[LabelledStep]  # some of the steps that only one side has
     theirs_examples: list[LabelledStep]
 
     @property
@@ -126,15 +86,7 @@ class StepComparison(SetCounts):
 
 
 class Comparison:
-    """Compares the states of a file with ours.
-
-    Parameters
-    ----------
-    search
-        Our search, which found all states.
-    reader
-        Reads the file's states as the protocol's.
-    """
+    """Compares the states of a file with ours."""
 
     def __init__(self, search: ReferenceSearch, reader: StateReader) -> None:
         self._search = search
@@ -146,23 +98,7 @@ class Comparison:
         self._strangers: dict[Value, int] = {}
 
     def states(self, found: Iterable[TraceState]) -> StateComparison:
-        """Compare sets of states.
-
-        Parameters
-        ----------
-        found
-            The states of the file.
-
-        Returns
-        -------
-        StateComparison
-            The counts, with examples of what only one side has.
-
-        Raises
-        ------
-        TraceError
-            The file cannot be read, or is about another specification.
-        """
+        """Compare sets of states."""
         strangers: list[Stranger] = []
         counts: Counter[int] = Counter()
         for state in found:
@@ -175,23 +111,7 @@ class Comparison:
         return result
 
     def graph(self, graph: nx.MultiDiGraph[int]) -> tuple[StateComparison, StepComparison]:
-        """Compare state graphs.
-
-        Parameters
-        ----------
-        graph
-            The file's, as `traces.read_graph` returns it. States beyond its constraints are left out.
-
-        Returns
-        -------
-        StateComparison, StepComparison
-            The comparison of the states, and of the steps between states that both have.
-
-        Raises
-        ------
-        TraceError
-            The file is about another specification.
-        """
+        """Compare state graphs."""
         within = [node for node, known in graph.nodes(data="within_constraints") if known]
         found: dict[int, TraceState] = {node: graph.nodes[node]["state"] for node in within}
         read = {node: self._number(state) for node, state in found.items()}

@@ -74,48 +74,23 @@ class TlcProgress(NamedTuple):
 
 @dataclass
 class TlcReport:
-    """What TLC reported.
+    """What TLC reported."""
 
-    Attributes
-    ----------
-    code
-        Its exit code.
-    version
-        The line in which it names its version.
-    distinct, generated, depth
-        States found, generated, and on the longest shortest path; None where it did not say.
-    actions
-        Times that each action was taken, successors that were known included.
-    violated
-        The violated property, or "Deadlock"; None where nothing is violated.
-    kind
-        "deadlock", "safety" or "temporal", where something is violated.
-    complete
-        Whether it visited everything.
-    log
-        The file with all that it printed.
-    """
-
-    log: Path
-    code: int = 0
-    version: str = "TLC"
-    distinct: int | None = None
+    log: Path  # the file with all that it printed
+    code: int = 0  # its exit code
+    version: str = "TLC"  # the line in which it names its version
+    distinct: int | None = None  # states found, generated, and on the longest shortest path; None where it did not say
     generated: int | None = None
     depth: int | None = None
+    # times that each action was taken, successors that were known included
     actions: dict[str, int] = field(default_factory=dict)
-    violated: str | None = None
-    kind: str | None = None
-    complete: bool = False
+    violated: str | None = None  # the violated property, or "Deadlock"; None where nothing is violated
+    kind: str | None = None  # "deadlock", "safety" or "temporal", where something is violated
+    complete: bool = False  # whether it visited everything
 
 
 def find_tool() -> TlcTool:
-    """Find Java and TLC.
-
-    Raises
-    ------
-    InputError
-        One of them is missing, saying which.
-    """
+    """Find Java and TLC."""
     java = shutil.which("java")
     if java is None:
         raise InputError("Java is not on the PATH; TLC needs it (Java 11 or newer)")
@@ -148,25 +123,7 @@ def unknown_keywords(class_path: str) -> set[str]:
 
 
 def prepared_config(text: str, file: str, unknown: set[str]) -> tuple[str, list[str], list[str]]:
-    """Return a `.cfg` as a TLC that lacks some keywords understands it.
-
-    Parameters
-    ----------
-    text, file
-        The `.cfg`, and its name for errors.
-    unknown
-        Keywords that TLC does not know. See `unknown_keywords`.
-
-    Returns
-    -------
-    text, options, left_out
-        The text with what is not known blanked out, options that say it instead, and what is lost.
-
-    Raises
-    ------
-    ConfigError
-        The text cannot be read.
-    """
+    """Return a `.cfg` as a TLC that lacks some keywords understands it."""
     options: list[str] = []
     left_out: list[str] = []
     source = SourceText(text, file)
@@ -187,18 +144,7 @@ def prepared_config(text: str, file: str, unknown: set[str]) -> tuple[str, list[
 
 
 def copied(spec: Path, folder: Path) -> Path:
-    """Copy a specification, and the modules beside it, to a folder; unpacked where they are gzipped.
-
-    Returns
-    -------
-    pathlib.Path
-        The copy.
-
-    Raises
-    ------
-    InputError
-        It is not there, no `.tla` file, or cannot be read.
-    """
+    """Copy a specification, and the modules beside it, to a folder; unpacked where they are gzipped."""
     name = spec.name.removesuffix(".gz")
     if not name.endswith(".tla"):
         raise InputError(f"{spec}: expected the file of a TLA+ module, which ends in .tla")
@@ -211,13 +157,7 @@ def copied(spec: Path, folder: Path) -> Path:
 
 
 def unpacked(path: Path) -> bytes:
-    """Return the content of a file, gzipped or not.
-
-    Raises
-    ------
-    InputError
-        It cannot be read, or holds more than `LARGEST_MODULE`.
-    """
+    """Return the content of a file, gzipped or not."""
     try:
         with open_unpacked(path) as stream:
             data = stream.read(LARGEST_MODULE + 1)
@@ -231,13 +171,7 @@ def unpacked(path: Path) -> bytes:
 
 
 def parse(tool: TlcTool, spec: Path) -> None:
-    """Check that a specification parses: that takes a second, a search may take hours.
-
-    Raises
-    ------
-    InputError
-        It does not parse, in the parser's words.
-    """
+    """Check that a specification parses: that takes a second, a search may take hours."""
     with _java(tool, spec.parent, "tla2sany.SANY", spec.name) as process:
         output, _ = process.communicate()
     if process.returncode or any(mark in output for mark in ("*** Errors:", "Fatal errors", "***Parse Error***")):
@@ -248,33 +182,7 @@ def run(
     tool: TlcTool, spec: Path, config: Path, options: Iterable[str] = (), *, dump: Path | None = None,
     workers: int = 1, report: Callable[[TlcProgress], None] | None = None,
 ) -> TlcReport:  # fmt: skip
-    """Run TLC.
-
-    Parameters
-    ----------
-    tool
-        Java and TLC.
-    spec, config
-        The module and the `.cfg`, in a folder of their own: TLC writes beside them.
-    options
-        More options of its command line.
-    dump
-        The file for the state graph (its name ends in ``.dot``), or None.
-    workers
-        Threads. With more than one, the depth that it reports may be off.
-    report
-        Called with its progress.
-
-    Returns
-    -------
-    TlcReport
-        Its report: nothing is violated, or a property is.
-
-    Raises
-    ------
-    InputError
-        It did not get that far: it could not parse the specification or the `.cfg`, or failed otherwise.
-    """
+    """Run TLC."""
     folder = spec.parent
     command = ["tlc2.TLC", "-workers", str(workers), "-coverage", "1", "-metadir", str(folder / "states")]
     command += ["-config", config.name, *options]

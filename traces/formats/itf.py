@@ -151,23 +151,7 @@ def _kind(json: Json) -> str:
 
 
 def as_itf(trace: Trace) -> dict[str, Json]:
-    """Return a trace as the JSON of ITF.
-
-    Parameters
-    ----------
-    trace
-        The trace, with typed values.
-
-    Returns
-    -------
-    dict
-        For `json.dump`.
-
-    Raises
-    ------
-    ValueError
-        The trace is untyped, or a string in it is also the name of a model value.
-    """
+    """Return a trace as the JSON of ITF."""
     trace.require_types()
     writer = _ItfWriter()
     states = [

@@ -38,27 +38,7 @@ FORMAT = _Graph("TLC -dump dot")
 
 
 def read_dot(source: Source, cache: ValueCache) -> nx.MultiDiGraph[int]:
-    """Read a state graph.
-
-    Parameters
-    ----------
-    source
-        The file.
-    cache
-        Reads the values.
-
-    Returns
-    -------
-    networkx.MultiDiGraph
-        A node is a state, by the fingerprint that TLC gives it, with the attributes ``state`` (a `TraceState`,
-        numbered in the order of the file), ``initial`` and ``within_constraints`` (bools). An edge is a step, with
-        the attributes ``action`` and ``parameters`` (strings, or None where the file has no labels).
-
-    Raises
-    ------
-    TraceError
-        The file is not such a graph, it is cut short, or an edge leads to a state that is not there.
-    """
+    """Read a state graph."""
     import networkx as nx
 
     graph: nx.MultiDiGraph[int] = nx.MultiDiGraph()

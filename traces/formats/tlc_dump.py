@@ -27,25 +27,7 @@ FORMAT = _Dump("TLC -dump")
 
 
 def read_dump(source: Source, cache: ValueCache) -> Iterator[TraceState]:
-    """Read the states of a dump one by one.
-
-    Parameters
-    ----------
-    source
-        The file.
-    cache
-        Reads the values.
-
-    Yields
-    ------
-    TraceState
-        A state, with its number in the file.
-
-    Raises
-    ------
-    TraceError
-        The file is not a dump, or it ends within a state.
-    """
+    """Read the states of a dump one by one."""
     text = StateText(source.file, cache)
     is_empty = True
     open_state: int | None = None  # the number of the state that is being read

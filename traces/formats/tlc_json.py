@@ -40,18 +40,7 @@ FORMAT = _Counterexample("TLC -dumpTrace json")
 
 
 def as_json(trace: Trace) -> dict[str, Json]:
-    """Return a trace as the JSON of TLC's ``-dumpTrace json``, which does not keep the types of values.
-
-    Parameters
-    ----------
-    trace
-        The trace, typed or not.
-
-    Returns
-    -------
-    dict
-        For `json.dump`.
-    """
+    """Return a trace as the JSON of TLC's ``-dumpTrace json``, which does not keep the types of values."""
     states: list[list[Json]] = []
     for state in trace.states:
         variables = {name: value if trace.untyped else _json(value) for name, value in state.variables.items()}

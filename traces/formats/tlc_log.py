@@ -206,25 +206,7 @@ class _LogReader:
 
 
 def as_text(trace: Trace, *, style: Style = "tlc", sort: bool = True) -> Iterator[str]:
-    """Return a trace as TLC prints it, state by state.
-
-    Parameters
-    ----------
-    trace
-        The trace, with typed values.
-    style, sort
-        See `kraftcheck.spec.tla.formatting.format_value`.
-
-    Yields
-    ------
-    str
-        The next piece of the text.
-
-    Raises
-    ------
-    ValueError
-        The trace is untyped.
-    """
+    """Return a trace as TLC prints it, state by state."""
     trace.require_types()
     problem = trace.problem or (f"Invariant {trace.violated} is violated." if trace.violated else None)
     if problem:
@@ -242,15 +224,7 @@ def as_text(trace: Trace, *, style: Style = "tlc", sort: bool = True) -> Iterato
 
 
 def state_text(variables: Mapping[str, Value], *, style: Style = "tlc", sort: bool = True) -> str:
-    """Return a state as TLC prints it: a conjunct for each variable.
-
-    Parameters
-    ----------
-    variables
-        The values of the variables.
-    style, sort
-        See `kraftcheck.spec.tla.formatting.format_value`.
-    """
+    """Return a state as TLC prints it: a conjunct for each variable."""
     mark = "/\\ " if len(variables) > 1 else ""  # TLC leaves it out where there is one variable
     texts = {name: format_value(value, style=style, sort=sort) for name, value in variables.items()}
     return "\n".join(f"{mark}{name} = {text}" for name, text in texts.items())

@@ -69,15 +69,7 @@ FORMAT = _Simulation("TLC -simulate file")
 
 
 def as_module(name: str, steps: Iterable[tuple[str | None, Mapping[str, str]]]) -> Iterator[str]:
-    """Yield the text of the module of a behaviour.
-
-    Parameters
-    ----------
-    name
-        The module's name.
-    steps
-        For each state the action that led there, None for the first, and the texts of the variables' values.
-    """
+    """Yield the text of the module of a behaviour."""
     yield f"---------------- MODULE {name} -----------------\n"
     for number, (action, variables) in enumerate(steps, start=1):
         yield f"\\* <{action or 'Initial predicate'}>\n"

@@ -43,13 +43,7 @@ REHEARSAL: tuple[dict[str, object], ...] = (
 
 
 def cache() -> Path:
-    """Return the folder in which compiled drivers are kept, and where Maven put Kafka's jars.
-
-    Raises
-    ------
-    InputError
-        Other users could have written what is in it, which is executed.
-    """
+    """Return the folder in which compiled drivers are kept, and where Maven put Kafka's jars."""
     given = os.environ.get("XDG_CACHE_HOME")
     folder = Path(given or Path.home() / ".cache") / "kraftcheck" / "kafka"
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -61,13 +55,7 @@ def cache() -> Path:
 
 
 def holds(jar: Path, name: str) -> bool:
-    """Return whether there is a class in a jar.
-
-    Raises
-    ------
-    InputError
-        It is not a jar.
-    """
+    """Return whether there is a class in a jar."""
     try:
         with ZipFile(jar) as file:
             return name in file.namelist()
@@ -76,22 +64,7 @@ def holds(jar: Path, name: str) -> bool:
 
 
 def built(java: Path, jars: Sequence[Path], kafka: str) -> Path:
-    """Return the folder with `driver.jar`, compiled against Kafka's jars, and perhaps with an archive of its classes.
-
-    Parameters
-    ----------
-    java
-        The program `java`.
-    jars
-        Kafka's.
-    kafka
-        What the user asked for, for messages.
-
-    Raises
-    ------
-    InputError
-        Java is too old, there is no compiler, or the driver does not fit these jars.
-    """
+    """Return the folder of `driver.jar`, compiled against Kafka's jars, with its class archive if there is one."""
     digest = blake2b(identity(java).encode(), digest_size=8)
     for path in sorted(SOURCES.rglob("*.java")):
         digest.update(path.read_bytes())

@@ -26,23 +26,7 @@ class PendingChange(NamedTuple):
 
 
 class KafkaReplica(NamedTuple):
-    """What is compared of one of Kafka's replicas; the names are those of the model's `Replica`.
-
-    Attributes
-    ----------
-    granted, rejected
-        Ids only: Kafka keeps no directory ids of votes.
-    high_watermark
-        Of a leader the one that it shows, else that of its log; 0 where there is none.
-    pending
-        The requests whose answers it waits for.
-    held
-        Whether it would fetch from a bootstrap server now; the driver keeps this back until the model does so.
-    due
-        Whether a follower wants to send UpdateVoter, or AddVoter or RemoveVoter of its own, as soon as it can.
-    change, heard
-        Of a leader: the voter change under way, and at kraft.version 0 the voters that support the next version.
-    """
+    """What is compared of one of Kafka's replicas; the names are those of the model's `Replica`."""
 
     mode: Mode
     epoch: int
@@ -51,18 +35,19 @@ class KafkaReplica(NamedTuple):
     voted: Key | Nil
     log: tuple[Any, ...]
     start: int
-    high_watermark: int
+    high_watermark: int  # of a leader the one that it shows, else that of its log; 0 where there is none
     voters: frozenset[Voter]
     version: int
-    granted: frozenset[ModelValue]
+    granted: frozenset[ModelValue]  # ids only: Kafka keeps no directory ids of votes
     rejected: frozenset[ModelValue]
     fetched: bool
     offsets: dict[Key, int]
     ends: tuple[int, ...]
-    pending: tuple[Record, ...]
-    held: bool
-    due: bool
+    pending: tuple[Record, ...]  # the requests whose answers it waits for
+    held: bool  # whether it would fetch from a bootstrap server now; the driver keeps this back until the model does so
+    due: bool  # whether a follower wants to send UpdateVoter, or AddVoter or RemoveVoter of its own, as soon as it can
     updated: bool
+    # of a leader: the voter change under way, and at kraft.version 0 the voters that support the next version
     change: PendingChange | Nil
     heard: frozenset[Voter]
 
@@ -72,13 +57,7 @@ class NotUnderWay(Exception):  # noqa: N818 - what it is
 
 
 class KafkaThrew(Exception):  # noqa: N818 - what it is
-    """A command made Kafka throw an exception.
-
-    Attributes
-    ----------
-    place
-        The innermost of Kafka's own methods.
-    """
+    """A command made Kafka throw an exception."""
 
     def __init__(self, problem: str, place: str) -> None:
         super().__init__(problem)
@@ -86,24 +65,7 @@ class KafkaThrew(Exception):  # noqa: N818 - what it is
 
 
 class KafkaCluster:
-    """Kafka's side of a walk.
-
-    Parameters
-    ----------
-    driver
-        The Java process.
-    protocol
-        The model, with its constants.
-
-    Attributes
-    ----------
-    protocol
-        The model.
-    replicas
-        By host.
-    under_way
-        The messages under way, by the driver's number, as the model has them.
-    """
+    """Kafka's side of a walk."""
 
     def __init__(self, driver: Driver, protocol: Quorum) -> None:
         self._driver = driver
@@ -119,13 +81,7 @@ class KafkaCluster:
         self._preferred: dict[int, tuple[Key, ...]] = {}  # of EndQuorumEpoch, as Kafka orders them
 
     def start(self) -> None:
-        """Format the disks and start every process.
-
-        Raises
-        ------
-        InputError
-            The model has what no version of Kafka that is driven can do.
-        """
+        """Format the disks and start every process."""
         p = self.protocol
         if p.without_pre_vote:
             raise InputError("WithoutPreVote: every version of Kafka that is driven asks for pre-votes (KIP-996)")
@@ -145,13 +101,7 @@ class KafkaCluster:
         )
 
     def do(self, command: str, **arguments: Any) -> None:
-        """Do a command; see `LockstepDriver.handle`.
-
-        Raises
-        ------
-        KafkaThrew
-            Kafka threw an exception.
-        """
+        """Do a command; see `LockstepDriver.handle`."""
         self._take(self._driver.ask(command, **arguments))
 
     def find(self, message: Record) -> int | None:
@@ -175,13 +125,7 @@ class KafkaCluster:
         self._driver.ask("drop", message=number)
 
     def merge(self, messages: Iterable[Record]) -> None:
-        """Drop answers to administrators that the model, which knows what they are about, has merged with equal ones.
-
-        Parameters
-        ----------
-        messages
-            Those under way in the model, as Kafka shows them.
-        """
+        """Drop answers to administrators that the model has merged with equal ones."""
         left = Counter[Record](message for message in messages if isinstance(message, AdminResponse))
         for number, message in sorted(self.under_way.items(), reverse=True):
             if message in left:
@@ -190,13 +134,7 @@ class KafkaCluster:
                     self.drop(number)
 
     def stale_answers(self) -> Iterator[Record]:
-        """Deliver the answers that nobody waits for any more, and yield them: they must do nothing.
-
-        Raises
-        ------
-        KafkaThrew
-            One does something.
-        """
+        """Deliver the answers that nobody waits for any more, and yield them: they must do nothing."""
         while self._stale:
             number = self._stale[0]
             message = self.under_way[number]
@@ -218,13 +156,7 @@ class KafkaCluster:
     # What the driver says
 
     def _take(self, answer: Answer) -> None:
-        """Note what became of a command, and settle what the model leaves out.
-
-        Raises
-        ------
-        KafkaThrew
-            Kafka threw an exception, of which a replica died. What became of the others is noted before.
-        """
+        """Note what became of a command, and settle what the model leaves out."""
         threw = [found for found in self._settled(answer) if found is not None]
         if threw:
             raise threw[0]

@@ -20,21 +20,11 @@ VOTE_IS_HIDDEN = (Mode.LEADER, Mode.RESIGNED)  # Kafka's state does not show who
 
 
 class FieldDifference(NamedTuple):
-    """One thing that differs.
+    """One thing that differs."""
 
-    Attributes
-    ----------
-    where
-        The replica, or None for messages.
-    field
-        A field of the model's `Replica`, or the name of a message's type.
-    model, kafka
-        What the model and Kafka have; None for a message that one of them has not.
-    """
-
-    where: ModelValue | None
-    field: str
-    model: Any
+    where: ModelValue | None  # the replica, or None for messages
+    field: str  # a field of the model's `Replica`, or the name of a message's type
+    model: Any  # what the model and Kafka have; None for a message that one of them has not
     kafka: Any
 
 
@@ -133,15 +123,7 @@ def without(state: State, message: Record) -> State:
 
 
 def adopted(guess: State, cluster: KafkaCluster) -> State:
-    """Return Kafka's state as a state of the model.
-
-    Parameters
-    ----------
-    guess
-        The state of the model that is nearest: it gives what Kafka does not show.
-    cluster
-        Kafka's side.
-    """
+    """Return Kafka's state as a state of the model."""
     replicas = dict(guess.replicas.items())
     committed, elected = guess.shared.committed, guess.shared.elected
     for host, kafka in cluster.replicas.items():

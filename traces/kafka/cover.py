@@ -59,22 +59,7 @@ class Reason(StrEnum):
 
 
 class Cover:
-    """The labelled steps of a state graph, taken and to be taken.
-
-    Parameters
-    ----------
-    graph
-        The graph.
-
-    Attributes
-    ----------
-    walks
-        How many walks were begun.
-    taken
-        How many labelled steps were taken.
-    far
-        More steps than any way has.
-    """
+    """The labelled steps of a state graph, taken and to be taken."""
 
     def __init__(self, graph: StateGraph) -> None:
         self.graph = graph
@@ -151,17 +136,7 @@ class Cover:
             self._left[node] -= self._barred.pop(place, None) is None
 
     def refuse(self, place: Place, reason: Reason, leads: int | None = None) -> None:
-        """Note that Kafka did not take a step, or did not go where the model goes.
-
-        Parameters
-        ----------
-        place
-            The step.
-        reason
-            Why.
-        leads
-            The state to which Kafka went instead.
-        """
+        """Note that Kafka did not take a step, or did not go where the model goes."""
         self._refused[place, reason] += 1
         self._tried += reason is not Reason.MISSING and self._refused[place, reason] <= 2 * TRIES
         if self._refused[place, reason] < TRIES or reason is Reason.MISSING:
@@ -183,15 +158,7 @@ class Cover:
     # Choosing
 
     def next(self, nodes: Iterable[int], offered: Container[tuple[object, ...]]) -> Place | None:
-        """Return which step to take: a new one, or the first on the way to one; None where no way leads to one.
-
-        Parameters
-        ----------
-        nodes
-            The states in which both sides are.
-        offered
-            Action, actor and message of what can be taken.
-        """
+        """Return which step to take: a new one, or the first on the way to one; None where no way leads to one."""
         fresh: list[tuple[int, Place]] = []
         ways: list[tuple[int, Place]] = []
         gone: list[tuple[int, Place]] = []
@@ -305,18 +272,6 @@ class CoverWalk:
 
     Where Kafka has dropped messages that the model still has, both sides are in several states of the graph at once:
     with and without each of these messages.
-
-    Parameters
-    ----------
-    cover
-        The cover.
-    lockstep
-        Both sides.
-
-    Attributes
-    ----------
-    last
-        The last step chosen, before it is known where it led.
     """
 
     def __init__(self, cover: Cover, lockstep: Lockstep) -> None:

@@ -42,21 +42,11 @@ class Artifact(NamedTuple):
 
 
 class Classpath(NamedTuple):
-    """What the driver runs with.
+    """What the driver runs with."""
 
-    Attributes
-    ----------
-    java
-        The program `java`.
-    entries
-        The compiled driver, then Kafka's jars.
-    version
-        Kafka's version, as its jar's name has it.
-    """
-
-    java: Path
-    entries: tuple[Path, ...]
-    version: str
+    java: Path  # the program `java`
+    entries: tuple[Path, ...]  # the compiled driver, then Kafka's jars
+    version: str  # kafka's version, as its jar's name has it
 
     @property
     def text(self) -> str:
@@ -71,20 +61,7 @@ class Classpath(NamedTuple):
 
 
 def classpath(kafka: str, *, disk: bool = False) -> Classpath:
-    """Return everything that is needed to drive one of Kafka's versions.
-
-    Parameters
-    ----------
-    kafka
-        A version in Maven Central, or a folder with Kafka's jars and those of its test kit.
-    disk
-        Whether Kafka's own log on disk is needed.
-
-    Raises
-    ------
-    InputError
-        Java or Maven is missing, there is no such version, or the folder lacks what is needed.
-    """
+    """Return everything that is needed to drive one of Kafka's versions."""
     java = find_java("java")
     jars = _from_folder(Path(kafka)) if Path(kafka).is_dir() else _by_maven(kafka)
     driver = built(java, jars, kafka) / "driver.jar"
@@ -123,22 +100,7 @@ class NotInMavenError(Exception):
 
 
 def fetched(wanted: Sequence[Artifact], name: str) -> list[Path]:
-    """Return the jars of artifacts and of all that they need; Maven fetches those that its repository does not have.
-
-    Parameters
-    ----------
-    wanted
-        The artifacts.
-    name
-        Where to note the answer, so that Maven is asked once.
-
-    Raises
-    ------
-    NotInMavenError
-        One does not exist.
-    InputError
-        There is no Maven, or it cannot fetch them.
-    """
+    """Return the jars of artifacts and of all that they need; Maven fetches those that its repository does not have."""
     folder = cache() / name
     dependencies = [
         DEPENDENCY.format(**{**one._asdict(), "classifier": f"<classifier>{one.classifier}</classifier>"})

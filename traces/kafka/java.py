@@ -17,18 +17,7 @@ LEAST_JAVA = 17
 
 
 def find_java(name: str) -> Path:
-    """Return a program of the JDK.
-
-    Parameters
-    ----------
-    name
-        `java` or `javac`.
-
-    Raises
-    ------
-    InputError
-        There is none where `JAVA_HOME` says, or on the PATH.
-    """
+    """Return a program of the JDK."""
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home) / "bin" / name) if home else shutil.which(name)
     if found is None or not os.access(found, os.X_OK) or Path(found).is_dir():
@@ -38,13 +27,7 @@ def find_java(name: str) -> Path:
 
 
 def require_new_enough(program: Path) -> None:
-    """Make sure of the version of a program of the JDK.
-
-    Raises
-    ------
-    InputError
-        It is too old, or does not say.
-    """
+    """Make sure of the version of a program of the JDK."""
     done = run_to_end([str(program), "-version"], patience=60)
     match = re.search(r"(?:version \"|javac )(?:1\.)?(\d+)", done.stderr + done.stdout)
     if match is None or int(match[1]) < LEAST_JAVA:
@@ -59,22 +42,7 @@ def identity(program: Path) -> str:
 
 
 def run_to_end(command: Sequence[str], patience: float, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a program; if it takes too long, or we are interrupted, end it and all that it has started.
-
-    Parameters
-    ----------
-    command
-        The program and its arguments.
-    patience
-        Seconds that it may take.
-    stdin
-        What it reads.
-
-    Raises
-    ------
-    InputError
-        It cannot be started, or takes too long.
-    """
+    """Run a program; if it takes too long, or we are interrupted, end it and all that it has started."""
     pipe = subprocess.PIPE
     try:
         process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True)

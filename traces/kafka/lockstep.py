@@ -52,30 +52,14 @@ class LockstepVerdict(StrEnum):
 
 
 class Finding(NamedTuple):
-    """Where model and Kafka part, or Kafka breaks a property.
+    """Where model and Kafka part, or Kafka breaks a property."""
 
-    Attributes
-    ----------
-    verdict
-        What it is.
-    step
-        The number of the step; the first is 1.
-    taken
-        The step.
-    differences
-        What differs, where something does.
-    violated
-        Names of the properties that Kafka's own states break.
-    problem
-        What Kafka threw, and where.
-    """
-
-    verdict: LockstepVerdict
-    step: int
-    taken: Taken | None
-    differences: tuple[FieldDifference, ...] = ()
-    violated: tuple[str, ...] = ()
-    problem: str = ""
+    verdict: LockstepVerdict  # what it is
+    step: int  # the number of the step; the first is 1
+    taken: Taken | None  # the step
+    differences: tuple[FieldDifference, ...] = ()  # what differs, where something does
+    violated: tuple[str, ...] = ()  # names of the properties that Kafka's own states break
+    problem: str = ""  # what Kafka threw, and where
 
 
 class _Step(NamedTuple):
@@ -120,28 +104,11 @@ MOST_STEPS = 5_000
 
 
 class Lockstep:
-    """Walks on both sides.
+    """Walks on both sides."""
 
-    Parameters
-    ----------
-    driver
-        The Java process.
-    protocol
-        The model, with its constants.
-    go_on
-        Whether to go on from Kafka's state after a difference, and after a violation, for other properties.
-    ignored
-        Names of the properties that are not looked at.
-
-    Attributes
-    ----------
-    also
-        The action and the actor of the step that Kafka took at once after the last one, where it did.
-    behaviour
-        The states of the last walk, as the model has them: those of the start, then those of each step.
-    """
-
+    # the action and the actor of the step that Kafka took at once after the last one, where it did
     also: tuple[str, object] | None = None
+    # the states of the last walk, as the model has them: those of the start, then those of each step
     behaviour: Sequence[tuple[TraceStep, ...]] = ()
 
     def __init__(self, driver: Driver, protocol: Quorum, *, go_on: bool = False, ignored: Collection[str] = ()) -> None:
@@ -157,21 +124,7 @@ class Lockstep:
         self._of_steps = [prop for prop in found if prop.kind == "step_invariant" and not prop.of_actor]
 
     def walk(self, choose: Choose, depth: int) -> tuple[list[Taken], list[Finding]]:
-        """Walk until the end, a difference or a violation.
-
-        Parameters
-        ----------
-        choose
-            Picks the steps.
-        depth
-            The most steps.
-
-        Returns
-        -------
-        tuple
-            The steps taken, and what was found on the way; several where it goes on after a difference. `behaviour` has
-            the states.
-        """
+        """Walk until the end, a difference or a violation."""
         if self.steps - self._forgot > MOST_STEPS:
             self._forget()
         self.cluster = cluster = KafkaCluster(self.driver, self.protocol)

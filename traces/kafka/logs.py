@@ -18,18 +18,10 @@ Json = dict[str, Any]
 
 
 class Held(NamedTuple):
-    """A replica's whole log.
+    """A replica's whole log."""
 
-    Attributes
-    ----------
-    batches
-        As the model has them, those before the log start included.
-    ends
-        The end offset of each, in records.
-    """
-
-    batches: tuple[Batch, ...] = ()
-    ends: tuple[int, ...] = ()
+    batches: tuple[Batch, ...] = ()  # as the model has them, those before the log start included
+    ends: tuple[int, ...] = ()  # the end offset of each, in records
 
     def count(self, offset: int) -> int:
         """Return how many batches end at an offset of records or before it; below 0 where none ends right there."""
@@ -38,13 +30,7 @@ class Held(NamedTuple):
 
 
 class LogBook:
-    """The logs of all replicas.
-
-    Parameters
-    ----------
-    hosts
-        The model's hosts, by Kafka's id.
-    """
+    """The logs of all replicas."""
 
     def __init__(self, hosts: Mapping[int, ModelValue]) -> None:
         self._hosts = hosts

@@ -92,17 +92,7 @@ def canonical(message: Record) -> Record:
 
 
 class MessageReader:
-    """Reads Kafka's messages.
-
-    Parameters
-    ----------
-    hosts
-        The model's hosts, by Kafka's id; the administrator is 0.
-    book
-        The logs: offsets in a message are those of its sender's log.
-    epochs
-        The epoch of each replica, by Kafka's id.
-    """
+    """Reads Kafka's messages."""
 
     def __init__(self, hosts: Mapping[int, ModelValue], book: LogBook, epochs: Callable[[int], int]) -> None:
         self._hosts = hosts
@@ -110,15 +100,7 @@ class MessageReader:
         self._epochs = epochs
 
     def read(self, found: Json, request: Record | None) -> Record:
-        """Return a message as the model has it, before `canonical`.
-
-        Parameters
-        ----------
-        found
-            What the driver says of it.
-        request
-            For an answer, the request as the model has it; None where an administrator asked.
-        """
+        """Return a message as the model has it, before `canonical`."""
         name = f"_{found['api'].lower()}_{'response' if found['answer'] else 'request'}"
         source, dest = self._hosts[found["from"]], self._hosts[found["to"]]
         read = getattr(self, name, None)
@@ -301,13 +283,7 @@ def partition(data: Json) -> Any:
 
 
 def error(data: Json) -> Error:
-    """Return the error of an answer.
-
-    Raises
-    ------
-    KeyError
-        The model has none of this code.
-    """
+    """Return the error of an answer."""
     return ERRORS[data["errorCode"]]
 
 

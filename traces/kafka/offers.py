@@ -15,20 +15,12 @@ from kraftcheck.spec.values import Value
 
 
 class Offer(NamedTuple):
-    """An action, who may take it, and on which message; whether it is enabled is not known yet.
+    """An action, who may take it, and on which message; whether it is enabled is not known yet."""
 
-    Attributes
-    ----------
-    action, actor, message
-        As in `Transition`.
-    inbox
-        The actor's inbox, where the step is the network's own; else None.
-    """
-
-    action: str
+    action: str  # as in `Transition`
     actor: Any
     message: Record | None
-    inbox: Value | None = None
+    inbox: Value | None = None  # the actor's inbox, where the step is the network's own; else None
 
 
 Sort = tuple[object, ...]
@@ -39,15 +31,7 @@ Card = dict[Sort, list[Offer]]
 
 
 class Menu:
-    """What can be driven, for each state of a replica; most replicas stay as they are from step to step.
-
-    Parameters
-    ----------
-    semantics
-        The model.
-    driven
-        Whether Kafka can be made to take an action, given whether it delivers a message.
-    """
+    """What can be driven, for each state of a replica; most replicas stay as they are from step to step."""
 
     def __init__(self, semantics: Semantics, driven: Callable[[str, bool], bool]) -> None:
         self.semantics = semantics
@@ -95,15 +79,7 @@ class Menu:
 
 
 class Offers:
-    """What can be driven in a state.
-
-    Parameters
-    ----------
-    menu
-        What can be driven in any state.
-    state
-        The state.
-    """
+    """What can be driven in a state."""
 
     def __init__(self, menu: Menu, state: State) -> None:
         self.state = state

@@ -30,31 +30,7 @@ class DriverDied(InputError):  # noqa: N818 - what it is
 
 
 class Driver:
-    """A Java process with Kafka's replicas in it.
-
-    Parameters
-    ----------
-    java
-        The program `java`.
-    classpath
-        The compiled driver and Kafka's jars.
-    options
-        More options of Java.
-    disk
-        Whether disks are files, in a temporary folder, rather than in memory.
-
-    Attributes
-    ----------
-    died
-        How the process ended in the middle of a walk, if it did.
-    meanwhile
-        What to do while the next command is done, once.
-
-    Raises
-    ------
-    InputError
-        The process cannot be started.
-    """
+    """A Java process with Kafka's replicas in it."""
 
     def __init__(self, java: Path, classpath: str, options: Sequence[str] = (), *, disk: bool = False) -> None:
         self._folder = TemporaryDirectory(prefix="kraftcheck-lockstep-") if disk else None
@@ -74,20 +50,7 @@ class Driver:
             raise InputError(f"{java}: cannot be started: {error.strerror}") from None
 
     def ask(self, command: str, **arguments: Any) -> Answer:
-        """Do a command, and return what became of it.
-
-        Parameters
-        ----------
-        command
-            Its name, as `LockstepDriver.handle` knows it.
-        arguments
-            What it needs, as JSON can hold it.
-
-        Raises
-        ------
-        DriverDied
-            The process ended.
-        """
+        """Do a command, and return what became of it."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         if self.died is not None:

@@ -12,17 +12,7 @@ from kraftcheck.spec.values import Value
 
 
 def broken(semantics: Semantics, properties: Iterable[Property], before: State, after: State) -> Iterator[Property]:
-    """Yield the state properties that a step breaks.
-
-    Parameters
-    ----------
-    semantics
-        The model.
-    properties
-        State properties that hold in the state before; of others it is not said whether they still do not hold.
-    before, after
-        The states before and after the step.
-    """
+    """Yield the state properties that a step breaks."""
     kept = before.replicas
     changed = {key: replica for key, replica in after.replicas.items() if kept.get(key) is not replica}
     same_shared = before.shared == after.shared

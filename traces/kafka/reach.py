@@ -30,37 +30,16 @@ class Counted(NamedTuple):
 
 
 class ClassReach(NamedTuple):
-    """What was reached of a class, its inner classes included.
+    """What was reached of a class, its inner classes included."""
 
-    Attributes
-    ----------
-    name
-        Without the package.
-    lines, branches
-        How many.
-    unreached
-        Its methods of which no line was reached, by name.
-    """
-
-    name: str
-    lines: Counted
+    name: str  # without the package
+    lines: Counted  # how many
     branches: Counted
-    unreached: tuple[str, ...]
+    unreached: tuple[str, ...]  # its methods of which no line was reached, by name
 
 
 class Reach:
-    """Counts what a Java process reaches; use it as a context around the process, whose options it gives.
-
-    Parameters
-    ----------
-    path
-        What the driver runs with.
-
-    Raises
-    ------
-    InputError
-        Maven cannot fetch JaCoCo.
-    """
+    """Counts what a Java process reaches; use it as a context around the process, whose options it gives."""
 
     def __init__(self, path: Classpath) -> None:
         wanted = (
@@ -85,13 +64,7 @@ class Reach:
         return (f"-javaagent:{self._agent}=destfile={self._data},includes={includes}",)
 
     def classes(self) -> list[ClassReach]:
-        """Return what was reached of each class, once the process has ended.
-
-        Raises
-        ------
-        InputError
-            It left no counts behind.
-        """
+        """Return what was reached of each class, once the process has ended."""
         report = self._data.with_suffix(".xml")
         command = [str(self._java), "-jar", str(self._reporter), "report", str(self._data)]
         done = run_to_end([*command, "--classfiles", str(self._kafka), "--xml", str(report)], PATIENCE)

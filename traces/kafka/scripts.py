@@ -34,32 +34,17 @@ WORDS_OF_WALKS = ("model", "variant", "set", "go")
 
 
 class Wanted(NamedTuple):
-    """The next step of a script.
+    """The next step of a script."""
 
-    Attributes
-    ----------
-    place
-        Where it stands: the file and the line or state.
-    transition
-        The step.
-    """
-
-    place: str
-    transition: Transition
+    place: str  # where it stands: the file and the line or state
+    transition: Transition  # the step
 
 
 class Arrived(NamedTuple):
-    """What became of a step.
+    """What became of a step."""
 
-    Attributes
-    ----------
-    state
-        The state after it.
-    also
-        The action and the actor of the step that Kafka took at once after it, where it did.
-    """
-
-    state: State
+    state: State  # the state after it
+    # the action and the actor of the step that Kafka took at once after it, where it did
     also: tuple[str, object] | None = None
 
 
@@ -67,15 +52,7 @@ Script = Generator[Wanted, Arrived, None]
 
 
 class ScriptedWalk:
-    """Takes the steps of a script.
-
-    Parameters
-    ----------
-    script
-        Returns the script, given the beginning.
-    lockstep
-        Both sides.
-    """
+    """Takes the steps of a script."""
 
     def __init__(self, script: Callable[[Arrived], Script], lockstep: Lockstep) -> None:
         self._make = script
@@ -83,13 +60,7 @@ class ScriptedWalk:
         self._lockstep = lockstep
 
     def __call__(self, offers: Offers) -> Chosen | None:
-        """Return the next step, or None at the end.
-
-        Raises
-        ------
-        InputError
-            It cannot be taken, or Kafka cannot be made to take it.
-        """
+        """Return the next step, or None at the end."""
         arrived = Arrived(offers.state, self._lockstep.also)
         try:
             if self._script is None:
@@ -108,13 +79,7 @@ class ScriptedWalk:
 
 
 def kind_of(path: Path) -> str:
-    """Return what a file with a walk is: "walk", "scenario" or "trace".
-
-    Raises
-    ------
-    TraceError
-        It cannot be read.
-    """
+    """Return what a file with a walk is: "walk", "scenario" or "trace"."""
     lines = map(str.strip, Source(path).beginning(BEGINNING).splitlines())
     first = next((line for line in lines if line and not line.startswith("#")), "")
     word = first.partition(" ")[0]
@@ -127,22 +92,7 @@ def kind_of(path: Path) -> str:
 
 
 def rehearse(story: Story, semantics: Semantics, init: str) -> None:
-    """Go through a story with the model alone.
-
-    Parameters
-    ----------
-    story
-        The story.
-    semantics
-        The meaning of the model that it names.
-    init
-        The start.
-
-    Raises
-    ------
-    ScenarioError
-        A command cannot be done, naming the file and the line.
-    """
+    """Go through a story with the model alone."""
     stage = Stage(semantics)
     with _at(story, story.start):
         stage.begin(init, story.words.then)
@@ -153,24 +103,7 @@ def rehearse(story: Story, semantics: Semantics, init: str) -> None:
 
 
 def tell(story: Story, semantics: Semantics, init: str, begun: Arrived) -> Script:
-    """Return the script of a story that `rehearse` finds possible.
-
-    Parameters
-    ----------
-    story
-        The story.
-    semantics
-        The meaning of the model that is driven: what the story names, with Kafka's known differences.
-    init
-        The start. The steps that lead to it come first.
-    begun
-        The beginning.
-
-    Raises
-    ------
-    ScenarioError
-        A command cannot be done beside Kafka, naming the file and the line.
-    """
+    """Return the script of a story that `rehearse` finds possible."""
     stage = Stage(semantics, any_outcome=True)
     ahead = _Ahead()
     stage.state = ahead.note(begun)
@@ -226,55 +159,22 @@ def _at(story: Story, command: Command, beside: str = "") -> Iterator[None]:
 
 
 class Retold(NamedTuple):
-    """A step of a trace.
+    """A step of a trace."""
 
-    Attributes
-    ----------
-    number
-        The number of the state that it leads to.
-    step
-        The step.
-    """
-
-    number: int
+    number: int  # the number of the state that it leads to
     step: Taken
 
 
 class Trace(NamedTuple):
-    """A trace of a model or its variant, as steps.
+    """A trace of a model or its variant, as steps."""
 
-    Attributes
-    ----------
-    file
-        Where it was read.
-    init
-        The start that its first state is.
-    steps
-        Its steps.
-    """
-
-    file: str
-    init: str
+    file: str  # where it was read
+    init: str  # the start that its first state is
     steps: list[Retold]
 
 
 def read_traces(path: Path, replayer: Replayer, init: str) -> list[Trace]:
-    """Return the traces of a file, in any format that `replay` reads, as steps.
-
-    Parameters
-    ----------
-    path
-        The file.
-    replayer
-        The model or its variant, with the constants of the trace.
-    init
-        The start of the traces.
-
-    Raises
-    ------
-    InputError
-        One cannot be read, diverges from the model, or begins elsewhere.
-    """
+    """Return the traces of a file, in any format that `replay` reads, as steps."""
     found: dict[int, list[Retold]] = {}
 
     def watch(reached: ReplayedState) -> None:
@@ -296,22 +196,7 @@ def read_traces(path: Path, replayer: Replayer, init: str) -> list[Trace]:
 
 
 def retell(trace: Trace, semantics: Semantics, begun: Arrived) -> Script:
-    """Return the script of a trace.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    semantics
-        The meaning of the model that is driven: what the trace is of, with Kafka's known differences.
-    begun
-        The beginning.
-
-    Raises
-    ------
-    InputError
-        A step cannot be taken beside Kafka, naming the file and the state.
-    """
+    """Return the script of a trace."""
     ahead = _Ahead()
     state = ahead.note(begun)
     for number, take in enumerate(way_to(semantics.protocol, trace.init), start=1):

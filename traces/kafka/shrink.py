@@ -30,24 +30,7 @@ def sign_of(finding: Finding) -> Sign:
 def shrink(
     lockstep: Lockstep, steps: list[Step], wanted: Sign, report: Callable[[int], None] | None = None
 ) -> list[Step]:
-    """Return a walk that shows the same, from which no piece can be left out.
-
-    Parameters
-    ----------
-    lockstep
-        Both sides.
-    steps
-        A walk that shows it.
-    wanted
-        What it shows.
-    report
-        Called with the number of steps, whenever there are fewer.
-
-    Returns
-    -------
-    list
-        The steps, up to the one that shows it.
-    """
+    """Return a walk that shows the same, from which no piece can be left out."""
     best = _shown(lockstep, steps, wanted)
     if best is None:
         return steps
@@ -71,17 +54,7 @@ def shrink(
 
 
 def simplified(lockstep: Lockstep, steps: list[Step], wanted: Sign) -> tuple[Quorum, list[Step]]:
-    """Return the model with fewer replicas and kinds of events, and a walk through it that shows the same.
-
-    Parameters
-    ----------
-    lockstep
-        Both sides.
-    steps
-        A walk that shows it, made short.
-    wanted
-        What it shows.
-    """
+    """Return the model with fewer replicas and kinds of events, and a walk through it that shows the same."""
     best = lockstep.protocol
     constants = best.constants.values()
     for host in reversed(ordered(best.hosts)):

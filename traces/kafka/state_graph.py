@@ -19,51 +19,24 @@ MOST_STATES = 500_000
 
 
 class Edge(NamedTuple):
-    """A labelled step.
+    """A labelled step."""
 
-    Attributes
-    ----------
-    label
-        Its name.
-    target
-        The number of the state that it leads to.
-    is_driven
-        Whether Kafka can be made to take it.
-    """
-
-    label: Taken
-    target: int
-    is_driven: bool
+    label: Taken  # its name
+    target: int  # the number of the state that it leads to
+    is_driven: bool  # whether Kafka can be made to take it
 
 
 @dataclass
 class StateGraph:
-    """A state graph.
+    """A state graph."""
 
-    Attributes
-    ----------
-    init
-        The start: "Init", or the name of one to which steps lead. Its state is number 0.
-    states
-        The states, in the order of discovery.
-    numbers
-        Their numbers.
-    edges
-        For each state its steps; none for those beyond the depth.
-    depth
-        The number of steps to the state that is farthest.
-    is_whole
-        Whether every state is there.
-    has_late_pre_votes
-        Whether a request for a pre-vote stays under way when its sender does not ask any more (LatePreVotes).
-    """
-
-    init: str
-    states: list[State] = field(default_factory=list)
+    init: str  # the start: "Init", or the name of one to which steps lead. Its state is number 0.
+    states: list[State] = field(default_factory=list)  # the states, in the order of discovery
     numbers: dict[State, int] = field(default_factory=dict)
-    edges: list[list[Edge]] = field(default_factory=list)
-    depth: int = 0
-    is_whole: bool = True
+    edges: list[list[Edge]] = field(default_factory=list)  # for each state its steps; none for those beyond the depth
+    depth: int = 0  # the number of steps to the state that is farthest
+    is_whole: bool = True  # whether every state is there
+    # whether a request for a pre-vote stays under way when its sender does not ask any more (LatePreVotes)
     has_late_pre_votes: bool = True
 
     @property
@@ -82,22 +55,7 @@ def labelled(offered: Iterable[Transition]) -> Iterator[tuple[Taken, Transition]
 
 
 def state_graph(semantics: Semantics, init: str, depth: int | None = None) -> StateGraph:
-    """Return the state graph of a model.
-
-    Parameters
-    ----------
-    semantics
-        The meaning of the protocol with its constants.
-    init
-        The start.
-    depth
-        How many steps from the start a state is left at most, or None for all.
-
-    Raises
-    ------
-    InputError
-        There are more states than are kept.
-    """
+    """Return the state graph of a model."""
     (start,) = initial_states(semantics, init)[:1]
     late = bool(getattr(semantics.protocol, "late_pre_votes", True))
     graph = StateGraph(init, [start], {start: 0}, has_late_pre_votes=late)

@@ -31,27 +31,13 @@ BROKEN = 20
 
 
 class Kind(NamedTuple):
-    """Findings that show the same.
+    """Findings that show the same."""
 
-    Attributes
-    ----------
-    first
-        The one that a shortest walk shows.
-    steps
-        That walk.
-    times
-        On how many walks it was found.
-    file
-        Where the walk was written to, if it was.
-    behaviour
-        The walk's states, up to where it was found; see `Lockstep.behaviour`.
-    """
-
-    first: Finding
-    steps: tuple[Step, ...]
-    times: int
-    file: Path | None = None
-    behaviour: tuple[TraceStep, ...] = ()
+    first: Finding  # the one that a shortest walk shows
+    steps: tuple[Step, ...]  # that walk
+    times: int  # on how many walks it was found
+    file: Path | None = None  # where the walk was written to, if it was
+    behaviour: tuple[TraceStep, ...] = ()  # the walk's states, up to where it was found; see `Lockstep.behaviour`
 
 
 @contextmanager
@@ -66,24 +52,7 @@ def rare_collections() -> Iterator[None]:
 
 
 class Survey:
-    """Walks through one model, on both sides.
-
-    Parameters
-    ----------
-    driver
-        The Java process.
-    protocol
-        The model, with its constants.
-    about
-        The model, its variant and constants, and whether to go on after a difference.
-    report
-        Called after each walk.
-
-    Attributes
-    ----------
-    longest
-        The states of the longest walk on which nothing was found.
-    """
+    """Walks through one model, on both sides."""
 
     def __init__(
         self, driver: Driver, protocol: Quorum, about: WalkFile, report: Callable[[], object] | None = None
@@ -131,13 +100,7 @@ class Survey:
                 self._walk(GivenWalk(found, then=drawn), len(found) + depth)
 
     def take(self, steps: tuple[Step, ...]) -> None:
-        """Take given steps.
-
-        Raises
-        ------
-        InputError
-            One is not enabled; what the steps before it showed is kept.
-        """
+        """Take given steps."""
         given = GivenWalk(steps)
         problems: list[InputError] = []
 
@@ -153,33 +116,11 @@ class Survey:
             raise problem
 
     def follow(self, choose: Callable[[Lockstep], Choose]) -> None:
-        """Make a walk of what somebody chooses who knows where it is.
-
-        Parameters
-        ----------
-        choose
-            Returns what picks the steps, given both sides.
-
-        Raises
-        ------
-        InputError
-            A step cannot be taken.
-        """
+        """Make a walk of what somebody chooses who knows where it is."""
         self._walk(choose(self._lockstep), sys.maxsize)
 
     def cover(self, graph: StateGraph) -> Cover:
-        """Make walks which together take every labelled step of a state graph.
-
-        Parameters
-        ----------
-        graph
-            The graph of the same model with narrower bounds.
-
-        Returns
-        -------
-        Cover
-            What was taken, and what was not.
-        """
+        """Make walks which together take every labelled step of a state graph."""
         made = Cover(graph)
         while made.goes_on():
             self.follow(made.walk)

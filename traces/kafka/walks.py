@@ -35,25 +35,13 @@ STEP = re.compile(r"(?P<action>\w+) by (?P<actor>[^\s,]+)(?: on (?P<message>.+?)
 
 
 class Step(NamedTuple):
-    """A step of a walk, as a walk file has it.
+    """A step of a walk, as a walk file has it."""
 
-    Attributes
-    ----------
-    action, actor
-        Which action, by which replica.
-    message
-        The message delivered, as text; "" where none is.
-    outcome
-        Which of several outcomes; the first is 1.
-    line
-        Where it stands in its file; 0 where it comes from none.
-    """
-
-    action: str
+    action: str  # which action, by which replica
     actor: str
-    message: str = ""
-    outcome: int = 1
-    line: int = 0
+    message: str = ""  # the message delivered, as text; "" where none is
+    outcome: int = 1  # which of several outcomes; the first is 1
+    line: int = 0  # where it stands in its file; 0 where it comes from none
 
     @classmethod
     def of(cls, taken: Taken) -> Step:
@@ -67,31 +55,15 @@ class Step(NamedTuple):
 
 
 class WalkFile(NamedTuple):
-    """What a walk file says.
+    """What a walk file says."""
 
-    Attributes
-    ----------
-    model, variant
-        What is walked through; the variant is "" where there is none.
-    settings
-        The constants, each as `NAME = VALUE`.
-    go_on
-        Whether to go on from Kafka's state after a difference.
-    steps
-        The steps.
-    without
-        Names of known differences that are left out of the model, so that they show.
-    ignored
-        Names of the properties that are not looked at.
-    """
-
-    model: str
+    model: str  # what is walked through; the variant is "" where there is none
     variant: str
-    settings: tuple[str, ...]
-    go_on: bool
+    settings: tuple[str, ...]  # the constants, each as `NAME = VALUE`
+    go_on: bool  # whether to go on from Kafka's state after a difference
     steps: tuple[Step, ...]
-    without: tuple[str, ...] = ()
-    ignored: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()  # names of known differences that are left out of the model, so that they show
+    ignored: tuple[str, ...] = ()  # names of the properties that are not looked at
 
 
 def settings_of(protocol: Protocol) -> tuple[str, ...]:
@@ -101,17 +73,7 @@ def settings_of(protocol: Protocol) -> tuple[str, ...]:
 
 
 class RandomWalk:
-    """Chooses steps at random: what was seldom taken, by a replica in such a mode on such a message, is likelier.
-
-    Parameters
-    ----------
-    seed
-        What the choices are drawn from.
-    taken
-        How often each kind of step was chosen, on all walks; it is added to.
-    tried
-        How often each kind was looked at, whether it was enabled or not; it is added to.
-    """
+    """Chooses steps at random: what was seldom taken, by a replica in such a mode on such a message, is likelier."""
 
     def __init__(self, seed: str, taken: Counter[Sort], tried: Counter[Sort] | None = None) -> None:
         self._random = random.Random(seed)
@@ -164,17 +126,7 @@ EAGERNESS = (0.02, 0.2, 1.0)
 
 
 class GivenWalk:
-    """Chooses the steps of a walk, in their order.
-
-    Parameters
-    ----------
-    steps
-        The steps.
-    skips
-        Whether a step that is not enabled is left out; otherwise it is an error.
-    then
-        Chooses the steps that come after them; None where the walk ends.
-    """
+    """Chooses the steps of a walk, in their order."""
 
     def __init__(self, steps: Iterable[Step], *, skips: bool = False, then: RandomWalk | None = None) -> None:
         self._steps = iter(steps)
@@ -182,13 +134,7 @@ class GivenWalk:
         self._then = then
 
     def __call__(self, offers: Offers) -> Chosen | None:
-        """Return the next step, or None at the end.
-
-        Raises
-        ------
-        InputError
-            It is not enabled.
-        """
+        """Return the next step, or None at the end."""
         for step in self._steps:
             found = self._find(offers, step)
             if found is not None:
@@ -211,13 +157,7 @@ class GivenWalk:
 
 
 def read_walk(path: Path) -> WalkFile:
-    """Read a walk file.
-
-    Raises
-    ------
-    InputError
-        It is not there, or not what it should be; with the line.
-    """
+    """Read a walk file."""
     try:
         text = read_small(path)
     except OSError as error:
@@ -257,17 +197,7 @@ def read_walk(path: Path) -> WalkFile:
 
 
 def write_walk(path: Path, walk: WalkFile, comments: Iterable[str] = ()) -> None:
-    """Write a walk file.
-
-    Parameters
-    ----------
-    path
-        The file.
-    walk
-        What it says.
-    comments
-        Lines of text that come first.
-    """
+    """Write a walk file."""
     head = [f"# {comment}" for comment in comments]
     head.append(f"model {walk.model}")
     head += [f"variant {walk.variant}"] if walk.variant else []

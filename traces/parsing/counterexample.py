@@ -19,22 +19,7 @@ LOCATION = ("beginLine", "beginColumn", "endLine", "endColumn", "module")
 
 
 def read_record(source: Source, record: Any, line: int) -> Iterator[TraceEvent]:
-    """Read the states and the end of a trace.
-
-    Parameters
-    ----------
-    source
-        The file.
-    record
-        A mapping with ``state`` and ``action``; anything else is an error.
-    line
-        The line on which it begins.
-
-    Raises
-    ------
-    TraceError
-        It is no such record.
-    """
+    """Read the states and the end of a trace."""
     try:
         states, end = _states(record, line)
     except (TypeError, ValueError, KeyError, AttributeError, IndexError):

@@ -24,13 +24,7 @@ Json = Any  # what the json module makes of JSON: dict, list, str, int, float, b
 
 
 class JsonFormat(TraceFormat):
-    """A format in JSON. Which of them a file has is told by the whole document.
-
-    Attributes
-    ----------
-    mark
-        The field that tells it, and its tool, for errors.
-    """
+    """A format in JSON. Which of them a file has is told by the whole document."""
 
     mark = ""
 
@@ -74,23 +68,7 @@ def placed(source: Source) -> Iterator[None]:
 
 
 def read_json(source: Source) -> Json:
-    """Read the JSON that a file consists of.
-
-    Parameters
-    ----------
-    source
-        The file.
-
-    Returns
-    -------
-    dict or list or str or int or bool
-        As the `json` module has it. There are no fractions and no null: no format of ours has them.
-
-    Raises
-    ------
-    TraceError
-        The file is not JSON, or nested deeper than `kraftcheck.spec.tla.parsing.DEEPEST`.
-    """
+    """Read the JSON that a file consists of."""
     text = source.document()
     if max(accumulate(map(_rise, _BRACKET.finditer(text))), default=0) > DEEPEST:
         raise source.error("values nested deeper", f"JSON of at most {DEEPEST} levels", line=1)

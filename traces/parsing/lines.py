@@ -26,15 +26,7 @@ _CHUNK = 2**20
 
 
 class Source:
-    """A file that is read once, from its beginning.
-
-    Parameters
-    ----------
-    path
-        The file. It is unpacked as it is read if it is gzipped, whatever its name.
-    limit_bytes
-        The most bytes that it may unpack to.
-    """
+    """A file that is read once, from its beginning."""
 
     def __init__(self, path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT) -> None:
         self.file = fspath(path)
@@ -45,14 +37,7 @@ class Source:
         self._limit = limit_bytes
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Return the lines with their numbers from 1, without their ends (LF or CRLF).
-
-        Raises
-        ------
-        TraceError
-            The file cannot be read, is damaged, is not UTF-8, has a line longer than `LONGEST_LINE` or is
-            larger than allowed.
-        """
+        """Return the lines with their numbers from 1, without their ends (LF or CRLF)."""
         read = 0
         stream = self._open()
         with stream:
@@ -69,13 +54,7 @@ class Source:
                 yield self.line, self._decode(raw.rstrip(b"\r\n"))
 
     def document(self) -> str:
-        """Return the whole text, for a format that cannot be read line by line.
-
-        Raises
-        ------
-        TraceError
-            As for `lines`, or the file is larger than `LARGEST_DOCUMENT`.
-        """
+        """Return the whole text, for a format that cannot be read line by line."""
         parts: list[str] = []
         size = 0
         for _, text in self.lines():

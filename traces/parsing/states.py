@@ -26,15 +26,7 @@ _NO_ACTION = ("Action", "UnnamedAction")
 
 
 class StateText:
-    """Collects the variables of a state from the lines between its heading and the blank line after it.
-
-    Parameters
-    ----------
-    file
-        The name of the file, for errors.
-    cache
-        Reads the values.
-    """
+    """Collects the variables of a state from the lines between its heading and the blank line after it."""
 
     def __init__(self, file: str, cache: ValueCache) -> None:
         self._file = file
@@ -55,13 +47,7 @@ class StateText:
         self._fingerprints = {}
 
     def take(self, number: int, text: str) -> bool:
-        """Take a line if it is a part of the state, and tell whether it is.
-
-        Raises
-        ------
-        TraceError
-            The line ends a value that cannot be read, or names a variable again.
-        """
+        """Take a line if it is a part of the state, and tell whether it is."""
         if text[:1] in (" ", "\t") and self._name is not None:
             self._text.append(text)
             self._count(len(text), number)
@@ -100,27 +86,12 @@ class StateText:
         return tuple([self._fingerprints[name] for name in self.variables])
 
     def state(self, number: int, label: str | None = None) -> TraceState:
-        """Return the state.
-
-        Parameters
-        ----------
-        number
-            Its number.
-        label
-            The text that TLC prints between ``<`` and ``>`` for the action that led there; ignored for state 1, which
-            alone the initial predicate leads to.
-        """
+        """Return the state."""
         action, parameters, location = action_of(label or "") if number > 1 else (None, None, None)
         return TraceState(number, self.variables, action, parameters, location, self.line, self.fingerprints)
 
     def complete(self, before: TraceState) -> None:
-        """Fill in the variables that the file leaves out because they did not change.
-
-        Raises
-        ------
-        TraceError
-            The state has a variable that the one before has not.
-        """
+        """Fill in the variables that the file leaves out because they did not change."""
         if self.variables.keys() == before.variables.keys():
             return
         for name in self.variables:
@@ -136,18 +107,7 @@ class StateText:
         return self._names is None or self.variables.keys() == self._names
 
     def whole_state(self, number: int, label: str | None = None) -> TraceState:
-        """End the last value and return the state, in a format that shows all variables of every state.
-
-        Parameters
-        ----------
-        number, label
-            See `state`.
-
-        Raises
-        ------
-        TraceError
-            A variable of the first state is missing, or there is one more.
-        """
+        """End the last value and return the state, in a format that shows all variables of every state."""
         self.end_value()
         if self._names is None:
             self._names = self.variables.keys()

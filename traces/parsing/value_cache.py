@@ -63,13 +63,7 @@ class _Cache(Generic[T]):
 
 
 class ValueCache:
-    """Reads values as `kraftcheck.spec.tla.parsing.ValueParser` does, and remembers them.
-
-    Parameters
-    ----------
-    names
-        Values that identifiers stand for. See `kraftcheck.spec.tla.parsing.ValueParser`.
-    """
+    """Reads values as `kraftcheck.spec.tla.parsing.ValueParser` does, and remembers them."""
 
     def __init__(self, names: Mapping[str, Value] | None = None) -> None:
         self._parser = shared_parser() if names is None else ValueParser(names)
@@ -84,20 +78,7 @@ class ValueCache:
         self._file, self._intervals = file, Intervals()
 
     def read(self, text: str, *, where: str, line: int, column: int) -> tuple[Value, bytes]:
-        """Return the value of a text, and a hash of the text.
-
-        Parameters
-        ----------
-        text
-            One value, as TLC prints it.
-        where, line, column
-            The file and where in it the text begins, for the error.
-
-        Raises
-        ------
-        TraceError
-            The text is not one value.
-        """
+        """Return the value of a text, and a hash of the text."""
         if where != self._file:
             self._begin(where)
         before = self._intervals.left
@@ -142,13 +123,7 @@ def _fingerprint(text: str) -> bytes:
 
 
 def _cut(text: str) -> tuple[str, list[str], list[str]] | None:
-    """Cut a text in its outermost brackets, at separators and arrows; None if it does not look like one value.
-
-    Returns
-    -------
-    tuple
-        The opening bracket, the items, and the keys before them; without arrows there are no keys.
-    """
+    """Cut a text in its outermost brackets, at separators and arrows; None if it does not look like one value."""
     marks = _MARK.finditer(text)
     first = next(marks, None)
     if first is None or first[0] not in _CLOSING or text[: first.start()].strip():

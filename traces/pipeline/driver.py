@@ -43,37 +43,19 @@ _RAW_COLUMNS = "file string, " + ", ".join(f"{name} array<struct<{columns}>>" fo
 
 @dataclass
 class Summary:
-    """Summary of the tables after a run.
+    """Summary of the tables after a run."""
 
-    Attributes
-    ----------
-    files, new_files
-        Files of all runs, and of this one.
-    traces, steps
-        Traces, and their transitions that conform.
-    verdicts
-        Number of traces for each verdict.
-    errors
-        Rows in `errors`.
-    distinct_states
-        States that some trace takes and that conform.
-    actions
-        Times that each action of the protocol was taken.
-    diverging
-        Some of the traces that diverge, or claim what is false (then step is None): file, index, step, reason.
-    unreadable
-        Some of the errors: file, line, column, message.
-    """
-
-    files: int = 0
+    files: int = 0  # files of all runs, and of this one
     new_files: int = 0
-    traces: int = 0
+    traces: int = 0  # traces, and their transitions that conform
     steps: int = 0
-    verdicts: dict[str, int] = field(default_factory=dict)
-    errors: int = 0
-    distinct_states: int = 0
-    actions: dict[str, int] = field(default_factory=dict)
+    verdicts: dict[str, int] = field(default_factory=dict)  # number of traces for each verdict
+    errors: int = 0  # rows in `errors`
+    distinct_states: int = 0  # states that some trace takes and that conform
+    actions: dict[str, int] = field(default_factory=dict)  # times that each action of the protocol was taken
+    # some of the traces that diverge, or claim what is false (then step is None): file, index, step, reason
     diverging: list[tuple[str, int, int | None, str]] = field(default_factory=list)
+    # some of the errors: file, line, column, message
     unreadable: list[tuple[str, int | None, int | None, str]] = field(default_factory=list)
 
     def keep(self, output: PipelineFolder) -> None:
@@ -96,22 +78,7 @@ class Summary:
 
 
 class Pipeline:
-    """Replays files on a cluster.
-
-    Parameters
-    ----------
-    cluster
-        Where.
-    protocol
-        The protocol, with its constants.
-    init, symmetry, seen_as, fairness
-        The start of the traces, the symmetry and the VIEW under which they were made, or None, and what is assumed to
-        be fair.
-    limit_bytes
-        The most bytes that a file may unpack to.
-    output
-        The output folder.
-    """
+    """Replays files on a cluster."""
 
     def __init__(
         self, cluster: Cluster, protocol: Protocol, *, init: str, symmetry: str | None, limit_bytes: int,
@@ -125,20 +92,7 @@ class Pipeline:
         self._arguments = as_text({"description": description, **made_under, "limit_bytes": limit_bytes})
 
     def run(self, inputs: Iterable[InputFile], report: Callable[[int], None] | None = None) -> Summary:
-        """Replay the files that are new since the last run, and summarise all.
-
-        Parameters
-        ----------
-        inputs
-            The files.
-        report
-            Called with the number of files that this run has done.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            The user interrupts it; the batches that are done count.
-        """
+        """Replay the files that are new since the last run, and summarise all."""
         with Interruption(self._cluster.cancel) as interruption:
             try:
                 return self._run(inputs, report, interruption)

@@ -42,38 +42,15 @@ SUMMARIES: dict[str, Any] = {
 
 
 class InputFile(NamedTuple):
-    """A file to replay.
+    """A file to replay."""
 
-    Attributes
-    ----------
-    path
-        Absolute, so that every executor finds it.
-    size
-        Its size in bytes.
-    modified
-        The time of its last change, in nanoseconds.
-    """
-
-    path: str
-    size: int
-    modified: int
+    path: str  # absolute, so that every executor finds it
+    size: int  # its size in bytes
+    modified: int  # the time of its last change, in nanoseconds
 
 
 def inputs_of(names: Iterable[str], out: Path) -> list[InputFile]:
-    """Return the files that arguments name: files, folders (searched through), and glob patterns.
-
-    Parameters
-    ----------
-    names
-        The arguments.
-    out
-        The output folder, whose own files are no input.
-
-    Raises
-    ------
-    InputError
-        No file matches a name.
-    """
+    """Return the files that arguments name: files, folders (searched through), and glob patterns."""
     found: dict[str, InputFile] = {}
     for name in names:
         paths = list(_paths(name))
@@ -107,17 +84,7 @@ def identity_of(protocol: Protocol, options: Options) -> SearchIdentity:
 
 
 class PipelineFolder(BatchFolder):
-    """The output folder of the pipeline. See `BatchFolder`.
-
-    Parameters
-    ----------
-    path
-        The folder.
-    identity
-        The model and its source, the constants, and how traces begin: `identity_of`.
-    option
-        The command line's option that names the folder.
-    """
+    """The output folder of the pipeline. See `BatchFolder`."""
 
     IDENTITY, OTHER = "pipeline.json", "it belongs to another run (choose another folder)"
 

@@ -55,13 +55,7 @@ class FileRows:
 
 
 class RowMaker:
-    """Makes the rows of traces: a replayer tells it of each state that conforms, and its caller of each trace's end.
-
-    Attributes
-    ----------
-    found
-        Rows that are not handed on yet.
-    """
+    """Makes the rows of traces: a replayer tells it of each state that conforms, and its caller of each trace's end."""
 
     def __init__(self) -> None:
         self.found = FileRows()
@@ -116,15 +110,7 @@ class RowMaker:
 
 
 class FileReplayer:
-    """Replays files, and returns the results as rows.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    init, symmetry, limit_bytes, seen_as, fairness
-        As for `kraftcheck.traces.replay.replayer.Replayer`.
-    """
+    """Replays files, and returns the results as rows."""
 
     def __init__(
         self, protocol: Protocol, init: str, symmetry: str | None, limit_bytes: int, seen_as: str | None = None,
@@ -138,18 +124,7 @@ class FileReplayer:
         self._replayer = self._make()
 
     def rows(self, path: str) -> Iterator[FileRows]:
-        """Replay the traces of a file.
-
-        Parameters
-        ----------
-        path
-            The file.
-
-        Yields
-        ------
-        FileRows
-            Rows; several times for a large file.
-        """
+        """Replay the traces of a file."""
         maker, began = self._maker, time.perf_counter()
         try:
             for replay in self._replayer.replay(path):
@@ -178,13 +153,7 @@ def _digest(key: Value, value: Value) -> bytes:
 
 
 def changed(before: State, after: State) -> Iterator[str]:
-    """Yield the parts in which two states differ: `n1.log`, `messages to n2`, a shared field, a bound.
-
-    Parameters
-    ----------
-    before, after
-        The states.
-    """
+    """Yield the parts in which two states differ: `n1.log`, `messages to n2`, a shared field, a bound."""
     for key, replica in after.replicas.items():
         old = before.replicas.get(key)
         if type(old) is not type(replica):

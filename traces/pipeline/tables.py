@@ -43,18 +43,6 @@ class ReplayTables:
 
     Files that the folder has already are not written again, nor is one that is given twice. `kraftcheck pipeline`
     can go on with the folder.
-
-    Parameters
-    ----------
-    path
-        The folder.
-    protocol, options
-        The protocol with its constants, and how traces begin.
-
-    Raises
-    ------
-    InputError
-        Another run uses the folder, or it holds something else.
     """
 
     def __init__(self, path: Path, protocol: Protocol, options: Options) -> None:

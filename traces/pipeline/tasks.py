@@ -29,16 +29,7 @@ def _replayer(arguments: str) -> FileReplayer:
 
 
 def replay_files(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[Any]:
-    """Replay the files that batches name; yield their rows.
-
-    Parameters
-    ----------
-    arguments
-        The description of the protocol, the symmetry, the limit on what a file may unpack to, and the folder of the
-        user's files.
-    batches
-        Arrow batches whose first column holds the paths.
-    """
+    """Replay the files that batches name; yield their rows."""
     replayer = _replayer(as_text(arguments))
     for batch in batches:
         for path in batch.column(0).to_pylist():

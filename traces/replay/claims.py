@@ -35,43 +35,22 @@ class ClaimVerdict(StrEnum):
 
 
 class Claim(NamedTuple):
-    """What a trace claims, judged.
+    """What a trace claims, judged."""
 
-    Attributes
-    ----------
-    what
-        The claim: "a violation of MutualExclusion".
-    verdict
-        Whether the trace shows it.
-    says
-        Why, as a clause.
-    at_end
-        Whether it is shown by the last state, the last step, or by the behaviour as a whole.
-    """
-
-    what: str
-    verdict: ClaimVerdict
-    says: str
-    at_end: bool = True
+    what: str  # the claim: "a violation of MutualExclusion"
+    verdict: ClaimVerdict  # whether the trace shows it
+    says: str  # why, as a clause
+    at_end: bool = True  # whether it is shown by the last state, the last step, or by the behaviour as a whole
 
 
 @dataclass
 class ClaimJudge:
-    """Judges the claim of one trace, of whose states it is told as they are walked through.
+    """Judges the claim of one trace, of whose states it is told as they are walked through."""
 
-    Attributes
-    ----------
-    protocol
-        The protocol, with its constants.
-    fairness
-        What a counterexample to a temporal property must be fair to, besides what the property declares.
-    head
-        The trace's head.
-    """
-
-    protocol: Protocol
+    protocol: Protocol  # the protocol, with its constants
+    # what a counterexample to a temporal property must be fair to, besides what the property declares
     fairness: Sequence[Fairness]
-    head: TraceHead
+    head: TraceHead  # the trace's head
     _false_in: int | None = None
     _last: int = 0
     _states: list[State] = field(default_factory=list)

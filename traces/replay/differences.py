@@ -22,22 +22,12 @@ LONGEST_PLACE = 96
 
 
 class Difference(NamedTuple):
-    """One place at which two states differ.
+    """One place at which two states differ."""
 
-    Attributes
-    ----------
-    path
-        The place: the variable with the arguments and fields that lead there, `log[n1][2].epoch`.
-    trace, protocol
-        The values that the trace and the protocol have there, as TLA+ text; None for none.
-    is_element
-        Whether it is an element that only one of two sets has.
-    """
-
-    path: str
-    trace: str | None
+    path: str  # the place: the variable with the arguments and fields that lead there, `log[n1][2].epoch`
+    trace: str | None  # the values that the trace and the protocol have there, as TLA+ text; None for none
     protocol: str | None
-    is_element: bool = False
+    is_element: bool = False  # whether it is an element that only one of two sets has
 
     def __str__(self) -> str:
         if self.protocol is None:
@@ -52,20 +42,7 @@ class Difference(NamedTuple):
 def differences(
     trace: Mapping[str, Value], protocol: Mapping[str, Value], names: Mapping[Value, str] | None = None
 ) -> list[Difference]:
-    """Return the places at which two states differ.
-
-    Parameters
-    ----------
-    trace, protocol
-        The variables of the trace's state and of the protocol's, as `kraftcheck.spec.tla.parsing` reads them.
-    names
-        Short names for values that stand in many places, such as the identities of servers.
-
-    Returns
-    -------
-    list of Difference
-        Empty where the states are equal.
-    """
+    """Return the places at which two states differ."""
     comparison = _Comparison(names or {})
     found: list[Difference] = []
     for name in dict.fromkeys((*protocol, *trace)):

@@ -47,43 +47,20 @@ class Enabled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The first state of a trace that cannot follow.
+    """The first state of a trace that cannot follow."""
 
-    Attributes
-    ----------
-    kind
-        How it departs from the protocol.
-    number, line
-        Its number in the trace, and the line of the file on which it begins.
-    before
-        The number of the state from which it should follow; None for the first.
-    action
-        The action that the trace names, or None.
-    headline
-        One sentence that says what is wrong, without the differences.
-    nearest
-        The protocol's step that leads to the most similar state; or None.
-    differences
-        Places at which the trace's state differs from the one that this step leads to, or from the nearest start.
-    enabled
-        The actions that are enabled in the state before.
-    why
-        Why the action that the trace names is disabled; None where it is enabled, or unknown.
-    theirs
-        The word for the state's source: "trace" or "dump".
-    """
-
-    kind: DivergenceKind
-    number: int
+    kind: DivergenceKind  # how it departs from the protocol
+    number: int  # its number in the trace, and the line of the file on which it begins
     line: int
-    before: int | None
-    action: str | None
-    headline: str
-    nearest: str | None = None
+    before: int | None  # the number of the state from which it should follow; None for the first
+    action: str | None  # the action that the trace names, or None
+    headline: str  # one sentence that says what is wrong, without the differences
+    nearest: str | None = None  # the protocol's step that leads to the most similar state; or None
+    # places at which the trace's state differs from the one that this step leads to, or from the nearest start
     differences: tuple[Difference, ...] = ()
-    enabled: tuple[Enabled, ...] = ()
-    why: str | None = None
-    theirs: str = "trace"
+    enabled: tuple[Enabled, ...] = ()  # the actions that are enabled in the state before
+    why: str | None = None  # why the action that the trace names is disabled; None where it is enabled, or unknown
+    theirs: str = "trace"  # the word for the state's source: "trace" or "dump"
 
     @property
     def reason(self) -> str:
@@ -94,36 +71,18 @@ class Divergence:
 
 
 class Wanted(NamedTuple):
-    """The state of a trace that does not follow.
+    """The state of a trace that does not follow."""
 
-    Attributes
-    ----------
-    number, line, before, action
-        See `Divergence`.
-    variables
-        Its variables, typed; None where they have no types to compare.
-    problem
-        Why it is no state of the protocol, or None.
-    """
-
-    number: int
+    number: int  # see `Divergence`
     line: int
     before: int | None
     action: str | None
-    variables: Mapping[str, Value] | None
-    problem: ViewError | None = None
+    variables: Mapping[str, Value] | None  # its variables, typed; None where they have no types to compare
+    problem: ViewError | None = None  # why it is no state of the protocol, or None
 
 
 class Judge:
-    """Says why a state does not follow.
-
-    Parameters
-    ----------
-    semantics, view
-        The protocol's semantics, and its states as variables.
-    theirs
-        The word for the source of states: "trace" or "dump".
-    """
+    """Says why a state does not follow."""
 
     def __init__(self, semantics: Semantics, view: StateView, theirs: str = "trace") -> None:
         self._theirs = theirs
@@ -134,15 +93,7 @@ class Judge:
         self._actions = [*self._protocol.actions, *self._network_actions]
 
     def no_start(self, wanted: Wanted, starts: Iterable[State]) -> Divergence:
-        """Say why a state is no initial state.
-
-        Parameters
-        ----------
-        wanted
-            The state.
-        starts
-            The initial states.
-        """
+        """Say why a state is no initial state."""
         found = min((self._differences(wanted, state) for state in starts), key=len)
         text = self._problem(wanted) or f"state {wanted.number} is no initial state"
         text += "; compared with the nearest initial state" if found else ""
@@ -150,17 +101,7 @@ class Judge:
         return Divergence(kind, wanted.number, wanted.line, None, None, text, None, tuple(found), theirs=self._theirs)
 
     def no_step(self, wanted: Wanted, state: State, leading: Sequence[Transition] = ()) -> Divergence:
-        """Say why no step, or none of the action that the trace names, leads to a state.
-
-        Parameters
-        ----------
-        wanted
-            The state.
-        state
-            The one from which it should follow.
-        leading
-            Steps of other actions that lead to it.
-        """
+        """Say why no step, or none of the action that the trace names, leads to a state."""
         steps = list(self._semantics.transitions(state))
         named = [step for step in steps if step.action == wanted.action]
         nearest, found = self._nearest(wanted, named if leading or named else steps)

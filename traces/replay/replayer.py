@@ -103,24 +103,13 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedState:
-    """A state of a trace that conforms, with the step that led there.
+    """A state of a trace that conforms, with the step that led there."""
 
-    Attributes
-    ----------
-    index
-        The trace's place among those of its file.
-    number
-        The state's number, as the trace has it; for a step back to an earlier state, that one's.
-    before, state
-        The states; `before` is None for an initial state.
-    transition
-        The protocol's step, or None for an initial state. Under symmetry it may lead to a permutation of the state.
-    """
-
-    index: int
-    number: int
-    before: State | None
+    index: int  # the trace's place among those of its file
+    number: int  # the state's number, as the trace has it; for a step back to an earlier state, that one's
+    before: State | None  # the states; `before` is None for an initial state
     state: State
+    # the protocol's step, or None for an initial state. Under symmetry it may lead to a permutation of the state.
     transition: Transition | None
 
 

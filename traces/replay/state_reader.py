@@ -16,21 +16,7 @@ from kraftcheck.traces.trace import TraceState
 
 @dataclass(frozen=True, slots=True)
 class StateReader:
-    """Reads the states of one file.
-
-    Parameters
-    ----------
-    view
-        The protocol's states as variables.
-    name
-        The protocol's name, for errors.
-    file
-        The file's name.
-    limit_bytes
-        The most bytes that the file may unpack to.
-    untyped
-        Whether values are those of JSON.
-    """
+    """Reads the states of one file."""
 
     view: StateView
     name: str
@@ -39,24 +25,7 @@ class StateReader:
     untyped: bool = False
 
     def state(self, found: TraceState) -> State | ViewError:
-        """Return the protocol's state that has the variables of one in the file.
-
-        Parameters
-        ----------
-        found
-            The state in the file.
-
-        Returns
-        -------
-        State or ViewError
-            The state; or why there is none, where every value is of the right kind.
-
-        Raises
-        ------
-        TraceError
-            The file is about another specification: its variables are not the protocol's, or one has another kind of
-            value.
-        """
+        """Return the protocol's state that has the variables of one in the file."""
         missing = [name for name in self.view.names if name not in found.variables]
         unknown = [name for name in found.variables if name not in self.view.names]
         if missing or unknown:

@@ -14,22 +14,7 @@ from kraftcheck.traces.scenarios.text import ScenarioError, read_ask, split
 
 
 def beginning(stage: Stage, init: str, wanted: State) -> list[str]:
-    """Return the words after `->` with which `start` begins in a state; none where it does so without.
-
-    Parameters
-    ----------
-    stage
-        The model. Its present state becomes that state.
-    init
-        The name of the start.
-    wanted
-        The initial state.
-
-    Raises
-    ------
-    ScenarioError
-        No words tell it from another initial state.
-    """
+    """Return the words after `->` with which `start` begins in a state; none where it does so without."""
     then: dict[str, str] = {}
     while True:
         stage.begin(init, then)
@@ -43,20 +28,7 @@ def beginning(stage: Stage, init: str, wanted: State) -> list[str]:
 
 
 def command_of(stage: Stage, wanted: Transition) -> str:
-    """Return the command that takes a step from the present state of a scenario.
-
-    Parameters
-    ----------
-    stage
-        The model and its present state.
-    wanted
-        The step.
-
-    Raises
-    ------
-    ScenarioError
-        No words tell it from another step.
-    """
+    """Return the command that takes a step from the present state of a scenario."""
     words: list[str] = [wanted.action]
     after: list[str] = []
     ends = _ends(stage, words, after)
@@ -75,13 +47,7 @@ def command_of(stage: Stage, wanted: Transition) -> str:
 
 
 def quoted(word: str) -> str:
-    """Return a word as a command has it: in quotes where it would not be one word.
-
-    Raises
-    ------
-    ScenarioError
-        It is none even then.
-    """
+    """Return a word as a command has it: in quotes where it would not be one word."""
     written = _written(word)
     if written is None:
         raise ScenarioError(f"{word}: cannot be a word of a scenario")

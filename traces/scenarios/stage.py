@@ -33,24 +33,9 @@ class NothingThereError(ScenarioError):
 
 
 class Stage:
-    """The model and the present state of a scenario.
+    """The model and the present state of a scenario."""
 
-    Parameters
-    ----------
-    semantics
-        The meaning of the protocol with its constants.
-    tell
-        Says what a step does, where a command fits several; by default what it is called.
-    any_outcome
-        Whether the first of several outcomes of one action on one message will do.
-
-    Attributes
-    ----------
-    state
-        The present state; who leads the scenario sets it.
-    """
-
-    state: State
+    state: State  # the present state; who leads the scenario sets it
 
     def __init__(self, semantics: Semantics, tell: Tell | None = None, *, any_outcome: bool = False) -> None:
         self.semantics = semantics
@@ -58,13 +43,7 @@ class Stage:
         self._tell = tell or (lambda transition: [self.heading(transition)])
 
     def begin(self, init: str, then: dict[str, str]) -> None:
-        """Begin in the first initial state in which paths have these values.
-
-        Raises
-        ------
-        ScenarioError
-            There is none.
-        """
+        """Begin in the first initial state in which paths have these values."""
         starts = initial_states(self.semantics, init)
         found = next((s for s in starts if all(self._is(s, None, *item) for item in then.items())), None)
         if found is None:
@@ -72,20 +51,7 @@ class Stage:
         self.state = found
 
     def steps(self, verb: str, rest: list[str]) -> Iterator[Transition]:
-        """Yield the steps that a command asks for, one after the other; none where it only looks.
-
-        Parameters
-        ----------
-        verb
-            The command's first word: `deliver`, `settle`, `briefly`, an action, or one that only looks.
-        rest
-            The others.
-
-        Raises
-        ------
-        ScenarioError
-            One cannot be taken, or nobody can tell which is meant.
-        """
+        """Yield the steps that a command asks for, one after the other; none where it only looks."""
         if verb == "briefly" and rest:
             verb, *rest = rest
         if verb == "deliver":
@@ -227,13 +193,7 @@ class Stage:
         return next((key for key in self.state.replicas if text_of(key) == text), None)
 
     def at(self, path: str) -> Value:
-        """Return what a path leads to: a replica, its field, or a shared field.
-
-        Raises
-        ------
-        ScenarioError
-            It leads nowhere.
-        """
+        """Return what a path leads to: a replica, its field, or a shared field."""
         return self._at(self.state, None, path)
 
     def heading(self, transition: Transition) -> str:

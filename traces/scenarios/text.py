@@ -18,34 +18,16 @@ class ScenarioError(InputError):
 
 
 class Block(NamedTuple):
-    """Some commands and what happened.
+    """Some commands and what happened."""
 
-    Attributes
-    ----------
-    line
-        The number of the first command's line.
-    before
-        The lines of prose before it.
-    commands
-        The commands.
-    told
-        What happened, as the file says.
-    """
-
-    line: int
-    before: list[str]
+    line: int  # the number of the first command's line
+    before: list[str]  # the lines of prose before it
     commands: list[str]
-    told: list[str]
+    told: list[str]  # what happened, as the file says
 
 
 def read_blocks(text: str) -> tuple[list[Block], list[str]]:
-    """Return the blocks of a scenario, and the lines of prose after the last one.
-
-    Raises
-    ------
-    ScenarioError
-        If commands are not followed by `----`.
-    """
+    """Return the blocks of a scenario, and the lines of prose after the last one."""
     blocks: list[Block] = []
     before: list[str] = []
     commands: list[str] = []
@@ -102,37 +84,20 @@ def _words(command: str) -> Iterator[str]:
 
 
 class Ask(NamedTuple):
-    """A step that a command describes.
+    """A step that a command describes."""
 
-    Attributes
-    ----------
-    action
-        The action's name.
-    by, on, source, dest
-        The replica that takes it, the type of the message delivered, its sender, the receiver of a message; or None.
-    fields
-        Fields of the message, as text.
-    then
-        Paths into the next state, with values as text.
-    """
-
-    action: str
+    action: str  # the action's name
+    # the replica that takes it, the type of the message delivered, its sender, the receiver of a message; or None
     by: str | None
     on: str | None
     source: str | None
     dest: str | None
-    fields: dict[str, str]
-    then: dict[str, str]
+    fields: dict[str, str]  # fields of the message, as text
+    then: dict[str, str]  # paths into the next state, with values as text
 
 
 def read_ask(given: list[str]) -> Ask:
-    """Return the step that the words of a command describe.
-
-    Raises
-    ------
-    ScenarioError
-        A word is out of place.
-    """
+    """Return the step that the words of a command describe."""
     action, *rest = given
     named: dict[str, str | None] = {"by": None, "on": None, "from": None, "to": None}
     fields: dict[str, str] = {}
@@ -153,37 +118,19 @@ def read_ask(given: list[str]) -> Ask:
 
 
 class Start(NamedTuple):
-    """What `start` says.
+    """What `start` says."""
 
-    Attributes
-    ----------
-    model, variant, config, at
-        Names; "" where there is none.
-    bounds
-        What every bound is that no constant sets; "" for what the configuration says.
-    settings
-        Constants, as text.
-    then
-        What tells the initial state from others, as in `Ask`.
-    """
-
-    model: str
+    model: str  # names; "" where there is none
     variant: str
     config: str
     at: str
-    bounds: str
-    settings: dict[str, str]
-    then: dict[str, str]
+    bounds: str  # what every bound is that no constant sets; "" for what the configuration says
+    settings: dict[str, str]  # constants, as text
+    then: dict[str, str]  # what tells the initial state from others, as in `Ask`
 
 
 def read_start(given: list[str]) -> Start:
-    """Return what the words after `start` say.
-
-    Raises
-    ------
-    ScenarioError
-        A word is out of place, or there is none.
-    """
+    """Return what the words after `start` say."""
     if not given:
         raise ScenarioError("expected start MODEL, found no model")
     name, *rest = given
@@ -193,55 +140,25 @@ def read_start(given: list[str]) -> Start:
 
 
 class Command(NamedTuple):
-    """A command of a scenario.
+    """A command of a scenario."""
 
-    Attributes
-    ----------
-    line
-        The number of its line.
-    text
-        The line.
-    verb
-        Its first word: `start`, `settle` ..., or an action.
-    rest
-        The other words.
-    """
-
-    line: int
-    text: str
-    verb: str
-    rest: list[str]
+    line: int  # the number of its line
+    text: str  # the line
+    verb: str  # its first word: `start`, `settle` ..., or an action
+    rest: list[str]  # the other words
 
 
 class Story(NamedTuple):
-    """A part of a scenario that begins with `start`.
+    """A part of a scenario that begins with `start`."""
 
-    Attributes
-    ----------
-    file
-        The scenario.
-    start
-        Its first command.
-    words
-        What that says.
-    commands
-        The others.
-    """
-
-    file: Path
-    start: Command
-    words: Start
-    commands: list[Command]
+    file: Path  # the scenario
+    start: Command  # its first command
+    words: Start  # what that says
+    commands: list[Command]  # the others
 
 
 def read_stories(path: Path) -> list[Story]:
-    """Return the stories of a scenario: one for each `start`.
-
-    Raises
-    ------
-    ScenarioError
-        The file cannot be read, or is no scenario; with the line.
-    """
+    """Return the stories of a scenario: one for each `start`."""
     try:
         blocks, _ = read_blocks(read_small(path))
     except OSError as error:

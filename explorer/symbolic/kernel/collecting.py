@@ -37,21 +37,7 @@ def mark(d: Any, roots: Any) -> Any:
 
 @jit
 def count(d: Any, marked: Any, total: Any, limbs: Any) -> Any:
-    """Return the number of vectors of each reachable node, as digits of 32 bits, the lowest first.
-
-    Parameters
-    ----------
-    d
-        The store.
-    marked, total
-        Which nodes are reachable, and how many.
-    limbs
-        Digits; the highest must have room for what is carried.
-
-    Returns
-    -------
-    Places by node, and the counts by place.
-    """
+    """Return the number of vectors of each reachable node, as digits of 32 bits, the lowest first."""
     places = np.zeros(len(marked), np.int32)
     counts = np.zeros((total, limbs), np.uint64)
     counts[1, 0] = 1

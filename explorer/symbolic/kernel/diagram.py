@@ -299,21 +299,7 @@ def first_edge(d: Any, r: Any, how: Any, key: Any) -> Any:
 
 @jit
 def add_edge(d: Any, r: Any, how: Any, key: Any, result: Any, child: Any) -> None:
-    """Give a relation's node another edge. What goes through the node's edges meanwhile does not see it.
-
-    Parameters
-    ----------
-    d
-        The store.
-    r
-        The node.
-    how
-        0: for a value, 1: for a class of messages, 2: for any value.
-    key
-        The value or the class; general: nothing.
-    result, child
-        The next value or the label, and the node after.
-    """
+    """Give a relation's node another edge. What goes through the node's edges meanwhile does not see it."""
     rule, number = d.relation_nodes[r], d.meta[RELATION_EDGES]
     d.meta[RELATION_EDGES] = number + 1
     d.relation_edges[number, 0] = result

@@ -23,19 +23,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
 
 @jit
 def count_steps(d: Any, a: Any, r: Any, which: Any, modulus: Any) -> Any:
-    """Return the number of pairs (state, event) of a set and a relation that was applied to it, modulo a number.
-
-    Parameters
-    ----------
-    d
-        The store.
-    a, r
-        The set, and the relation; 1 is the relation of one event that changes nothing more.
-    which
-        Tells the moduli apart in the cache.
-    modulus
-        Less than 2**62.
-    """
+    """Return the number of pairs (state, event) of a set and a relation that was applied to it, modulo a number."""
     if a == 0 or r == 0:
         return np.int64(0)
     if a == 1 and r == 1:

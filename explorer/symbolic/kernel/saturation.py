@@ -128,10 +128,6 @@ def _put(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any, child: Any
     """Set the child of a value among the sorted edges on the stack from `base` to `end`.
 
     Where there are none, those of the saturated set `b` come first. What is above them on the stack stays there.
-
-    Returns
-    -------
-    Their end, and the place of the value.
     """
     scratch, stamps = d.scratch, d.stamps
     if end == base and b:
@@ -163,19 +159,6 @@ def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
 
     In recursive calls numbers are `np.int64`: Numba would compile the function again for a literal one, and then fails
     to load what is cached of a function that calls another version of itself.
-
-    Parameters
-    ----------
-    d
-        The store.
-    a
-        The set.
-    r
-        A relation: what it makes of the set, which is saturated, is added to `b`. 0: the set itself is saturated.
-    p
-        The level from which on the result is to be saturated.
-    b
-        A set that is saturated from there on.
     """
     if a == 0:
         return b

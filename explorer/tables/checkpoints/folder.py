@@ -43,13 +43,7 @@ Noted = dict[str, Any]
 
 
 def folder_of(options: Options) -> Path | None:
-    """Return the folder in which a search keeps its checkpoint, or None.
-
-    Raises
-    ------
-    InputError
-        Where the options name two.
-    """
+    """Return the folder in which a search keeps its checkpoint, or None."""
     if options.resume is not None and options.checkpoint not in (None, options.resume):
         raise InputError(
             f"--checkpoint {options.checkpoint}: a search that is resumed keeps its checkpoint where it is; "
@@ -60,32 +54,7 @@ def folder_of(options: Options) -> Path | None:
 
 
 class Checkpoint:
-    """A folder with a checkpoint, locked by this process.
-
-    Parameters
-    ----------
-    folder
-        The folder.
-    identity
-        Of the search whose checkpoint it is.
-    resume
-        Whether to go on from the checkpoint in it, rather than begin one.
-    names
-        The growing files that a new one has.
-
-    Attributes
-    ----------
-    files
-        The growing files, by name.
-    noted
-        What the manifest says of the search, where it is resumed.
-
-    Raises
-    ------
-    InputError
-        Where the folder is in use; where there is a checkpoint to go on from and a new one is asked for, or the other
-        way round; where the checkpoint is damaged, or another search's.
-    """
+    """A folder with a checkpoint, locked by this process."""
 
     def __init__(self, folder: Path, identity: SearchIdentity, *, resume: bool, names: tuple[str, ...] = ()) -> None:
         self.folder = folder
@@ -221,15 +190,7 @@ class Checkpoint:
         return GrowingFile.at(path, f"{self._option} {path}")
 
     def write(self, search: Noted, *, finished: bool) -> None:
-        """Make what was appended to the files, and what is noted of the search, the checkpoint.
-
-        Parameters
-        ----------
-        search
-            What else is needed to go on, as JSON can hold it.
-        finished
-            Whether the search is over, so that another may begin a checkpoint here.
-        """
+        """Make what was appended to the files, and what is noted of the search, the checkpoint."""
         with self.writing():
             for file in self.files.values():
                 file.sync()

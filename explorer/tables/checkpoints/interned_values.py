@@ -69,19 +69,7 @@ class Counts(NamedTuple):
 
 
 class InternedValues:
-    """Keeps files that say what an interner's ids mean.
-
-    Parameters
-    ----------
-    interner
-        The interner.
-    files
-        Files by the names in `FILES`.
-    classes
-        The classes that values may have, by module and qualified name.
-    model_values
-        The model values of the constants.
-    """
+    """Keeps files that say what an interner's ids mean."""
 
     def __init__(
         self,
@@ -102,13 +90,7 @@ class InternedValues:
     # Writing
 
     def save(self) -> Noted:
-        """Append what was numbered since the last time; return what a manifest must note.
-
-        Raises
-        ------
-        InputError
-            Where a value has a class that could not be found again.
-        """
+        """Append what was numbered since the last time; return what a manifest must note."""
         interner, done = self.interner, self._written
         now = self._counts()
         for key in list(interner.slots)[done.slots :]:
@@ -142,13 +124,7 @@ class InternedValues:
         self.files["values"].append(head + data)
 
     def note(self, value: Value) -> None:
-        """Note the classes of a value that will be written.
-
-        Raises
-        ------
-        InputError
-            Where one could not be found again.
-        """
+        """Note the classes of a value that will be written."""
         known = len(self.lexicon.classes)
         self.lexicon.note(value)
         for cls in self.lexicon.classes if len(self.lexicon.classes) > known else ():
@@ -161,20 +137,7 @@ class InternedValues:
     # Reading
 
     def load(self, noted: Noted) -> None:
-        """Give an interner that has numbered nothing yet what the files hold.
-
-        Parameters
-        ----------
-        noted
-            What `save` returned.
-
-        Raises
-        ------
-        Damaged
-            Where they hold something else than was noted.
-        InputError
-            Where the protocol has no class of a name noted.
-        """
+        """Give an interner that has numbered nothing yet what the files hold."""
         for module, name in noted["classes"]:
             cls = self.classes.get((module, name))
             if cls is None:

@@ -47,17 +47,7 @@ def require_shared(interner: Interner, field: int, value: Value) -> None:
 
 
 def require_contents(interner: Interner, heads: Rows, items: Rows, learned: NDArray[np.int64]) -> None:
-    """Require that inbox contents are of known slots and messages, in their canonical form, each once.
-
-    Parameters
-    ----------
-    interner
-        One with all slots and messages.
-    heads, items
-        See `kraftcheck.explorer.tables.learning.restoring.contents_from`.
-    learned
-        The contents that are values, by number.
-    """
+    """Require that inbox contents are of known slots and messages, in their canonical form, each once."""
     slots, counts = heads[:, 0], heads[:, 1].astype(np.int64)
     require((slots >= 0) & (slots < len(interner.slots)), "an inbox content is of an unknown replica")
     require((counts > 0) & (counts <= len(items)), "an inbox content has a wrong number of messages")

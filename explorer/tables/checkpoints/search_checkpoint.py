@@ -37,53 +37,18 @@ SHAPE = {
 
 
 class Snapshot(NamedTuple):
-    """A search between two batches, without what the files of states and of interned values hold.
+    """A search between two batches, without what the files of states and of interned values hold."""
 
-    Attributes
-    ----------
-    levels
-        For each level how many rows of which width it has in the file of states, one stretch after the other.
-    position
-        How many states of the last level but one are expanded.
-    actions
-        Times each action fired.
-    seconds
-        Time it took.
-    violations
-        What is violated.
-    """
-
+    # for each level how many rows of which width it has in the file of states, one stretch after the other
     levels: list[list[tuple[int, int]]]
-    position: int
-    actions: dict[str, int]
-    seconds: float
-    violations: list[Violation]
+    position: int  # how many states of the last level but one are expanded
+    actions: dict[str, int]  # times each action fired
+    seconds: float  # time it took
+    violations: list[Violation]  # what is violated
 
 
 class SearchCheckpoint:
-    """Saves snapshots of a search in a folder, and restores the last.
-
-    Parameters
-    ----------
-    folder
-        The folder.
-    protocol, options
-        What is searched.
-    learner
-        The learner whose ids the states are made of.
-    starts
-        The initial states.
-
-    Attributes
-    ----------
-    states
-        The file of states, which the search appends to.
-
-    Raises
-    ------
-    InputError
-        As `kraftcheck.explorer.tables.checkpoints.folder.Checkpoint`.
-    """
+    """Saves snapshots of a search in a folder, and restores the last."""
 
     def __init__(
         self, folder: Path, protocol: Protocol, options: Options, learner: Learner, starts: Sequence[State]
@@ -109,15 +74,7 @@ class SearchCheckpoint:
         return time.monotonic() - self._last >= self._every
 
     def save(self, snapshot: Snapshot, *, finished: bool = False) -> None:
-        """Write a checkpoint.
-
-        Parameters
-        ----------
-        snapshot
-            The search as it stands.
-        finished
-            Whether it is over.
-        """
+        """Write a checkpoint."""
         for violation in snapshot.violations:
             self._values.note(value_of(violation.trace))
         violations = [(violation.property, encode_trace(violation.trace)) for violation in snapshot.violations]
@@ -127,13 +84,7 @@ class SearchCheckpoint:
         self._last = time.monotonic()
 
     def restore(self) -> Snapshot:
-        """Give a learner that knows nothing yet the ids of the checkpoint; return the search as it stood.
-
-        Raises
-        ------
-        InputError
-            Where the checkpoint does not fit together.
-        """
+        """Give a learner that knows nothing yet the ids of the checkpoint; return the search as it stood."""
         noted = dict(self._folder.noted)
         self._learner.interner.shape(type(self._starts[0].shared))
         with self._folder.judging():

@@ -31,17 +31,7 @@ JUDGED = 16  # pieces, in which properties that need Python are evaluated
 
 
 class SearchedAgain:
-    """Compares a checkpoint with what a search finds.
-
-    Parameters
-    ----------
-    expander
-        Expands the states; its interner has the values of the checkpoint.
-    levels, snapshot
-        The checkpoint.
-    python
-        The properties that need Python, or None.
-    """
+    """Compares a checkpoint with what a search finds."""
 
     def __init__(self, expander: Expander, levels: Levels, snapshot: Snapshot, python: PythonChecks | None) -> None:
         self._expander = expander
@@ -57,15 +47,7 @@ class SearchedAgain:
         self._parts.check(rows)
 
     def require_same(self, starts: Rows, visited: SpillingSet) -> None:
-        """Search again, and raise Damaged where the checkpoint has something else.
-
-        Parameters
-        ----------
-        starts
-            The initial states.
-        visited
-            All states of the checkpoint.
-        """
+        """Search again, and raise Damaged where the checkpoint has something else."""
         counts = self._levels.counts
         require(visited.count == sum(counts), f"expected {sum(counts)} different states, found {visited.count}")
         self._expander.restart()

@@ -65,13 +65,7 @@ def child_of(t: Any, node: Any, answer: Any) -> Any:
 
 @jit
 def lay(t: Any, node: Any, path: Any, nodes: Any, jumps: Any) -> Any:
-    """Lay a path of questions, each with its answer, from a node on; there is room for what is new.
-
-    Returns
-    -------
-    tuple
-        The node at its end, or MISSING where another question stands on the way; then the numbers of nodes and jumps.
-    """
+    """Lay a path of questions, each with its answer, from a node on; there is room for what is new."""
     for k in range(len(path)):
         if t.nodes[node, codes.KIND] == codes.UNKNOWN:
             for column in range(3):

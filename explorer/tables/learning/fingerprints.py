@@ -25,13 +25,7 @@ from kraftcheck.spec.values import Value
 
 
 class Fingerprints(FingerprintArrays):
-    """The fingerprints of the parts of states, kept up to date as more is learned.
-
-    Parameters
-    ----------
-    learner
-        What is known of the protocol.
-    """
+    """The fingerprints of the parts of states, kept up to date as more is learned."""
 
     def __init__(self, learner: Learner) -> None:
         super().__init__()

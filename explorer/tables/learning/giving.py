@@ -12,18 +12,6 @@ class HowGiven:
     """Decides it, by root of a trie.
 
     A property of one replica is asked about by fields as long as an answer tells of many replicas.
-
-    Parameters
-    ----------
-    interner, tries
-        What there is, and what is known of it.
-    wholly
-        Names of the actions and properties for which stand-ins do not serve.
-
-    Attributes
-    ----------
-    asked
-        By root, how often Python was asked of a property of one replica.
     """
 
     def __init__(self, interner: Interner, tries: Tries, wholly: set[str]) -> None:

@@ -49,15 +49,7 @@ UNASKED = -1  # an answer or an image that nobody has asked for yet
 
 
 class GrowingTables(Tables):
-    """The tables of one learner.
-
-    Parameters
-    ----------
-    permutations
-        Elements of the symmetry group.
-    network_operations
-        Operations that the network does by itself.
-    """
+    """The tables of one learner."""
 
     def __init__(self, permutations: int, network_operations: int) -> None:
         super().__init__()
@@ -92,13 +84,7 @@ class GrowingTables(Tables):
         array[index] = value
 
     def lengthen(self, name: str, rows: int, fill: int = 0) -> Any:
-        """Return a table, made at least so long: twice as long if it may be, and where it stood if there is room.
-
-        Raises
-        ------
-        ProtocolError
-            Where there are no numbers for so many rows.
-        """
+        """Return a table, made at least so long: twice as long if it may be, and where it stood if there is room."""
         array, most = getattr(self, name), _most_rows(name)
         if rows <= len(array):
             return array

@@ -37,34 +37,7 @@ Fields = tuple[tuple[str, type, Value], ...]
 
 
 class Interner:
-    """The ids of one protocol's values.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    message_properties
-        Invariants that read one message only, with the bit of each in a mask of violated properties.
-    view, symmetry
-        Names of one of the protocol's views and symmetries, or None.
-
-    Attributes
-    ----------
-    slots
-        The slot of each replica's id.
-    locals, messages, shared_values
-        Values by id: local states (0: no replica), messages, and those of each shared field.
-    shared_records
-        The numbers of the shared fields that may hold a record.
-    questions, shared_questions
-        Questions about local states, and about the values of each shared field.
-    sets
-        The shared sets that are taken apart.
-    content_values
-        Inbox contents that are more than counts of messages, by id.
-    tables
-        What the kernel reads.
-    """
+    """The ids of one protocol's values."""
 
     def __init__(
         self,
@@ -438,13 +411,7 @@ class Interner:
 
 
 def within(number: int, limit: int, what: str) -> int:
-    """Return a number; raise where there are more of something than the tables can number.
-
-    Raises
-    ------
-    ProtocolError
-        Naming what there is too much of, and the limit.
-    """
+    """Return a number; raise where there are more of something than the tables can number."""
     if number >= limit:
         raise ProtocolError(f"more than {limit:,} {what}: the table engine has no numbers for them")
     return number

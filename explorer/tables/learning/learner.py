@@ -56,40 +56,7 @@ class Root(NamedTuple):
 
 
 class Learner:
-    """Learns one protocol.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    properties
-        Properties to evaluate on control rows: those that read replicas and shared fields only.
-    constraints
-        State constraints of the same kind.
-    step_properties, action_constraints
-        Properties of steps.
-    message_properties
-        Invariants that read one message only.
-    view, symmetry
-        Names of one of the protocol's views and symmetries, or None.
-    check_actions
-        Whether to test every call of a handler, not a sample.
-
-    Attributes
-    ----------
-    interner
-        The ids of the protocol's values.
-    state_properties, step_properties
-        Properties of states and of steps, in the order of their bits in masks.
-    action_names
-        The actions, in the order of their numbers.
-    book
-        The labels of steps; the first stand for the actions.
-    most_spent
-        The most that a step spends of a bound, where that is more than one.
-    handler_calls
-        How often the handler of each action was called.
-    """
+    """Learns one protocol."""
 
     def __init__(
         self,
@@ -199,20 +166,7 @@ class Learner:
         return [prop for bit, prop in enumerate(properties) if mask >> bit & 1]
 
     def resolve(self, workers: Sequence[WorkerArrays], make: Callable[[Arrays, WorkerArrays], None] = resolve) -> None:
-        """Make what workers missed, asking Python where need be.
-
-        Parameters
-        ----------
-        workers
-            The workers; all were expanding the same states.
-        make
-            Makes what one worker missed, and asks for the rest.
-
-        Raises
-        ------
-        ProtocolError
-            What a method of the protocol raised. It is raised again where that left questions without answers.
-        """
+        """Make what workers missed, asking Python where need be."""
         try:
             self._resolve(workers, make)
         except ProtocolError as error:

@@ -18,35 +18,17 @@ from kraftcheck.spec.values import Value, field_names
 
 
 class MarkedStep(Step):
-    """A step, all of it plain values.
+    """A step, all of it plain values."""
 
-    Attributes
-    ----------
-    changes
-        For each replica, by its id, of which some fields are changed only: these fields. `writes` has it too, as it is
-        after the step in the state that was looked at.
-    sets
-        For each shared set that is changed only, by its field: what is added and removed. In `puts` is what is added.
-    """
-
+    # for each replica, by its id, of which some fields are changed only: these fields. `writes` has it too, as it
+    # is after the step in the state that was looked at.
     changes: tuple[tuple[Value, Fields], ...] = ()
+    # for each shared set that is changed only, by its field: what is added and removed. In `puts` is what is added.
     sets: tuple[tuple[str, frozenset[Value], frozenset[Value]], ...] = ()
 
 
 def followed(action: Action, recording: Recording, *, marks: bool, filters: bool) -> Action:
-    """Return an action whose steps have no stand-ins that a recording lent it.
-
-    Parameters
-    ----------
-    action
-        The action.
-    recording
-        Records one call.
-    marks
-        Whether steps may be marked.
-    filters
-        Whether loops over sets filter first.
-    """
+    """Return an action whose steps have no stand-ins that a recording lent it."""
     copied, function_of = copy(action), filtering(action.function) if filters else action.function
     vars(copied)["asks"] = action.asks
 

@@ -15,13 +15,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 class Outcomes:
-    """The outcomes of one learner.
-
-    Parameters
-    ----------
-    interner
-        What numbers the values.
-    """
+    """The outcomes of one learner."""
 
     def __init__(self, interner: Interner) -> None:
         self._interner = interner

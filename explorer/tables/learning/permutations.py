@@ -18,13 +18,7 @@ Rebuild = Callable[[Value], Value]
 
 
 class Images:
-    """The images of values under a group.
-
-    Parameters
-    ----------
-    group
-        Every permutation, the identity first.
-    """
+    """The images of values under a group."""
 
     def __init__(self, group: list[Permutation]) -> None:
         self.order = len(group)
@@ -106,15 +100,7 @@ def _remembering(permutation: Permutation) -> Rebuild:
 
 
 class Orbits:
-    """Interns the images of values, and notes which is which.
-
-    Parameters
-    ----------
-    images
-        The images under the group.
-    tables
-        Where they are noted.
-    """
+    """Interns the images of values, and notes which is which."""
 
     def __init__(self, images: Images, tables: GrowingTables) -> None:
         self._images = images
@@ -129,17 +115,6 @@ class Orbits:
         Or in its columns, where it has a row for each id.
 
         The whole orbit is interned and noted at once; while it is, `intern` comes here again for its members.
-
-        Parameters
-        ----------
-        name
-            The table.
-        index, value
-            The value, and its id.
-        intern
-            Returns the id of such a value.
-        first, apart
-            Which rows.
         """
         order = self._images.order
         if order == 1:

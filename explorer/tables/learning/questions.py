@@ -35,19 +35,7 @@ class NumberedFunction(NamedTuple):
 
 
 class Questions:
-    """The questions about values of one kind: local states, or values of a shared field.
-
-    Parameters
-    ----------
-    tables
-        Where the answers are noted.
-    name
-        The table for them.
-    values
-        The values by id; None stands for "no replica".
-    numbers
-        Numbers that no question in the table has.
-    """
+    """The questions about values of one kind: local states, or values of a shared field."""
 
     def __init__(self, tables: GrowingTables, name: str, values: Sequence[Any], numbers: Iterator[int]) -> None:
         self._tables = tables
@@ -85,15 +73,7 @@ class Questions:
 
 
 class InboxQuestions:
-    """The questions about inboxes.
-
-    Parameters
-    ----------
-    tables
-        Where the answers are noted.
-    decode
-        Returns the inbox of an inbox content's id.
-    """
+    """The questions about inboxes."""
 
     def __init__(self, tables: GrowingTables, decode: Callable[[int], Value]) -> None:
         self._tables = tables

@@ -33,15 +33,7 @@ class StandIn:
 
 
 class SharedReader(StandIn):
-    """Reads like the shared record, and notes each field when it is first read.
-
-    Parameters
-    ----------
-    record_type
-        The shared record's class.
-    read
-        Gives a field's value by name, noting it.
-    """
+    """Reads like the shared record, and notes each field when it is first read."""
 
     __slots__ = ("_read", "_type")
 
@@ -71,17 +63,7 @@ class SharedReader(StandIn):
 
 
 class LocalReader(StandIn):
-    """Reads like a replica's record, and notes each field; any other use notes the whole record.
-
-    Parameters
-    ----------
-    record
-        The record.
-    note
-        Called with a field's name, or None for the whole, when that is read.
-    changes
-        Other values of some fields, which are not read.
-    """
+    """Reads like a replica's record, and notes each field; any other use notes the whole record."""
 
     def __init__(
         self, record: Record, note: Callable[[str | None], None], changes: Mapping[str, Value] = NO_CHANGES
@@ -126,15 +108,7 @@ class LocalReader(StandIn):
 
 
 class PeerReader(LocalReader):
-    """Reads like another replica's record.
-
-    Parameters
-    ----------
-    key
-        The replica's id.
-    record, note, changes
-        See `LocalReader`.
-    """
+    """Reads like another replica's record."""
 
     def __init__(
         self,
@@ -152,15 +126,7 @@ class PeerReader(LocalReader):
 
 
 class MapReader(Map[Any, Any]):
-    """Reads like the map of a projection of all replicas, and notes each of its values when that is first read.
-
-    Parameters
-    ----------
-    keys
-        The replicas that there may be.
-    read
-        Gives the value of one of them, or `ABSENT`, noting it.
-    """
+    """Reads like the map of a projection of all replicas, and notes each of its values when that is first read."""
 
     __slots__ = ("_all", "_keys", "_known", "_read")
 

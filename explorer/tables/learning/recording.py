@@ -22,28 +22,7 @@ Question = tuple[int, int, int]  # kind of trie node, and its two arguments
 
 
 class Recording:
-    """Records what is read on the way to one answer.
-
-    Parameters
-    ----------
-    interner, inbox_questions
-        What numbers the answers.
-    row
-        The control row that is read.
-    inboxes
-        The inbox content of each replica, as far as there are any.
-    by_field, me_by_field
-        Whether to note the fields that are read of records, not the whole ones; of the only replica of a property.
-
-    Attributes
-    ----------
-    lent
-        Whether stand-ins for records or sets were given.
-    sets
-        By the number of a shared field, the stand-in that was given for its set.
-    awaited
-        Which further elements of these would have mattered: the test that such a one passes, or None for all.
-    """
+    """Records what is read on the way to one answer."""
 
     def __init__(
         self,
@@ -170,15 +149,7 @@ class Recording:
         return questions.value(question, answer)
 
     def holds(self, prop: Property, me: int, peer: int) -> bool:
-        """Return whether a property holds.
-
-        Parameters
-        ----------
-        prop
-            The property.
-        me, peer
-            Ids of the local states that it is about; those before and after a step, for a property of steps.
-        """
+        """Return whether a property holds."""
         given = self.given(prop)
         names = {ME: "before", PEER: "after"} if prop.over_steps else {ME: "me", PEER: "peer"}
         questions = self._interner.questions

@@ -33,15 +33,7 @@ def control_rows_from(interner: Interner, first: int) -> Rows:
 
 
 def restore_contents(interner: Interner, heads: Rows, items: Rows) -> None:
-    """Set the inbox contents.
-
-    Parameters
-    ----------
-    interner
-        One with all slots and messages, and without inbox contents.
-    heads, items
-        See `contents_from`.
-    """
+    """Set the inbox contents."""
     tables, n = interner.tables, len(heads) + 1
     capacity = max(len(tables.contents), 1 << (2 * n + 16).bit_length())
     contents = np.zeros((capacity, tables.contents.shape[1]), np.int32)
@@ -67,15 +59,7 @@ def restore_contents(interner: Interner, heads: Rows, items: Rows) -> None:
 
 
 def restore_content_values(interner: Interner, inboxes: Sequence[tuple[int, Value]]) -> None:
-    """Set the values of inbox contents that follow no rule, and their images, which are among them.
-
-    Raises
-    ------
-    Damaged
-        Where two are equal, or do not have the messages that are restored.
-    InputError
-        Where they follow one today.
-    """
+    """Set the values of inbox contents that follow no rule, and their images, which are among them."""
     numbers: dict[tuple[int, Value], int] = {}
     for content, inbox in inboxes:
         slot = interner.slot_of_content(content)

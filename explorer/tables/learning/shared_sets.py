@@ -36,27 +36,7 @@ _SCALARS = (bool, int, str, NoneType, ModelValue, Enum)
 
 
 class SharedSets:
-    """The shared sets of one protocol that are taken apart.
-
-    Parameters
-    ----------
-    tables
-        The tables whose control rows hold them.
-
-    Attributes
-    ----------
-    elements
-        By the number of a shared field, the elements that may be in its set, each with its place.
-    passed
-        By a shared field and the key of a test, how many elements were tested, and the places and the elements of those
-        that passed.
-    columns
-        The number of columns that control rows have for elements.
-    changes
-        How often columns have moved.
-    is_allowed
-        Whether sets may be taken apart: not where others rely on what the columns of a control row are.
-    """
+    """The shared sets of one protocol that are taken apart."""
 
     def __init__(self, tables: GrowingTables) -> None:
         self._tables = tables
@@ -77,17 +57,7 @@ class SharedSets:
         return 2 * len(frozenset().union(*values)) <= len(values)
 
     def take_apart(self, field: int, column: int, base: int, values: list[Any]) -> None:
-        """Take a shared set apart.
-
-        Parameters
-        ----------
-        field, column
-            The field's number, and its column in control rows, which is 0 from now on.
-        base
-            The first column of a control row that is of a replica.
-        values
-            The values of the field, by id.
-        """
+        """Take a shared set apart."""
         tables, found = self._tables, ordered(frozenset().union(*values))
         self._first[field], self._room[field] = base, 0
         self.elements[field] = {element: place for place, element in enumerate(found)}
@@ -156,15 +126,7 @@ class SharedSets:
 
 
 class Candidates:
-    """The elements that may be in a set, for whoever reads it; what depends on there being no others is noted.
-
-    Parameters
-    ----------
-    sets, field
-        The sets, and the number of the shared field of this one.
-    note
-        Called with which others would matter: a key that is equal where the test is, and the test, or None for all.
-    """
+    """The elements that may be in a set, for whoever reads it; what depends on there being no others is noted."""
 
     def __init__(self, sets: SharedSets, field: int, note: Callable[[Value, Passes | None], None]) -> None:
         self._known = sets.elements[field]

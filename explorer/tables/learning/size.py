@@ -33,34 +33,18 @@ _OF = {table: name for name, tables in _TABLES.items() for table in tables}
 
 
 class Learned(NamedTuple):
-    """What is learned of one kind.
+    """What is learned of one kind."""
 
-    Attributes
-    ----------
-    what
-        What it is called.
-    number
-        How many there are.
-    nbytes
-        Bytes that they take.
-    """
-
-    what: str
-    number: int
-    nbytes: int
+    what: str  # what it is called
+    number: int  # how many there are
+    nbytes: int  # bytes that they take
 
     def __str__(self) -> str:
         return f"{self.number:,} {self.what} {text_of_size(self.nbytes)}"
 
 
 class Size:
-    """Says how much memory what a learner knows takes.
-
-    Parameters
-    ----------
-    learner
-        The learner.
-    """
+    """Says how much memory what a learner knows takes."""
 
     def __init__(self, learner: Learner) -> None:
         self._learner = learner

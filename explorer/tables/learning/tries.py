@@ -29,13 +29,7 @@ class Impure(Exception):  # noqa: N818 - it says what somebody else does wrong
 
 
 class Tries:
-    """The tries of one learner.
-
-    Parameters
-    ----------
-    interner, inbox_questions
-        What numbers the answers.
-    """
+    """The tries of one learner."""
 
     def __init__(self, interner: Interner, inbox_questions: InboxQuestions) -> None:
         self._interner = interner
@@ -72,13 +66,7 @@ class Tries:
         return False
 
     def insert(self, root: int, path: Mapping[Question, int]) -> int:
-        """Lay a path of questions and answers; return the node at its end.
-
-        Raises
-        ------
-        Impure
-            Where another question stands on the way.
-        """
+        """Lay a path of questions and answers; return the node at its end."""
         tables, node = self._tables, root
         if path:
             laid = np.array([(*question, answer) for question, answer in path.items()], np.int64)

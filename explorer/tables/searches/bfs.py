@@ -46,26 +46,7 @@ ANOTHER = (
 
 
 class BreadthFirst:
-    """A search level by level.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    options
-        What to check and where to stop.
-    workers
-        Threads.
-    batch
-        States that one worker expands between two looks at the clock, at most.
-
-    Attributes
-    ----------
-    visited
-        The visited states.
-    levels
-        The same, level by level; the last is being built.
-    """
+    """A search level by level."""
 
     def __init__(self, protocol: Protocol, options: Options, workers: int, batch: int = BATCH) -> None:
         folder, self.memory = folder_of(options), Memory(options.memory)
@@ -97,13 +78,7 @@ class BreadthFirst:
         self._over = False  # whether a state was found that ends the search, once what is under way is at its end
 
     def run(self) -> Result:
-        """Search, and return what was found.
-
-        Raises
-        ------
-        Interrupted
-            Where the user interrupts it; the exception has what was found until then.
-        """
+        """Search, and return what was found."""
         try:
             with self._interruption:
                 return self.checker.result_of(self._search_and_settle)

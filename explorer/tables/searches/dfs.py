@@ -33,15 +33,7 @@ TURNS_A_LOOK = 500  # turns of one state, where Python looks at each
 
 
 class DepthFirst:
-    """A search along one path after the other.
-
-    Parameters
-    ----------
-    protocol
-        The protocol, with its constants.
-    options
-        What to check and where to stop.
-    """
+    """A search along one path after the other."""
 
     def __init__(self, protocol: Protocol, options: Options) -> None:
         self.options = options
@@ -53,13 +45,7 @@ class DepthFirst:
         self._stack = StackArrays()
 
     def run(self) -> Result:
-        """Search, and return what was found.
-
-        Raises
-        ------
-        Interrupted
-            Where the user interrupts it; the exception has what was found until then.
-        """
+        """Search, and return what was found."""
         return self.checker.result_of(self._search)
 
     def _search(self) -> None:
@@ -73,15 +59,7 @@ class DepthFirst:
         return self.checker.starting_rows()
 
     def search_within(self, starts: Rows, limit: int) -> bool:
-        """Search from the beginning; return whether something was cut off.
-
-        Parameters
-        ----------
-        starts
-            The initial states within the constraints.
-        limit
-            The most states along a path; 0 for no limit.
-        """
+        """Search from the beginning; return whether something was cut off."""
         checker, worker = self.checker, self._worker
         python, top, turns = checker.python, self._start(starts), 0
         while True:

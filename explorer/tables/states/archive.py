@@ -19,15 +19,7 @@ TOGETHER = 1 << 12  # entries of a partition that are written at a time, at leas
 
 
 class Archive:
-    """Packed words of visited states in a file without a name, by partition.
-
-    Parameters
-    ----------
-    packing
-        How they are packed.
-    folder
-        Where its space is taken from; by default the system's place for temporary files.
-    """
+    """Packed words of visited states in a file without a name, by partition."""
 
     def __init__(self, packing: Packing, folder: Path | None = None) -> None:
         self.count = 0

@@ -11,18 +11,7 @@ FIRST_CAPACITY = 1 << 12
 
 
 class DepthSet(DepthSetArrays):
-    """The visited states.
-
-    Parameters
-    ----------
-    packing
-        How they are packed.
-
-    Attributes
-    ----------
-    count
-        How many states there are.
-    """
+    """The visited states."""
 
     def __init__(self, packing: Packing, capacity: int = FIRST_CAPACITY) -> None:
         super().__init__()

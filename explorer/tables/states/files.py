@@ -22,22 +22,7 @@ PIECE = 1 << 20  # bytes hashed at a time
 
 
 class GrowingFile:
-    """A file to append to and to read anywhere; several threads may read at a time.
-
-    Parameters
-    ----------
-    file
-        The file, open for reading and writing, without a buffer.
-    hashed
-        Whether to keep a digest of what is appended.
-    place
-        Where its space is taken, for messages; by default its name.
-
-    Attributes
-    ----------
-    length
-        Bytes that belong to it; what lies beyond is overwritten.
-    """
+    """A file to append to and to read anywhere; several threads may read at a time."""
 
     def __init__(self, file: FileIO, *, hashed: bool, place: str = "") -> None:
         self.length = 0
@@ -47,26 +32,12 @@ class GrowingFile:
 
     @classmethod
     def temporary(cls, folder: Path | None = None) -> GrowingFile:
-        """Return a new file without a name, which is gone with the process, however that ends.
-
-        Parameters
-        ----------
-        folder
-            Where its space is taken from; by default the system's place for temporary files.
-        """
+        """Return a new file without a name, which is gone with the process, however that ends."""
         return cls(TemporaryFile(buffering=0, dir=folder), hashed=False, place=str(folder or gettempdir()))
 
     @classmethod
     def at(cls, path: Path, place: str = "") -> GrowingFile:
-        """Return the file at a path, made if it is not there, of which nothing counts yet.
-
-        Parameters
-        ----------
-        path
-            The path.
-        place
-            What messages call it; by default the path.
-        """
+        """Return the file at a path, made if it is not there, of which nothing counts yet."""
         return cls(FileIO(open_in_folder(path), "r+"), hashed=True, place=place or str(path))
 
     @property
@@ -105,13 +76,7 @@ class GrowingFile:
         return array.tobytes()
 
     def restore(self, length: int, digest: str) -> None:
-        """Take the first `length` bytes for what it holds and cut off the rest.
-
-        Raises
-        ------
-        Damaged
-            Where they are not there, or have another digest.
-        """
+        """Take the first `length` bytes for what it holds and cut off the rest."""
         size = os.fstat(self._file.fileno()).st_size
         if size < length:
             raise Damaged(f"expected {length} bytes, found {size}")
@@ -144,34 +109,15 @@ def _bytes_of(array: NDArray[Any]) -> memoryview:
 
 
 class Extent(NamedTuple):
-    """Rows of one width that stand one after the other in a file.
+    """Rows of one width that stand one after the other in a file."""
 
-    Attributes
-    ----------
-    rows, columns
-        How many and how wide.
-    offset
-        Where they start, in bytes.
-    """
-
-    rows: int
+    rows: int  # how many and how wide
     columns: int
-    offset: int
+    offset: int  # where they start, in bytes
 
 
 class RowsInFile:
-    """Finds rows of numbers again that were appended to a growing file.
-
-    Parameters
-    ----------
-    item
-        The type of the numbers.
-
-    Attributes
-    ----------
-    count
-        How many rows there are.
-    """
+    """Finds rows of numbers again that were appended to a growing file."""
 
     def __init__(self, item: type[np.generic]) -> None:
         self.count = 0

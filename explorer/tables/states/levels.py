@@ -30,17 +30,7 @@ class Level:
 
 
 class Levels:
-    """The levels of a search; the first is number 1.
-
-    Parameters
-    ----------
-    budget
-        Bytes of rows that may be in memory.
-    file
-        Where the others go; by default a temporary file, made when it is needed.
-    folder
-        Where that takes its space from.
-    """
+    """The levels of a search; the first is number 1."""
 
     def __init__(self, budget: int, file: GrowingFile | None = None, folder: Path | None = None) -> None:
         self.budget = budget

@@ -21,31 +21,15 @@ _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory
 
 
 class Budget(NamedTuple):
-    """Bytes for each use.
+    """Bytes for each use."""
 
-    Attributes
-    ----------
-    visited
-        The set of visited states, or of candidates once the visited ones are on disk.
-    rows
-        Rows of the levels that are not written to disk yet; and again as much for candidates.
-    buffers
-        Successors of the batch that is being expanded.
-    """
-
-    visited: int
-    rows: int
-    buffers: int
+    visited: int  # the set of visited states, or of candidates once the visited ones are on disk
+    rows: int  # rows of the levels that are not written to disk yet; and again as much for candidates
+    buffers: int  # successors of the batch that is being expanded
 
     @classmethod
     def of(cls, memory: int | None) -> Budget:
-        """Divide memory.
-
-        Parameters
-        ----------
-        memory
-            Bytes, or None for a share of what this machine, or this container, has.
-        """
+        """Divide memory."""
         total = memory or default_memory()
         return cls(total // 2, min(total // 8, MOST_ROWS), total // 4)
 
@@ -72,18 +56,7 @@ class Budget(NamedTuple):
 
 
 class Memory:
-    """The memory of a search: what is learned has what it takes, the states have the rest.
-
-    Parameters
-    ----------
-    memory
-        Bytes, or None for a share of what this machine, or this container, has.
-
-    Attributes
-    ----------
-    budget
-        What the states may take.
-    """
+    """The memory of a search: what is learned has what it takes, the states have the rest."""
 
     def __init__(self, memory: int | None) -> None:
         self.total = memory or default_memory()

@@ -32,20 +32,7 @@ PARTITIONS = 1 << PARTITION_BITS
 
 
 class Packing(PackingArrays):
-    """Where the bits of each field of a state's identity stand.
-
-    Parameters
-    ----------
-    position
-        First bit of each field; the control row comes last.
-    width
-        Bits of each field.
-
-    Attributes
-    ----------
-    bits, words
-        Bits of all fields, and the words that they take.
-    """
+    """Where the bits of each field of a state's identity stand."""
 
     def __init__(self, position: NDArray[np.int32], width: NDArray[np.int32]) -> None:
         super().__init__()
@@ -88,16 +75,7 @@ def packing(widths: list[int]) -> Packing:
 
 
 def roomy_packing(counts: list[int], before: Sequence[int] = ()) -> Packing:
-    """Return a packing of fields; some have a bit to spare, as far as that takes no more memory.
-
-    Parameters
-    ----------
-    counts
-        The largest number of each field.
-    before
-        What that was when the last packing was made. The fields that will be outgrown first, if they go on to grow as
-        they did, have a bit to spare first.
-    """
+    """Return a packing of fields; some have a bit to spare, as far as that takes no more memory."""
     widths = [max(1, count.bit_length()) for count in counts]
     spare, total = 0, sum(widths)
     while spare < len(widths) and _sizes(total + spare + 1) == _sizes(total):
@@ -110,17 +88,7 @@ def roomy_packing(counts: list[int], before: Sequence[int] = ()) -> Packing:
 
 
 def entry_bytes(bits: int, capacity: int = 1 << 18, others: int = 0) -> int:
-    """Return how many bytes of a part of the visited set a packed state takes.
-
-    Parameters
-    ----------
-    bits
-        Of the packed state.
-    capacity
-        Of the part.
-    others
-        Bits that tell which part would own it; none where that is known.
-    """
+    """Return how many bytes of a part of the visited set a packed state takes."""
     beside = max(0, bits - MIXED_BITS)
     return 1 + (HOME_BITS - (capacity.bit_length() - 1) + others + beside + 7) // 8
 
@@ -140,15 +108,7 @@ def by_owner(owner: NDArray[Any], parts: int = PARTITIONS) -> Iterator[tuple[int
 
 
 def repacked_words(words: Words, old: Packing, new: Packing) -> Iterator[tuple[int, Words]]:
-    """Yield packed words, packed anew, by the partition that owns them then.
-
-    Parameters
-    ----------
-    words
-        Packed words.
-    old, new
-        How they are packed, and how they shall be. Fields that are new are empty.
-    """
+    """Yield packed words, packed anew, by the partition that owns them then."""
     again: Any = np.zeros((len(words), new.words), np.uint64)
     owner = np.zeros(len(words), np.int64)
     repack(words, old, again, new, owner)

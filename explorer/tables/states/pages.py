@@ -23,15 +23,7 @@ RESERVED = 4  # times as many addresses as bytes
 
 
 def reserved(count: int, large: int = LARGE_PAGES) -> Any:
-    """Return bytes that are 0, at least so many; those that nobody writes take no memory.
-
-    Parameters
-    ----------
-    count
-        How many bytes.
-    large
-        From how many on they have large pages.
-    """
+    """Return bytes that are 0, at least so many; those that nobody writes take no memory."""
     if count < OWN_PAGES:
         return np.zeros(count, np.uint8)
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
@@ -49,16 +41,6 @@ def scattered(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
     """Return an array that is 0 and will be written here and there, in small pages: NumPy would ask for large ones.
 
     A small array is as NumPy makes it, in memory that others had.
-
-    Parameters
-    ----------
-    shape, kind
-        Its shape, and the type of its numbers.
-
-    Raises
-    ------
-    MemoryError
-        Where there is not so much memory, as for any array.
     """
     count = math.prod(shape) * np.dtype(kind).itemsize
     if count >= OWN_PAGES:

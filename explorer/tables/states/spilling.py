@@ -32,28 +32,7 @@ Pack = Callable[[Rows, Packing], tuple[Words, NDArray[np.int64]]]
 
 
 class SpillingSet:
-    """The visited states.
-
-    Parameters
-    ----------
-    budget
-        How much memory they may take at first.
-    threads
-        The threads that insert states.
-    pack
-        Returns the packed identities of states, given how to pack them, and the partitions that own them.
-    folder
-        Where space on disk is taken from; by default the system's place for temporary files.
-
-    Attributes
-    ----------
-    in_memory
-        The set in memory.
-    archive
-        The visited states on disk, or None while all are in memory.
-    candidates
-        Once they are on disk: the rows of the candidates, as one level.
-    """
+    """The visited states."""
 
     def __init__(self, budget: Budget, threads: Threads, pack: Pack, folder: Path | None = None) -> None:
         self.in_memory = VisitedSet(threads, budget.small)
@@ -190,15 +169,7 @@ class SpillingSet:
     # Once every state is visited
 
     def hand_over(self, packing: Packing, place: Callable[[int, Any], NDArray[Any]]) -> VisitedSet:
-        """Return the set of all visited states, to look them up; what is left here is their number.
-
-        Parameters
-        ----------
-        packing
-            How they are packed from now on.
-        place
-            Makes a large array, given its length and the type of its numbers; what was on disk goes there.
-        """
+        """Return the set of all visited states, to look them up; what is left here is their number."""
         whole, archive = self.in_memory, self.archive
         self._handed_over, self.in_memory, self.archive = self.count, VisitedSet(self._threads), None
         old = whole.packing

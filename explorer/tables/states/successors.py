@@ -15,17 +15,7 @@ SUCCESSORS_PER_STATE = 12  # for which the buffers have room, on the average
 
 
 class Successors(SuccessorArrays):
-    """What one worker has found and nobody has looked up yet.
-
-    Attributes
-    ----------
-    rows
-        For each partition the states that it owns.
-    words
-        The packed identity of each.
-    counts
-        How many there are for each partition.
-    """
+    """What one worker has found and nobody has looked up yet."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,29 +24,13 @@ class Successors(SuccessorArrays):
         self.counts = np.zeros(PARTITIONS, np.int64)
 
     def fit(self, room: int, width: int, stored: int) -> None:
-        """Make room.
-
-        Parameters
-        ----------
-        room
-            For how many states of a partition.
-        width
-            Columns of a state.
-        stored
-            Words of a packed state.
-        """
+        """Make room."""
         room = max(room, self.rows.shape[1])
         self.rows = _fitted(self.rows, self.counts, room, width)
         self.words = _fitted(self.words, self.counts, room, stored)
 
     def put(self, rows: Rows, words: Words, owner: NDArray[np.int64]) -> None:
-        """Replace everything by these rows.
-
-        Parameters
-        ----------
-        rows, words, owner
-            The rows, their packed identities, and the partitions that own them.
-        """
+        """Replace everything by these rows."""
         counts = np.bincount(owner, minlength=PARTITIONS)
         room = max(self.rows.shape[1], int(counts.max()))
         if self.rows.shape[1:] != (room, rows.shape[1]):
@@ -88,18 +62,8 @@ def _fitted(array: NDArray[Any], counts: NDArray[np.int64], room: int, columns: 
 
 
 class Found(NamedTuple):
-    """What all workers have found.
+    """What all workers have found."""
 
-    Attributes
-    ----------
-    parts
-        The successors of each worker.
-    packing
-        How their identities are packed.
-    width
-        Columns of a state.
-    """
-
-    parts: list[Successors]
-    packing: Packing
-    width: int
+    parts: list[Successors]  # the successors of each worker
+    packing: Packing  # how their identities are packed
+    width: int  # columns of a state

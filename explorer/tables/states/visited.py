@@ -59,30 +59,7 @@ _NO_ROWS: Rows = np.zeros((0, 0), np.int32)
 
 
 class Partition:
-    """One part of the visited set.
-
-    Parameters
-    ----------
-    packing
-        How the states are packed.
-    number
-        The only partition that owns them; None where it may be any.
-    capacity
-        Homes that there are at first.
-    small
-        Up to how many it grows fast.
-    spare
-        What tables of keys, and of places, have left.
-    table
-        Where to keep what the table of that name says; by default in an array of its own.
-
-    Attributes
-    ----------
-    keys, places
-        The entries: see `kernel/hash_set.py`.
-    table
-        The same as numbers: how they are laid out, where the entries stand, how many there are.
-    """
+    """One part of the visited set."""
 
     def __init__(
         self,
@@ -151,15 +128,7 @@ class Partition:
             self._leave(left if is_done else self._bytes)
 
     def insert(self, rows: Rows, words: Words, count: int, new: Rows, new_count: int) -> int:
-        """Insert states; copy those that are new to `new`, and return how many stand there then.
-
-        Parameters
-        ----------
-        rows, words, count
-            How many states, their rows and their packed words.
-        new, new_count
-            An array with as many columns as should be copied, and how many rows of it are taken.
-        """
+        """Insert states; copy those that are new to `new`, and return how many stand there then."""
         done = 0
         while done < count:
             done, self.table[ENTRIES], new_count = insert_rows(
@@ -187,15 +156,7 @@ class Partition:
 
 
 class VisitedSet:
-    """The visited states, in partitions of which each has one thread at a time.
-
-    Parameters
-    ----------
-    threads
-        The threads that insert states.
-    small
-        Up to how many places a partition grows fast.
-    """
+    """The visited states, in partitions of which each has one thread at a time."""
 
     def __init__(self, threads: Threads, small: int = SMALL) -> None:
         self.packing = packing([1])

@@ -278,25 +278,7 @@ def first_fair(p: Any, reached: Any, acceptance: Any, conditions: Any) -> Any:
 
 @jit
 def seek(p: Any, start: Any, goal: Any, accepts: Any, taken: Any, idle: Any) -> Any:
-    """Find the nearest edge within a component that does something that is wanted.
-
-    Parameters
-    ----------
-    p
-        The product. `rank` is written: -1 where nothing was reached, else from where a node was; `order` too.
-    start
-        Where to begin.
-    goal
-        A node at which to arrive, or -1.
-    accepts, taken, idle
-        Acceptance sets to meet, fairness conditions to take a step of, those to find not enabled: any of them.
-
-    Returns
-    -------
-    tuple of int
-        The source of the edge, its number, its move; the source is -1 where there is none. Then how many nodes were
-        reached.
-    """
+    """Find the nearest edge within a component that does something that is wanted."""
     states = np.int64(len(p.move_first) - 1)
     mark, rank, order = p.mark, p.rank, p.order
     component = mark[start]
@@ -373,26 +355,7 @@ def changes_of(p: Any, value: Any, changed: Any) -> None:
 
 @jit
 def classify(held: Any, enabled: Any, begin: Any, p: Any, slots: Any, n: Any) -> Any:
-    """Give states that are alike one number: those with the same atoms and conditions.
-
-    Parameters
-    ----------
-    held, enabled
-        What is true of some states.
-    begin
-        The number of the first of them.
-    p
-        Where their kinds are written; `held` and `enabled` have room for those.
-    slots
-        A hash table of the kinds, -1 where there is none. Its length is a power of two, twice that of the kinds.
-    n
-        How many kinds are known.
-
-    Returns
-    -------
-    tuple of int
-        How many states were done, less than all where there is no room for another kind; and how many kinds are known.
-    """
+    """Give states that are alike one number: those with the same atoms and conditions."""
     held, enabled, slots = bare(held), bare(enabled), bare(slots)
     mask = np.uint64(len(slots) - 1)
     for k in range(len(held)):

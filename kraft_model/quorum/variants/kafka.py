@@ -132,34 +132,13 @@ DIFFERENCES: tuple[type[Quorum], ...] = (
 
 
 def known_differences(*, disk: bool = False) -> dict[str, type[Quorum]]:
-    """Return all known differences, by name: `PreVotesBeginAnew` is `pre-votes-begin-anew`.
-
-    Parameters
-    ----------
-    disk
-        Whether Kafka's log is on disk; else it is the one of Kafka's own tests.
-    """
+    """Return all known differences, by name: `PreVotesBeginAnew` is `pre-votes-begin-anew`."""
     own = kafka_disk.DIFFERENCES if disk else MOCK_DIFFERENCES
     return {sub(r"(?<!^)(?=[A-Z])", "-", part.__name__).lower(): part for part in (*own, *DIFFERENCES)}
 
 
 def as_kafka(protocol: type[Quorum], *, disk: bool = False, without: Collection[str] = ()) -> type[Quorum]:
-    """Return a model with all known differences.
-
-    Parameters
-    ----------
-    protocol
-        The model or a variant; what it changes goes before the differences.
-    disk
-        Whether Kafka's log is on disk.
-    without
-        Names of differences to leave out.
-
-    Raises
-    ------
-    InputError
-        There is no difference of such a name.
-    """
+    """Return a model with all known differences."""
     known = known_differences(disk=disk)
     for name in without:
         if name not in known:
