@@ -6,9 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from kraftcheck.kraft_model.quorum.records import Mode, Nil
+from kraftcheck.kraft_model.quorum.base import ADMIN
+from kraftcheck.kraft_model.quorum.records import Batch, Key, Mode, Nil, Operation, Voter, Voters
+from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
 from kraftcheck.kraft_model.quorum.variants.faults import SuccessorsById
-from kraftcheck.spec import ModelValue
+from kraftcheck.spec import Map, ModelValue, State, Step
+from kraftcheck.spec.language.semantics import Transition
+from kraftcheck.traces.kafka.actions import _asked
 from kraftcheck.traces.kafka.jars import classpath
 from kraftcheck.traces.kafka.lockstep import Lockstep, LockstepVerdict
 from kraftcheck.traces.kafka.process import Answer, Driver
@@ -43,9 +47,7 @@ def test_a_replica_in_which_kafka_throws_is_down(driver: Driver) -> None:
     assert cluster.under_way == before
 
 
-def test_what_kafka_throws_is_told_where_nothing_else_differs(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_kafka_throws_is_told_where_nothing_else_differs(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     ask = driver.ask
 
     def throwing(command: str, **arguments: object) -> Answer:
@@ -189,3 +191,18 @@ def test_the_order_of_successors_counts_but_for_equal_ones(driver: Driver) -> No
     assert {(found.where, found.field) for found in finding.differences} == {(ModelValue("n1"), "preferred")}
     equal = ELECTED + "Resign n1"
     assert drive(driver, bound({}, kind=SuccessorsById), equal)[0] == []
+
+
+def test_kafka_is_asked_what_the_model_was_asked_not_what_it_did() -> None:
+    """A model that removes another voter than the one that is asked for is told from Kafka so."""
+    n1, n2 = (ModelValue(f"n{number}", number) for number in (1, 2))
+    asked = Key(n2, 2)
+    voters = frozenset({Voter(Key(n1)), Voter(Key(n2))})
+    before = Replica(n1, mode=Mode.LEADER, epoch=1, voters=voters)
+    removed = Batch(1, (Voters(frozenset({Voter(Key(n1))})),))
+    change = Change(Operation.REMOVE_VOTER, Nil.NIL, True, 1, ADMIN, asked)
+    states = [
+        State(replicas=Map({n1: me}), inboxes=Map({}), shared=Shared(), spent=Map({}))
+        for me in (before, before.but(log=(removed,), change=change))
+    ]
+    assert _asked(states[0], Transition("RemoveVoter", n1, None, Step(), states[1])) == asked

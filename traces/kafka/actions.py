@@ -7,7 +7,7 @@ from collections.abc import Callable
 from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.messages import AdminResponse
 from kraftcheck.kraft_model.quorum.records import Error, Key, Mode, Nil, Operation, Voter
-from kraftcheck.kraft_model.quorum.state import Replica
+from kraftcheck.kraft_model.quorum.state import Change, Replica
 from kraftcheck.spec import State, ordered
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Transition
@@ -79,9 +79,11 @@ def _remove_voter(cluster: KafkaCluster, before: State, step: Transition) -> Non
 def _asked(before: State, step: Transition) -> Key | None:
     """Return which replica a leader begins to add, or has removed; None where it refuses."""
     me, after = before.replicas[step.actor], step.target.replicas[step.actor]
+    change = Nil.NIL if after.change == me.change else after.change
+    if isinstance(change, Change) and isinstance(change.asked, Key):
+        return change.asked
     if step.action == "AddVoter":
-        change = after.change
-        return None if change == me.change or isinstance(change, Nil) else change.voter.key
+        return change.voter.key if isinstance(change, Change) and isinstance(change.voter, Voter) else None
     gone = me.voters - after.log[-1].records[-1].voters if len(after.log) > len(me.log) else frozenset()
     return next((voter.key for voter in gone), None)
 
