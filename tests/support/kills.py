@@ -312,7 +312,7 @@ class Killer:
     def _ended(self, process: Process, number: signal.Signals | None) -> None:
         """Wait for the end of a process, and of all that it has started."""
         began = time.monotonic()
-        code = process.wait(END)
+        code = process.wait(END if number else 20 * END)  # Spark starts a worker again, and the command goes on
         self.slowest_end = max(self.slowest_end, time.monotonic() - began if number else 0.0)
         printed = process.output.read_text(errors="replace")
         self.forced += "did not end in time" in printed
