@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -20,10 +20,12 @@ MOST_WRAPPED = 4
 Named = dict[str, list[FunctionType]]
 
 
-def asking_for_types(protocol: type[Protocol], owners: Iterable[Any]) -> set[str]:
-    """Return the names of the actions and properties that may ask for the type of something, also by way of others."""
-    methods, known = _methods(protocol), dict[FunctionType, bool]()
-    return {owner.name for owner in owners if _asks(owner.function, methods, known)}
+def note_types(protocol: Protocol) -> set[str]:
+    """Note and return the names of the actions and properties that may ask for a type, also by way of others."""
+    methods, known = _methods(type(protocol)), dict[FunctionType, bool]()
+    owners: list[Any] = [*protocol.actions.values(), *protocol.properties.values()]
+    protocol.by_type = found = {owner.name for owner in owners if _asks(owner.function, methods, known)}
+    return found
 
 
 @cached

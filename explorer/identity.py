@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kraftcheck.explorer.by_type import asking_for_types
+from kraftcheck.explorer.by_type import note_types
 from kraftcheck.explorer.result import Options
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.language.protocol import Protocol
@@ -48,9 +48,7 @@ def hidden_reads(protocol: Protocol, options: Options, *, first_found: bool) -> 
     """Return what notes the methods that read what the VIEW of a search leaves out; None without a VIEW."""
     if options.view is None:
         return None
-    owners = [*protocol.actions.values(), *protocol.properties.values()]
-    by_type = asking_for_types(type(protocol), owners)
-    reads = HiddenReads(options.view, protocol.hidden(options.view), by_type, first_found=first_found)
+    reads = HiddenReads(options.view, protocol.hidden(options.view), note_types(protocol), first_found=first_found)
     for name, _, spends in protocol.network.own_operations():
         reads.note(f"action {name}", [bound for bound in spends if protocol.bounds[bound]])
     if options.resume is not None:

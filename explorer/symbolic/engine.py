@@ -12,6 +12,7 @@ from functools import partial
 from kraftcheck.explorer import capabilities
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
 from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
+from kraftcheck.explorer.by_type import note_types
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Options, Result, Search, Trap
 from kraftcheck.explorer.symbolic import told
@@ -71,6 +72,7 @@ class SymbolicSearch:
         self.semantics = Semantics(protocol)
         self.starts = list(initial_states(self.semantics, options.init))
         self.calls = Calls(protocol, type(self.starts[0].shared))
+        note_types(protocol)
         self._books = Bookkeeping(options, self._totals, protocol)
         if self._books.reads is not None:
             # of hidden bounds: else the search is refused; but where they are spent there may be a deadlock

@@ -44,11 +44,15 @@ def call_action(
 
 
 def _asked(protocol: Protocol, reader: str, owner: Action | Property, given: Mapping[str, Value]) -> list[Value]:
-    """Return the arguments that an action or a property asks for; what it reads of hidden ones is noted."""
+    """Return the arguments that an action or a property asks for; what it reads of hidden ones is noted.
+
+    Where it may ask for types, it gets the shared record itself, not a stand-in, so all of that is read.
+    """
+    asked = {name: given[name] for name in owner.asks}
+    if "shared" in asked and owner.name in protocol.by_type and hasattr(type(asked["shared"]), "_whole"):
+        asked["shared"] = asked["shared"]._whole()
     reads = protocol.hidden_reads
-    if reads is None:
-        return [given[name] for name in owner.asks]
-    return [reads.seen(reader, owner.name, name, given[name]) for name in owner.asks]
+    return [value if reads is None else reads.seen(reader, owner.name, name, value) for name, value in asked.items()]
 
 
 def line_of(made: object) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from types import MappingProxyType
@@ -178,6 +178,7 @@ class Protocol:
         self.sent: dict[tuple[type, Value], Action] = {}  # what actions send to whom, and one that does
         self.is_sampled = True  # whether a search makes some calls again, to see that actions are pure
         self.probes: dict[str, Callable[..., Any]] = {}  # called instead of properties: see `diagnosis/vacuity`
+        self.by_type: Container[str] = ()  # actions and properties that may ask for the type of a record
         self.hidden_reads: HiddenReads | None = None  # notes what methods read that a VIEW leaves out
 
     def __setattr__(self, name: str, value: Any) -> None:

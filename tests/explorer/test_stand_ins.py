@@ -121,6 +121,19 @@ class Shared(Counting):
         return isinstance(shared, World) and shared != World(1)
 
 
+class TypeOfShared(Counting):
+    """An action and a property ask for the type of the shared record."""
+
+    @internal
+    def more(self, me: Server, shared: World) -> Steps:
+        if type(shared) is World and me.count < 3:
+            yield become(me.but(count=me.count + 1))
+
+    @invariant
+    def low(self, me: Server, shared: World) -> bool:
+        return type(shared) is not World or me.count < 2
+
+
 class Pruned(Counting):
     @action_constraint
     def short(self, before: Record, after: Any) -> bool:
@@ -187,7 +200,9 @@ class Alike(Protocol):
 
 
 @pytest.mark.parametrize("engine", ["tables", "symbolic"])
-@pytest.mark.parametrize("model", [OfSteps, OfPairs, ByAHelper, Copies, OfOthers, Shared, Pruned, Left, Alike])
+@pytest.mark.parametrize(
+    "model", [OfSteps, OfPairs, ByAHelper, Copies, OfOthers, Shared, TypeOfShared, Pruned, Left, Alike]
+)
 def test_a_stand_in_answers_as_the_record_does(model: type[Protocol], engine: str) -> None:
     beyond = ["Short"] if model is Pruned else []
     found, expected = (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.by_type import asking_for_types
+from kraftcheck.explorer.by_type import note_types
 from kraftcheck.explorer.native.arrays import Arrays
 from kraftcheck.explorer.purity import PurityTest
 from kraftcheck.explorer.tables.kernel import codes
@@ -92,8 +92,7 @@ class Learner:
         self._outcomes = Outcomes(self.interner)
         self._roots: dict[int, Root] = {}
         self._reads_replicas: set[int] = set()
-        asking: list[Any] = [*protocol.actions.values(), *protocol.properties.values()]
-        self._given = HowGiven(self.interner, self._tries, asking_for_types(type(protocol), asking))
+        self._given = HowGiven(self.interner, self._tries, note_types(protocol))
         self._marks = not self._of_actor
         self._actions: dict[type, list[Action]] = {}
         self.interner.slot_added = self._forget_replicas
