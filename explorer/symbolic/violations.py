@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable
 
@@ -12,10 +13,10 @@ from kraftcheck.explorer.symbolic.store import EMPTY
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.semantics import Semantics
 
-FIRST_LOOK, GROWTH = 1 << 16, 2
-"""Nodes made before the first look at what is known, and how many times more before each further one."""
-SPARED = 30
-"""Times as long as a look took, there is none after it."""
+FEWEST, SECONDS, AT_ONCE = 1 << 12, 5.0, 1 << 16
+"""Nodes made, and seconds searched, before the first look at what is known; or nodes with which it does not wait."""
+GROWTH, SPARED = 2, 30
+"""Times as many nodes are made, and times as long as a look took is searched, before the next look."""
 
 
 class Violations:
@@ -26,7 +27,7 @@ class Violations:
         self._steps = StepChecks(space, is_asked_again=False)
         self._space = space
         self._options = options
-        self._nodes, self._not_before = FIRST_LOOK, 0.0
+        self._nodes, self._not_before, self._at_once = FEWEST, time.monotonic() + SECONDS, AT_ONCE
 
     def of(self, states: int, more: int, *, is_part: bool = False) -> dict[str, int]:
         """Return the states that violate something, by its name: of a set; of invariants also of more states.
@@ -53,8 +54,10 @@ class Violations:
     @property
     def is_due(self) -> bool:
         """Whether to look at what is known: it has grown, and looks have taken little of the time."""
-        has_grown = self._space.store.nodes_made > self._nodes and not self._options.keep_going
-        return has_grown and time.monotonic() > self._not_before
+        made = self._space.store.nodes_made
+        if made <= self._nodes or self._options.keep_going:
+            return False
+        return made > self._at_once or time.monotonic() > self._not_before
 
     def early(self, states: int, more: int) -> dict[str, int]:
         """Return what `of` does of a part, but for properties that read whole states, and note when to look again."""
@@ -64,3 +67,4 @@ class Violations:
         finally:
             now = time.monotonic()
             self._nodes, self._not_before = GROWTH * self._space.store.nodes_made, now + SPARED * (now - began)
+            self._at_once = sys.maxsize

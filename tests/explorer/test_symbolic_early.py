@@ -33,7 +33,8 @@ ORDERS = ("saturation", "chaining")
 @pytest.mark.parametrize("order", ORDERS)
 def test_random_protocols_looked_at_early(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "LOOK_EVERY", 0.0)
-    monkeypatch.setattr(violations, "FIRST_LOOK", 0)
+    monkeypatch.setattr(violations, "FEWEST", 0)
+    monkeypatch.setattr(violations, "AT_ONCE", 0)
     monkeypatch.setattr(violations, "SPARED", 0)
     early = 0
     for description, protocol, options, theirs in described(25, 2_000):
@@ -121,9 +122,11 @@ class Asking(Protocol):
 
 
 @pytest.mark.parametrize("constrained", [False, True])
-def test_a_shallow_violation_among_very_many_states(*, constrained: bool) -> None:
+def test_a_shallow_violation_among_very_many_states(*, constrained: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an early look it takes all 131,072 nodes that there may be."""
+    monkeypatch.setattr(violations, "SECONDS", 0.5)
     protocol = Asking()
-    options = Options(properties=(protocol.properties["NothingSeen"],), deadlock=False, time_limit=20.0)
+    options = Options(properties=(protocol.properties["NothingSeen"],), deadlock=False, max_nodes=1 << 17)
     if constrained:
         options = replace(options, constraints=(protocol.properties["Quiet"],))
     search = SymbolicSearch(protocol, replace(options, search="saturation"))
