@@ -235,7 +235,7 @@ class RandomProtocol(Protocol):
     spares: frozenset[ModelValue] = constant("Spares")
     ticks: int = bound("MaxTicks")
     launches: int = bound("MaxLaunches")
-    marks: int = bound("MaxMarks", default=1 << 20)
+    marks: int = bound("MaxMarks", default=1 << 14)
 
     symbols = (Place, Nobody)
     symmetries = {"everyone": ("hosts", "spares")}
