@@ -1,8 +1,4 @@
-#!python
-"""The command `kraftcheck`, and `python -m kraftcheck`.
-
-A wheel installs this file as the command: an entry point would import modules before Ctrl-C could be heeded.
-"""
+"""The command `kraftcheck`, and `python -m kraftcheck`. It imports little before Ctrl-C is heeded."""
 
 import _thread
 import os

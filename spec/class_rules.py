@@ -60,7 +60,7 @@ def refuse_write(protocol: object, name: str) -> None:
     """Raise AttributeError where a method that a search calls writes an attribute of its protocol."""
     frame = sys._getframe(2)
     while frame.f_back is not None:
-        if (frame.f_globals["__name__"], frame.f_code.co_name) in _CALLERS:
+        if (frame.f_globals.get("__name__"), frame.f_code.co_name) in _CALLERS:
             kept = "keep it in a replica or in the shared state"
             raise AttributeError(f"{type(protocol).__name__}.{name} is written while states are searched; {kept}")
         frame = frame.f_back

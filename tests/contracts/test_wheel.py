@@ -19,7 +19,7 @@ from tests.support.readme import CONSOLE, difference, way, write_program
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("spec", "kraft_model", "explorer", "traces")
-KINDS = (".py", ".pyi", ".lark", ".cfg", ".typed", ".js", ".css", ".html")
+KINDS = (".py", ".pyi", ".lark", ".toml", ".typed", ".js", ".css", ".html")
 CODES = {
     **dict.fromkeys(("simulate", "crosscheck", "models", "mutate"), (0,)),
     "check": (0, 12),
