@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -20,9 +21,10 @@ from kraftcheck.explorer.tables.states import visited as visiting
 from kraftcheck.explorer.tables.states.packing import Packing
 from kraftcheck.explorer.tables.states.spilling import SpillingSet
 from kraftcheck.explorer.tables.worker import Worker
+from kraftcheck.spec import Map, Protocol, Record, State, Step, Steps, become, environment, internal, projection
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.values import ModelValue
-from tests.support.explorer.agreement import check_agreement
+from tests.support.explorer.agreement import check_agreement, compared
 from tests.support.explorer.random_protocols import sample
 
 pytestmark = pytest.mark.kernel
@@ -46,10 +48,40 @@ def test_random_protocols_agree_where_columns_are_packed_together(
     assert max(several) > 1
 
 
+class Node(Record):
+    id: ModelValue
+    count: int = 0
+
+
+class World(Record):
+    joined: bool = False
+
+
+class Joining(Protocol):
+    """Three nodes count to four; when all are at three, a fourth node joins, for which flat states have no column."""
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Node(ModelValue(f"n{number}", number)) for number in (1, 2, 3)], World())
+
+    @projection
+    def counts(self, me: Node) -> int:
+        return me.count
+
+    @internal
+    def up(self, me: Node) -> Steps:
+        if me.count < 4:
+            yield become(me.but(count=me.count + 1))
+
+    @environment(reads=counts)
+    def join(self, shared: World, counts: Map[ModelValue, int]) -> Steps:
+        if not shared.joined and set(counts.values()) == {3}:
+            yield Step().put(joined=True).write(Node(ModelValue("n4", 4)))
+
+
 def test_states_on_disk_are_flat_and_have_control_rows_again(
     laid_out: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some protocols learn what does not fit flat states, while states of theirs are on disk, in one worker of two."""
+    """A replica appears for which flat states have no column, while states are on disk; random protocols besides."""
     emptied: list[bool] = []
     empty = SpillingSet.empty
 
@@ -61,6 +93,10 @@ def test_states_on_disk_are_flat_and_have_control_rows_again(
     monkeypatch.setattr(SpillingSet, "empty", noting)
     for found in sample(2, seed=19, large=60, most=1_000):
         check_agreement(found, 2)
+    protocol, options = Joining(), Options(deadlock=False)
+    expected, result = explore(protocol, options), BreadthFirst(protocol, options, 2).run()
+    assert compared(result) == compared(expected)
+    assert result.depth == expected.depth
     assert len(emptied) == len(laid_out)
     assert (False, True) in zip(laid_out, emptied, strict=True)
 
