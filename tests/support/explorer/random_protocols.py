@@ -97,6 +97,9 @@ class Shared(Record):
     noted: int = 0  # read by nothing
 
 
+MARKS = 1 << 14
+"""The limit of `marks`, where a step spends it: no search reaches it. Sets list all its values."""
+
 KINDS: dict[str, type[Record]] = {"ping": Ping, "pong": Pong}
 ACTORS: dict[str, type[Record]] = {"node": Node, "hub": Hub}
 
@@ -211,6 +214,7 @@ class Description:
             spares=frozenset(SPARES[: self.spares]),
             ticks=self.limits[0],
             launches=self.limits[1],
+            marks=MARKS if any("marks" in effect.spends for rule in self.rules for effect in rule.effects) else 0,
         )
         return protocol
 
@@ -235,7 +239,7 @@ class RandomProtocol(Protocol):
     spares: frozenset[ModelValue] = constant("Spares")
     ticks: int = bound("MaxTicks")
     launches: int = bound("MaxLaunches")
-    marks: int = bound("MaxMarks", default=1 << 14)
+    marks: int = bound("MaxMarks")
 
     symbols = (Place, Nobody)
     symmetries = {"everyone": ("hosts", "spares")}
