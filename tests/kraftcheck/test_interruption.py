@@ -91,6 +91,7 @@ def test_a_long_call_of_compiled_code(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(PROTOCOL.format(wait="hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)"))
     with running("check", tmp_path / "slow.py:Slow", "--engine", "reference", "--quiet") as process:
         await_line(process, "now")
+        time.sleep(0.5)  # until the call has begun
         assert "did not end in time" in ended_by(process, signal.SIGTERM)
 
 
