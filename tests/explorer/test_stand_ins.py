@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kraftcheck import check
+from kraftcheck.explorer.by_type import note_types
 from kraftcheck.spec import (
     Map,
     Protocol,
@@ -213,3 +214,9 @@ def test_a_stand_in_answers_as_the_record_does(model: type[Protocol], engine: st
     assert [name for name, _ in told] == ["Low"]
     assert [(one.property, len(one.trace)) for one in found.violations] == told
     assert (found.distinct_states, found.actions) == (expected.distinct_states, expected.actions)
+
+
+def test_an_assert_asks_for_no_type_though_pytest_rewrites_it() -> None:
+    assert any(name.startswith("@") for name in Shared.dawn.__code__.co_names)
+    assert note_types(Shared()) == set()
+    assert note_types(TypeOfShared()) == {"Low", "More"}

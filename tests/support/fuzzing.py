@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from kraftcheck.explorer.result import Interrupted, Options, TraceStep
 from kraftcheck.spec.cfg.binding import bind
@@ -146,21 +147,23 @@ PAYLOADS = ("states", "values", "controls", "inboxes", "inbox_items")
 @cache
 def checkpoint() -> tuple[Protocol, Options, dict[str, bytes]]:
     """Return a search, and the files of a checkpoint of it."""
-    from kraftcheck.explorer.tables.checkpoints import search_checkpoint
     from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 
     options = Options(properties=(), deadlock=False, max_depth=4)
     folder = scratch() / "original"
     with suppress(Interrupted):
         BreadthFirst(protocol(), replace(options, checkpoint=folder), 1).run()
-    given = {
-        "identity_of_search": (protocol(), options),
-        "reachable_classes": (protocol(), list(protocol().initial())),
-    }
-    for name, values in given.items():  # which take most of the time, and are the same each time
-        known = getattr(search_checkpoint, name)(*values)
-        setattr(search_checkpoint, name, lambda *_, known=known: known)
     return protocol(), options, {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@cache
+def known_of_checkpoints() -> dict[str, Callable[..., Any]]:
+    """Return stand-ins for what takes most of the time of opening a checkpoint, and is the same each time."""
+    from kraftcheck.explorer.tables.checkpoints import search_checkpoint
+
+    identity = search_checkpoint.identity_of_search(*checkpoint()[:2])
+    classes = search_checkpoint.reachable_classes(protocol(), list(protocol().initial()))
+    return {"identity_of_search": lambda *_: identity, "reachable_classes": lambda *_: classes}
 
 
 def changed(whole: bytes, changes: bytes) -> bytes:
@@ -177,6 +180,7 @@ def resume(data: bytes) -> None:
 
     A change is the place and four bytes that are put there, so that files keep their length and are read to their end.
     """
+    from kraftcheck.explorer.tables.checkpoints import search_checkpoint
     from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
     from tests.support.forging import digests_made_anew
 
@@ -201,7 +205,8 @@ def resume(data: bytes) -> None:
         except (ValueError, RecursionError):
             return
     digests_made_anew(folder, manifest)
-    found = BreadthFirst(searched, replace(options, resume=folder), 1).run()
+    with patch.multiple(search_checkpoint, **known_of_checkpoints()):
+        found = BreadthFirst(searched, replace(options, resume=folder), 1).run()
     assert (found.distinct_states, found.generated_states) == (10, 13), found
 
 
