@@ -305,7 +305,7 @@ def expected(found: Sample, options: Options) -> dict[str, tuple[tuple[int, int]
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("examples", [2, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [2, pytest.param(24, marks=pytest.mark.slow)])
 def test_all_engines_find_in_random_protocols_what_networkx_finds(
     examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
