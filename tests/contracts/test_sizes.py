@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("spec", "kraft_model", "explorer", "traces", "kraftcheck")
 KERNELS = tuple(ROOT / "explorer" / engine / "kernel" for engine in ("tables", "symbolic", "temporal"))
 API = ROOT / "kraftcheck" / "api.py"
-MODULE, FUNCTION, COMPILED_FUNCTION, PARAMETERS = 450, 80, 120, 10
+MODULE, FUNCTION, COMPILED_FUNCTION, PARAMETERS = 800, 80, 120, 10
 
 
 def sources() -> list[Path]:
@@ -54,8 +54,8 @@ def test_all_modules_are_measured() -> None:
 
 
 def test_what_is_too_long_is_seen() -> None:
-    long = "def f(a, b, c, d, e, f, g, h, i, j, *, k):\n" + "    pass\n" * 500
-    breaches = ["501 lines", "f: 501 lines", "f: 11 parameters"]
+    long = "def f(a, b, c, d, e, f, g, h, i, j, *, k):\n" + "    pass\n" * 900
+    breaches = ["901 lines", "f: 901 lines", "f: 11 parameters"]
     assert list(too_long(ROOT / "spec" / "new.py", long)) == [f"spec/new.py: {breach}" for breach in breaches]
     assert len(list(too_long(API, long))) == 2
     short = "def f():\n" + "    pass\n" * 100
