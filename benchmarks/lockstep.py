@@ -17,11 +17,11 @@ from typing import Any
 from kraftcheck.catalogue import find_config, find_model
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
+from kraftcheck.lockstep.jars import classpath
+from kraftcheck.lockstep.process import Answer, Driver
+from kraftcheck.lockstep.survey import Survey, rare_collections
+from kraftcheck.lockstep.walks import WalkFile
 from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.traces.kafka.jars import classpath
-from kraftcheck.traces.kafka.process import Answer, Driver
-from kraftcheck.traces.kafka.survey import Survey, rare_collections
-from kraftcheck.traces.kafka.walks import WalkFile
 
 
 class Timed(Driver):

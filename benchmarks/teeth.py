@@ -18,17 +18,17 @@ from typing import NamedTuple
 from kraftcheck.catalogue import Model, find_config, find_model, find_variant
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
+from kraftcheck.lockstep.jars import classpath
+from kraftcheck.lockstep.lockstep import Finding, Lockstep
+from kraftcheck.lockstep.offers import Chosen, Offers, Sort
+from kraftcheck.lockstep.process import Driver
+from kraftcheck.lockstep.steps import FETCH_LIMIT
+from kraftcheck.lockstep.survey import summary
+from kraftcheck.lockstep.walks import GivenWalk, RandomWalk, Step
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
 from kraftcheck.spec.display import cut
 from kraftcheck.spec.language.starts import follow, way_to
-from kraftcheck.traces.kafka.jars import classpath
-from kraftcheck.traces.kafka.lockstep import Finding, Lockstep
-from kraftcheck.traces.kafka.offers import Chosen, Offers, Sort
-from kraftcheck.traces.kafka.process import Driver
-from kraftcheck.traces.kafka.steps import FETCH_LIMIT
-from kraftcheck.traces.kafka.survey import summary
-from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step
 
 ROOM = 20
 """How much wider bounds are than in the fault's own configuration."""

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from kraftcheck.commands._walks import Task, naming, quorum
 from kraftcheck.files import replacing
 from kraftcheck.jobs import blaming
+from kraftcheck.lockstep.lockstep import LockstepVerdict
+from kraftcheck.lockstep.process import Driver
 from kraftcheck.reporting.files import Writing
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.kafka.lockstep import LockstepVerdict
-from kraftcheck.traces.kafka.process import Driver
 
 if TYPE_CHECKING:
     from kraftcheck.kraft_model.quorum import Quorum
-    from kraftcheck.traces.kafka.cover import Cover
-    from kraftcheck.traces.kafka.survey import Kind, Survey
+    from kraftcheck.lockstep.cover import Cover
+    from kraftcheck.lockstep.survey import Kind, Survey
 
 RUNS, DEPTH = 100, 100
 """Random walks, and the steps of one, where no number is given."""
@@ -39,8 +39,8 @@ class Made(NamedTuple):
     @property
     def verdict(self) -> LockstepVerdict:
         """The most severe finding; agreement only where nothing ended the walks early and no step is missing."""
+        from kraftcheck.lockstep.cover import Reason
         from kraftcheck.reporting.cover import counts
-        from kraftcheck.traces.kafka.cover import Reason
 
         order = list(LockstepVerdict)
         is_whole = self.problem is None and not self.interrupted
@@ -58,10 +58,10 @@ class Driven(NamedTuple):
 
 def drive(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, writing: Writing) -> Driven:
     """Make all walks beside one of Kafka's versions. Nothing is printed: a later error can change a verdict."""
+    from kraftcheck.lockstep.jars import classpath
+    from kraftcheck.lockstep.reach import Reach
+    from kraftcheck.lockstep.survey import rare_collections
     from kraftcheck.reporting.lockstep_reach import reach_table
-    from kraftcheck.traces.kafka.jars import classpath
-    from kraftcheck.traces.kafka.reach import Reach
-    from kraftcheck.traces.kafka.survey import rare_collections
 
     try:
         path = classpath(kafka, disk=arguments.disk)
@@ -103,7 +103,7 @@ def _written(made: Made, folder: Path, writing: Writing) -> Made:
 def _make(driver: Driver, task: Task, arguments: argparse.Namespace, meter: Meter) -> Made:
     """Make the walks of a task."""
     from kraftcheck.kraft_model.quorum import Quorum
-    from kraftcheck.traces.kafka.survey import Survey
+    from kraftcheck.lockstep.survey import Survey
 
     model = quorum(task.file.model, task.file.variant or None)
     try:
@@ -126,8 +126,8 @@ def _make(driver: Driver, task: Task, arguments: argparse.Namespace, meter: Mete
 
 def _walk(survey: Survey, kind: type[Quorum], task: Task, arguments: argparse.Namespace) -> Cover | None:
     """Make the walks of a survey; return the cover that they make, where one is asked for."""
+    from kraftcheck.lockstep.state_graph import state_graph
     from kraftcheck.spec.language.semantics import Semantics
-    from kraftcheck.traces.kafka.state_graph import state_graph
 
     if task.covered is not None:
         bound = bind(kind, task.covered)

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kraftcheck.catalogue import Model, everything, find_config, find_model
 from kraftcheck.jobs import lenient_job, scenario_job
+from kraftcheck.lockstep.process import DriverDied
+from kraftcheck.lockstep.steps import FETCH_LIMIT
+from kraftcheck.lockstep.walks import WalkFile, read_walk, settings_of
 from kraftcheck.reporting.lines import print_warnings
 from kraftcheck.spec.cfg.binding import BoundConfig, bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.traces.kafka.process import DriverDied
-from kraftcheck.traces.kafka.steps import FETCH_LIMIT
-from kraftcheck.traces.kafka.walks import WalkFile, read_walk, settings_of
 
 if TYPE_CHECKING:
-    from kraftcheck.traces.kafka.lockstep import Choose, Lockstep
-    from kraftcheck.traces.kafka.scripts import Script
+    from kraftcheck.lockstep.lockstep import Choose, Lockstep
+    from kraftcheck.lockstep.scripts import Script
 
 DEFAULT = "lockstep"
 """The configuration that is taken where none is named: everything is enabled in it."""
@@ -46,7 +46,7 @@ class Task(NamedTuple):
 
 def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
     """Yield what is to be done."""
-    from kraftcheck.traces.kafka.scripts import kind_of
+    from kraftcheck.lockstep.scripts import kind_of
 
     if arguments.cover and arguments.walk:
         raise InputError("--cover: expected no --walk beside it")
@@ -128,8 +128,8 @@ def _given(path: Path, _: argparse.Namespace) -> Iterator[Task]:
 
 def _told(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
     """Yield the stories of a scenario, which the model alone can do."""
+    from kraftcheck.lockstep.scripts import rehearse, tell
     from kraftcheck.spec.language.semantics import Semantics
-    from kraftcheck.traces.kafka.scripts import rehearse, tell
     from kraftcheck.traces.scenarios.text import read_stories
 
     for story in read_stories(path):
@@ -146,7 +146,7 @@ def _told(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
 
 def _retold(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
     """Yield the traces of a file, which the model or its variant can do."""
-    from kraftcheck.traces.kafka.scripts import read_traces, retell
+    from kraftcheck.lockstep.scripts import read_traces, retell
     from kraftcheck.traces.replay.replayer import Replayer
 
     model = quorum(arguments.model, arguments.variant)
@@ -163,7 +163,7 @@ def _retold(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
 
 def _scripted(script: Callable[..., Script]) -> Callable[[Lockstep], Choose]:
     def choose(lockstep: Lockstep) -> Choose:
-        from kraftcheck.traces.kafka.scripts import ScriptedWalk
+        from kraftcheck.lockstep.scripts import ScriptedWalk
 
         return ScriptedWalk(lambda begun: script(semantics=lockstep.semantics, begun=begun), lockstep)
 

@@ -19,6 +19,8 @@ from pathlib import Path
 
 from kraftcheck.commands._driving import DEPTH, RUNS, Driven, drive
 from kraftcheck.commands._walks import Task, tasks
+from kraftcheck.lockstep.lockstep import LockstepVerdict
+from kraftcheck.lockstep.process import DriverDied
 from kraftcheck.options import add, count, seed
 from kraftcheck.reporting.cover import as_json as cover_as_json
 from kraftcheck.reporting.cover import told as told_of_cover
@@ -29,8 +31,6 @@ from kraftcheck.reporting.lockstep_table import Cell, cell, table
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.reporting.report import write_report
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.kafka.lockstep import LockstepVerdict
-from kraftcheck.traces.kafka.process import DriverDied
 
 VIOLATED, INTERRUPTED = 12, 130
 """Exit codes: Kafka violates a property; the user stopped it, and what was found until then is told."""

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from kraftcheck.lockstep.cover import Cover, Reason
+from kraftcheck.lockstep.walks import Step
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line
 from kraftcheck.spec.display import cut
-from kraftcheck.traces.kafka.cover import Cover, Reason
-from kraftcheck.traces.kafka.walks import Step
 
 WIDTH = 160
 SHOWN = 5

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kraftcheck.explorer.result import TraceStep
+from kraftcheck.lockstep.comparison import FieldDifference
+from kraftcheck.lockstep.lockstep import LockstepVerdict
+from kraftcheck.lockstep.survey import Kind, Survey, summary
 from kraftcheck.reporting.as_json import states_as_json, value_as_json
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many, plain
 from kraftcheck.reporting.report import behaviour_as_data
 from kraftcheck.spec.display import cut, text_of
-from kraftcheck.traces.kafka.comparison import FieldDifference
-from kraftcheck.traces.kafka.lockstep import LockstepVerdict
-from kraftcheck.traces.kafka.survey import Kind, Survey, summary
 
 WIDTH = 160
 

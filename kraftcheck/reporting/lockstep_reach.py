@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kraftcheck.traces.kafka.reach import ClassReach, Counted
+from kraftcheck.lockstep.reach import ClassReach, Counted
 
 MOST_METHODS = 40
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
 from kraftcheck.spec.display import cut
-from kraftcheck.traces.kafka.lockstep import Finding, LockstepVerdict
 
 LONGEST = 120
 """Characters of what Kafka threw; what comes later are values."""

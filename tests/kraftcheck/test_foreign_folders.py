@@ -13,11 +13,11 @@ import pytest
 from kraftcheck.explorer.compiling import cache_problem
 from kraftcheck.explorer.native import compiling
 from kraftcheck.files import distrusted, remove
+from kraftcheck.lockstep import building
 from kraftcheck.mutation.working import MutationFolder
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.batch_folder import BatchFolder
 from kraftcheck.traces.corpus.folder import CorpusFolder
-from kraftcheck.traces.kafka import building
 from kraftcheck.traces.pipeline.output import PipelineFolder
 from tests.support.command_line import Run
 

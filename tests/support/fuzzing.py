@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from kraftcheck.explorer.result import Interrupted, Options, TraceStep
+from kraftcheck.lockstep.walks import read_walk
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import parse_config
 from kraftcheck.spec.errors import InputError
@@ -24,7 +25,6 @@ from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import ModelValue
 from kraftcheck.traces import Trace, TraceFormat, TraceState, read_graph, read_states, write_trace
-from kraftcheck.traces.kafka.walks import read_walk
 from kraftcheck.traces.replay.replayer import Replayer
 from tests.support.samples import DATA, TLC, TOY
 

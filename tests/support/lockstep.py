@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from kraftcheck.catalogue import find_config, find_model
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
+from kraftcheck.lockstep.cluster import KafkaCluster
+from kraftcheck.lockstep.lockstep import Finding, Lockstep
+from kraftcheck.lockstep.offers import Chosen, Offers
+from kraftcheck.lockstep.process import Driver
+from kraftcheck.lockstep.walks import RandomWalk
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import override, parse_setting
-from kraftcheck.traces.kafka.cluster import KafkaCluster
-from kraftcheck.traces.kafka.lockstep import Finding, Lockstep
-from kraftcheck.traces.kafka.offers import Chosen, Offers
-from kraftcheck.traces.kafka.process import Driver
-from kraftcheck.traces.kafka.walks import RandomWalk
 
 STEP = re.compile(r"(\w+) (\w+)(?:<(\w+))?(?: #(\d+))?")
 

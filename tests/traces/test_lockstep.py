@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from kraftcheck.traces.kafka.jars import classpath
-from kraftcheck.traces.kafka.lockstep import Choose, Finding, Lockstep
-from kraftcheck.traces.kafka.offers import Taken
-from kraftcheck.traces.kafka.process import Driver, DriverDied
-from kraftcheck.traces.kafka.walks import read_walk
+from kraftcheck.lockstep.jars import classpath
+from kraftcheck.lockstep.lockstep import Choose, Finding, Lockstep
+from kraftcheck.lockstep.offers import Taken
+from kraftcheck.lockstep.process import Driver, DriverDied
+from kraftcheck.lockstep.walks import read_walk
 from tests.support.command_line import Run
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -129,7 +129,7 @@ def test_a_process_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None
     path = classpath("4.3.1")
     with Driver(path.java, path.text) as driver:
         driver.ask("cluster", nodes=[1], voters=[1])
-        monkeypatch.setattr("kraftcheck.traces.kafka.process.PATIENCE", 0.5)
+        monkeypatch.setattr("kraftcheck.lockstep.process.PATIENCE", 0.5)
         driver._process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, driver._process.pid, os.WSTOPPED | os.WNOWAIT)  # or it might answer yet
         with pytest.raises(DriverDied, match=r"gave no answer to `expire` within 0 s|within 1 s"):

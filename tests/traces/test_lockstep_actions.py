@@ -10,12 +10,12 @@ from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.records import Batch, Key, Mode, Nil, Operation, Voter, Voters
 from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
 from kraftcheck.kraft_model.quorum.variants.faults import SuccessorsById
+from kraftcheck.lockstep.actions import _asked
+from kraftcheck.lockstep.jars import classpath
+from kraftcheck.lockstep.lockstep import Lockstep, LockstepVerdict
+from kraftcheck.lockstep.process import Answer, Driver
 from kraftcheck.spec import Map, ModelValue, State, Step
 from kraftcheck.spec.language.semantics import Transition
-from kraftcheck.traces.kafka.actions import _asked
-from kraftcheck.traces.kafka.jars import classpath
-from kraftcheck.traces.kafka.lockstep import Lockstep, LockstepVerdict
-from kraftcheck.traces.kafka.process import Answer, Driver
 from tests.support.lockstep import Preferring, bound, drive
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]

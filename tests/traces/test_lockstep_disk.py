@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.traces.kafka.jars import classpath
-from kraftcheck.traces.kafka.process import Driver
+from kraftcheck.lockstep.jars import classpath
+from kraftcheck.lockstep.process import Driver
 from tests.support.command_line import Run
 from tests.support.lockstep import bound, drive
 

@@ -20,9 +20,9 @@ import pytest
 
 from kraftcheck.commands._driving import _kind
 from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.lockstep.building import CLIENT, KIT, cache
+from kraftcheck.lockstep.jars import classpath
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.kafka.building import CLIENT, KIT, cache
-from kraftcheck.traces.kafka.jars import classpath
 from tests.support.command_line import Run
 
 TRUNCATION = Path(__file__).parents[1] / "data" / "kafka" / "voters-after-truncation.walk"
@@ -140,7 +140,7 @@ def test_maven_has_no_such_version(said: str, message: str, programs: Programs, 
 
 
 def test_maven_hangs(programs: Programs, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftcheck.traces.kafka.jars.PATIENCE", 0.2)
+    monkeypatch.setattr("kraftcheck.lockstep.jars.PATIENCE", 0.2)
     pid = tmp_path / "pid"
     programs(java=NEW, mvn=f"echo $$ >{pid}; /bin/sleep 60 & wait")
     assert problem(run) == f"{programs.folder}/mvn: did not end within 0 s"

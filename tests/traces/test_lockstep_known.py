@@ -11,12 +11,12 @@ import pytest
 from kraftcheck.catalogue import everything, find_model
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka, known_differences
+from kraftcheck.lockstep.jars import classpath
+from kraftcheck.lockstep.lockstep import Finding, Lockstep
+from kraftcheck.lockstep.process import Driver
+from kraftcheck.lockstep.walks import GivenWalk, WalkFile, read_walk
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import override, parse_setting
-from kraftcheck.traces.kafka.jars import classpath
-from kraftcheck.traces.kafka.lockstep import Finding, Lockstep
-from kraftcheck.traces.kafka.process import Driver
-from kraftcheck.traces.kafka.walks import GivenWalk, WalkFile, read_walk
 
 ROOT = Path(__file__).parents[2]
 KNOWN = ROOT / "tests" / "data" / "kafka" / "known"

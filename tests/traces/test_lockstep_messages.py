@@ -11,9 +11,9 @@ import pytest
 from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.messages import FetchRequest, FetchSnapshotRequest, VoteRequest
 from kraftcheck.kraft_model.quorum.records import Key, Position
+from kraftcheck.lockstep.logs import LogBook
+from kraftcheck.lockstep.messages import MessageReader, Unknown
 from kraftcheck.spec import ModelValue
-from kraftcheck.traces.kafka.logs import LogBook
-from kraftcheck.traces.kafka.messages import MessageReader, Unknown
 
 N1, N2, N3 = hosts = [ModelValue(f"n{number}", number) for number in (1, 2, 3)]
 OWN = {number: f"AAAAAAAAAA{letter}AAAAAAAAAAQ" for number, letter in ((1, "E"), (2, "I"), (3, "M"))}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kraftcheck.lockstep.reach import ClassReach, Counted
 from kraftcheck.reporting.lockstep_reach import reach_table
-from kraftcheck.traces.kafka.reach import ClassReach, Counted
 from tests.support.command_line import Run
 
 TRUNCATION = Path(__file__).parents[1] / "data" / "kafka" / "voters-after-truncation.walk"

@@ -11,16 +11,16 @@ import pytest
 
 from kraftcheck.catalogue import find_config, find_model
 from kraftcheck.jobs import scenario_job
+from kraftcheck.lockstep.cover import Cover, Reason
+from kraftcheck.lockstep.lockstep import Choose, Lockstep
+from kraftcheck.lockstep.offers import Menu, Offers, Taken
+from kraftcheck.lockstep.scripts import Script, ScriptedWalk, kind_of, read_traces, rehearse, retell, tell
+from kraftcheck.lockstep.state_graph import state_graph
+from kraftcheck.lockstep.steps import TIMEOUTS, is_driven
 from kraftcheck.spec import State
 from kraftcheck.spec.cfg.binding import BoundConfig, bind
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.traces.kafka.cover import Cover, Reason
-from kraftcheck.traces.kafka.lockstep import Choose, Lockstep
-from kraftcheck.traces.kafka.offers import Menu, Offers, Taken
-from kraftcheck.traces.kafka.scripts import Script, ScriptedWalk, kind_of, read_traces, rehearse, retell, tell
-from kraftcheck.traces.kafka.state_graph import state_graph
-from kraftcheck.traces.kafka.steps import TIMEOUTS, is_driven
 from kraftcheck.traces.replay.replayer import Replayer
 from kraftcheck.traces.scenarios.text import ScenarioError, read_stories
 from tests.support.command_line import Run

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from kraftcheck.lockstep.comparison import FieldDifference
+from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
 from kraftcheck.reporting.lockstep_table import Cell, cell, table
-from kraftcheck.traces.kafka.comparison import FieldDifference
-from kraftcheck.traces.kafka.lockstep import Finding, LockstepVerdict
 
 DIFFERS = Finding(LockstepVerdict.DIFFERS, 7, None, (FieldDifference(None, "voters", 1, 2),))
 FAILS = Finding(LockstepVerdict.FAILS, 9, None, problem="java.lang.IllegalStateException: no (a.B.c(B.java:12))")

@@ -10,10 +10,10 @@ from typing import Any, Self
 
 import pytest
 
+from kraftcheck.lockstep.cover import Reason
+from kraftcheck.lockstep.lockstep import Lockstep
+from kraftcheck.lockstep.process import DriverDied
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.kafka.cover import Reason
-from kraftcheck.traces.kafka.lockstep import Lockstep
-from kraftcheck.traces.kafka.process import DriverDied
 from tests.support.command_line import Run
 
 WALK = Path(__file__).parents[1] / "data" / "kafka" / "voters-after-truncation.walk"
@@ -54,7 +54,7 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Stub:
             return [], []
 
         path = SimpleNamespace(java=Path("java"), text="", options=(), version="4.3.1")
-        monkeypatch.setattr("kraftcheck.traces.kafka.jars.classpath", lambda *_, **__: path)
+        monkeypatch.setattr("kraftcheck.lockstep.jars.classpath", lambda *_, **__: path)
         monkeypatch.setattr("kraftcheck.commands._driving.Driver", lambda *_, **__: process)
         monkeypatch.setattr(Lockstep, "walk", walk)
         return process
@@ -111,7 +111,7 @@ def test_java_that_ends_while_walks_are_made_short(
         process.died = DIED
         return ()
 
-    monkeypatch.setattr("kraftcheck.traces.kafka.survey.Survey.write", write)
+    monkeypatch.setattr("kraftcheck.lockstep.survey.Survey.write", write)
     done = run("lockstep", "quorum", "--runs", 1, "--out", tmp_path, "--quiet")
     assert done.code == 2
     assert done.out.startswith("INCOMPLETE: 1 walks")
@@ -129,8 +129,8 @@ def test_a_file_that_cannot_be_written(
     stub(None)
     for name in ("write_json", "write_report"):
         monkeypatch.setattr(f"kraftcheck.commands.lockstep.{name}", fail)
-    monkeypatch.setattr("kraftcheck.traces.kafka.survey.Survey.write", fail)
-    monkeypatch.setattr("kraftcheck.traces.kafka.reach.Reach", Counting)
+    monkeypatch.setattr("kraftcheck.lockstep.survey.Survey.write", fail)
+    monkeypatch.setattr("kraftcheck.lockstep.reach.Reach", Counting)
     path = tmp_path / ("page.md" if option == "report" else "found")
     done = run("lockstep", "quorum", "--runs", 1, f"--{option}", path, "--quiet")
     assert (done.code, done.out) == (2, "AGREES: 1 walks, 0 steps beside Kafka 4.3.1\n")
@@ -153,13 +153,13 @@ class Counting(Process):
 def test_a_cover_with_missing_steps(stub: Stub, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     stub()
     cover = SimpleNamespace(untaken=lambda: [(None, Reason.MISSING, True)])
-    monkeypatch.setattr("kraftcheck.traces.kafka.state_graph.state_graph", lambda *_: None)
+    monkeypatch.setattr("kraftcheck.lockstep.state_graph.state_graph", lambda *_: None)
 
     def made(survey: Any, _: object) -> object:
         survey.walks = 1
         return cover
 
-    monkeypatch.setattr("kraftcheck.traces.kafka.survey.Survey.cover", made)
+    monkeypatch.setattr("kraftcheck.lockstep.survey.Survey.cover", made)
     monkeypatch.setattr("kraftcheck.commands.lockstep.told_of_cover", lambda _: [])
     monkeypatch.setattr("kraftcheck.commands.lockstep.cover_as_json", lambda _: {})
     done = run("lockstep", "quorum", "--cover", "--quiet")

@@ -10,15 +10,15 @@ from typing import cast
 import pytest
 
 from kraftcheck.catalogue import find_config, find_model
+from kraftcheck.lockstep.cluster import KafkaCluster
+from kraftcheck.lockstep.offers import Menu, Offers, Taken
+from kraftcheck.lockstep.process import Driver
+from kraftcheck.lockstep.steps import NOT_DRIVEN, is_driven
+from kraftcheck.lockstep.walks import GivenWalk, RandomWalk, Step, WalkFile, read_walk, write_walk
 from kraftcheck.spec import State
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.traces.kafka.cluster import KafkaCluster
-from kraftcheck.traces.kafka.offers import Menu, Offers, Taken
-from kraftcheck.traces.kafka.process import Driver
-from kraftcheck.traces.kafka.steps import NOT_DRIVEN, is_driven
-from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step, WalkFile, read_walk, write_walk
 from tests.support.lockstep import bound
 
 STEPS = (

@@ -19,11 +19,9 @@ from kraftcheck.kraft_model.quorum.messages import (
 )
 from kraftcheck.kraft_model.quorum.records import ENDED, Mode
 from kraftcheck.kraft_model.quorum.state import Replica
-from kraftcheck.spec import Record, State
-from kraftcheck.spec.language.semantics import Semantics, Transition
-from kraftcheck.traces.kafka.actions import answers_the_same
-from kraftcheck.traces.kafka.cluster import KafkaCluster, KafkaThrew
-from kraftcheck.traces.kafka.comparison import (
+from kraftcheck.lockstep.actions import answers_the_same
+from kraftcheck.lockstep.cluster import KafkaCluster, KafkaThrew
+from kraftcheck.lockstep.comparison import (
     FieldDifference,
     adopted,
     differences,
@@ -31,11 +29,13 @@ from kraftcheck.traces.kafka.comparison import (
     messages_of,
     without,
 )
-from kraftcheck.traces.kafka.messages import canonical
-from kraftcheck.traces.kafka.offers import Chosen, Menu, Offers, Taken
-from kraftcheck.traces.kafka.process import Driver
-from kraftcheck.traces.kafka.properties import broken
-from kraftcheck.traces.kafka.steps import AT_ONCE, TIMEOUTS, NotUnderWay, command_of, is_driven, says_what_is_asked
+from kraftcheck.lockstep.messages import canonical
+from kraftcheck.lockstep.offers import Chosen, Menu, Offers, Taken
+from kraftcheck.lockstep.process import Driver
+from kraftcheck.lockstep.properties import broken
+from kraftcheck.lockstep.steps import AT_ONCE, TIMEOUTS, NotUnderWay, command_of, is_driven, says_what_is_asked
+from kraftcheck.spec import Record, State
+from kraftcheck.spec.language.semantics import Semantics, Transition
 
 Choose = Callable[[Offers], Chosen | None]
 """Picks the next step of a walk among those that can be driven; None ends the walk."""

@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.files import read_small, replacing
+from kraftcheck.lockstep.offers import Chosen, Offers, Sort, Taken, text_of_message
 from kraftcheck.spec import Protocol
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.kafka.offers import Chosen, Offers, Sort, Taken, text_of_message
 
 STEP = re.compile(r"(?P<action>\w+) by (?P<actor>[^\s,]+)(?: on (?P<message>.+?))?(?:, outcome (?P<outcome>\d+))?")
 

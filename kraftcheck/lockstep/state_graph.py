@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from kraftcheck.lockstep.offers import Taken
+from kraftcheck.lockstep.steps import is_driven
 from kraftcheck.spec import State
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import initial_states
-from kraftcheck.traces.kafka.offers import Taken
-from kraftcheck.traces.kafka.steps import is_driven
 
 MOST_STATES = 500_000
 """States that are kept in memory."""

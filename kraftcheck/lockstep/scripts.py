@@ -11,15 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from kraftcheck.lockstep.lockstep import Lockstep
+from kraftcheck.lockstep.offers import Chosen, Offers, Taken
+from kraftcheck.lockstep.state_graph import labelled
+from kraftcheck.lockstep.steps import NOT_DRIVEN
+from kraftcheck.lockstep.walks import STEP, Step
 from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import follow, way_to
 from kraftcheck.spec.language.state import State
-from kraftcheck.traces.kafka.lockstep import Lockstep
-from kraftcheck.traces.kafka.offers import Chosen, Offers, Taken
-from kraftcheck.traces.kafka.state_graph import labelled
-from kraftcheck.traces.kafka.steps import NOT_DRIVEN
-from kraftcheck.traces.kafka.walks import STEP, Step
 from kraftcheck.traces.parsing.lines import Source
 from kraftcheck.traces.replay.replayer import ReplayedState, Replayer, ReplayVerdict
 from kraftcheck.traces.scenarios.stage import Stage

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.lockstep.lockstep import Finding, Lockstep, LockstepVerdict
+from kraftcheck.lockstep.walks import GivenWalk, Step
 from kraftcheck.spec import ConstantError, ordered
-from kraftcheck.traces.kafka.lockstep import Finding, Lockstep, LockstepVerdict
-from kraftcheck.traces.kafka.walks import GivenWalk, Step
 
 Sign = tuple[Any, ...]
 

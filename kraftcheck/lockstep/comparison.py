@@ -10,9 +10,9 @@ from kraftcheck.kraft_model.quorum.log import epoch_start, matches
 from kraftcheck.kraft_model.quorum.records import ENDED, Key, Mode, Nil, Voter
 from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Term
 from kraftcheck.kraft_model.quorum.transitions import failed
+from kraftcheck.lockstep.cluster import KafkaCluster, KafkaReplica, PendingChange
+from kraftcheck.lockstep.messages import canonical
 from kraftcheck.spec import Map, ModelValue, Record, State, ordered
-from kraftcheck.traces.kafka.cluster import KafkaCluster, KafkaReplica, PendingChange
-from kraftcheck.traces.kafka.messages import canonical
 
 STANDS = (Mode.PROSPECTIVE, Mode.CANDIDATE)
 WAITS = (Mode.FOLLOWER, Mode.UNATTACHED)

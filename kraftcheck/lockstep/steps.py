@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from kraftcheck.kraft_model.quorum.records import Mode
 from kraftcheck.kraft_model.quorum.state import Change
+from kraftcheck.lockstep.actions import ACTIONS
+from kraftcheck.lockstep.cluster import KafkaCluster, number_of
+from kraftcheck.lockstep.cluster import NotUnderWay as NotUnderWay
+from kraftcheck.lockstep.messages import canonical
 from kraftcheck.spec import State
 from kraftcheck.spec.language.semantics import Transition
-from kraftcheck.traces.kafka.actions import ACTIONS
-from kraftcheck.traces.kafka.cluster import KafkaCluster, number_of
-from kraftcheck.traces.kafka.cluster import NotUnderWay as NotUnderWay
-from kraftcheck.traces.kafka.messages import canonical
 
 Command = Callable[[KafkaCluster, State, Transition], None]
 

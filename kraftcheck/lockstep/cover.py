@@ -18,11 +18,11 @@ from collections.abc import Container, Iterable, Iterator
 from enum import StrEnum
 
 from kraftcheck.kraft_model.quorum.messages import FetchRequest, VoteRequest
+from kraftcheck.lockstep.lockstep import Choose, Lockstep
+from kraftcheck.lockstep.offers import Chosen, Offers
+from kraftcheck.lockstep.state_graph import Edge, StateGraph
 from kraftcheck.spec import State
 from kraftcheck.spec.language.starts import follow, way_to
-from kraftcheck.traces.kafka.lockstep import Choose, Lockstep
-from kraftcheck.traces.kafka.offers import Chosen, Offers
-from kraftcheck.traces.kafka.state_graph import Edge, StateGraph
 
 TRIES = 4
 """How often Kafka must refuse a step before it is given up."""

@@ -8,10 +8,10 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+from kraftcheck.lockstep.building import CLIENT, holds
+from kraftcheck.lockstep.jars import Artifact, Classpath, NotInMavenError, fetched
+from kraftcheck.lockstep.java import run_to_end
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.kafka.building import CLIENT, holds
-from kraftcheck.traces.kafka.jars import Artifact, Classpath, NotInMavenError, fetched
-from kraftcheck.traces.kafka.java import run_to_end
 
 JACOCO = "0.8.13"
 PACKAGES = ("org/apache/kafka/raft", "org/apache/kafka/raft/internals")

@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from kraftcheck.explorer.result import TraceStep
 from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.lockstep.cover import Cover
+from kraftcheck.lockstep.lockstep import Choose, Finding, Lockstep, LockstepVerdict
+from kraftcheck.lockstep.offers import Chosen, Offers, Sort
+from kraftcheck.lockstep.process import Driver, DriverDied
+from kraftcheck.lockstep.shrink import Sign, shrink, sign_of, simplified
+from kraftcheck.lockstep.state_graph import StateGraph
+from kraftcheck.lockstep.walks import GivenWalk, RandomWalk, Step, WalkFile, settings_of, write_walk
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.kafka.cover import Cover
-from kraftcheck.traces.kafka.lockstep import Choose, Finding, Lockstep, LockstepVerdict
-from kraftcheck.traces.kafka.offers import Chosen, Offers, Sort
-from kraftcheck.traces.kafka.process import Driver, DriverDied
-from kraftcheck.traces.kafka.shrink import Sign, shrink, sign_of, simplified
-from kraftcheck.traces.kafka.state_graph import StateGraph
-from kraftcheck.traces.kafka.walks import GivenWalk, RandomWalk, Step, WalkFile, settings_of, write_walk
 
 CONTINUATIONS = 25
 """Walks that go on from where something new was found, each in its own way: a difference may turn into a violation."""

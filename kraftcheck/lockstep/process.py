@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from types import TracebackType
 from typing import Any, Self
 
+from kraftcheck.lockstep.building import MAIN, QUIET
+from kraftcheck.lockstep.java import end_all
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.kafka.building import MAIN, QUIET
-from kraftcheck.traces.kafka.java import end_all
 
 OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", *QUIET)
 GRACE = 5.0  # seconds that the process has to end by itself

@@ -12,8 +12,8 @@ from pathlib import Path
 from zipfile import BadZipFile, ZipFile
 
 from kraftcheck.files import distrusted, replacing
+from kraftcheck.lockstep.java import find_java, identity, require_new_enough, run_to_end
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.kafka.java import find_java, identity, require_new_enough, run_to_end
 
 FITS = "4.1 to 4.4"
 SOURCES = Path(__file__).with_name("driver")

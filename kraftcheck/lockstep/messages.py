@@ -28,9 +28,9 @@ from kraftcheck.kraft_model.quorum.messages import (
     VoteResponse,
 )
 from kraftcheck.kraft_model.quorum.records import Error, Key, Nil, Operation, Position, Voter
+from kraftcheck.lockstep.logs import Json, LogBook
 from kraftcheck.spec import ModelValue, Record, ordered
 from kraftcheck.spec.values import field_names
-from kraftcheck.traces.kafka.logs import Json, LogBook
 
 FIRST_PORT = 9990
 """The port of endpoint 0; as in the driver."""

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.files import replacing
+from kraftcheck.lockstep.building import built, cache, holds
+from kraftcheck.lockstep.java import find_java, run_to_end
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.kafka.building import built, cache, holds
-from kraftcheck.traces.kafka.java import find_java, run_to_end
 
 PATIENCE = 600.0  # seconds that Maven may take
 LOG = "org/apache/kafka/raft/internals/KafkaRaftLog.class"
