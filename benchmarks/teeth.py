@@ -18,13 +18,12 @@ from typing import NamedTuple
 from kraftcheck.catalogue import Model, find_config, find_model, find_variant
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
+from kraftcheck.lockstep.commands import FETCH_LIMIT
 from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
-from kraftcheck.lockstep.offers import Chosen, Offers, Sort
 from kraftcheck.lockstep.process import Driver
-from kraftcheck.lockstep.steps import FETCH_LIMIT
 from kraftcheck.lockstep.survey import summary
-from kraftcheck.lockstep.walks import GivenWalk, RandomWalk, Step
+from kraftcheck.lockstep.walks import Chosen, GivenWalk, Offers, RandomWalk, Sort, Step
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
 from kraftcheck.spec.display import cut

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
-import subprocess
 from importlib.util import find_spec
-from pathlib import Path
 
+from kraftcheck.java import LEAST_JAVA, java_program, java_version
 from kraftcheck.spec.errors import InputError
 
-LEAST_JAVA = 17
 LEAST_SPARK = (4, 1)
 PATIENCE = 30.0  # seconds that a master has to answer, and then to give an executor
-_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _STANDALONE = re.compile(r"spark://(.+)")
 _OTHER_MASTERS = re.compile(r"(local(\[|$)|yarn$|k8s://)")
 
@@ -34,19 +30,15 @@ def require_pyspark() -> None:
 
 def require_java() -> None:
     """Raise InputError where Java is missing or too old."""
-    home = os.environ.get("JAVA_HOME")
-    program = str(Path(home) / "bin" / "java") if home else "java"
-    where = f"JAVA_HOME ({home})" if home else "the PATH"
-    try:
-        answer = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=PATIENCE, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        raise InputError(f"--engine spark needs Java {LEAST_JAVA} or newer: there is none on {where}") from None
-    match = _VERSION.search(answer.stderr + answer.stdout)
-    if match is None:
-        raise InputError(f"--engine spark needs Java {LEAST_JAVA} or newer: {program} -version does not say which")
-    found = int(match[2] or 0) if match[1] == "1" else int(match[1])
+    needs = f"--engine spark needs Java {LEAST_JAVA} or newer"
+    program, where = java_program("java")
+    if program is None:
+        raise InputError(f"{needs}: there is none on {where}")
+    found = java_version(program)
+    if found is None:
+        raise InputError(f"{needs}: {program} -version does not say which")
     if found < LEAST_JAVA:
-        raise InputError(f"--engine spark needs Java {LEAST_JAVA} or newer; {program} is Java {found}")
+        raise InputError(f"{needs}; {program} is Java {found}")
 
 
 def require_answer(master: str) -> None:

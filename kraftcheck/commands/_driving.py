@@ -126,7 +126,7 @@ def _make(driver: Driver, task: Task, arguments: argparse.Namespace, meter: Mete
 
 def _walk(survey: Survey, kind: type[Quorum], task: Task, arguments: argparse.Namespace) -> Cover | None:
     """Make the walks of a survey; return the cover that they make, where one is asked for."""
-    from kraftcheck.lockstep.state_graph import state_graph
+    from kraftcheck.lockstep.cover import state_graph
     from kraftcheck.spec.language.semantics import Semantics
 
     if task.covered is not None:

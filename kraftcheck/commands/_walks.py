@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kraftcheck.catalogue import Model, everything, find_config, find_model
 from kraftcheck.jobs import lenient_job, scenario_job
+from kraftcheck.lockstep.commands import FETCH_LIMIT
 from kraftcheck.lockstep.process import DriverDied
-from kraftcheck.lockstep.steps import FETCH_LIMIT
 from kraftcheck.lockstep.walks import WalkFile, read_walk, settings_of
 from kraftcheck.reporting.lines import print_warnings
 from kraftcheck.spec.cfg.binding import BoundConfig, bind

@@ -3,12 +3,16 @@
 | module | its one job |
 |---|---|
 | `driver/` | the Java program that holds Kafka's replicas and does one command at a time |
-| `jars` | finds Java and Kafka's jars, and compiles the driver once |
+| `jars` | Kafka's jars, from Maven or a folder, and the driver compiled for them |
 | `process` | the running driver: a command in, an answer out |
-| `logs` | Kafka's logs as batches of the model; offsets of records as counts of batches |
-| `messages` | Kafka's messages as messages of the model |
+| `messages` | Kafka's logs and messages as batches and messages of the model |
 | `cluster` | Kafka's replicas and messages as the model sees them |
 | `comparison` | what differs between a state of the model and Kafka's |
-| `steps` | which command makes Kafka take a step of the model |
+| `commands` | the command with which Kafka takes a step of the model |
 | `lockstep` | one walk on both sides, and its verdict |
+| `walks` | the steps that a walk can take, walks drawn at random, walk files |
+| `scripts` | walks that follow a scenario or a trace |
+| `cover` | walks that take every step of a bounded state graph |
+| `survey` | many walks: findings by kind, each with a short walk |
+| `reach` | the lines of Kafka that walks reached |
 """

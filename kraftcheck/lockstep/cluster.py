@@ -10,8 +10,7 @@ from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.messages import AdminResponse, EndQuorumEpochRequest
 from kraftcheck.kraft_model.quorum.records import Key, Mode, Nil, Operation, Voter
-from kraftcheck.lockstep.logs import Held, Json, LogBook
-from kraftcheck.lockstep.messages import MessageReader, canonical, is_silent
+from kraftcheck.lockstep.messages import Held, Json, LogBook, MessageReader, canonical, is_silent
 from kraftcheck.lockstep.process import Answer, Driver
 from kraftcheck.spec import ModelValue, Record, ordered
 from kraftcheck.spec.errors import InputError

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kraftcheck.explorer.result import TraceStep
 from kraftcheck.kraft_model.quorum import Quorum
@@ -19,8 +19,16 @@ from kraftcheck.kraft_model.quorum.messages import (
 )
 from kraftcheck.kraft_model.quorum.records import ENDED, Mode
 from kraftcheck.kraft_model.quorum.state import Replica
-from kraftcheck.lockstep.actions import answers_the_same
 from kraftcheck.lockstep.cluster import KafkaCluster, KafkaThrew
+from kraftcheck.lockstep.commands import (
+    AT_ONCE,
+    TIMEOUTS,
+    NotUnderWay,
+    answers_the_same,
+    command_of,
+    is_driven,
+    says_what_is_asked,
+)
 from kraftcheck.lockstep.comparison import (
     FieldDifference,
     adopted,
@@ -30,12 +38,50 @@ from kraftcheck.lockstep.comparison import (
     without,
 )
 from kraftcheck.lockstep.messages import canonical
-from kraftcheck.lockstep.offers import Chosen, Menu, Offers, Taken
 from kraftcheck.lockstep.process import Driver
-from kraftcheck.lockstep.properties import broken
-from kraftcheck.lockstep.steps import AT_ONCE, TIMEOUTS, NotUnderWay, command_of, is_driven, says_what_is_asked
+from kraftcheck.lockstep.walks import Chosen, Menu, Offers, Taken
 from kraftcheck.spec import Record, State
+from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.semantics import Semantics, Transition
+from kraftcheck.spec.values import Value
+
+
+def broken(semantics: Semantics, properties: Iterable[Property], before: State, after: State) -> Iterator[Property]:
+    """Yield the state properties that a step breaks."""
+    kept = before.replicas
+    changed = {key: replica for key, replica in after.replicas.items() if kept.get(key) is not replica}
+    same_shared = before.shared == after.shared
+    for prop in properties:
+        asks = prop.asks
+        wide = "message" in asks or "state" in asks or ("shared" in asks and not same_shared)
+        wide = wide or any(
+            read.of_inbox or key not in kept or semantics.view(read, kept[key]) is not semantics.view(read, replica)
+            for read in prop.reads
+            for key, replica in changed.items()
+        )
+        if not (semantics.holds(prop, after) if wide else _holds_of(semantics, prop, changed, after)):
+            yield prop
+
+
+def _holds_of(semantics: Semantics, prop: Property, changed: Mapping[Any, Record], state: State) -> bool:
+    """Return whether a property is true wherever a changed replica stands in it."""
+    if "me" not in prop.asks:
+        return True
+    known: dict[str, Value] = {"shared": state.shared}
+    for read in prop.reads:
+        known[read.name] = semantics.project(read, state)
+    mes = prop.kinds("me")
+    if "peer" not in prop.asks:
+        return all(semantics.verdict(prop, {**known, "me": me}) for me in changed.values() if isinstance(me, mes))
+    peers = prop.kinds("peer")
+    pairs = [(one, state.replicas[key]) for key in state.replicas for other, one in changed.items() if other != key]
+    return all(
+        semantics.verdict(prop, {**known, "me": me, "peer": peer})
+        for one, other in pairs
+        for me, peer in ((one, other), (other, one))
+        if isinstance(me, mes) and isinstance(peer, peers)
+    )
+
 
 Choose = Callable[[Offers], Chosen | None]
 """Picks the next step of a walk among those that can be driven; None ends the walk."""

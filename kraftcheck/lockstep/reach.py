@@ -8,9 +8,8 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from kraftcheck.lockstep.building import CLIENT, holds
-from kraftcheck.lockstep.jars import Artifact, Classpath, NotInMavenError, fetched
-from kraftcheck.lockstep.java import run_to_end
+from kraftcheck.java import run_to_end
+from kraftcheck.lockstep.jars import CLIENT, Artifact, Classpath, NotInMavenError, fetched, holds
 from kraftcheck.spec.errors import InputError
 
 JACOCO = "0.8.13"

@@ -11,11 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from kraftcheck.lockstep.commands import NOT_DRIVEN
+from kraftcheck.lockstep.cover import labelled
 from kraftcheck.lockstep.lockstep import Lockstep
-from kraftcheck.lockstep.offers import Chosen, Offers, Taken
-from kraftcheck.lockstep.state_graph import labelled
-from kraftcheck.lockstep.steps import NOT_DRIVEN
-from kraftcheck.lockstep.walks import STEP, Step
+from kraftcheck.lockstep.walks import STEP, Chosen, Offers, Step, Taken
 from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import follow, way_to

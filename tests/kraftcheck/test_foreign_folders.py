@@ -13,7 +13,7 @@ import pytest
 from kraftcheck.explorer.compiling import cache_problem
 from kraftcheck.explorer.native import compiling
 from kraftcheck.files import distrusted, remove
-from kraftcheck.lockstep import building
+from kraftcheck.lockstep import jars
 from kraftcheck.mutation.working import MutationFolder
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.batch_folder import BatchFolder
@@ -172,13 +172,13 @@ def test_code_of_another_user_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_a_driver_that_others_can_write_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    driver = building.cache() / "driver.jar"
+    driver = jars.cache() / "driver.jar"
     driver.touch()
-    assert building.cache().stat().st_mode & 0o777 == 0o700
-    building.cache().chmod(0o755)
+    assert jars.cache().stat().st_mode & 0o777 == 0o700
+    jars.cache().chmod(0o755)
     driver.chmod(0o666)
     with pytest.raises(InputError, match=f"other users can write to {driver}, and what is in it is executed; remove"):
-        building.cache()
+        jars.cache()
 
 
 def test_the_cache_is_where_its_folder_was_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

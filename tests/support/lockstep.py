@@ -11,9 +11,8 @@ from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.lockstep.cluster import KafkaCluster
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
-from kraftcheck.lockstep.offers import Chosen, Offers
 from kraftcheck.lockstep.process import Driver
-from kraftcheck.lockstep.walks import RandomWalk
+from kraftcheck.lockstep.walks import Chosen, Offers, RandomWalk
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import override, parse_setting
 

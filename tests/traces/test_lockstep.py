@@ -12,9 +12,8 @@ import pytest
 
 from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.lockstep import Choose, Finding, Lockstep
-from kraftcheck.lockstep.offers import Taken
 from kraftcheck.lockstep.process import Driver, DriverDied
-from kraftcheck.lockstep.walks import read_walk
+from kraftcheck.lockstep.walks import Taken, read_walk
 from tests.support.command_line import Run
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]

@@ -10,7 +10,7 @@ from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.records import Batch, Key, Mode, Nil, Operation, Voter, Voters
 from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
 from kraftcheck.kraft_model.quorum.variants.faults import SuccessorsById
-from kraftcheck.lockstep.actions import _asked
+from kraftcheck.lockstep.commands import _asked
 from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.lockstep import Lockstep, LockstepVerdict
 from kraftcheck.lockstep.process import Answer, Driver

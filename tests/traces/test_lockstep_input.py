@@ -20,8 +20,7 @@ import pytest
 
 from kraftcheck.commands._driving import _kind
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.lockstep.building import CLIENT, KIT, cache
-from kraftcheck.lockstep.jars import classpath
+from kraftcheck.lockstep.jars import CLIENT, KIT, cache, classpath
 from kraftcheck.spec.errors import InputError
 from tests.support.command_line import Run
 

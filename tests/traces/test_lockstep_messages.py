@@ -11,8 +11,7 @@ import pytest
 from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.messages import FetchRequest, FetchSnapshotRequest, VoteRequest
 from kraftcheck.kraft_model.quorum.records import Key, Position
-from kraftcheck.lockstep.logs import LogBook
-from kraftcheck.lockstep.messages import MessageReader, Unknown
+from kraftcheck.lockstep.messages import LogBook, MessageReader, Unknown
 from kraftcheck.spec import ModelValue
 
 N1, N2, N3 = hosts = [ModelValue(f"n{number}", number) for number in (1, 2, 3)]

@@ -11,12 +11,11 @@ import pytest
 
 from kraftcheck.catalogue import find_config, find_model
 from kraftcheck.jobs import scenario_job
-from kraftcheck.lockstep.cover import Cover, Reason
+from kraftcheck.lockstep.commands import TIMEOUTS, is_driven
+from kraftcheck.lockstep.cover import Cover, Reason, state_graph
 from kraftcheck.lockstep.lockstep import Choose, Lockstep
-from kraftcheck.lockstep.offers import Menu, Offers, Taken
 from kraftcheck.lockstep.scripts import Script, ScriptedWalk, kind_of, read_traces, rehearse, retell, tell
-from kraftcheck.lockstep.state_graph import state_graph
-from kraftcheck.lockstep.steps import TIMEOUTS, is_driven
+from kraftcheck.lockstep.walks import Menu, Offers, Taken
 from kraftcheck.spec import State
 from kraftcheck.spec.cfg.binding import BoundConfig, bind
 from kraftcheck.spec.errors import InputError

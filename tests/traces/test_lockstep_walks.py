@@ -11,10 +11,9 @@ import pytest
 
 from kraftcheck.catalogue import find_config, find_model
 from kraftcheck.lockstep.cluster import KafkaCluster
-from kraftcheck.lockstep.offers import Menu, Offers, Taken
+from kraftcheck.lockstep.commands import NOT_DRIVEN, is_driven
 from kraftcheck.lockstep.process import Driver
-from kraftcheck.lockstep.steps import NOT_DRIVEN, is_driven
-from kraftcheck.lockstep.walks import GivenWalk, RandomWalk, Step, WalkFile, read_walk, write_walk
+from kraftcheck.lockstep.walks import GivenWalk, Menu, Offers, RandomWalk, Step, Taken, WalkFile, read_walk, write_walk
 from kraftcheck.spec import State
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.errors import InputError

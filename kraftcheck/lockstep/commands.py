@@ -1,4 +1,4 @@
-"""Commands for what happens seldom: updates of voters, upgrades, joining, bootstrap servers, cut links."""
+"""The command with which Kafka takes a step of the model."""
 
 from __future__ import annotations
 
@@ -10,21 +10,72 @@ from kraftcheck.kraft_model.quorum.records import Error, Key, Mode, Nil, Operati
 from kraftcheck.kraft_model.quorum.state import Change, Replica
 from kraftcheck.lockstep.cluster import KafkaCluster, NotUnderWay, number_of
 from kraftcheck.lockstep.comparison import messages_of
+from kraftcheck.lockstep.messages import canonical
 from kraftcheck.spec import State, ordered
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Transition
 
 Command = Callable[[KafkaCluster, State, Transition], None]
 
+FETCH_LIMIT = 2
+"""The batches that the log of Kafka's tests gives for one fetch."""
 
-def _update_period(cluster: KafkaCluster, _: State, step: Transition) -> None:
-    """A follower has a timer for UpdateVoter, and for AddVoter and RemoveVoter of its own."""
-    cluster.do("update-period", node=number_of(step.actor))
+TIMEOUTS = ("FetchTimeout", "ElectionTimeout", "PreVoteTimeout", "ResignedTimeout")
+"""Steps that a replica takes when the timer of its state expires."""
+
+STARTS = ("Restart", "RestartLosingUnflushed", "LoseDisk", "MoveEndpoint", "ChangeSoftware")
+
+ELECTS = ("FetchTimeout", "ElectionTimeout", "HandleVoteResponse")
+"""Steps in which a replica may take office, and its process end at once."""
+
+AT_ONCE = {
+    "HandleEndQuorumEpochRequest": ("FetchTimeout",),
+    "PreVoteTimeout": ("ElectionTimeout", "FetchTimeout"),
+    "ResignedTimeout": ("ElectionTimeout",),
+    **dict.fromkeys((*STARTS, *ELECTS), ("ElectionTimeout",)),
+}
+"""By action, what Kafka may take in the same poll: a timer has expired already, or an only voter that starts stands."""
 
 
-def _upgrade(version: int) -> Command:
+def fails_in_office(before: State, step: Transition) -> bool:
+    """Return whether a replica is elected in a step, and its process ends before the first record is in its log."""
+    elected = step.target.shared.elected - before.shared.elected
+    return any(step.target.replicas[term.leader].mode is not Mode.LEADER for term in elected)
+
+
+def _expire(cluster: KafkaCluster, before: State, step: Transition) -> None:
+    cluster.do("expire", node=number_of(step.actor), fails=fails_in_office(before, step))
+
+
+def _append(cluster: KafkaCluster, _: State, step: Transition) -> None:
+    cluster.do("append", node=number_of(step.actor), value=str(step.target.shared.appended))
+
+
+def _snapshot(cluster: KafkaCluster, _: State, step: Transition) -> None:
+    offset, epoch = cluster.offset_of(step.actor, step.target.replicas[step.actor].start)
+    cluster.do("snapshot", node=number_of(step.actor), offset=offset, epoch=epoch)
+
+
+def _found(cluster: KafkaCluster, step: Transition) -> int:
+    """Return the driver's number of a step's message."""
+    assert step.message is not None
+    number = cluster.find(canonical(step.message))
+    if number is None:
+        raise NotUnderWay(str(step.message))
+    return number
+
+
+def _lose(cluster: KafkaCluster, _: State, step: Transition) -> None:
+    cluster.drop(_found(cluster, step))
+
+
+def _deliver(cluster: KafkaCluster, before: State, step: Transition) -> None:
+    cluster.deliver(_found(cluster, step), fails=fails_in_office(before, step))
+
+
+def _plainly(command: str, **arguments: int) -> Command:
     def do(cluster: KafkaCluster, _: State, step: Transition) -> None:
-        cluster.do("upgrade", node=number_of(step.actor), version=version)
+        cluster.do(command, node=number_of(step.actor), **arguments)
 
     return do
 
@@ -44,13 +95,6 @@ def _retry(cluster: KafkaCluster, before: State, step: Transition) -> None:
     follows = before.replicas[step.actor].mode is Mode.FOLLOWER
     server = wanted if wanted in servers else next(iter(ordered(servers)), None) if follows else None
     cluster.do("time-out", node=number_of(step.actor), server=0 if server is None else number_of(server))
-
-
-def _plainly(command: str) -> Command:
-    def do(cluster: KafkaCluster, _: State, step: Transition) -> None:
-        cluster.do(command, node=number_of(step.actor))
-
-    return do
 
 
 def _nothing(cluster: KafkaCluster, _: State, step: Transition) -> None:
@@ -132,11 +176,19 @@ def _refused(cluster: KafkaCluster, before: State, step: Transition, operation: 
     return fitting[0]
 
 
-ACTIONS: dict[str, Command] = {
-    "SendUpdateVoter": _update_period,
-    "Join": _update_period,
-    "Upgrade": _upgrade(1),
-    "Downgrade": _upgrade(0),
+COMMANDS: dict[str, Command] = {
+    **dict.fromkeys(TIMEOUTS, _expire),
+    "ClientAppend": _append,
+    "Resign": _plainly("resign"),
+    "Restart": _plainly("restart"),
+    "RestartLosingUnflushed": _plainly("power-loss"),
+    "LoseDisk": _plainly("lose-disk"),
+    "TakeSnapshot": _snapshot,
+    "LoseMessage": _lose,
+    # a follower has a timer for UpdateVoter, and for AddVoter and RemoveVoter of its own
+    **dict.fromkeys(("SendUpdateVoter", "Join"), _plainly("update-period")),
+    "Upgrade": _plainly("upgrade", version=1),
+    "Downgrade": _plainly("upgrade", version=0),
     "FetchFromBootstrapServer": _fetch_from_bootstrap_server,
     "Retry": _retry,
     "Crash": _plainly("stop"),
@@ -151,4 +203,24 @@ ACTIONS: dict[str, Command] = {
     "AddVoter": _add_voter,
     "RemoveVoter": _remove_voter,
 }
-"""By action."""
+"""By action; what delivers a message needs no entry."""
+
+NOT_DRIVEN = {
+    "DuplicateMessage": "Kafka's channels are TCP connections: a request is not delivered twice",
+}
+"""Actions that Kafka cannot be made to take, and why."""
+
+
+def says_what_is_asked(step: Transition) -> bool:
+    """Return whether a step's effect says what its command has to ask for; one that a leader refuses may not."""
+    return step.action != "AddVoter" or isinstance(step.target.replicas[step.actor].change, Change)
+
+
+def is_driven(action: str, has_message: bool) -> bool:
+    """Return whether Kafka can be made to take an action, given whether it delivers a message."""
+    return action in COMMANDS or (has_message and action not in NOT_DRIVEN)
+
+
+def command_of(step: Transition) -> Command:
+    """Return what makes Kafka take a step that is driven."""
+    return COMMANDS.get(step.action, _deliver)

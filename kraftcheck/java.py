@@ -1,4 +1,4 @@
-"""Finds Java, and runs programs of which nothing may be left behind."""
+"""Finds Java, and runs programs that leave no process behind."""
 
 from __future__ import annotations
 
@@ -16,29 +16,18 @@ from kraftcheck.spec.errors import InputError
 LEAST_JAVA = 17
 
 
-def find_java(name: str) -> Path:
-    """Return a program of the JDK."""
+def java_program(name: str) -> tuple[Path | None, str]:
+    """Return a program of the JDK, None where there is none, and where it was looked for."""
     home = os.environ.get("JAVA_HOME")
-    found = str(Path(home) / "bin" / name) if home else shutil.which(name)
-    if found is None or not os.access(found, os.X_OK) or Path(found).is_dir():
-        where = f"JAVA_HOME ({home})" if home else "the PATH"
-        raise InputError(f"lockstep needs a JDK, version {LEAST_JAVA} or newer: there is no {name} on {where}")
-    return Path(found)
+    found = shutil.which(str(Path(home, "bin", name)) if home else name)
+    return (None if found is None else Path(found)), (f"JAVA_HOME ({home})" if home else "the PATH")
 
 
-def require_new_enough(program: Path) -> None:
-    """Make sure of the version of a program of the JDK."""
+def java_version(program: Path) -> int | None:
+    """Return the version of a program of the JDK; None where it does not tell."""
     done = run_to_end([str(program), "-version"], patience=60)
     match = re.search(r"(?:version \"|javac )(?:1\.)?(\d+)", done.stderr + done.stdout)
-    if match is None or int(match[1]) < LEAST_JAVA:
-        version = "of unknown version" if match is None else f"version {match[1]}"
-        raise InputError(f"lockstep needs a JDK, version {LEAST_JAVA} or newer; {program} is {version}")
-
-
-def identity(program: Path) -> str:
-    """Return what changes when a program is replaced by another."""
-    real = program.resolve()
-    return f"{real} {real.stat().st_size} {real.stat().st_mtime_ns}"
+    return None if match is None else int(match[1])
 
 
 def run_to_end(command: Sequence[str], patience: float, stdin: str = "") -> subprocess.CompletedProcess[str]:
