@@ -19,7 +19,7 @@ from kraftcheck.kraft_model.quorum.messages import (
 )
 from kraftcheck.kraft_model.quorum.records import ENDED, Mode
 from kraftcheck.kraft_model.quorum.state import Replica
-from kraftcheck.lockstep.cluster import KafkaCluster, KafkaThrew
+from kraftcheck.lockstep.cluster import KafkaCluster, KafkaThrew, NotUnderWay
 from kraftcheck.lockstep.commands import (
     AT_ONCE,
     TIMEOUTS,
