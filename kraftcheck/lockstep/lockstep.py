@@ -23,7 +23,6 @@ from kraftcheck.lockstep.cluster import KafkaCluster, KafkaThrew, NotUnderWay
 from kraftcheck.lockstep.commands import (
     AT_ONCE,
     TIMEOUTS,
-    NotUnderWay,
     answers_the_same,
     command_of,
     is_driven,
