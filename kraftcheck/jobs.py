@@ -17,7 +17,7 @@ from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
 from kraftcheck.spec.errors import InputError, ProtocolError, RaisedError, told_error
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.loading.user_files import line_to_blame
-from kraftcheck.traces.scenarios.text import Start
+from kraftcheck.traces.scenarios import Start
 
 CHECKS = ("invariants", "properties", "constraints", "action_constraints")
 """What of a configuration names properties."""

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, TextIO, cast
 
-from kraftcheck.traces.formats import tlc_dot, tlc_dump
-from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT, Source
-from kraftcheck.traces.parsing.value_cache import ValueCache
+from kraftcheck.traces.formats.tlc_dump import read_dot, read_dump
+from kraftcheck.traces.parsing import DEFAULT_LIMIT, Source, ValueCache
 from kraftcheck.traces.trace import Trace, TraceEvent, TraceFormat, TraceHead, TraceState
 
 if TYPE_CHECKING:
@@ -52,14 +51,14 @@ def read_states(
     path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT, cache: ValueCache | None = None
 ) -> Iterator[TraceState]:
     """Read the states of TLC's ``-dump``, in memory that does not grow with the file."""
-    yield from tlc_dump.read_dump(Source(path, limit_bytes=limit_bytes), cache or ValueCache())
+    yield from read_dump(Source(path, limit_bytes=limit_bytes), cache or ValueCache())
 
 
 def read_graph(
     path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT, cache: ValueCache | None = None
 ) -> nx.MultiDiGraph[int]:
     """Read the state graph of TLC's ``-dump dot,actionlabels``."""
-    return tlc_dot.read_dot(Source(path, limit_bytes=limit_bytes), cache or ValueCache())
+    return read_dot(Source(path, limit_bytes=limit_bytes), cache or ValueCache())
 
 
 def detect_format(path: str | PathLike[str]) -> TraceFormat:

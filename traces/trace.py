@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -10,14 +11,13 @@ from pkgutil import iter_modules
 from typing import NamedTuple, Self
 
 from kraftcheck.spec.values import Value
-from kraftcheck.traces.parsing.lines import Source
-from kraftcheck.traces.parsing.value_cache import ValueCache
+from kraftcheck.traces.parsing import Json, Source, ValueCache, read_json
 
 _FOLDER = "kraftcheck.traces.formats"
 
 
 class _Formats(type):
-    """Finds formats by their files: `TraceFormat.TLC_LOG` is the `FORMAT` of `formats/tlc_log.py`."""
+    """Finds formats in the folder `formats`: `TraceFormat.TLC_LOG` is the constant `TLC_LOG` of a module there."""
 
     def __getattr__(cls, name: str) -> TraceFormat:
         found = known_formats().get(name)
@@ -31,16 +31,17 @@ class _Formats(type):
 
 @cache
 def known_formats() -> dict[str, TraceFormat]:
-    """Import the files of all formats; return the formats by the names of the files, in capitals."""
+    """Import the modules of all formats; return the formats by the names of their constants."""
     names = [module.name for module in iter_modules(import_module(_FOLDER).__path__)]
-    return {name.upper(): import_module(f"{_FOLDER}.{name}").FORMAT for name in names}
+    constants = [item for name in names for item in vars(import_module(f"{_FOLDER}.{name}")).items()]
+    return {name: value for name, value in constants if isinstance(value, TraceFormat)}
 
 
 class TraceFormat(str, metaclass=_Formats):
     """A file format: a string, its name in messages and tables, that knows how to read and write.
 
-    Each file in the folder `formats` declares one as its `FORMAT`; `TraceFormat` yields all of them, and has each as
-    an attribute.
+    Each module in the folder `formats` has one or several as constants; `TraceFormat` yields all of them, and has each
+    as an attribute.
     """
 
     order = 0
@@ -61,6 +62,37 @@ class TraceFormat(str, metaclass=_Formats):
     def write(self, trace: Trace) -> Iterator[str]:
         """Yield the text of a file with a trace."""
         raise ValueError(f"traces are not written in the format {self}")
+
+
+class JsonFormat(TraceFormat):
+    """A format in JSON. Which of them a file has is told by the whole document."""
+
+    mark = ""
+
+    def fits(self, document: dict[str, Json]) -> bool:
+        """Tell whether a document has this format."""
+        raise NotImplementedError
+
+    def events(self, source: Source, document: dict[str, Json]) -> Iterator[TraceEvent]:
+        """Yield the traces of a document. See `read`."""
+        raise NotImplementedError
+
+    def document(self, trace: Trace) -> dict[str, Json]:
+        """Return the document of a trace. See `write`."""
+        raise NotImplementedError
+
+    def read(self, source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
+        """Read the document with the format that it has. See `TraceFormat.read`."""
+        document = read_json(source)
+        known = [other for other in TraceFormat if isinstance(other, JsonFormat)]
+        for other in known:
+            if isinstance(document, dict) and other.fits(document):
+                return other.events(source, document)
+        raise source.error("other JSON", f"an object with {' or '.join(other.mark for other in known)}", line=1)
+
+    def write(self, trace: Trace) -> Iterator[str]:
+        """Return the text of the document. See `TraceFormat.write`."""
+        return iter([json.dumps(self.document(trace), ensure_ascii=False, separators=(",", ":"))])
 
 
 class Location(NamedTuple):

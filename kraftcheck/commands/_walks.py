@@ -130,7 +130,7 @@ def _told(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
     """Yield the stories of a scenario, which the model alone can do."""
     from kraftcheck.lockstep.scripts import rehearse, tell
     from kraftcheck.spec.language.semantics import Semantics
-    from kraftcheck.traces.scenarios.text import read_stories
+    from kraftcheck.traces.scenarios import read_stories
 
     for story in read_stories(path):
         name = f"{path}:{story.start.line}:1"

@@ -32,8 +32,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.crosscheck.comparison import Comparison, depth_of, times_taken
 from kraftcheck.traces.files import detect_format, read_graph, read_states
-from kraftcheck.traces.replay.replayer import Replayer
-from kraftcheck.traces.replay.state_reader import StateReader
+from kraftcheck.traces.replay.replayer import Replayer, StateReader
 from kraftcheck.traces.trace import TraceFormat, TraceState
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from kraftcheck.reporting.files import require_writable, writable, write_json
 from kraftcheck.reporting.lines import OLD, PLAIN, WARNING, Line, actions_table, print_lines, print_warnings
 from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.display import cut
-from kraftcheck.traces.pipeline.driver import Pipeline, Summary
-from kraftcheck.traces.pipeline.output import InputFile, PipelineFolder, identity_of, inputs_of
+from kraftcheck.traces.pipeline.driver import InputFile, Pipeline, PipelineFolder, Summary, identity_of, inputs_of
 from kraftcheck.traces.replay.replayer import ReplayVerdict
 
 LONGEST = 160

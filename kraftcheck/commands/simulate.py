@@ -91,8 +91,7 @@ def _simulate(job: Job, arguments: argparse.Namespace) -> int:
 def _walk(job: Job, plan: Plan, arguments: argparse.Namespace) -> Result:
     """Make walks on this machine, and write them where `--out` asks for it; those that are there stay."""
     from kraftcheck.explorer.tables.random_walks import simulate
-    from kraftcheck.traces.corpus.folder import CorpusFolder, checked_by, identity_of_corpus
-    from kraftcheck.traces.corpus.walk_files import WalkWriter
+    from kraftcheck.traces.corpus import CorpusFolder, WalkWriter, checked_by, identity_of_corpus
 
     keep, there = None, set[int]()
     with ExitStack() as stack:
@@ -125,8 +124,7 @@ def _require_able(job: Job, arguments: argparse.Namespace) -> None:
 def _walk_on_spark(job: Job, plan: Plan, arguments: argparse.Namespace) -> Result:
     """Make a corpus on Spark, showing the progress."""
     from kraftcheck.explorer.spark.session import Cluster
-    from kraftcheck.traces.corpus.driver import CorpusMaker
-    from kraftcheck.traces.corpus.folder import CorpusFolder, identity_of_corpus
+    from kraftcheck.traces.corpus import CorpusFolder, CorpusMaker, identity_of_corpus
 
     name, protocol, options = f"kraftcheck simulate {job.model.name}", job.protocol, job.options
     with (

@@ -13,8 +13,7 @@ from kraftcheck.reporting.files import REPORTS, write_counterexamples
 from kraftcheck.reporting.report import write_report
 from kraftcheck.reporting.scenarios import Telling
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.scenarios.asking import beginning, command_of, quoted
-from kraftcheck.traces.scenarios.text import Block, write_blocks
+from kraftcheck.traces.scenarios import Block, beginning, command_of, quoted, write_blocks
 
 FORMS = {
     "walk.out": "trace, as TLC prints it",

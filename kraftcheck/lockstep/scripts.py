@@ -19,10 +19,9 @@ from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import follow, way_to
 from kraftcheck.spec.language.state import State
-from kraftcheck.traces.parsing.lines import Source
+from kraftcheck.traces.parsing import Source
 from kraftcheck.traces.replay.replayer import ReplayedState, Replayer, ReplayVerdict
-from kraftcheck.traces.scenarios.stage import Stage
-from kraftcheck.traces.scenarios.text import Command, ScenarioError, Story
+from kraftcheck.traces.scenarios import Command, ScenarioError, Stage, Story
 
 BEGINNING = 2**16
 """Bytes that tell what a file holds."""

@@ -9,8 +9,7 @@ from kraftcheck.reporting.as_json import attributes
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many
 from kraftcheck.spec.display import cut, visible
 from kraftcheck.traces.replay.claims import ClaimVerdict
-from kraftcheck.traces.replay.differences import Difference
-from kraftcheck.traces.replay.divergence import Divergence
+from kraftcheck.traces.replay.divergence import Difference, Divergence
 from kraftcheck.traces.replay.replayer import Replay, ReplayVerdict
 
 CONFORMS, DIVERGES, NOTHING_READ = 0, 1, 2

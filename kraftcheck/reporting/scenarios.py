@@ -65,10 +65,10 @@ from kraftcheck.spec.errors import unknown
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Record, field_names, ordered
-from kraftcheck.traces.scenarios.stage import Stage
-from kraftcheck.traces.scenarios.text import (
+from kraftcheck.traces.scenarios import (
     Block,
     ScenarioError,
+    Stage,
     read_ask,
     read_blocks,
     read_start,

@@ -17,8 +17,8 @@ from kraftcheck.lockstep import jars
 from kraftcheck.mutation.working import MutationFolder
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.batch_folder import BatchFolder
-from kraftcheck.traces.corpus.folder import CorpusFolder
-from kraftcheck.traces.pipeline.output import PipelineFolder
+from kraftcheck.traces.corpus import CorpusFolder
+from kraftcheck.traces.pipeline.driver import PipelineFolder
 from tests.support.command_line import Run
 
 CHECK = ("check", "die-hard", "--config", "smoke", "--quiet", "--checkpoint")

@@ -9,7 +9,7 @@ import pytest
 
 from kraftcheck.catalogue import find_model
 from kraftcheck.reporting.scenarios import run_scenario
-from kraftcheck.traces.scenarios.text import ScenarioError, read_blocks
+from kraftcheck.traces.scenarios import ScenarioError, read_blocks
 
 REWRITE = bool(os.environ.get("KRAFTCHECK_REWRITE_SCENARIOS"))
 SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))

@@ -38,7 +38,7 @@ from kraftcheck.spec.tla.formatting import one_line
 from kraftcheck.spec.tla.parsing import parse_value
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value, order_key, ordered
-from kraftcheck.traces.formats.tlc_json import _json
+from kraftcheck.traces.formats.tlc_dump_trace import _json
 
 
 class Colour(enum.Enum):

@@ -226,8 +226,8 @@ def payloads() -> Iterator[bytes]:
 def notes(data: bytes) -> None:
     """Read the notes of an output folder: the first byte says of which kind, and which file is replaced."""
     from kraftcheck.mutation.working import MutationFolder
-    from kraftcheck.traces.corpus.folder import CorpusFolder, chunks_of
-    from kraftcheck.traces.pipeline.output import PipelineFolder
+    from kraftcheck.traces.corpus import CorpusFolder, chunks_of
+    from kraftcheck.traces.pipeline.driver import PipelineFolder
 
     which, content = divmod(data[0] if data else 0, 3), data[1:]
     kind = (PipelineFolder, CorpusFolder, MutationFolder)[which[1]]

@@ -15,8 +15,7 @@ from kraftcheck.explorer.tables.random_walks import Plan, RandomWalks, simulate
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.loading.user_files import load
 from kraftcheck.traces.batch_folder import write_note
-from kraftcheck.traces.corpus.driver import CorpusMaker
-from kraftcheck.traces.corpus.folder import CHUNK, CorpusFolder, chunks_of, identity_of_corpus
+from kraftcheck.traces.corpus import CHUNK, CorpusFolder, CorpusMaker, chunks_of, identity_of_corpus
 from tests.support.command_line import Run
 from tests.support.tlc import bound
 
@@ -123,7 +122,7 @@ class Alone:
 
     def run(self, count: int, name: str, arguments: str, schema: str) -> Any:
         pa = pytest.importorskip("pyarrow")
-        from kraftcheck.traces.corpus.tasks import make_walks
+        from kraftcheck.traces.corpus import make_walks
 
         numbers = pa.RecordBatch.from_pydict({"id": list(range(count))})
         return pa.Table.from_batches(make_walks({**json.loads(arguments), "user_files": ""}, iter([numbers])))

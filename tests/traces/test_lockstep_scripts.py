@@ -21,7 +21,7 @@ from kraftcheck.spec.cfg.binding import BoundConfig, bind
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.traces.replay.replayer import Replayer
-from kraftcheck.traces.scenarios.text import ScenarioError, read_stories
+from kraftcheck.traces.scenarios import ScenarioError, read_stories
 from tests.support.command_line import Run
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"

@@ -9,7 +9,7 @@ import pytest
 
 from kraftcheck.spec.values import Map
 from kraftcheck.traces import Ending, Location, TraceError, TraceFormat, ValueCache, read_traces
-from kraftcheck.traces.parsing.states import action_of
+from kraftcheck.traces.formats.tlc_log import action_of
 from tests.support.samples import TLC, TOY, text_of, traces_of, variables
 
 STEP = Location(6, 12, 6, 50, "Toy")

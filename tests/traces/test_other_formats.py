@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kraftcheck.traces.formats
-import kraftcheck.traces.parsing.lines
-import kraftcheck.traces.parsing.states
-import kraftcheck.traces.parsing.value_cache
+import kraftcheck.traces.formats.tlc_log
+import kraftcheck.traces.parsing
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.tla.parsing import TlaSyntaxError, parse_value
 from kraftcheck.spec.values import Map, ModelValue
@@ -300,7 +299,7 @@ class _Lines(TraceFormat):
                 yield TraceState(number - 1, {"x": int(line)})
         yield TraceEnd()
 
-FORMAT = _Lines("numbers")
+A_NEW_ONE = _Lines("numbers")
 """
 
 
@@ -412,11 +411,11 @@ def test_the_unpacked_size_is_limited(tmp_path: Path) -> None:
 
 
 def test_long_lines_and_values_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kraftcheck.traces.parsing.lines, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(kraftcheck.traces.parsing, "LONGEST_LINE", 1000)
     assert error_of(tmp_path, STATE + b"x" * 1001).startswith(
         "3:1: expected a line of at most 1,000 bytes, found one th"
     )
-    monkeypatch.setattr(kraftcheck.traces.parsing.states, "LONGEST_VALUE", 500)
+    monkeypatch.setattr(kraftcheck.traces.formats.tlc_log, "LONGEST_VALUE", 500)
     long = STATE + b"/\\ y = <<1\n" + b"  , 1\n" * 200
     assert error_of(tmp_path, long).startswith(
         "103:1: expected a value of at most 500 characters, found one that is longer"
@@ -485,7 +484,7 @@ def test_a_long_string_without_an_end(run: Run, tmp_path: Path, name: str, text:
 
 
 def test_large_documents_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kraftcheck.traces.parsing.lines, "LARGEST_DOCUMENT", 1000)
+    monkeypatch.setattr(kraftcheck.traces.parsing, "LARGEST_DOCUMENT", 1000)
     for text in (b'{"a": \n' + b" \n" * 1000, b"---- MODULE M ----\nCounterExample ==\n" + b"\n" * 1000):
         assert "expected a file of at most 1,000 bytes in this format, found one that is larger" in error_of(
             tmp_path, text
@@ -584,9 +583,9 @@ def test_the_cache_keeps_the_order_of_fields_and_arguments() -> None:
 
 
 def test_the_cache_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kraftcheck.traces.parsing.value_cache, "CACHED_CHARACTERS", 1000)
+    monkeypatch.setattr(kraftcheck.traces.parsing, "CACHED_CHARACTERS", 1000)
     made: list[str] = []
-    cache = kraftcheck.traces.parsing.value_cache._Cache[str](lambda text: made.append(text) or text)  # type: ignore[func-returns-value]
+    cache = kraftcheck.traces.parsing._Cache[str](lambda text: made.append(text) or text)  # type: ignore[func-returns-value]
     for number in range(1000):
         assert cache[str(number)] == str(number)
         assert cache["asked for again and again"]

@@ -24,8 +24,8 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.examples.lock_service import LockService
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.values import ModelValue
-from kraftcheck.traces.parsing.lines import DEFAULT_LIMIT
-from kraftcheck.traces.pipeline.output import InputFile, PipelineFolder, inputs_of
+from kraftcheck.traces.parsing import DEFAULT_LIMIT
+from kraftcheck.traces.pipeline.driver import InputFile, PipelineFolder, inputs_of
 from kraftcheck.traces.pipeline.rows import FileReplayer, FileRows, changed
 from tests.support.tampering import tampered_walk
 from tests.support.tlc import TLC, MCReconfig, bound
@@ -127,7 +127,7 @@ def test_what_a_step_changes_is_named() -> None:
 
 def test_the_task_of_an_executor(tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
-    from kraftcheck.traces.pipeline.tasks import replay_files
+    from kraftcheck.traces.pipeline.tables import replay_files
 
     (tmp_path / "broken").write_text("")
     paths = [str(TLC / "counterexamples" / "joined.out.gz"), str(tmp_path / "broken")]

@@ -16,8 +16,7 @@ from kraftcheck.spec.tla.parsing import parse_value
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Map, ModelValue, Value
 from kraftcheck.traces import Ending, Trace, TraceFormat, TraceState, as_text, write_trace
-from kraftcheck.traces.replay.differences import differences
-from kraftcheck.traces.replay.divergence import DivergenceKind
+from kraftcheck.traces.replay.divergence import DivergenceKind, differences
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 
 C1, C2 = ModelValue("c1", 0), ModelValue("c2", 1)

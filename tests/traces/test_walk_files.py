@@ -10,7 +10,7 @@ from kraftcheck.catalogue import find_model, shipped_models
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables.random_walks import Plan, simulate
 from kraftcheck.spec.tla.view import StateView
-from kraftcheck.traces.corpus.walk_files import WalkWriter
+from kraftcheck.traces.corpus import WalkWriter
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support.kraft_model.searches import bound
 

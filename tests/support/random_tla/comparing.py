@@ -29,7 +29,7 @@ from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.crosscheck.comparison import Comparison as StateComparison
 from kraftcheck.traces.crosscheck.tlc import find_tool
 from kraftcheck.traces.files import read_graph
-from kraftcheck.traces.replay.state_reader import StateReader
+from kraftcheck.traces.replay.replayer import StateReader
 from tests.support.explorer.lassos import require_counterexample, step_between
 from tests.support.random_tla.drawing import Description
 from tests.support.random_tla.module import Module

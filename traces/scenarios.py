@@ -1,22 +1,198 @@
-"""The model and the present state of a scenario: which steps its commands ask for.
-
-Who leads a scenario asks for the steps of a command (`Stage.steps`) and sets the state after each: to the step's own
-target, or to what really became of it.
-"""
+"""Scenarios, which are stories about a model in text files: read, led through, and written for a walk."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from kraftcheck.files import read_small
 from kraftcheck.spec.diagnosis.why import diagnose
 from kraftcheck.spec.display import text_of
-from kraftcheck.spec.errors import unknown
+from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Record, Value, field_names
-from kraftcheck.traces.scenarios.text import Ask, ScenarioError, read_ask
+from kraftcheck.spec.values import Record, Value, field_names, ordered
+
+SEPARATOR = "----"
+
+
+class ScenarioError(InputError):
+    """A scenario that cannot run as written."""
+
+
+class Block(NamedTuple):
+    """Some commands and what happened."""
+
+    line: int  # the number of the first command's line
+    before: list[str]  # the lines of prose before it
+    commands: list[str]
+    told: list[str]  # what happened, as the file says
+
+
+def read_blocks(text: str) -> tuple[list[Block], list[str]]:
+    """Return the blocks of a scenario, and the lines of prose after the last one."""
+    blocks: list[Block] = []
+    before: list[str] = []
+    commands: list[str] = []
+    lines = iter(enumerate(text.splitlines(), start=1))
+    first = 0
+    for number, line in lines:
+        if not commands and (not line.strip() or line.startswith("#")):
+            before.append(line)
+        elif line == SEPARATOR and commands:
+            told: list[str] = []
+            for _, outcome in lines:
+                if not outcome.strip():
+                    break
+                told.append(outcome)
+            blocks.append(Block(first, before, commands, told))
+            before, commands = [], []
+        elif not line.strip() or line == SEPARATOR:
+            raise ScenarioError(f"line {number}: expected commands, then {SEPARATOR}")
+        else:
+            first = first if commands else number
+            commands.append(line)
+    if commands:
+        raise ScenarioError(f"line {first}: expected {SEPARATOR} after the commands")
+    return blocks, before
+
+
+def write_blocks(blocks: list[Block], after: list[str]) -> str:
+    """Return the text of a scenario."""
+    lines: list[str] = []
+    for block in blocks:
+        lines += [*block.before, *block.commands, SEPARATOR, *block.told, ""]
+    return "\n".join([*lines, *after]).rstrip() + "\n"
+
+
+def split(command: str) -> list[str]:
+    """Return the words of a command; a set or a sequence is one word, blanks or not."""
+    found: list[str] = []
+    for word in _words(command):
+        is_open = bool(found) and sum(map(found[-1].count, "{[(")) > sum(map(found[-1].count, ")]}"))
+        if is_open:
+            found[-1] += f" {word}"
+        else:
+            found.append(word)
+    return found
+
+
+def _words(command: str) -> Iterator[str]:
+    words_of = shlex.shlex(command, posix=True)
+    words_of.whitespace_split, words_of.quotes, words_of.escape, words_of.commenters = True, '"', "", ""
+    try:
+        yield from words_of  # a single quote is part of a name
+    except ValueError as error:
+        raise ScenarioError(f"{error}".lower()) from None
+
+
+class Ask(NamedTuple):
+    """A step that a command describes."""
+
+    action: str  # the action's name
+    # the replica that takes it, the type of the message delivered, its sender, the receiver of a message; or None
+    by: str | None
+    on: str | None
+    source: str | None
+    dest: str | None
+    fields: dict[str, str]  # fields of the message, as text
+    then: dict[str, str]  # paths into the next state, with values as text
+
+
+def read_ask(given: list[str]) -> Ask:
+    """Return the step that the words of a command describe."""
+    action, *rest = given
+    named: dict[str, str | None] = {"by": None, "on": None, "from": None, "to": None}
+    fields: dict[str, str] = {}
+    into = fields
+    then: dict[str, str] = {}
+    remaining = iter(rest)
+    for word in remaining:
+        if word in named:
+            named[word] = next(remaining, None)
+        elif word == "->":
+            into = then
+        elif "=" in word:
+            name, _, value = word.partition("=")
+            into[name] = value
+        else:
+            raise ScenarioError(f"what is {word!r}? expected by ID, on MESSAGE, from ID, to ID, FIELD=VALUE or ->")
+    return Ask(action, named["by"], named["on"], named["from"], named["to"], fields, then)
+
+
+class Start(NamedTuple):
+    """What `start` says."""
+
+    model: str  # names; "" where there is none
+    variant: str
+    config: str
+    at: str
+    bounds: str  # what every bound is that no constant sets; "" for what the configuration says
+    settings: dict[str, str]  # constants, as text
+    then: dict[str, str]  # what tells the initial state from others, as in `Ask`
+
+
+def read_start(given: list[str]) -> Start:
+    """Return what the words after `start` say."""
+    if not given:
+        raise ScenarioError("expected start MODEL, found no model")
+    name, *rest = given
+    ask = read_ask(["start", *rest])
+    named = {key: ask.fields.pop(key, "") for key in ("variant", "config", "at", "bounds")}
+    return Start(name, **named, settings=ask.fields, then=ask.then)
+
+
+class Command(NamedTuple):
+    """A command of a scenario."""
+
+    line: int  # the number of its line
+    text: str  # the line
+    verb: str  # its first word: `start`, `settle` ..., or an action
+    rest: list[str]  # the other words
+
+
+class Story(NamedTuple):
+    """A part of a scenario that begins with `start`."""
+
+    file: Path  # the scenario
+    start: Command  # its first command
+    words: Start  # what that says
+    commands: list[Command]  # the others
+
+
+def read_stories(path: Path) -> list[Story]:
+    """Return the stories of a scenario: one for each `start`."""
+    try:
+        blocks, _ = read_blocks(read_small(path))
+    except OSError as error:
+        raise ScenarioError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ScenarioError(f"{path}: expected a scenario, found bytes that are not text") from None
+    except ScenarioError as error:
+        raise ScenarioError(f"{path}: {error}") from None
+    stories: list[Story] = []
+    for block in blocks:
+        for line, text in enumerate(block.commands, start=block.line):
+            try:
+                verb, *rest = split(text)
+                command = Command(line, text, verb, rest)
+                start = read_start(rest) if verb == "start" else None
+            except ScenarioError as error:
+                raise ScenarioError(f"{path}:{line}:1: {text}: {error}") from None
+            if start is not None:
+                stories.append(Story(path, command, start, []))
+            elif stories:
+                stories[-1].commands.append(command)
+            else:
+                raise ScenarioError(f"{path}:{line}:1: expected `start` first, found {text!r}")
+    if not stories:
+        raise ScenarioError(f"{path}:1:1: expected `start MODEL`, found no command")
+    return stories
+
 
 MANY = 200
 """The most messages that one `deliver` delivers: more means that they cause each other for ever."""
@@ -262,3 +438,100 @@ def _field(value: Value, path: str) -> Value:
             raise ScenarioError(f"{text_of(value)} has no field {name}")
         value = getattr(value, name)
     return value
+
+
+def beginning(stage: Stage, init: str, wanted: State) -> list[str]:
+    """Return the words after `->` with which `start` begins in a state; none where it does so without."""
+    then: dict[str, str] = {}
+    while True:
+        stage.begin(init, then)
+        if stage.state == wanted:
+            return [quoted(f"{path}={text}") for path, text in then.items()]
+        news = (pair for pair in _fields(wanted, stage.state) if pair[0] not in then and _written("=".join(pair)))
+        path, text = next(news, ("", ""))
+        if not path:
+            raise ScenarioError("no words of a scenario tell its initial state from another one")
+        then[path] = text
+
+
+def command_of(stage: Stage, wanted: Transition) -> str:
+    """Return the command that takes a step from the present state of a scenario."""
+    words: list[str] = [wanted.action]
+    after: list[str] = []
+    ends = _ends(stage, words, after)
+    for name, word in _clauses(stage, wanted):
+        if ends == {wanted.target} and name != "by":
+            break
+        if not all(map(_written, word)):
+            continue
+        more = (words, [*after, *word]) if name == "->" else ([*words, *word], after)
+        fewer = _ends(stage, *more)
+        if wanted.target in fewer and (len(fewer) < len(ends) or name == "by"):
+            (words, after), ends = more, fewer
+    if ends != {wanted.target}:
+        raise ScenarioError(f"no words of a scenario tell {stage.heading(wanted)} from another step")
+    return " ".join(map(quoted, words + (["->", *after] if after else [])))
+
+
+def quoted(word: str) -> str:
+    """Return a word as a command has it: in quotes where it would not be one word."""
+    written = _written(word)
+    if written is None:
+        raise ScenarioError(f"{word}: cannot be a word of a scenario")
+    return written
+
+
+def _written(word: str) -> str | None:
+    for written in (word, f'"{word}"'):
+        with suppress(ScenarioError):
+            if split(f"x {written} y") == ["x", word, "y"]:
+                return written
+    return None
+
+
+def _ends(stage: Stage, words: list[str], after: list[str]) -> set[State]:
+    """Return where the steps lead that a command asks for."""
+    return {step.target for step in stage.fitting(read_ask([*words, *(["->", *after] if after else [])]))}
+
+
+def _clauses(stage: Stage, wanted: Transition) -> Iterator[tuple[str, list[str]]]:
+    """Yield what may be said of a step, the shortest first: `by n1`, `on Vote`, `epoch=2`, and what is so after it."""
+    if wanted.actor is not None:
+        yield "by", ["by", text_of(wanted.actor)]
+    message = wanted.message
+    if message is not None:
+        yield "on", ["on", type(message).__name__]
+        yield from _ends_of(message, "source", "from")
+        yield from (("=", [pair]) for pair in _pairs(message, "source"))
+    else:
+        for _, sent in wanted.step.sends[:1]:
+            yield from _ends_of(sent, "dest", "to")
+            yield from (("=", [pair]) for pair in _pairs(sent, "dest"))
+    own = f"{text_of(wanted.actor)}."
+    for path, text in _fields(wanted.target, stage.state):
+        yield "->", [f"{path.removeprefix(own)}={text}"]
+    for other in stage.fitting(read_ask([wanted.action])):
+        for path, text in _fields(wanted.target, other.target):
+            yield "->", [f"{path.removeprefix(own)}={text}"]
+
+
+def _ends_of(message: Record, field: str, word: str) -> Iterator[tuple[str, list[str]]]:
+    if field in field_names(type(message)):
+        yield word, [word, text_of(getattr(message, field))]
+
+
+def _pairs(message: Record, but: str) -> Iterable[str]:
+    return (f"{name}={text_of(getattr(message, name))}" for name in field_names(type(message)) if name != but)
+
+
+def _fields(state: State, other: State) -> Iterator[tuple[str, str]]:
+    """Yield the paths of fields that have another text in one state than in another, with the text."""
+    for key in ordered(state.replicas):
+        for name in field_names(type(state.replicas[key])):
+            text = text_of(getattr(state.replicas[key], name))
+            if text != text_of(getattr(other.replicas.get(key), name, None)):
+                yield f"{text_of(key)}.{name}", text
+    for name in field_names(type(state.shared)):
+        text = text_of(getattr(state.shared, name))
+        if text != text_of(getattr(other.shared, name)):
+            yield f"shared.{name}", text

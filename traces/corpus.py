@@ -1,0 +1,322 @@
+"""A corpus: random walks in files as TLC writes them with `-simulate file=`, made here or on Spark.
+
+    walk_0.tla ...               the walks, as `kraftcheck simulate --out` writes them
+    .corpus/corpus.json          the model and options that the walks follow from
+    .corpus/done/00003.json      the results of the walks of chunk 3, which counts from then on
+
+Walk `i` depends on the seed and on `i` alone. On Spark the driver hands out chunks of numbers; executors walk and write
+the files. A chunk that was half made is made again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kraftcheck.explorer.checkpoints.search_identity import SearchIdentity, identity_of_search
+from kraftcheck.explorer.interruption import Interruption
+from kraftcheck.explorer.result import (
+    DEADLOCK,
+    INTERRUPTED,
+    NOTHING_CHECKED,
+    Options,
+    Result,
+    TraceStep,
+    Verdict,
+    Violation,
+)
+from kraftcheck.explorer.spark.description import as_text, describe, revive
+from kraftcheck.explorer.tables.random_walks import Plan, RandomWalks, check_plan, simulate
+from kraftcheck.files import replacing
+from kraftcheck.spec import Protocol, State
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.tla.formatting import format_value
+from kraftcheck.spec.tla.view import StateView
+from kraftcheck.spec.values import Value
+from kraftcheck.traces.batch_folder import BatchFolder, Note, read_note, write_note
+from kraftcheck.traces.formats.tlc_simulation import as_module
+
+if TYPE_CHECKING:
+    from kraftcheck.explorer.spark.session import Cluster
+
+
+
+MOST_TEXTS = 20_000
+"""Values whose text is remembered."""
+
+
+class WalkWriter:
+    """Writes walks, each to a file of its own: `walk_0.tla` ...
+
+    A file appears in one go, so that one that is there is whole.
+    """
+
+    def __init__(self, view: StateView, folder: Path) -> None:
+        self._view = view
+        self._folder = folder
+
+    def __call__(self, number: int, walk: tuple[TraceStep, ...]) -> None:
+        """Write a walk, given its number."""
+        path = walk_file(self._folder, number)
+        with replacing(path) as new, new.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(as_module(path.stem, map(self._step, walk)))
+
+    def _step(self, step: TraceStep) -> tuple[str | None, dict[str, str]]:
+        variables = self._view.variables(step.state)
+        return step.action, {name: _text(name, value) for name, value in variables.items()}
+
+
+@lru_cache(maxsize=MOST_TEXTS, typed=True)  # 1 and TRUE are equal keys
+def _text(variable: str, value: Value) -> str:
+    """Return the text of a value; that of another variable may be equal to it and yet have TRUE for 1 in it."""
+    return format_value(value)
+
+
+def walk_file(folder: Path, number: int) -> Path:
+    """Return the file of a walk."""
+    return folder / f"walk_{number}.tla"
+
+
+CHUNK = 100
+"""Walks of a chunk: a killed executor has to make at most so many again."""
+
+NOTE = {
+    "runs": int,
+    "checked": [str],
+    "states": int,
+    "longest": int,
+    "actions": {str: int},
+    "violated": {str: int},
+}
+"""The form of a note: see `require_shape`."""
+
+
+class Chunk(NamedTuple):
+    """Walks that are made together."""
+
+    number: int  # the chunk's number, from 0
+    first: int  # the number of its first walk, and how many it has
+    runs: int
+
+
+def chunks_of(runs: int) -> list[Chunk]:
+    """Return the chunks of so many walks."""
+    return [Chunk(number, first, min(CHUNK, runs - first)) for number, first in enumerate(range(0, runs, CHUNK))]
+
+
+def identity_of_corpus(protocol: Protocol, options: Options, plan: Plan) -> SearchIdentity:
+    """Return what must agree between all runs that make walks of a corpus, as JSON can hold it."""
+    whole = identity_of_search(protocol, options)
+    names = ("model", "source", "constants", "order of model values", "constraints", "action constraints", "start")
+    drawn = {"--seed": plan.seed, "--depth": plan.depth, "--min-depth": plan.least}
+    return {**{name: whole[name] for name in names}, **drawn}
+
+
+def checked_by(options: Options) -> list[str]:
+    """Return the names of what is checked on walks."""
+    return sorted([prop.name for prop in options.properties] + ([DEADLOCK] if options.deadlock else []))
+
+
+class CorpusFolder(BatchFolder):
+    """The folder of a corpus. See `BatchFolder`."""
+
+    NOTES, IDENTITY, OTHER = ".corpus", "corpus.json", "it holds other walks"
+
+    def walks(self, most: int) -> set[int]:
+        """Return the numbers of the walks that are there."""
+        there = {entry.name for entry in os.scandir(self.path)}
+        beyond = walk_file(self.path, most).name
+        if beyond in there:
+            raise self.error(f"it holds more walks than {most:,} ({beyond}); expected --runs of all that it holds")
+        return {number for number in range(most) if walk_file(self.path, number).name in there}
+
+    def done(self, chunks: list[Chunk], checked: Iterable[str] = ()) -> dict[int, Note]:
+        """Return the notes of the chunks that are done, with all their files."""
+        there = self.walks(chunks[-1].first + chunks[-1].runs)
+        found = {}
+        wanted = set(checked)
+        for chunk in chunks:
+            path = self.note_file(self.path, chunk.number)
+            if path.is_file():
+                note = read_note(path, NOTE)
+                walks = range(chunk.first, chunk.first + chunk.runs)
+                if not wanted <= set(note["checked"]):
+                    continue
+                if note["runs"] == chunk.runs and there.issuperset(walks):
+                    found[chunk.number] = note
+        return found
+
+
+CHUNKS_A_JOB = 32
+"""For each core: how often the progress is told."""
+
+TASKS_A_CORE = 4
+_TASK = "kraftcheck.traces.corpus:make_walks"
+
+
+class CorpusMaker:
+    """Makes walks on a cluster."""
+
+    def __init__(
+        self, cluster: Cluster, protocol: Protocol, options: Options, plan: Plan, folder: CorpusFolder
+    ) -> None:
+        check_plan(plan)
+        self._cluster = cluster
+        self._protocol = protocol
+        self._options = replace(
+            options, keep_going=True, symmetry=None, view=None, max_states=None, workers=1, report=None
+        )
+        self._plan = plan
+        self._folder = folder
+
+    def run(self, report: Callable[[int], None] | None = None) -> Result:
+        """Make the walks that are not there yet; return what was found on all."""
+        began = time.monotonic()
+        chunks, checked = chunks_of(self._plan.runs), checked_by(self._options)
+        notes, failed = self._folder.done(chunks, checked), None
+        todo = [chunk for chunk in chunks if chunk.number not in notes]
+        earlier, made, limit = sum(note["runs"] for note in notes.values()), 0, None
+        at_once = CHUNKS_A_JOB * self._cluster.parallelism
+        with Interruption(self._cluster.cancel) as interruption:
+            for first in range(0, len(todo), at_once):
+                part = todo[first : first + at_once]
+                try:
+                    found = self._make(part)
+                    notes |= {number: note for number, note in found.items() if note is not None}
+                    failed = next((chunk for chunk in part if found[chunk.number] is None), None)
+                except InputError:
+                    if not interruption.asked:
+                        raise
+                made += sum(chunk.runs for chunk in part if chunk.number in notes)
+                if report is not None:
+                    report(made)
+                if interruption.asked:
+                    limit, notes = INTERRUPTED, self._folder.done(chunks, checked)
+                if interruption.asked or failed is not None:
+                    break
+        return self._result(notes, limit, earlier, time.monotonic() - began, failed)
+
+    def _make(self, chunks: list[Chunk]) -> dict[int, Note | None]:
+        """Make chunks; return what was found on the walks of each, None where an `assert` failed."""
+        last = chunks[-1]
+        self._cluster.describe(f"walks {chunks[0].first:,} to {last.first + last.runs - 1:,}")
+        count = min(len(chunks), TASKS_A_CORE * self._cluster.parallelism)
+        arguments = as_text(
+            {
+                "description": describe(self._protocol, self._options),
+                "plan": asdict(self._plan),
+                "folder": str(self._folder.path.resolve()),
+                "tasks": [chunks[number::count] for number in range(count)],
+            }
+        )
+        found = self._cluster.run(count, _TASK, arguments, DDL)
+        return dict(zip(found["chunk"].to_pylist(), map(json.loads, found["note"].to_pylist()), strict=True))
+
+    def _result(
+        self, notes: dict[int, Note], limit: str | None, earlier: int, seconds: float, failed: Chunk | None
+    ) -> Result:
+        """Return what was found on all walks that there are, and in a chunk on which an `assert` failed."""
+        found = [notes[number] for number in sorted(notes)]
+        actions: Counter[str] = sum((Counter(note["actions"]) for note in found), Counter())
+        shown = {name: walk for note in reversed(found) for name, walk in note["violated"].items()}  # the first counts
+        names = [*self._protocol.actions, *self._protocol.network.own_actions()]
+        result = Result(complete=False, limit=limit, seconds=seconds, workers=self._cluster.parallelism)
+        result.warnings = [NOTHING_CHECKED] if self._options.checks_nothing else []
+        result.actions = {name: actions[name] for name in names}
+        result.runs = sum(note["runs"] for note in found)
+        result.generated_states = sum(note["states"] for note in found)
+        result.depth = max((note["longest"] for note in found), default=0)
+        result.violations = self._violations(shown)
+        if failed is not None and not any(violation.failed for violation in result.violations):
+            plan = replace(self._plan, first=failed.first, runs=failed.runs)
+            result.violations += simulate(self._protocol, self._options, plan).violations
+        if any(violation.failed for violation in result.violations):
+            result.violations.sort(key=lambda violation: violation.failed is None)
+            result.verdict = Verdict.ASSERTION
+        elif result.violations:
+            only = {violation.property for violation in result.violations} == {DEADLOCK}
+            result.verdict = Verdict.DEADLOCK if only else Verdict.VIOLATION
+        elif limit is not None:
+            result.verdict = Verdict.INCOMPLETE
+        if earlier:
+            result.notes.append(f"{earlier:,} of the walks were there already")
+        return result
+
+    def _violations(self, shown: dict[str, int]) -> list[Violation]:
+        """Return violations in initial states; for other properties make the first walk with a violation again."""
+        found: dict[str, Violation] = {}
+        for walk in sorted({0, *shown.values()}):
+            plan = replace(self._plan, first=walk, runs=int(walk in shown.values()))
+            for violation in simulate(self._protocol, self._options, plan).violations:
+                if len(violation.trace) == 1 or shown.get(violation.property) == walk:
+                    found.setdefault(violation.property, violation)
+        return list(found.values())
+
+
+DDL = "chunk int not null, note string not null"
+
+
+def _as_filed(states: list[State], actions: list[str]) -> tuple[TraceStep, ...]:
+    """Return a walk with what its file holds: states, and the names of actions."""
+    return tuple(map(TraceStep, states, [None, *actions]))
+
+
+class ChunkMaker:
+    """Makes chunks; what it learns for one it keeps for the next."""
+
+    def __init__(self, description: dict[str, Any], plan: Plan, folder: Path, user_files: Path) -> None:
+        protocol, options = revive(description, user_files)
+        self._plan = plan
+        writer = WalkWriter(StateView(protocol), folder)
+        self._walks = RandomWalks(protocol, options, replace(plan, runs=0), writer, _as_filed)
+        self._walks.run()
+
+    def make(self, chunk: Chunk) -> Note | None:
+        """Make the walks of a chunk, with their files; return what was found on them, or None if an `assert` failed."""
+        result = self._walks.more(replace(self._plan, first=chunk.first, runs=chunk.runs))
+        if result.verdict is Verdict.ASSERTION:
+            return None
+        return {
+            "runs": chunk.runs,
+            "checked": checked_by(self._walks.options),
+            "states": result.generated_states,
+            "longest": result.depth,
+            "actions": result.actions,
+            "violated": dict(self._walks.shown_by),
+        }
+
+
+@lru_cache(maxsize=1)
+def _maker(arguments: str) -> ChunkMaker:
+    given = json.loads(arguments)
+    return ChunkMaker(given["description"], Plan(**given["plan"]), Path(given["folder"]), Path(given["user_files"]))
+
+
+def make_walks(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[Any]:
+    """Make the chunks of tasks whose numbers batches hold; yield what was found, which is noted in the folder too.
+
+    A chunk on which an `assert` fails is not made, and what is yielded of it is null.
+    """
+    import pyarrow as pa
+
+    chunk_type, note_type = pa.field("chunk", pa.int32(), nullable=False), pa.field("note", pa.string(), nullable=False)
+    schema = pa.schema([chunk_type, note_type])
+    lasting = {name: value for name, value in arguments.items() if name != "tasks"}
+    folder = Path(arguments["folder"])
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            for given in arguments["tasks"][number]:
+                chunk = Chunk(*given)
+                note = _maker(as_text(lasting)).make(chunk)
+                if note is None:
+                    _maker.cache_clear()  # what raised may have left the tables half learned
+                else:
+                    write_note(CorpusFolder.note_file(folder, chunk.number), note)
+                yield pa.RecordBatch.from_pydict({"chunk": [chunk.number], "note": [as_text(note)]}, schema=schema)

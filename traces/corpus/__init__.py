@@ -1,1 +1,0 @@
-"""Makes a corpus of random walks on Spark."""

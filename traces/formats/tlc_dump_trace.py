@@ -1,0 +1,166 @@
+"""The record of states and steps that TLC writes with ``-dumpTrace tla`` and, without types, ``-dumpTrace json``.
+
+It is a graph: ``state`` has pairs of a number and a state, ``action`` has triples of such a pair, the action
+and another pair. For a trace that goes on for ever one of the steps leads back.
+Source: what the current TLC writes, and ``tlc2/value/impl/CounterExample.java`` of the tlaplus repository.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kraftcheck.spec.tla.formatting import in_tlc_order, one_line
+from kraftcheck.spec.tla.parsing import as_name
+from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values
+from kraftcheck.traces.formats.tlc_log import MODULE, action_of, location_of
+from kraftcheck.traces.parsing import Json, Source, ValueCache
+from kraftcheck.traces.trace import (
+    Ending,
+    JsonFormat,
+    Location,
+    Trace,
+    TraceEnd,
+    TraceEvent,
+    TraceFormat,
+    TraceHead,
+    TraceState,
+)
+
+LOCATION = ("beginLine", "beginColumn", "endLine", "endColumn", "module")
+"""The fields of an action's place, in the order of `Location`."""
+
+
+def read_record(source: Source, record: Any, line: int) -> Iterator[TraceEvent]:
+    """Read the states and the end of a trace."""
+    try:
+        states, end = _states(record, line)
+    except (TypeError, ValueError, KeyError, AttributeError, IndexError):
+        found, expected = "something else", "a record of states, numbered from 1, and of the actions between them"
+        raise source.error(found, expected, line=line) from None
+    yield from states
+    yield end
+
+
+def _states(record: Any, line: int) -> tuple[list[TraceState], TraceEnd]:
+    """Put the states in order. Any error of Python's says that the record is not what it should be."""
+    states = dict(record["state"])
+    last = len(states)
+    if len(record["state"]) != last:
+        raise ValueError("a state of one number twice")
+    arrivals: dict[int, tuple[str | None, Location | None]] = {1: (None, None)}
+    end = TraceEnd()
+    for (before, source), action, (after, target) in record["action"]:
+        if (source, target) != (states[before], states[after]):
+            raise ValueError("a step between other states than those of these numbers")
+        if after == before + 1 and after not in arrivals:
+            arrivals[after] = _read_action(action)
+        elif before == last and 1 <= after <= before and end.ending is None:
+            name, location = _read_action(action)
+            end = TraceEnd(Ending() if after == last and name is None else Ending(after, name, location))
+        else:
+            raise ValueError("a step that is neither the next one nor the one that leads back")
+    for number in range(1, last + 1):
+        if not isinstance(states[number], Mapping) or not states[number]:
+            raise TypeError("a state that is no record of variables")
+    if not states or len(arrivals) != last:
+        raise ValueError("states and actions that do not fit together")
+    trace = [
+        TraceState(number, states[number], arrivals[number][0], location=arrivals[number][1], line=line)
+        for number in range(1, last + 1)
+    ]
+    return trace, end
+
+
+def _read_action(record: Mapping[str, Any]) -> tuple[str | None, Location | None]:
+    name, _, _ = action_of(record["name"])
+    place = record.get("location")
+    if not place:
+        return name, None
+    *numbers, module = (place[field] for field in LOCATION)
+    return name, location_of(numbers, str(module))
+
+
+class _Counterexample(JsonFormat):
+    form = "json"
+    ending = ".json"
+    mark = "'counterexample' (TLC)"
+
+    def recognises(self, first: str, beginning: str) -> bool:
+        return first.startswith("{")
+
+    def fits(self, document: dict[str, Json]) -> bool:
+        return "states" not in document and ("counterexample" in document or "state" in document)
+
+    def events(self, source: Source, document: dict[str, Json]) -> Iterator[TraceEvent]:
+        yield TraceHead(source.file, 0, self, untyped=True)
+        yield from read_record(source, document.get("counterexample", document), 1)
+
+    def document(self, trace: Trace) -> dict[str, Json]:
+        return as_json(trace)
+
+
+TLC_JSON = _Counterexample("TLC -dumpTrace json")
+
+
+def as_json(trace: Trace) -> dict[str, Json]:
+    """Return a trace as the JSON of TLC's ``-dumpTrace json``, which does not keep the types of values."""
+    states: list[list[Json]] = []
+    for state in trace.states:
+        variables = {name: value if trace.untyped else _json(value) for name, value in state.variables.items()}
+        states.append([state.number, variables])
+    steps = [
+        [before, _action(state.action, state.location), after]
+        for before, after, state in zip(states, states[1:], trace.states[1:], strict=False)
+    ]
+    if trace.ending is not None:
+        action = _action(trace.ending.action, trace.ending.location)
+        steps.append([states[-1], action, states[(trace.ending.back_to or len(states)) - 1]])
+    return {"counterexample": {"action": steps, "state": states}, "vars": list(trace.states[0].variables)}
+
+
+def _action(name: str | None, location: Location | None) -> dict[str, Json]:
+    place = {"location": dict(zip(LOCATION, location, strict=True))} if location else {}
+    return {"name": name or "UnnamedAction", **place}
+
+
+def _json(value: Value) -> Json:
+    if isinstance(value, ModelValue | Symbol):
+        return one_line(value)
+    if value is None or isinstance(value, enum.Enum):
+        return _json(as_name(value))
+    if isinstance(value, tuple | frozenset):
+        return [_json(item) for item in (value if isinstance(value, tuple) else in_tlc_order(value))]
+    if isinstance(value, Record):
+        return {name: _json(item) for name, item in zip(field_names(type(value)), field_values(value), strict=True)}
+    if isinstance(value, Map):
+        return {key if isinstance(key, str) else one_line(key): _json(item) for key, item in value.items()} or []
+    return value
+
+
+_BODY = re.compile(r"CounterExample\s*==\s*")
+_BODY_LINE = re.compile(f"^{_BODY.pattern}", re.MULTILINE)
+_END = re.compile(r"\n={4,}\s*$")
+
+
+class _Module(TraceFormat):
+    def recognises(self, first: str, beginning: str) -> bool:
+        return MODULE.match(first) is not None and _BODY_LINE.search(beginning) is not None
+
+    def read(self, source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
+        text = source.document()
+        body, end = _BODY.search(text), _END.search(text)
+        if body is None:
+            raise source.at_end("'CounterExample =='")
+        if end is None:
+            raise source.at_end("'====', the end of the module")
+        line = text.count("\n", 0, body.end()) + 1
+        column = body.end() - text.rfind("\n", 0, body.end())
+        value, _ = cache.read(text[body.end() : end.start()], where=source.file, line=line, column=column)
+        yield TraceHead(source.file, 0, self)
+        yield from read_record(source, value, line)
+
+
+TLC_TLA = _Module("TLC -dumpTrace tla")

@@ -1,0 +1,340 @@
+"""Files as lines, JSON documents and TLA+ values, with an error that names the place of whatever is wrong.
+
+Values repeat themselves in a trace, as a whole and in their parts: a step changes two of twenty variables, and a
+message bag of sixty messages by one. `ValueCache` cuts a text at the commas of its outermost brackets, and the grammar
+reads each distinct part once. Where a text is odd the grammar reads all of it, so the errors are the grammar's.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import blake2b
+from itertools import accumulate
+from os import PathLike, fspath
+from typing import Any, BinaryIO, Generic, NoReturn, TypeVar, cast
+
+from kraftcheck.spec.tla.parsing import (
+    DEEPEST,
+    LARGEST_INTERVAL,
+    QUOTED,
+    Intervals,
+    TlaSyntaxError,
+    ValueParser,
+    as_function,
+    quoted,
+    shared_parser,
+)
+from kraftcheck.spec.values import Map, Value
+
+
+class TraceError(TlaSyntaxError):
+    """A file is not the trace it should be. Says the file, line and column, what was found and what was expected."""
+
+
+DEFAULT_LIMIT = 4 * 2**30
+"""Bytes that a file may have once it is unpacked, unless told otherwise."""
+
+LONGEST_LINE = 32 * 2**20
+"""Bytes that a line may have."""
+
+LARGEST_DOCUMENT = 32 * 2**20
+"""Bytes that a file may have that can only be read as a whole, such as JSON."""
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_CHUNK = 2**20
+
+
+class Source:
+    """A file that is read once, from its beginning."""
+
+    def __init__(self, path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT) -> None:
+        self.file = fspath(path)
+        self.line = 0
+        """The number of the last line read."""
+        self.ends_in_newline = True
+        """Whether the last line read had an end of line."""
+        self._limit = limit_bytes
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """Return the lines with their numbers from 1, without their ends (LF or CRLF)."""
+        read = 0
+        stream = self._open()
+        with stream:
+            while raw := self._read(stream, LONGEST_LINE + 1):
+                self.line += 1
+                read += len(raw)
+                if len(raw) > LONGEST_LINE:
+                    raise self.error("one that is longer", f"a line of at most {LONGEST_LINE:,} bytes")
+                if read > self._limit:
+                    raise self.error("more", f"at most {self._limit:,} bytes, unpacked (the limit can be raised)")
+                if self.line == 1:
+                    raw = raw.removeprefix(_BYTE_ORDER_MARK)
+                self.ends_in_newline = raw.endswith(b"\n")
+                yield self.line, self._decode(raw.rstrip(b"\r\n"))
+
+    def document(self) -> str:
+        """Return the whole text, for a format that cannot be read line by line."""
+        parts: list[str] = []
+        size = 0
+        for _, text in self.lines():
+            size += len(text) + 1
+            if size > LARGEST_DOCUMENT:
+                raise self.error("one that is larger", f"a file of at most {LARGEST_DOCUMENT:,} bytes in this format")
+            parts.append(text)
+        return "\n".join(parts)
+
+    def beginning(self, size: int) -> str:
+        """Return about `size` bytes of the beginning, whatever they are, to tell the format by."""
+        with self._open() as stream:
+            try:
+                raw = stream.read(size)
+            except (OSError, EOFError, zlib.error):
+                raw = b""  # reading the lines says what is wrong
+        return raw.removeprefix(_BYTE_ORDER_MARK).decode(errors="replace")
+
+    def error(self, found: str, expected: str, *, line: int | None = None, column: int = 1) -> TraceError:
+        """Return an error at a line, by default the last one read."""
+        return TraceError(self.file, max(1, self.line) if line is None else line, column, found, expected)
+
+    def at_end(self, expected: str) -> TraceError:
+        """Return an error at the end of the file."""
+        return self.error("the end of the file", expected, line=self.line + 1)
+
+    def _open(self) -> BinaryIO:
+        try:
+            return open_unpacked(self.file)
+        except OSError as error:
+            found = f"one that cannot ({error.strerror})"
+            raise TraceError(self.file, 1, 1, found, "a file that can be read") from None
+
+    def _read(self, stream: BinaryIO, size: int) -> bytes:
+        try:
+            return stream.readline(size)
+        except EOFError:
+            raise self.at_end("the rest of the gzip file") from None
+        except (OSError, zlib.error) as error:
+            raise self.error(f"damaged data ({error})", "a whole gzip file", line=self.line + 1) from None
+
+    def _decode(self, raw: bytes) -> str:
+        try:
+            return raw.decode()
+        except UnicodeDecodeError as error:
+            column = len(raw[: error.start].decode()) + 1
+            raise self.error(f"the byte 0x{raw[error.start]:02x}", "text in UTF-8", column=column) from None
+
+
+def open_unpacked(path: str | PathLike[str]) -> BinaryIO:
+    """Open a file that may be gzipped, whatever its name; reading yields what it unpacks to."""
+    with open(path, "rb") as stream:
+        is_gzip = stream.read(2) == _GZIP_MAGIC
+    if not is_gzip:
+        return open(path, "rb", buffering=_CHUNK)
+    unpacked = cast(io.RawIOBase, gzip.open(path))  # noqa: SIM115  (the reader around it closes it)
+    return cast(BinaryIO, io.BufferedReader(unpacked, _CHUNK))
+
+
+_BRACKET = re.compile(QUOTED + r"|[\[{\]}]")
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+"""Begins the code of half a character; two halves make one."""
+
+Json = Any  # what the json module makes of JSON: dict, list, str, int, float, bool, None
+
+
+class JsonError(Exception):
+    """JSON that no trace consists of: what was found, what was expected."""
+
+
+@contextmanager
+def placed(source: Source) -> Iterator[None]:
+    """Turn a `JsonError` into a `TraceError` of a file."""
+    try:
+        yield
+    except JsonError as error:
+        raise source.error(str(error.args[0]), str(error.args[1]), line=1) from None
+
+
+def read_json(source: Source) -> Json:
+    """Read the JSON that a file consists of."""
+    text = source.document()
+    if max(accumulate(map(_rise, _BRACKET.finditer(text))), default=0) > DEEPEST:
+        raise source.error("values nested deeper", f"JSON of at most {DEEPEST} levels", line=1)
+    try:
+        with placed(source):
+            found = json.loads(
+                text, parse_float=_refuse, parse_constant=_refuse, parse_int=_integer, object_pairs_hook=_object
+            )
+    except json.JSONDecodeError as error:
+        rest = text[error.pos : error.pos + 100].split("\n")[0]
+        told = quoted(rest) if rest else "the end of the file"
+        expected = f"JSON ({error.msg.removeprefix('Expecting ')})"
+        raise source.error(told, expected, line=error.lineno, column=error.colno) from None
+    if _SURROGATE.search(text):
+        try:
+            json.dumps(found, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = f"\\u{ord(error.object[error.start]):x}"
+            raise source.error(f"half a character ({half})", "text in Unicode", line=1) from None
+    return found
+
+
+def _rise(bracket: re.Match[str]) -> int:
+    return 0 if bracket[0][0] == '"' else 1 if bracket[0] in "[{" else -1
+
+
+def _refuse(number: str) -> NoReturn:
+    raise JsonError(f"the number {quoted(number)}", "whole numbers of a sensible length")
+
+
+def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise JsonError(f"the name {quoted(twice)} twice in one object", "each name once")
+    return result
+
+
+def _integer(number: str) -> int:
+    if len(number) > 1_000:
+        _refuse(number)
+    return int(number)
+
+
+CACHED_CHARACTERS = 32 * 2**20
+"""Characters of text that the caches of whole values and of parts may hold each."""
+
+_SHORT = 48  # characters that are not worth cutting
+_DEEP = 40  # levels that are cut, and no more: cutting recurses
+_MARK = re.compile(QUOTED + r"|<<|>>|[\[({})\]]|@@|,|:>|\|->")
+_NAME = re.compile(r"\s*([0-9]*[A-Za-z_][A-Za-z0-9_]*)\s*")
+_CLOSING = {"{": "}", "<<": ">>", "[": "]", "(": ")"}
+_SEPARATOR = {"{": ",", "<<": ",", "[": ",", "(": "@@"}
+_ARROW = {"[": "|->", "(": ":>"}
+_CLOSINGS = frozenset(_CLOSING.values())
+
+T = TypeVar("T")
+
+
+class _Cache(Generic[T]):
+    """Remembers the results for texts; forgets those not asked for within about `CACHED_CHARACTERS` characters."""
+
+    def __init__(self, make: Callable[[str], T]) -> None:
+        self._make = make
+        self._young: dict[str, T] = {}
+        self._old: dict[str, T] = {}
+        self._characters = 0
+
+    def __getitem__(self, text: str) -> T:
+        try:
+            return self._young[text]
+        except KeyError:
+            pass
+        result = self._old[text] if text in self._old else self._make(text)
+        self._young[text] = result
+        self._characters += len(text) + 64
+        if self._characters > CACHED_CHARACTERS // 2:
+            self._young, self._old, self._characters = {}, self._young, 0
+        return result
+
+
+class ValueCache:
+    """Reads values as `kraftcheck.spec.tla.parsing.ValueParser` does, and remembers them."""
+
+    def __init__(self, names: Mapping[str, Value] | None = None) -> None:
+        self._parser = shared_parser() if names is None else ValueParser(names)
+        self._parts = _Cache(self._read)
+        self._whole = _Cache(self._read_whole)
+        self._file, self._intervals = "", Intervals()
+
+    def _begin(self, file: str) -> None:
+        """Begin a file; forget values of the last one that are large for their text."""
+        if self._intervals.left < LARGEST_INTERVAL:
+            self._parts, self._whole = _Cache(self._read), _Cache(self._read_whole)
+        self._file, self._intervals = file, Intervals()
+
+    def read(self, text: str, *, where: str, line: int, column: int) -> tuple[Value, bytes]:
+        """Return the value of a text, and a hash of the text."""
+        if where != self._file:
+            self._begin(where)
+        before = self._intervals.left
+        try:
+            return self._whole[text]
+        except TlaSyntaxError:
+            self._intervals.left = before
+        try:
+            value = self._parser.parse(text, where=where, line=line, column=column, intervals=self._intervals)
+            return value, _fingerprint(text)
+        except TlaSyntaxError as error:
+            raise TraceError(error.file, error.line, error.column, error.found, error.expected) from None
+
+    def _read_whole(self, text: str) -> tuple[Value, bytes]:
+        self._intervals.left += len(text)  # so intervals take no more memory than other text may
+        return self._read(text), _fingerprint(text)
+
+    def _parse(self, text: str) -> Value:
+        return self._parser.parse(text, intervals=self._intervals)
+
+    def _read(self, text: str) -> Value:
+        cut = _cut(text) if len(text) > _SHORT else None
+        if cut is None:
+            return self._parse(text)
+        opening, texts, keys = cut
+        items = [self._parts[text] for text in texts]
+        if opening == "<<":
+            return tuple(items)
+        if opening == "{":
+            elements = frozenset(items)
+            return elements if len(elements) == len(items) else self._parse(text)
+        if opening == "(":
+            pairs = dict(zip([self._parts[key] for key in keys], items, strict=True))
+            return as_function(pairs) if len(pairs) == len(items) else self._parse(text)
+        names = [_NAME.fullmatch(key) for key in keys]
+        fields = {name[1]: item for name, item in zip(names, items, strict=True) if name}
+        return Map(fields) if len(fields) == len(items) else self._parse(text)
+
+
+def _fingerprint(text: str) -> bytes:
+    return blake2b(text.encode(), digest_size=16).digest()
+
+
+def _cut(text: str) -> tuple[str, list[str], list[str]] | None:
+    """Cut a text in its outermost brackets, at separators and arrows; None if it does not look like one value."""
+    marks = _MARK.finditer(text)
+    first = next(marks, None)
+    if first is None or first[0] not in _CLOSING or text[: first.start()].strip():
+        return None
+    opening = first[0]
+    closing, separator, arrow = _CLOSING[opening], _SEPARATOR[opening], _ARROW.get(opening)
+    items: list[str] = []
+    keys: list[str] = []
+    start, depth = first.end(), 1
+    for match in marks:
+        mark = match[0]
+        if mark in _CLOSING:
+            depth += 1
+            if depth > _DEEP:
+                return None
+        elif mark in _CLOSINGS:
+            depth -= 1
+            if depth == 0:
+                items.append(text[start : match.start()])
+                paired = len(keys) == (len(items) if arrow else 0)
+                whole = mark == closing and not text[match.end() :].strip()
+                return (opening, items, keys) if paired and whole else None
+        elif depth == 1:
+            if mark == separator:
+                items.append(text[start : match.start()])
+            elif mark == arrow and len(keys) == len(items):
+                keys.append(text[start : match.start()])
+            else:
+                continue
+            start = match.end()
+    return None

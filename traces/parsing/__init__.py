@@ -1,1 +1,0 @@
-"""What the readers of several formats share: lines, documents, states, values."""
