@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from kraftcheck.kraft_model.quorum.base import ADMIN
@@ -14,6 +15,7 @@ from kraftcheck.lockstep.cluster import KafkaCluster, KafkaReplica, PendingChang
 from kraftcheck.lockstep.messages import canonical
 from kraftcheck.spec import Map, ModelValue, Record, State, ordered
 
+ID = attrgetter("id")
 STANDS = (Mode.PROSPECTIVE, Mode.CANDIDATE)
 WAITS = (Mode.FOLLOWER, Mode.UNATTACHED)
 VOTE_IS_HIDDEN = (Mode.LEADER, Mode.RESIGNED)  # Kafka's state does not show whom it voted for; nobody asks any more
@@ -53,48 +55,45 @@ def differences(state: State, cluster: KafkaCluster) -> Iterator[FieldDifference
 
 def of_replica(model: Replica, kafka: KafkaReplica) -> Iterator[FieldDifference]:
     """Yield what differs between a replica of the model and Kafka's."""
-    if model.mode in ENDED or kafka.mode is Mode.DOWN:  # nothing of it matters any more
-        if not (model.mode in ENDED and kafka.mode is Mode.DOWN):
+    has_ended = model.mode in ENDED, kafka.mode is Mode.DOWN
+    if any(has_ended):  # nothing else of it matters any more
+        if not all(has_ended):
             yield FieldDifference(model.id, "mode", model.mode, kafka.mode)
         return
+    for field, ours, theirs in _compared(model, kafka):
+        if ours != theirs:
+            yield FieldDifference(model.id, field, ours, theirs)
+
+
+def _compared(model: Replica, kafka: KafkaReplica) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the fields that are compared of a replica in its mode, with the model's value and Kafka's."""
     for field in ("mode", "epoch", "leader", "leader_endpoint", "log", "start", "voters", "version"):
-        if getattr(model, field) != getattr(kafka, field):
-            yield FieldDifference(model.id, field, getattr(model, field), getattr(kafka, field))
-    if model.mode not in VOTE_IS_HIDDEN and model.voted != kafka.voted:
-        yield FieldDifference(model.id, "voted", model.voted, kafka.voted)
-    high = model.high_watermark
-    if model.mode is Mode.LEADER and high <= epoch_start(model.log, model.epoch):
-        high = 0
-    if high != kafka.high_watermark:
-        yield FieldDifference(model.id, "high_watermark", high, kafka.high_watermark)
+        yield field, getattr(model, field), getattr(kafka, field)
+    if model.mode not in VOTE_IS_HIDDEN:
+        yield "voted", model.voted, kafka.voted
     if model.mode in STANDS:
-        for field in ("granted", "rejected"):
-            voters = frozenset(key.id for key in getattr(model, field))
-            if voters != getattr(kafka, field):
-                yield FieldDifference(model.id, field, voters, getattr(kafka, field))
-    if model.mode is Mode.FOLLOWER and model.fetched != kafka.fetched:
-        yield FieldDifference(model.id, "fetched", model.fetched, kafka.fetched)
-    if model.mode in WAITS and ((model.pending,) if model.pending is not Nil.NIL else ()) != kafka.pending:
-        yield FieldDifference(model.id, "pending", model.pending, kafka.pending)
-    if model.mode is Mode.FOLLOWER and model.updating != kafka.due:
-        yield FieldDifference(model.id, "updating", model.updating, kafka.due)
-    if model.mode is Mode.FOLLOWER and model.version == 0 and model.updated != kafka.updated:
-        yield FieldDifference(model.id, "updated", model.updated, kafka.updated)
+        yield "granted", frozenset(map(ID, model.granted)), kafka.granted
+        yield "rejected", frozenset(map(ID, model.rejected)), kafka.rejected
+    if model.mode in WAITS:
+        yield "pending", () if model.pending is Nil.NIL else (model.pending,), kafka.pending
     if model.mode is Mode.LEADER:
-        yield from _of_leader(model, kafka)
+        yield from _compared_of_leader(model, kafka)
+    else:
+        yield "high_watermark", model.high_watermark, kafka.high_watermark
+    if model.mode is Mode.FOLLOWER:
+        yield "fetched", model.fetched, kafka.fetched
+        yield "updating", model.updating, kafka.due
+        yield "updated", model.updated, kafka.updated if model.version == 0 else model.updated
 
 
-def _of_leader(model: Replica, kafka: KafkaReplica) -> Iterator[FieldDifference]:
-    """Yield what differs between what a leader knows in the model and in Kafka."""
-    offsets = {key: end for key, end in kafka.offsets.items() if not matches(key, model.key)}
-    if dict(model.offsets.items()) != offsets:
-        yield FieldDifference(model.id, "offsets", model.offsets, Map(offsets))
-    if shown(model.change) != kafka.change:
-        yield FieldDifference(model.id, "change", shown(model.change), kafka.change)
+def _compared_of_leader(model: Replica, kafka: KafkaReplica) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the fields that are compared of a leader only."""
+    is_known = model.high_watermark > epoch_start(model.log, model.epoch)
+    yield "high_watermark", model.high_watermark if is_known else 0, kafka.high_watermark
+    yield "offsets", model.offsets, Map({key: end for key, end in kafka.offsets.items() if not matches(key, model.key)})
+    yield "change", shown(model.change), kafka.change
     if model.version == 0:
-        heard = frozenset(voter for voter in kafka.heard if voter.key.id != model.id)
-        if model.heard != heard:
-            yield FieldDifference(model.id, "heard", model.heard, heard)
+        yield "heard", model.heard, frozenset(voter for voter in kafka.heard if voter.key.id != model.id)
 
 
 def shown(change: Change | Nil) -> PendingChange | Nil:
@@ -130,41 +129,11 @@ def adopted(guess: State, cluster: KafkaCluster) -> State:
         was: Replica = guess.replicas[host]
         if was.mode in ENDED:
             continue
-        if kafka.mode is Mode.DOWN:
-            replicas[host] = failed(was)
-            continue
-        own = [voter.key for voter in kafka.voters]
-        keys = {key.id: key for key in own}
-        voted = was.voted if kafka.mode in VOTE_IS_HIDDEN and was.epoch == kafka.epoch else kafka.voted
-        known = frozenset({voted}) if isinstance(voted, Key) and voted.directory > 0 else frozenset[Key]()
-        high = max(0, kafka.high_watermark)  # below 0 where no batch ends right there
-        shows = kafka.mode is Mode.LEADER and high > 0
-        replicas[host] = was.but(
-            mode=kafka.mode,
-            epoch=kafka.epoch,
-            leader=kafka.leader,
-            leader_endpoint=kafka.leader_endpoint,
-            voted=voted,
-            ballot=known | (was.ballot if was.epoch == kafka.epoch else frozenset()),
-            log=kafka.log,
-            start=max(0, kafka.start),
-            high_watermark=high if shows or kafka.mode is not Mode.LEADER else was.high_watermark,
-            voters=kafka.voters,
-            version=kafka.version,
-            granted=frozenset(keys[voter] for voter in kafka.granted if voter in keys),
-            rejected=frozenset(keys[voter] for voter in kafka.rejected if voter in keys),
-            fetched=kafka.fetched,
-            offsets=Map({key: max(0, end) for key, end in kafka.offsets.items() if not matches(key, was.key)}),
-            pending=kafka.pending[0] if kafka.mode in WAITS and kafka.pending else Nil.NIL,
-            change=_change(was, kafka),
-            heard=frozenset(voter for voter in kafka.heard if voter.key.id != was.id),
-            updating=kafka.due,
-            updated=kafka.updated,
-        )
-        if shows and high > len(committed):
-            committed = kafka.log[:high]
+        replicas[host] = failed(was) if kafka.mode is Mode.DOWN else _adopted_replica(was, kafka)
         if kafka.mode is Mode.LEADER:
             elected |= {Term(kafka.epoch, host)}
+            if kafka.high_watermark > len(committed):
+                committed = kafka.log[: kafka.high_watermark]
     inboxes: dict[ModelValue, dict[Record, int]] = {}
     known_of = dict(known_messages(guess))
     for message in cluster.under_way.values():
@@ -174,3 +143,32 @@ def adopted(guess: State, cluster: KafkaCluster) -> State:
         inboxes=Map({dest: Map(inbox) for dest, inbox in inboxes.items()}),
         shared=guess.shared.but(committed=committed, elected=elected),
     )
+
+
+def _adopted_replica(was: Replica, kafka: KafkaReplica) -> Replica:
+    """Return one of Kafka's replicas as the model has it; what Kafka does not show stays as it was."""
+    high = max(0, kafka.high_watermark)  # below 0 where no batch ends right there
+    same = ("mode", "epoch", "leader", "leader_endpoint", "log", "voters", "version", "fetched", "updated")
+    return was.but(
+        **{field: getattr(kafka, field) for field in same},
+        **_adopted_votes(was, kafka),
+        start=max(0, kafka.start),
+        high_watermark=was.high_watermark if kafka.mode is Mode.LEADER and not high else high,
+        offsets=Map({key: max(0, end) for key, end in kafka.offsets.items() if not matches(key, was.key)}),
+        pending=kafka.pending[0] if kafka.mode in WAITS and kafka.pending else Nil.NIL,
+        change=_change(was, kafka),
+        heard=frozenset(voter for voter in kafka.heard if voter.key.id != was.id),
+        updating=kafka.due,
+    )
+
+
+def _adopted_votes(was: Replica, kafka: KafkaReplica) -> dict[str, Any]:
+    """Return the votes that a replica gave and got, as fields of the model."""
+    keys = {voter.key.id: voter.key for voter in kafka.voters}
+    granted, rejected = (frozenset(keys[v] for v in votes if v in keys) for votes in (kafka.granted, kafka.rejected))
+    is_same_epoch = was.epoch == kafka.epoch
+    voted = was.voted if kafka.mode in VOTE_IS_HIDDEN and is_same_epoch else kafka.voted
+    ballot: frozenset[Key] = was.ballot if is_same_epoch else frozenset()
+    if isinstance(voted, Key) and voted.directory > 0:
+        ballot |= {voted}
+    return {"voted": voted, "ballot": ballot, "granted": granted, "rejected": rejected}

@@ -144,13 +144,11 @@ class Cover:
         self._in_vain: Counter[Place] = Counter()  # how often in a row
         self._reopened = False
         self._walk: CoverWalk | None = None
-        self._fruitless = self._learnt = self._tried = 0
-        self.far = 2 * graph.depth + 10
+        self._fruitless = self._tried = 0
         self._distances = [0] * len(graph.states)
-        for node, edges in enumerate(graph.edges):
-            for number, edge in enumerate(edges):
-                if not edge.is_driven:
-                    self._bar((node, number), Reason.NOT_DRIVEN)
+        for place in self._places(range(len(graph.edges))):
+            if not self.edge(place).is_driven:
+                self._bar(place, Reason.NOT_DRIVEN)
 
     def goes_on(self) -> bool:
         """Whether a step is left that a walk can reach."""
@@ -159,7 +157,7 @@ class Cover:
             return True
         if not self._reopened:  # what was in vain on some ways may not be on others
             self._reopened = True
-            self._fruitless = 0
+            self._fruitless = -1 if self._closed else 0  # what is opened counts as found
             self._closed.clear()
             self._in_vain.clear()
         return self._fruitless < MOST_FRUITLESS and self._settles_anew()
@@ -182,9 +180,13 @@ class Cover:
         if self._walk.last is not None:
             self.take(self._walk.last)
             self._leads[self._walk.last] = Reason.DIFFERS, None
-        self._fruitless = self._fruitless + 1 if self.learnt == self._learnt else 0
-        self._learnt = self.learnt
+        self._fruitless = self._fruitless + 1 if self.learnt == self._walk.learnt_before else 0
         self._walk = None
+
+    @property
+    def far(self) -> int:
+        """More steps than any way to a step that is left has."""
+        return 2 * self.graph.depth + 10
 
     @property
     def learnt(self) -> int:
@@ -233,25 +235,46 @@ class Cover:
         fresh: list[tuple[int, Place]] = []
         ways: list[tuple[int, Place]] = []
         gone: list[tuple[int, Place]] = []
-        for node in nodes:
-            for number, edge in enumerate(self.graph.edges[node]):
-                place, target = (node, number), self._target(node, number)
-                is_left = not self._taken[node][number] and place not in self._barred
-                if edge.label[:3] not in offered:
-                    if is_left:
-                        self.refuse(place, why_gone(edge))
-                    elif target is not None:
-                        gone.append((self._distances[target], place))
-                elif is_left:
-                    onward = 0 if target in (node, None) else 1 if self._left[target or 0] else 2
-                    fresh.append((onward, place))
-                elif target not in (node, None) and not self._is_closed(place) and self._settle(target or 0):
-                    ways.append((self._distances[target or 0], place))
-        distance, best = min(fresh or ways, default=(self.far, None))
-        for nearer, place in () if fresh else gone:
+        for place in self._places(nodes):
+            target, is_left = self._target(*place), self._is_left(place)
+            if self.edge(place).label[:3] in offered:
+                if is_left:
+                    fresh.append((self._onward(place[0], target), place))
+                elif (nearer := self._nearer(place)) is not None:
+                    ways.append((self._distances[nearer], place))
+            elif is_left:
+                self.refuse(place, why_gone(self.edge(place)))
+            elif target is not None:
+                gone.append((self._distances[target], place))
+        if fresh:
+            return min(fresh)[1]
+        distance, best = min(ways, default=(self.far, None))
+        for nearer, place in gone:
             if nearer < distance:
-                self.refuse(place, why_gone(self.graph.edges[place[0]][place[1]]))
+                self.refuse(place, why_gone(self.edge(place)))
         return best
+
+    def _nearer(self, place: Place) -> int | None:
+        """Return the state to which a step leads on a way to a step that is left, None where it leads on no way."""
+        target = self._target(*place)
+        if target is None or target == place[0] or self._is_closed(place):
+            return None
+        return target if self._settle(target) else None
+
+    def edge(self, place: Place) -> Edge:
+        """Return a labelled step."""
+        return self.graph.edges[place[0]][place[1]]
+
+    def _places(self, nodes: Iterable[int]) -> Iterator[Place]:
+        return ((node, number) for node in nodes for number in range(len(self.graph.edges[node])))
+
+    def _is_left(self, place: Place) -> bool:
+        """Whether a step is still to be taken."""
+        return not self.is_taken(place) and place not in self._barred
+
+    def _onward(self, node: int, target: int | None) -> int:
+        """Return 0 for a step that leads nowhere else, 1 for one to a state with steps that are left, else 2."""
+        return 0 if target in (node, None) else 1 if self._left[target or 0] else 2
 
     def _is_closed(self, place: Place) -> bool:
         """Whether no way leads through a step."""
@@ -259,7 +282,7 @@ class Cover:
 
     def _target(self, node: int, number: int) -> int | None:
         found = self._leads.get((node, number))
-        return self.graph.edges[node][number].target if found is None else found[1]
+        return self.edge((node, number)).target if found is None else found[1]
 
     def _successors(self, node: int) -> Iterator[int]:
         for number in range(len(self.graph.edges[node])):
@@ -269,13 +292,13 @@ class Cover:
 
     def _settle(self, start: int) -> bool:
         """Mend distances until the way down from a state ends at a step that is left; return whether one does."""
-        way = [start]
-        while self._distances[start] < self.far:
+        way, far = [start], self.far
+        while self._distances[start] < far:
             node = way[-1]
             if self._left[node] > 0:
                 return True
             nearest = min(self._successors(node), key=self._distances.__getitem__, default=None)
-            distance = self.far if nearest is None else min(self.far, 1 + self._distances[nearest])
+            distance = far if nearest is None else min(far, 1 + self._distances[nearest])
             if distance > self._distances[node]:
                 self._distances[node] = distance
                 if len(way) > 1:
@@ -293,24 +316,19 @@ class Cover:
         A step out of a state that is reached only behind such a step has the same reason.
         """
         behind = self._behind()
-        for node, edges in enumerate(self.graph.edges):
-            for number, edge in enumerate(edges):
-                if not self._taken[node][number]:
-                    own = self._barred.get((node, number))
-                    yield edge, own or behind.get(node, Reason.MISSING), own is not None
+        for place in self._places(range(len(self.graph.edges))):
+            if not self.is_taken(place):
+                own = self._barred.get(place)
+                yield self.edge(place), own or behind.get(place[0], Reason.MISSING), own is not None
 
     def _behind(self) -> dict[int, Reason]:
         """Return the states that no walk can reach, each with the reason."""
         reached = self._reachable({0})
         found: dict[int, Reason] = {}
-        for node in sorted(reached):
-            for number, edge in enumerate(self.graph.edges[node]):
-                if edge.target in reached or edge.target in found:
-                    continue
-                if self._is_closed((node, number)):
-                    found[edge.target] = self._barred.get((node, number)) or self._closed[node, number]
-                elif (node, number) in self._leads:
-                    found[edge.target] = self._leads[node, number][0]
+        for place in self._places(sorted(reached)):
+            why = self._why_closed(place)
+            if why is not None and self.edge(place).target not in reached:
+                found.setdefault(self.edge(place).target, why)
         waiting = deque(found)
         while waiting:
             node = waiting.popleft()
@@ -319,6 +337,12 @@ class Cover:
                     found[edge.target] = found[node]
                     waiting.append(edge.target)
         return found
+
+    def _why_closed(self, place: Place) -> Reason | None:
+        """Return why a step does not lead to its target, None where it does."""
+        if self._is_closed(place):
+            return self._barred.get(place) or self._closed[place]
+        return self._leads[place][0] if place in self._leads else None
 
     def _reachable(self, reached: set[int]) -> set[int]:
         waiting = deque(reached)
@@ -347,6 +371,7 @@ class CoverWalk:
 
     def __init__(self, cover: Cover, lockstep: Lockstep) -> None:
         self.last: Place | None = None
+        self.learnt_before = cover.learnt
         self._cover = cover
         self._graph = cover.graph
         self._lockstep = lockstep
@@ -407,24 +432,31 @@ class CoverWalk:
     def _from(self, node: int, number: int, state: State) -> Iterator[int]:
         """Yield where a step from one state led: to its target, to that of another outcome, or one step further."""
         cover, edges, also = self._cover, self._graph.edges, self._lockstep.also
-        label = edges[node][number].label
-        others = [other for other, edge in enumerate(edges[node]) if edge.label[:3] == label[:3] and other != number]
-        for other in (number, *others):
+        outcomes = self._outcomes(node, number)
+        for other in outcomes:
             target = edges[node][other].target
-            for then, edge in enumerate(edges[target]) if also is not None else ():
-                if (edge.label.action, edge.label.actor) == also and self._is_at(edge.target, state):
+            if also is not None:
+                fitting = [then for then, edge in enumerate(edges[target]) if edge.label[:2] == also]
+                then = next((then for then in fitting if self._is_at(edges[target][then].target, state)), None)
+                if then is not None:
                     cover.take((node, other))
                     cover.take((target, then))
-                    cover.refuse((node, number), Reason.POSTPONED, edge.target)
-                    yield edge.target
+                    cover.refuse((node, number), Reason.POSTPONED, edges[target][then].target)
+                    yield edges[target][then].target
                     return
-            if also is None and self._is_at(target, state):
-                for left in (number, *others):
+            elif self._is_at(target, state):
+                for left in outcomes:
                     if left != other and not cover.is_taken((node, left)):
                         cover.refuse((node, left), Reason.OUTCOME)
                 cover.take((node, other))
                 yield target
                 return
+
+    def _outcomes(self, node: int, number: int) -> list[int]:
+        """Return the outcomes of a labelled step, its own first."""
+        edges = self._graph.edges[node]
+        others = [other for other, edge in enumerate(edges) if edge.label[:3] == edges[number].label[:3]]
+        return sorted(others, key=lambda other: other != number)
 
     def _equal(self, reached: list[int], state: State) -> list[int]:
         """Return states that are one for Kafka, and note the steps between them: answers dropped without effect."""

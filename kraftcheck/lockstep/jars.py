@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 from zipfile import BadZipFile, ZipFile
 
 from kraftcheck.files import distrusted, replacing
@@ -252,13 +252,7 @@ class NotInMavenError(Exception):
 def fetched(wanted: Sequence[Artifact], name: str) -> list[Path]:
     """Return the jars of artifacts and of all that they need; Maven fetches those that its repository does not have."""
     folder = cache() / name
-    dependencies = [
-        DEPENDENCY.format(**{**one._asdict(), "classifier": f"<classifier>{one.classifier}</classifier>"})
-        if one.classifier
-        else DEPENDENCY.format(**one._asdict())
-        for one in wanted
-    ]
-    pom, noted = POM.format(dependencies="\n".join(dependencies)), folder / "jars"
+    pom, noted = POM.format(dependencies="\n".join(map(_dependency, wanted))), folder / "jars"
     if noted.is_file():
         asked, *lines = noted.read_text().split("\0")
         jars = [Path(line) for line in lines]
@@ -275,13 +269,22 @@ def fetched(wanted: Sequence[Artifact], name: str) -> list[Path]:
         done = run_to_end(command, PATIENCE)
         entries = listed.read_text().strip()
     if done.returncode != 0 or not entries:
-        said = done.stdout + done.stderr
-        missing = MISSING.search(said)
-        if missing is not None:
-            raise NotInMavenError(f"there is no {missing[1] or missing[2]}")
-        problem = next((line.partition("ERROR]")[2].strip() for line in said.splitlines() if "ERROR]" in line), "")
-        raise InputError(f"--kafka: Maven cannot fetch {name}: {problem[:300] or f'exit code {done.returncode}'}")
+        _fail(name, done.stdout + done.stderr, done.returncode)
     jars = [Path(entry) for entry in entries.split(os.pathsep)]
     with replacing(noted) as new:
         new.write_text("\0".join([pom, *map(str, jars)]))
     return jars
+
+
+def _dependency(one: Artifact) -> str:
+    classifier = one.classifier and f"<classifier>{one.classifier}</classifier>"
+    return DEPENDENCY.format(**one._replace(classifier=classifier)._asdict())
+
+
+def _fail(name: str, said: str, code: int) -> NoReturn:
+    """Raise what Maven said went wrong."""
+    missing = MISSING.search(said)
+    if missing is not None:
+        raise NotInMavenError(f"there is no {missing[1] or missing[2]}")
+    problem = next((line.partition("ERROR]")[2].strip() for line in said.splitlines() if "ERROR]" in line), "")
+    raise InputError(f"--kafka: Maven cannot fetch {name}: {problem[:300] or f'exit code {code}'}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from itertools import pairwise
+from itertools import filterfalse, pairwise
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.result import TraceStep
@@ -46,20 +46,31 @@ from kraftcheck.spec.values import Value
 
 
 def broken(semantics: Semantics, properties: Iterable[Property], before: State, after: State) -> Iterator[Property]:
-    """Yield the state properties that a step breaks."""
+    """Yield the state properties that a step breaks, with a look at what the step changes alone."""
     kept = before.replicas
     changed = {key: replica for key, replica in after.replicas.items() if kept.get(key) is not replica}
     same_shared = before.shared == after.shared
     for prop in properties:
-        asks = prop.asks
-        wide = "message" in asks or "state" in asks or ("shared" in asks and not same_shared)
-        wide = wide or any(
-            read.of_inbox or key not in kept or semantics.view(read, kept[key]) is not semantics.view(read, replica)
-            for read in prop.reads
-            for key, replica in changed.items()
-        )
-        if not (semantics.holds(prop, after) if wide else _holds_of(semantics, prop, changed, after)):
+        if _is_wide(semantics, prop, kept, changed, same_shared):
+            holds = semantics.holds(prop, after)
+        else:
+            holds = _holds_of(semantics, prop, changed, after)
+        if not holds:
             yield prop
+
+
+def _is_wide(
+    semantics: Semantics, prop: Property, kept: Mapping[Any, Record], changed: Mapping[Any, Record], same_shared: bool
+) -> bool:
+    """Return whether a property may read what a step changes beside the replicas that it is about."""
+    asks = prop.asks
+    if "message" in asks or "state" in asks or ("shared" in asks and not same_shared):
+        return True
+    return any(
+        read.of_inbox or key not in kept or semantics.view(read, kept[key]) is not semantics.view(read, replica)
+        for read in prop.reads
+        for key, replica in changed.items()
+    )
 
 
 def _holds_of(semantics: Semantics, prop: Property, changed: Mapping[Any, Record], state: State) -> bool:
@@ -133,7 +144,7 @@ class _Judge:
             return
         (number, taken, states, differing, problem), self.waiting = self.waiting, None
         violated = dict.fromkeys(name for pair in pairwise(states) for name in self._lockstep.violated(*pair))
-        fresh = tuple(name for name in violated if name not in self._known)
+        fresh = tuple(filterfalse(self._known.__contains__, violated))
         if problem:
             self.findings.append(Finding(LockstepVerdict.FAILS, number, taken, differing, problem=problem))
         if fresh:
@@ -141,7 +152,7 @@ class _Judge:
             self._known.update(fresh)
         elif differing and not problem:
             self.findings.append(Finding(LockstepVerdict.DIFFERS, number, taken, differing))
-        self.is_over = bool(fresh or differing or problem) and not self._lockstep.go_on
+        self.is_over = bool(self.findings) and not self._lockstep.go_on
 
 
 MOST_STEPS = 5_000
@@ -153,8 +164,6 @@ class Lockstep:
 
     # the action and the actor of the step that Kafka took at once after the last one, where it did
     also: tuple[str, object] | None = None
-    # the states of the last walk, as the model has them: those of the start, then those of each step
-    behaviour: Sequence[tuple[TraceStep, ...]] = ()
 
     def __init__(self, driver: Driver, protocol: Quorum, *, go_on: bool = False, ignored: Collection[str] = ()) -> None:
         self.protocol = protocol
@@ -163,6 +172,8 @@ class Lockstep:
         self.ignored = ignored
         self.taken: Counter[str] = Counter()
         self.steps = 0
+        # the states of the last walk, as the model has them: those of the start, then those of each step
+        self.behaviour = list[tuple[TraceStep, ...]]()
         self._forget()
         found = [prop for prop in protocol.properties.values() if prop.name not in ignored]
         self._of_states = [prop for prop in found if prop.kind == "invariant"]
@@ -170,49 +181,32 @@ class Lockstep:
 
     def walk(self, choose: Choose, depth: int) -> tuple[list[Taken], list[Finding]]:
         """Walk until the end, a difference or a violation."""
-        if self.steps - self._forgot > MOST_STEPS:
-            self._forget()
-        self.cluster = cluster = KafkaCluster(self.driver, self.protocol)
-        state = self.semantics.initial()[0]
-        walked: list[Taken] = []
-        judge = _Judge(self)
-        cluster.start()
-        begun = self._begun(state)
-        self.behaviour = walk = [self._along(TraceStep(state), (begun,) if begun != state else ())]
-        state = begun
-        differing = tuple(differences(state, cluster))
+        state, walked, judge = self._start(), list[Taken](), _Judge(self)
+        differing = tuple(differences(state, self.cluster))
         if differing:
             return walked, [Finding(LockstepVerdict.DIFFERS, 0, None, differing)]
         for number in range(1, depth + 1):
-            offers = Offers(self._menu, state)
-            chosen = choose(offers)
+            chosen = choose(Offers(self._menu, state))
             if chosen is None:
                 break
-            alike, which = chosen
-            while which > 0 and not says_what_is_asked(alike[which]):
-                which -= 1
+            alike, which = _asking(*chosen)
             step = alike[which]
             taken = Taken(step.action, step.actor, step.message, which + 1)
             walked.append(taken)
             self.also = None
             self.driver.meanwhile = judge.look
-            missing = ""
-            try:
-                states, differing, problem = self._take(state, step, alike)
-            except NotUnderWay as found:
-                missing = str(found)
+            states, differing, problem = self._take(state, step, alike)
             judge.look()  # where nothing was asked of Kafka
             if judge.is_over:  # the step before was the last one
                 walked.pop()
                 break
-            if missing:
-                differing = (FieldDifference(None, "message", missing, None),)
+            if not states:
                 judge.findings.append(Finding(LockstepVerdict.DIFFERS, number, taken, differing))
                 break
             self.cluster.merge(shown for shown, _ in known_messages(states[-1]))
             self.steps += 1
             reached = TraceStep(states[0], step.action, step.actor, step.message)
-            walk.append(self._along(reached, states[1:]))
+            self.behaviour.append(self._along(reached, states[1:]))
             judge.waiting = _Step(number, taken, (state, *states), differing, problem)
             if differing or problem:
                 judge.look()
@@ -221,6 +215,17 @@ class Lockstep:
             state = states[-1]
         judge.look()
         return walked, judge.findings
+
+    def _start(self) -> State:
+        """Begin a walk on both sides; return the state once every process has started."""
+        if self.steps - self._forgot > MOST_STEPS:
+            self._forget()
+        self.cluster = KafkaCluster(self.driver, self.protocol)
+        initial = self.semantics.initial()[0]
+        self.cluster.start()
+        state = self._begun(initial)
+        self.behaviour = [self._along(TraceStep(initial), (state,) if state != initial else ())]
+        return state
 
     def _along(self, step: TraceStep, more: tuple[State, ...]) -> tuple[TraceStep, ...]:
         """Return a step as one of a behaviour, with the one that was taken at once with it."""
@@ -242,9 +247,31 @@ class Lockstep:
     ) -> tuple[tuple[State, ...], tuple[FieldDifference, ...], str]:
         """Take a step on both sides; return the states after it, the last being Kafka's, what differs, what was thrown.
 
-        Where the model has several outcomes, Kafka may take any of them. What the model foretells is not told: if
-        Kafka throws where the model's process ends, they agree, and nowhere else.
+        There are no states where Kafka cannot be asked for the step. Where the model has several outcomes, Kafka may
+        take any of them. Where Kafka throws and the model's process ends, they agree.
         """
+        try:
+            problem, lost = self._drive(state, step)
+        except NotUnderWay as missing:
+            return (), (FieldDifference(None, "message", str(missing), None),), ""
+        others = (other for other in alike if other is not step)
+        candidates = [step, *(other for other in others if answers_the_same(self.cluster, state, step, other))]
+        for candidate, action, final in self._reachable(state, candidates):
+            target = self._without(final, lost)
+            if problem and not _ends(state, target):
+                continue
+            if not any(self._differing(state, candidate._replace(target=final), target, lost)):
+                self.taken[f"{step.action}, {action} at once" if action else step.action] += 1
+                if not action:
+                    return (target,), (), ""
+                self.also = action, step.actor
+                return (candidate.target, target), (), ""
+        target = self._without(step.target, lost)
+        differing = tuple(self._differing(state, step, target, lost))
+        return (adopted(target, self.cluster),), differing, problem
+
+    def _drive(self, state: State, step: Transition) -> tuple[str, list[Record]]:
+        """Have Kafka take a step; return what it threw, and the answers that nobody waits for, which it dropped."""
         problem, lost = "", list[Record]()
         try:
             command_of(step)(self.cluster, state, step)
@@ -254,27 +281,13 @@ class Lockstep:
             lost += self.cluster.stale_answers()
         except KafkaThrew as threw:
             problem = problem or f"{threw} ({threw.place})"
-        others = (other for other in alike if other is not step)
-        candidates = [step, *(other for other in others if answers_the_same(self.cluster, state, step, other))]
+        return problem, lost
+
+    def _reachable(self, state: State, candidates: Sequence[Transition]) -> Iterator[tuple[Transition, str, State]]:
+        """Yield where steps lead, by themselves and then with an urgent step, whose action is named."""
+        yield from ((candidate, "", candidate.target) for candidate in candidates)
         for candidate in candidates:
-            target = self._without(candidate.target, lost)
-            if problem and not _ends(state, target):
-                continue
-            if not any(self._differing(state, candidate, target, lost)):
-                self.taken[step.action] += 1
-                return (target,), (), ""
-        for candidate in candidates:
-            for action, final in self._urgent(state, candidate):
-                target = self._without(final, lost)
-                if problem and not _ends(state, target):
-                    continue
-                if not any(self._differing(state, candidate._replace(target=final), target, lost)):
-                    self.taken[f"{step.action}, {action} at once"] += 1
-                    self.also = action, step.actor
-                    return (candidate.target, target), (), ""
-        target = self._without(step.target, lost)
-        differing = tuple(self._differing(state, step, target, lost))
-        return (adopted(target, self.cluster),), differing, problem
+            yield from ((candidate, action, final) for action, final in self._urgent(state, candidate))
 
     def _differing(
         self, state: State, step: Transition, target: State, lost: list[Record]
@@ -344,6 +357,13 @@ class Lockstep:
         for prop in self._of_steps:
             if not self.semantics.holds_over(prop, before, after):
                 yield prop.name
+
+
+def _asking(alike: list[Transition], which: int) -> tuple[list[Transition], int]:
+    """Return the chosen outcome, or one before it whose effect says what Kafka is to be asked for."""
+    while which > 0 and not says_what_is_asked(alike[which]):
+        which -= 1
+    return alike, which
 
 
 def _ends(before: State, after: State) -> bool:

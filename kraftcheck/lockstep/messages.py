@@ -7,7 +7,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.messages import (
     AddVoterRequest,
     AdminResponse,
@@ -185,9 +184,9 @@ class MessageReader:
         """Return a message as the model has it, before `canonical`."""
         name = f"_{found['api'].lower()}_{'response' if found['answer'] else 'request'}"
         source, dest = self._hosts[found["from"]], self._hosts[found["to"]]
-        read = getattr(self, name, None)
+        read = getattr(self, name, lambda *_: None)
         try:
-            message = None if read is None else read(found, request, source, dest)
+            message = read(found, request, source, dest)
         except KeyError:  # an error that the model does not have
             message = None
         if message is None or names_another(found):
@@ -385,15 +384,17 @@ def names_another(found: Json) -> bool:
     senders = [data.get("replicaId"), data.get("replicaState", {}).get("replicaId")]
     if not found["answer"] or (found["api"] == "DESCRIBE_QUORUM" and part.get("errorCode") == 0):
         senders.append(part.get("leaderId"))
-    if any(sender not in (None, found["from"]) for sender in senders):
-        return True
+    return not {*senders} <= {None, found["from"]} or _names_another_endpoint(data, part)
+
+
+def _names_another_endpoint(data: Json, part: Json) -> bool:
     if data.get("responses"):  # of a fetch
         part = data["responses"][0]["partitions"][0]
     current = part.get("currentLeader") or data.get("currentLeader", {})
     leader = part.get("leaderId", current.get("leaderId"))
-    told = [*data.get("nodeEndpoints", ()), *data.get("leaderEndpoints", ()), data.get("currentLeader", {})]
-    told = [one for one in told if one.get("port", 0) > 0]
-    return any(one["host"] != f"n{leader}" or one.get("nodeId", leader) != leader for one in told)
+    endpoints = [*data.get("nodeEndpoints", ()), *data.get("leaderEndpoints", ()), data.get("currentLeader", {})]
+    named = [one for one in endpoints if one.get("port", 0) > 0]
+    return any(one["host"] != f"n{leader}" or one.get("nodeId", leader) != leader for one in named)
 
 
 def is_silent(found: Json, *, plain_answers: bool) -> bool:
@@ -409,5 +410,3 @@ def is_silent(found: Json, *, plain_answers: bool) -> bool:
         return part is not None and part["errorCode"] == 0
     return bool(found["to"] == 0)
 
-
-__all__ = ["ADMIN", "MessageReader", "Unknown", "canonical", "is_silent"]

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -187,6 +187,8 @@ def about(message: Record | None) -> tuple[object, ...]:
 
 STEP = re.compile(r"(?P<action>\w+) by (?P<actor>[^\s,]+)(?: on (?P<message>.+?))?(?:, outcome (?P<outcome>\d+))?")
 
+SETTING = re.compile(r"(model|variant|without|ignore|set(?= .*=)|go(?= on$)) (.+)")
+
 
 class Step(NamedTuple):
     """A step of a walk, as a walk file has it."""
@@ -312,6 +314,27 @@ class GivenWalk:
 
 def read_walk(path: Path) -> WalkFile:
     """Read a walk file."""
+    said: defaultdict[str, list[str]] = defaultdict(list)
+    steps = list[Step]()
+    for number, line in enumerate(map(str.strip, _text_of(path).splitlines()), start=1):
+        if not line or line.startswith("#"):
+            continue
+        if setting := SETTING.fullmatch(line):
+            said[setting[1]].append(setting[2])
+        elif step := STEP.fullmatch(line):
+            steps.append(Step(step["action"], step["actor"], step["message"] or "", int(step["outcome"] or 1), number))
+        else:
+            expected = "ACTION by REPLICA, `set NAME = VALUE` or `go on`"
+            raise InputError(f"{path}:{number}:1: expected {expected}, found {line!r}")
+    if not said["model"]:
+        raise InputError(f"{path}:1:1: expected a line `model NAME`, found none")
+    settings, without, ignored = (tuple(said[word]) for word in ("set", "without", "ignore"))
+    variant = "".join(said["variant"][-1:])
+    return WalkFile(said["model"][-1], variant, settings, "go" in said, tuple(steps), without, ignored)
+
+
+def _text_of(path: Path) -> str:
+    """Return the text of a walk file, which is not empty."""
     try:
         text = read_small(path)
     except OSError as error:
@@ -320,34 +343,7 @@ def read_walk(path: Path) -> WalkFile:
         raise InputError(f"{path}: expected a walk file, found bytes that are not text") from None
     if not text:
         raise InputError(f"{path}: expected a walk file, found an empty one")
-    model, variant, settings, go_on = "", "", list[str](), False
-    steps, without, ignored = list[Step](), list[str](), list[str]()
-    for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
-        word, _, rest = line.partition(" ")
-        match = STEP.fullmatch(line)
-        if not line or line.startswith("#"):
-            continue
-        if word == "model" and rest:
-            model = rest
-        elif word == "variant" and rest:
-            variant = rest
-        elif word == "set" and "=" in rest:
-            settings.append(rest)
-        elif word == "without" and rest:
-            without.append(rest)
-        elif word == "ignore" and rest:
-            ignored.append(rest)
-        elif line == "go on":
-            go_on = True
-        elif match is not None:
-            outcome = int(match["outcome"] or 1)
-            steps.append(Step(match["action"], match["actor"], match["message"] or "", outcome, number))
-        else:
-            expected = "ACTION by REPLICA, `set NAME = VALUE` or `go on`"
-            raise InputError(f"{path}:{number}:1: expected {expected}, found {line!r}")
-    if not model:
-        raise InputError(f"{path}:1:1: expected a line `model NAME`, found none")
-    return WalkFile(model, variant, tuple(settings), go_on, tuple(steps), tuple(without), tuple(ignored))
+    return text
 
 
 def write_walk(path: Path, walk: WalkFile, comments: Iterable[str] = ()) -> None:
