@@ -41,11 +41,11 @@ class Difference(NamedTuple):
 def differences(
     trace: Mapping[str, Value], protocol: Mapping[str, Value], names: Mapping[Value, str] | None = None
 ) -> list[Difference]:
-    """Return the places at which two states differ.
+    r"""Return the places at which two states differ.
 
     >>> from kraftcheck.spec.tla.parsing import parse_value
     >>> theirs, ours = parse_value("(n1 :> [e |-> 1, s |-> {}])"), parse_value("(n1 :> [e |-> 2, s |-> {n2}])")
-    >>> print(*differences({"x": theirs}, {"x": ours}), sep="\\n")
+    >>> print(*differences({"x": theirs}, {"x": ours}), sep="\n")
     x[n1].e: 1 in the trace, 2 by the protocol
     x[n1].s: n2 is missing in the trace
     """
