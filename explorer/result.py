@@ -292,6 +292,17 @@ class Result:
         return bool(self.violations) and all(violation.is_of_behaviours() for violation in self.violations)
 
     @property
+    def counts_distinct(self) -> bool:
+        """Whether the distinct states are counted: those of a corpus that many machines make are not."""
+        return self.runs is None or self.distinct_states > 0
+
+    @property
+    def states_per_second(self) -> float:
+        """Distinct states a second; where these are not counted, all."""
+        states = self.distinct_states if self.counts_distinct else self.generated_states
+        return states / self.seconds if self.seconds > 0 else 0.0
+
+    @property
     def never_enabled(self) -> list[str]:
         """Names of actions that never fired."""
         return [name for name, times in self.actions.items() if times == 0]

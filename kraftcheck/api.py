@@ -14,7 +14,7 @@ from kraftcheck.engines import search as run_search
 from kraftcheck.explorer.result import Options, Progress, Result, TraceStep, Violation
 from kraftcheck.jobs import widest_symmetry
 from kraftcheck.options import read
-from kraftcheck.reporting.counterexample import told
+from kraftcheck.reporting.counterexample import counterexample_lines
 from kraftcheck.reporting.lines import plain
 from kraftcheck.running import judged
 from kraftcheck.spec.errors import InputError, require_assertions, unknown
@@ -180,7 +180,7 @@ def explain(protocol: Protocol, violation: Violation) -> str:
     violation
         One of its result's violations.
     """
-    return plain(told(protocol, violation))
+    return plain(counterexample_lines(protocol, violation))
 
 
 def to_networkx(

@@ -15,7 +15,7 @@ from kraftcheck.engines import compiling, search
 from kraftcheck.explorer.result import Progress, Result
 from kraftcheck.jobs import Job, blaming, job_of
 from kraftcheck.options import read
-from kraftcheck.reporting.counterexample import told
+from kraftcheck.reporting.counterexample import counterexample_lines
 from kraftcheck.reporting.lines import plain
 from kraftcheck.running import judged
 from kraftcheck.spec.errors import InputError, require_assertions, unknown
@@ -169,7 +169,7 @@ class Loaded(NamedTuple):
 
     def explain(self, result: Result) -> str:
         """Return the counterexamples of a result, told step by step; "" where there is none."""
-        return "\n\n".join(plain(told(self.protocol, violation)) for violation in result.violations)
+        return "\n\n".join(plain(counterexample_lines(self.protocol, violation)) for violation in result.violations)
 
     def write_report(self, result: Result, path: str | PathLike[str], **options: Unpack[SearchOptions]) -> None:
         """Write a result as one file to share, as `--report` does.

@@ -31,8 +31,7 @@ from kraftcheck.jobs import Job
 from kraftcheck.options import COLUMNS
 from kraftcheck.reporting.as_json import result_as_json
 from kraftcheck.reporting.files import Writing, write_counterexamples, write_json
-from kraftcheck.reporting.lines import print_lines
-from kraftcheck.reporting.progress import Meter
+from kraftcheck.reporting.lines import Meter, print_lines
 from kraftcheck.reporting.summary import report
 from kraftcheck.spec.diagnosis.slips import slips
 from kraftcheck.spec.diagnosis.vacuity import Watch, unmet, vacuous, watch
@@ -179,7 +178,7 @@ def tell(job: Job, result: Result, arguments: argparse.Namespace, **more: Any) -
             write_report(arguments.report, [run_as_data(job, result, more)])
     strict, allowed = (bool(getattr(arguments, name, False)) for name in ("strict", "allow_incomplete"))
     if getattr(arguments, "junit", None):
-        from kraftcheck.reporting.ci import write_junit
+        from kraftcheck.reporting.summary import write_junit
 
         with writing.of("--junit", arguments.junit):
             write_junit(job, result, arguments.junit, allow_incomplete=allowed, strict=strict)
@@ -187,7 +186,7 @@ def tell(job: Job, result: Result, arguments: argparse.Namespace, **more: Any) -
     shown = {"quiet": arguments.quiet, "calls": arguments.calls, "columns": columns}
     print_lines(report(job.protocol, result, configuration=job.config_name, **shown))
     if getattr(arguments, "github", False):
-        from kraftcheck.reporting.ci import github_annotations
+        from kraftcheck.reporting.summary import github_annotations
 
         print_lines(github_annotations(job, result, strict=strict))
     writing.end()

@@ -14,7 +14,7 @@ from kraftcheck.jobs import blaming
 from kraftcheck.lockstep.lockstep import LockstepVerdict
 from kraftcheck.lockstep.process import Driver
 from kraftcheck.reporting.files import Writing
-from kraftcheck.reporting.progress import Meter
+from kraftcheck.reporting.lines import Meter
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.errors import InputError
 
@@ -40,7 +40,7 @@ class Made(NamedTuple):
     def verdict(self) -> LockstepVerdict:
         """The most severe finding; agreement only where nothing ended the walks early and no step is missing."""
         from kraftcheck.lockstep.cover import Reason
-        from kraftcheck.reporting.cover import counts
+        from kraftcheck.reporting.lockstep import counts
 
         order = list(LockstepVerdict)
         is_whole = self.problem is None and not self.interrupted
@@ -61,7 +61,7 @@ def drive(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, mete
     from kraftcheck.lockstep.jars import classpath
     from kraftcheck.lockstep.reach import Reach
     from kraftcheck.lockstep.survey import rare_collections
-    from kraftcheck.reporting.lockstep_reach import reach_table
+    from kraftcheck.reporting.lockstep import reach_table
 
     try:
         path = classpath(kafka, disk=arguments.disk)

@@ -24,10 +24,9 @@ from kraftcheck.explorer.result import Progress
 from kraftcheck.files import TemporaryFolder
 from kraftcheck.jobs import Job, lenient_job, named_model
 from kraftcheck.options import add, count
-from kraftcheck.reporting.crosscheck import CrosscheckResult, as_json, told
+from kraftcheck.reporting.crosscheck import CrosscheckResult, crosscheck_as_json, crosscheck_lines
 from kraftcheck.reporting.files import Writing, require_writable, write_json
-from kraftcheck.reporting.lines import print_lines, print_warnings
-from kraftcheck.reporting.progress import Meter
+from kraftcheck.reporting.lines import Meter, print_lines, print_warnings
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.crosscheck.comparison import Comparison, depth_of, times_taken
@@ -80,8 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
         writing = Writing()
         if arguments.json:
             with writing.of("--json", arguments.json):
-                write_json(arguments.json, as_json(model.name, job.protocol, file, outcome))
-        print_lines(told(outcome, quiet=arguments.quiet))
+                write_json(arguments.json, crosscheck_as_json(model.name, job.protocol, file, outcome))
+        print_lines(crosscheck_lines(outcome, quiet=arguments.quiet))
         writing.end()
     if outcome.tlc is not None and outcome.tlc.violated is not None:
         return VIOLATED[outcome.tlc.kind or "safety"]

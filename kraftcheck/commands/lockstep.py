@@ -22,13 +22,19 @@ from kraftcheck.commands._walks import Task, tasks
 from kraftcheck.lockstep.lockstep import LockstepVerdict
 from kraftcheck.lockstep.process import DriverDied
 from kraftcheck.options import add, count, seed
-from kraftcheck.reporting.cover import as_json as cover_as_json
-from kraftcheck.reporting.cover import told as told_of_cover
 from kraftcheck.reporting.files import Writing, require_report, require_writable, write_json
-from kraftcheck.reporting.lines import HEAD, harmless, print_lines
-from kraftcheck.reporting.lockstep import as_json, as_run, exit_code, told
-from kraftcheck.reporting.lockstep_table import Cell, cell, table
-from kraftcheck.reporting.progress import Meter
+from kraftcheck.reporting.lines import HEAD, Meter, harmless, print_lines
+from kraftcheck.reporting.lockstep import (
+    Cell,
+    cell,
+    cover_as_json,
+    cover_lines,
+    exit_code,
+    survey_as_json,
+    survey_as_run,
+    survey_lines,
+    versions_table,
+)
 from kraftcheck.reporting.report import write_report
 from kraftcheck.spec.errors import InputError
 
@@ -111,7 +117,7 @@ def _print(driven: Sequence[Driven], asked: Sequence[Task], arguments: argparse.
         found = [one.version for one in driven]
         names = [kafka if found.count(name) > 1 else name for kafka, name in zip(arguments.kafka, found, strict=False)]
         columns = [_column(one, asked) for one in driven]
-        print("\n".join(table([_row(task) for task in asked], dict(zip(names, columns, strict=True)))))
+        print("\n".join(versions_table([_row(task) for task in asked], dict(zip(names, columns, strict=True)))))
         return
     ((version, made),) = driven
     for task, one in zip(asked, made, strict=False):
@@ -119,8 +125,8 @@ def _print(driven: Sequence[Driven], asked: Sequence[Task], arguments: argparse.
             print(harmless(f"kraftcheck: error: {one.problem}"), file=sys.stderr)
         if one.survey is not None and one.survey.walks:
             print_lines([[(HEAD, task.name)]] if len(asked) > 1 else [])
-            print_lines(told(one.survey, one.kinds, one.verdict, version, quiet=arguments.quiet))
-            print_lines(told_of_cover(one.cover) if one.cover is not None else [])
+            print_lines(survey_lines(one.survey, one.kinds, one.verdict, version, quiet=arguments.quiet))
+            print_lines(cover_lines(one.cover) if one.cover is not None else [])
 
 
 def _write(driven: Sequence[Driven], asked: Sequence[Task], arguments: argparse.Namespace, writing: Writing) -> None:
@@ -129,8 +135,8 @@ def _write(driven: Sequence[Driven], asked: Sequence[Task], arguments: argparse.
     for version, made in driven:
         for task, one in zip(asked, made, strict=False):
             if one.survey is not None and arguments.report:
-                runs.append(as_run(one.survey, one.verdict, version, task.name.rpartition("/")[2]))
-            document = {} if one.survey is None else as_json(one.survey, one.kinds, one.verdict, version)
+                runs.append(survey_as_run(one.survey, one.verdict, version, task.name.rpartition("/")[2]))
+            document = {} if one.survey is None else survey_as_json(one.survey, one.kinds, one.verdict, version)
             document |= {} if one.cover is None else {"cover": cover_as_json(one.cover)}
             document |= {} if one.problem is None else {"kafka": version, "error": str(one.problem)}
             documents.append(document)

@@ -37,9 +37,8 @@ from kraftcheck.mutation.recording import Recording, record
 from kraftcheck.mutation.working import MutationFolder, Workers, judge_all
 from kraftcheck.options import add, count, seed
 from kraftcheck.reporting.files import Writing, require_writable, write_json
-from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, many, print_lines, print_warnings
+from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, Meter, many, print_lines, print_warnings
 from kraftcheck.reporting.mutation import Explanations, as_json, report
-from kraftcheck.reporting.progress import Meter
 from kraftcheck.spec.errors import InputError
 
 MOST_STATES = 100_000

@@ -18,11 +18,10 @@ from typing import Any
 
 from kraftcheck.jobs import Job, lenient_job, named_model
 from kraftcheck.options import add
-from kraftcheck.reporting import replay
 from kraftcheck.reporting.as_json import attributes
 from kraftcheck.reporting.files import require_writable, writable, write_json
-from kraftcheck.reporting.lines import OLD, PLAIN, WARNING, Line, actions_table, print_lines, print_warnings
-from kraftcheck.reporting.progress import Meter
+from kraftcheck.reporting.lines import OLD, PLAIN, WARNING, Line, Meter, actions_table, print_lines, print_warnings
+from kraftcheck.reporting.replay import CONFORMS, DIVERGES, NOTHING_READ, verdict_counts
 from kraftcheck.spec.display import cut
 from kraftcheck.traces.pipeline.driver import InputFile, Pipeline, PipelineFolder, Summary, identity_of, inputs_of
 from kraftcheck.traces.replay.replayer import ReplayVerdict
@@ -85,9 +84,9 @@ def _replay(job: Job, arguments: argparse.Namespace, inputs: list[InputFile], ou
 def exit_code(summary: Summary) -> int:
     """Return the exit code: 0 where all conform, 2 where nothing could be read, 1 otherwise."""
     if summary.errors and summary.traces == summary.verdicts.get("unreadable", 0):
-        return replay.NOTHING_READ
+        return NOTHING_READ
     conform = not summary.errors and summary.traces == summary.verdicts.get("conforms", 0)
-    return replay.CONFORMS if conform else replay.DIVERGES
+    return CONFORMS if conform else DIVERGES
 
 
 def as_json(summary: Summary) -> dict[str, Any]:
@@ -113,7 +112,7 @@ def told(summary: Summary, *, quiet: bool) -> Iterator[Line]:
     if summary.never_taken:
         yield [(WARNING, f"Warning: no trace ever took {', '.join(summary.never_taken)}")]
     yield [
-        *replay.tally(summary.verdicts),
+        *verdict_counts(summary.verdicts),
         (
             PLAIN,
             f"; {summary.steps:,} steps, {summary.distinct_states:,} distinct states, {summary.errors:,} errors; "

@@ -24,11 +24,10 @@ from kraftcheck.explorer.result import Violation
 from kraftcheck.explorer.simplifying.simplifier import violation_of
 from kraftcheck.jobs import Job, lenient_job, named_model
 from kraftcheck.options import add
-from kraftcheck.reporting.counterexample import told as counterexample
+from kraftcheck.reporting.counterexample import counterexample_lines
 from kraftcheck.reporting.files import Writing, require_report, require_writable, write_counterexamples, write_json
-from kraftcheck.reporting.lines import FAINT, Line, harmless, notes, print_lines, print_warnings
-from kraftcheck.reporting.progress import Meter
-from kraftcheck.reporting.replay import as_json, exit_code, tally, told
+from kraftcheck.reporting.lines import FAINT, Line, Meter, harmless, notes, print_lines, print_warnings
+from kraftcheck.reporting.replay import exit_code, replay_as_json, replay_lines, verdict_counts
 from kraftcheck.reporting.report import as_step, replay_as_data, write_report
 from kraftcheck.running import find_shortest, simplified
 from kraftcheck.spec.errors import InputError
@@ -91,17 +90,17 @@ def run(arguments: argparse.Namespace) -> int:
                     if replay.verdict is ReplayVerdict.UNREADABLE:
                         print(harmless(f"kraftcheck: error: {replay.problem}"), file=sys.stderr)
                     else:
-                        print_lines(told(replay, quiet=arguments.quiet))
+                        print_lines(replay_lines(replay, quiet=arguments.quiet))
                     if arguments.simplify and replay.verdict is ReplayVerdict.CONFORMS:
                         print_lines(_simplified(job, replay, walked, arguments, simpler))
                     walked.clear()
     verdicts = Counter[str](replay.verdict for replay in replays)
     if len(replays) > 1:
-        print_lines([tally(verdicts)])
+        print_lines([verdict_counts(verdicts)])
     writing = Writing()
     if arguments.json:
         with writing.of("--json", arguments.json):
-            write_json(arguments.json, [as_json(replay) for replay in replays])
+            write_json(arguments.json, [replay_as_json(replay) for replay in replays])
     if arguments.report:
         with writing.of("--report", arguments.report):
             write_report(arguments.report, runs)
@@ -125,7 +124,7 @@ def _simplified(
     found, note = simplified(job, violation, arguments, shortest)
     simpler.append(found)
     yield []
-    yield from counterexample(job.protocol, found)
+    yield from counterexample_lines(job.protocol, found)
     yield []
     yield from notes([note])
 

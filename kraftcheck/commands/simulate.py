@@ -22,8 +22,7 @@ from kraftcheck.explorer.result import Options, Result
 from kraftcheck.jobs import Job, job_of, named_model
 from kraftcheck.options import CHECKED, add, count, seed
 from kraftcheck.reporting.files import require_report, require_writable
-from kraftcheck.reporting.lines import print_lines
-from kraftcheck.reporting.progress import Meter
+from kraftcheck.reporting.lines import Meter, print_lines
 from kraftcheck.reporting.summary import header
 from kraftcheck.running import run_job, simplify, tell, tell_of_compiling
 from kraftcheck.spec.errors import InputError

@@ -1,18 +1,41 @@
-"""What the page of `explore` asks for, answered: walks, what states offer, steps taken, files."""
+"""What the page of explore asks for: walks, what a state offers, steps taken, files."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any
 
-from kraftcheck.exploring.offers import Judge
-from kraftcheck.exploring.saving import FORMS, saved
+from kraftcheck.explorer.result import DEADLOCK, TraceStep, Violation
 from kraftcheck.exploring.tree import Node, Tree
 from kraftcheck.jobs import blaming
-from kraftcheck.reporting.as_json import state_as_json, tool, value_as_json
-from kraftcheck.reporting.report import behaviour_as_data, document, packed
+from kraftcheck.reporting.as_json import model_as_json, state_as_json, tool, value_as_json, violation_as_json
+from kraftcheck.reporting.changes import changes, messages
+from kraftcheck.reporting.files import REPORTS, write_counterexamples
+from kraftcheck.reporting.lines import many
+from kraftcheck.reporting.report import anywhere, behaviour_as_data, document, packed, write_report
+from kraftcheck.reporting.scenarios import walk_as_scenario
+from kraftcheck.spec.diagnosis.why import ENABLED, Reason, diagnose
+from kraftcheck.spec.display import text_of
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.semantics import Transition
+
+KINDS = {"-": "consumed", "+": "sent", "*": "kept"}
+
+FORMS = {
+    "walk.out": "trace, as TLC prints it",
+    "walk.itf.json": "trace, ITF",
+    "walk.json": "trace, TLC's JSON",
+    "walk.txt": "scenario",
+    "walk.html": "page to share",
+    "walk.md": "Mermaid, for a pull request",
+}
+"""The names under which a walk is saved, and what each is."""
 
 SCRIPTS = ("data.js", "diagram.js", "details.js", "pane.js", "explore.js")
 """The page's script: but for its last part, that of a report."""
@@ -21,12 +44,165 @@ ASKS = "connect-src 'self'; img-src 'self'; "
 """What the page may ask for: this server, and the icon that browsers ask for by themselves."""
 
 
+class StateInspector:
+    """What visited states offer, and which properties hold there."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._semantics = tree.semantics
+        self._job = tree.job
+        self._broken: dict[int, list[str]] = {}
+
+    def offers(self, number: int) -> dict[str, Any]:
+        """Return what a node offers."""
+        node = self._tree.node(number)
+        with blaming(self._job.model):
+            offered = self._tree.offered(node)
+            way = [one.step.state for one in node.way]
+            enabled = [
+                {**self._step(node, one, way), "node": self._tree.visited(number, choice)}
+                for choice, one in enumerate(offered)
+            ]
+            taken = {one.action for one in offered}
+            disabled = [self._disabled(node, action, is_taken=action in taken) for action in self._tree.actions]
+        return {
+            "node": number,
+            "enabled": enabled,
+            "disabled": [one for one in disabled if one["reasons"]],
+            "properties": list(self._properties(node)),
+            "deadlock": not offered and self._job.options.deadlock,
+        }
+
+    def broken(self, node: Node) -> list[str]:
+        """Return the names of the properties that are false in a node, or of the step to it, and of a deadlock."""
+        if node.number not in self._broken:
+            before = None if node.before is None else node.before.step
+            found = self._false(before, node)
+            with suppress(InputError):  # an action that raises is told where its steps are asked for
+                if self._job.options.deadlock and not self._tree.offered(node):
+                    found.append(DEADLOCK)
+            self._broken[node.number] = found
+        return self._broken[node.number]
+
+    def why(self, node: Node, name: str) -> dict[str, Any] | None:
+        """Return why a property is false in a node, as in a counterexample's JSON; None where it raises an error."""
+        last = [one.step for one in node.way[-2:]]
+        try:
+            return anywhere(violation_as_json(self._job.protocol, Violation(name, tuple(last)))["why"])
+        except InputError:
+            return None
+
+    # Steps
+
+    def _step(self, node: Node, taken: Transition, way: list[Any]) -> dict[str, Any]:
+        protocol, before, after = self._job.protocol, node.step.state, taken.target
+        under_way = messages(protocol.network, before, after, taken.message)
+        is_own = taken.action in protocol.network.own_actions()
+        next_one = Node(-1, node, taken, TraceStep(after))
+        return {
+            "action": taken.action,
+            "by": "the network" if is_own else "the environment" if taken.actor is None else text_of(taken.actor),
+            "on": None if taken.message is None else value_as_json(taken.message),
+            "changes": [[one.path, one.text] for one in changes(protocol, before, after)],
+            "messages": [[KINDS[one.mark], value_as_json(one.message)] for one in under_way if one.mark in KINDS],
+            "breaks": self._false(node.step, next_one),
+            "outside": list(self._outside(node, taken)),
+            "back": next((number for number, state in enumerate(way, start=1) if state == after), None),
+        }
+
+    def _outside(self, node: Node, taken: Transition) -> Iterator[str]:
+        """Yield the constraints beyond which a search does not go."""
+        semantics, options = self._semantics, self._job.options
+        yield from (one.name for one in options.constraints if not semantics.holds(one, taken.target))
+        over = options.action_constraints
+        yield from (one.name for one in over if not semantics.holds_over(one, node.step.state, taken.target))
+
+    def _disabled(self, node: Node, action: str, *, is_taken: bool) -> dict[str, Any]:
+        found = [one for one in diagnose(self._semantics, node.step.state, action) if one.kind != ENABLED]
+        grouped: dict[tuple[str, str], list[Reason]] = {}
+        for reason in found:
+            grouped.setdefault((reason.text, _place(reason)), []).append(reason)
+        reasons = [
+            {"text": text, "place": place, "kind": alike[0].kind, "who": [_who(one) for one in alike]}
+            for (text, place), alike in grouped.items()
+        ]
+        return {"action": action, "reasons": reasons, "others": is_taken}
+
+    # Properties
+
+    def _false(self, before: TraceStep | None, node: Node) -> list[str]:
+        """Return the names of the properties that are not true."""
+        return [prop.name for prop in self._job.options.properties if self._verdict(prop, before, node) is not True]
+
+    def _verdict(self, prop: Property, before: TraceStep | None, node: Node) -> bool | str:
+        """Say whether a property is true of a state, or of the step that leads there; or which error it raises."""
+        try:
+            with blaming(self._job.model):
+                if not prop.over_steps:
+                    return self._semantics.holds(prop, node.step.state)
+                if before is None or node.transition is None:
+                    return True
+                return self._semantics.kept_by(prop, before.state, node.transition)
+        except InputError as error:
+            return str(error)
+
+    def _properties(self, node: Node) -> Iterator[dict[str, Any]]:
+        """Yield every property that is looked at, with its verdict; one that raises an error has that."""
+        before = None if node.before is None else node.before.step
+        options = self._job.options
+        for prop in (*options.properties, *options.reachable, *options.constraints):
+            verdict = self._verdict(prop, before, node)
+            told: dict[str, Any] = {"name": prop.name, "kind": prop.kind.replace("_", " "), "holds": verdict is True}
+            told["error"] = verdict if isinstance(verdict, str) else None
+            told["why"] = self.why(node, prop.name) if verdict is False and prop in options.properties else None
+            if prop.over_steps and before is None:
+                told["holds"] = None
+            yield told
+
+
+def _who(reason: Reason) -> list[Any]:
+    """Return whom a reason is about: a replica, and a message."""
+    who = None if reason.actor is None else text_of(reason.actor)
+    return [who, None if reason.message is None else value_as_json(reason.message)]
+
+
+def _place(reason: Reason) -> str:
+    """Return the place in the source that says no, without the folders of the machine."""
+    return "" if reason.file is None else f"{'/'.join(reason.file.split('/')[-2:])}:{reason.line}"
+
+
+def saved(tree: Tree, node: Node, name: str, run: Callable[[], dict[str, Any]], broken: Sequence[str]) -> bytes:
+    """Return a file with the walk to a node."""
+    if name not in FORMS:
+        raise InputError(f"expected a file called {', '.join(FORMS)}, found {name}")
+    if name == "walk.txt":
+        return scenario(tree, node).encode()
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        if path.suffix in REPORTS:
+            write_report(path, [run()])
+        else:
+            trace = tuple(one.step for one in node.way)
+            write_counterexamples(tree.job.protocol, [Violation(next(iter(broken), ""), trace)], path)
+        return path.read_bytes()
+
+
+def scenario(tree: Tree, node: Node) -> str:
+    """Return the walk to a node as a scenario."""
+    job, way = tree.job, node.way
+    variant = job.model.protocol.variant
+    words = [job.model.name, *([f"variant={variant}"] if variant else [])]
+    words += [] if job.config_name == "none" else [f"config={job.config_name}"]
+    steps = [one.transition for one in way if one.transition is not None]
+    return walk_as_scenario([*words, *tree.settings], job.options.init, way[0].step.state, steps)
+
+
 class Session:
     """One protocol that is explored. One question at a time is answered, whoever asks."""
 
     def __init__(self, tree: Tree, warnings: Sequence[str] = ()) -> None:
         self._tree = tree
-        self._judge = Judge(tree)
+        self._inspector = StateInspector(tree)
         self._warnings = list(warnings)
         self._told: dict[int, dict[str, Any]] = {}
         self._lock = Lock()
@@ -37,10 +213,8 @@ class Session:
         return document(
             {
                 **tool(),
-                "model": job.model.name,
-                "variant": job.model.protocol.variant,
+                **model_as_json(job),
                 "configuration": job.config_name.rpartition("/")[2],
-                "constants": {name: value_as_json(value) for name, value in job.protocol.constant_values().items()},
                 "starts": [one._asdict() for one in self._tree.starts],
                 "forms": FORMS,
                 "warnings": self._warnings,
@@ -55,9 +229,9 @@ class Session:
             return packed([self._run(self._tree.node(number))])
 
     def offers(self, number: int) -> dict[str, Any]:
-        """Return what a node offers; see `Judge.offers`."""
+        """Return what a node offers; see `StateInspector.offers`."""
         with self._lock:
-            return self._judge.offers(number)
+            return self._inspector.offers(number)
 
     def take(self, number: int, choice: int) -> dict[str, Any]:
         """Take a step from a node; return the walk to where it leads."""
@@ -68,25 +242,22 @@ class Session:
         """Return a file with the walk to a node."""
         with self._lock, blaming(self._tree.job.model):
             node = self._tree.node(number)
-            return saved(self._tree, node, name, lambda: self._run(node), self._judge.broken(node))
+            return saved(self._tree, node, name, lambda: self._run(node), self._inspector.broken(node))
 
     def _run(self, node: Node) -> dict[str, Any]:
         """Return the walk to a node, as `run_as_data` has a search."""
         job, way = self._tree.job, node.way
         states = [self._state(place, one) for place, one in enumerate(way, start=1)]
-        broken = self._judge.broken(node)
+        broken = self._inspector.broken(node)
         told = {
             "property": next(iter(broken), None),
-            "why": self._judge.why(node, broken[0]) if broken else None,
-            "title": f"Walk, {len(way)} state{'' if len(way) == 1 else 's'}",
+            "why": self._inspector.why(node, broken[0]) if broken else None,
+            "title": f"Walk, {many(len(way), 'state')}",
             "end": f"violates {', '.join(broken)}" if broken else "",
             **behaviour_as_data(job.protocol, states, [one.step for one in way]),
         }
         return {
-            "model": job.model.name,
-            "variant": job.model.protocol.variant,
-            "configuration": job.config_name,
-            "constants": {name: value_as_json(value) for name, value in job.protocol.constant_values().items()},
+            **model_as_json(job),
             "result": "violation" if broken else "walk",
             "checked": [prop.name for prop in job.options.properties],
             "violations": list(dict.fromkeys(name for state in states for name in state["breaks"])),
@@ -98,5 +269,5 @@ class Session:
         if node.number not in self._told:
             before = None if node.before is None else node.before.step
             found = state_as_json(self._tree.job.protocol, place, before, node.step)
-            self._told[node.number] = {**found, "node": node.number, "breaks": self._judge.broken(node)}
+            self._told[node.number] = {**found, "node": node.number, "breaks": self._inspector.broken(node)}
         return self._told[node.number]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.explorer.behaviour import behaviour_along, step_of
@@ -14,7 +13,7 @@ from kraftcheck.explorer.result import TraceStep
 from kraftcheck.jobs import Job
 from kraftcheck.reporting.changes import changes
 from kraftcheck.reporting.lines import plain
-from kraftcheck.reporting.replay import told
+from kraftcheck.reporting.replay import replay_lines, trace_title
 from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics, Transition
@@ -127,7 +126,7 @@ class Tree:
         found: list[Start] = []
         for replay in replayer.replay(file):
             if walked:
-                found.append(Start(_name(replay), self._follow(walked, replayer), _note(replay)))
+                found.append(Start(trace_title(replay), self._follow(walked, replayer), _note(replay)))
                 walked.clear()
             elif replay.verdict is ReplayVerdict.UNREADABLE:
                 raise InputError(str(replay.problem))
@@ -137,20 +136,7 @@ class Tree:
 
     def _follow(self, walked: Sequence[ReplayedState], replayer: Replayer) -> int:
         """Walk along the states of a trace; return the last node."""
-        behaviour = [TraceStep(one.state, one.transition.action if one.transition else None) for one in walked]
-        linked = all(one.transition is None or one.transition.target == one.state for one in walked)
-        if walked[0].state not in self._initial or not linked:
-            # Made under symmetry: a real behaviour through states that count as the same.
-            same = identity_of(self.job.protocol, self.job.options.symmetry or replayer.widest_symmetry, None)
-            behaviour = list(
-                behaviour_along(
-                    self.semantics,
-                    [same(one.state) for one in walked],
-                    actions=[str(one.action) for one in behaviour[1:]],
-                    starts=self._initial,
-                    class_of=same,
-                )
-            )
+        behaviour = self._behaviour(walked, replayer)
         node = self._nodes[self._initial.index(behaviour[0].state)]
         for step in behaviour[1:]:
             offered = enumerate(self.offered(node))
@@ -158,10 +144,20 @@ class Tree:
             node = self.take(node.number, choice)
         return node.number
 
-
-def _name(replay: Replay) -> str:
-    name = Path(replay.file).name
-    return name if replay.index == 0 else f"{name}, trace {replay.index + 1}"
+    def _behaviour(self, walked: Sequence[ReplayedState], replayer: Replayer) -> Sequence[TraceStep]:
+        """Return the steps of a trace; if it was made under symmetry, a behaviour through equivalent states."""
+        steps = [TraceStep(one.state, one.transition.action if one.transition else None) for one in walked]
+        linked = all(one.transition is None or one.transition.target == one.state for one in walked)
+        if walked[0].state in self._initial and linked:
+            return steps
+        same = identity_of(self.job.protocol, self.job.options.symmetry or replayer.widest_symmetry, None)
+        return behaviour_along(
+            self.semantics,
+            [same(one.state) for one in walked],
+            actions=[str(one.action) for one in steps[1:]],
+            starts=self._initial,
+            class_of=same,
+        )
 
 
 def _note(replay: Replay) -> str:
@@ -170,4 +166,4 @@ def _note(replay: Replay) -> str:
         return f"The rest of it cannot be read: {replay.problem}"
     if replay.divergence is None and (replay.claim is None or replay.claim.verdict is ClaimVerdict.SHOWN):
         return "\n".join(replay.notes)
-    return plain(told(replay, name=_name(replay)))
+    return plain(replay_lines(replay, name=trace_title(replay)))

@@ -12,11 +12,10 @@ from kraftcheck.explorer.result import Loop, Result, TraceStep, Violation
 from kraftcheck.explorer.tables.checkpoints.folder import program_version
 from kraftcheck.jobs import Job
 from kraftcheck.reporting.changes import changes, is_shown_by_fields, messages
-from kraftcheck.reporting.summary import rate
-from kraftcheck.reporting.why import why
+from kraftcheck.reporting.counterexample import why
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_names, field_values, name_of, ordered
+from kraftcheck.spec.values import Map, ModelValue, Value, field_names, field_values, ordered
 
 SCHEMA = 1
 """The version of what `--json` writes. It grows when a field goes or means something else, not when one is added."""
@@ -37,10 +36,7 @@ def result_as_json(job: Job, result: Result) -> dict[str, Any]:
     violated = [violation.property for violation in result.violations]
     return {
         **tool(),
-        "model": job.model.name,
-        "variant": job.model.protocol.variant,
-        "configuration": job.config_name,
-        "constants": {name: value_as_json(value) for name, value in job.protocol.constant_values().items()},
+        **model_as_json(job),
         "engine": result.engine,
         "search": job.options.search,
         "workers": result.workers,
@@ -57,11 +53,21 @@ def result_as_json(job: Job, result: Result) -> dict[str, Any]:
         "traces": [violation_as_json(job.protocol, violation) for violation in result.violations],
         "seconds": round(result.seconds, 6),
         "compile_seconds": round(result.compile_seconds, 6),
-        "states_per_second": round(rate(result), 1),
+        "states_per_second": round(result.states_per_second, 1),
         "peak_memory_bytes": peak_memory(),
         "notes": result.notes,
         "warnings": result.warnings,
         **_vacuity(result),
+    }
+
+
+def model_as_json(job: Job) -> dict[str, Any]:
+    """Return which model is checked, and with which constants."""
+    return {
+        "model": job.model.name,
+        "variant": job.model.protocol.variant,
+        "configuration": job.config_name,
+        "constants": {name: value_as_json(value) for name, value in job.protocol.constant_values().items()},
     }
 
 
@@ -141,19 +147,15 @@ def _why(protocol: Protocol, violation: Violation) -> dict[str, Any]:
 
 def value_as_json(value: Value) -> Any:
     """Return a value for JSON: names as strings, None as null, sets as ordered lists, records with `_type`."""
-    if isinstance(value, ModelValue):
-        return value.name
-    if isinstance(value, enum.Enum):
-        return name_of(value)
-    if value is None or isinstance(value, bool | int | str):
+    if isinstance(value, ModelValue | enum.Enum):
+        return text_of(value)
+    if isinstance(value, bool | int | str | None):
         return value
-    if isinstance(value, frozenset):
-        return [value_as_json(item) for item in ordered(value)]
-    if isinstance(value, tuple):
-        return [value_as_json(item) for item in value]
+    if isinstance(value, frozenset | tuple):
+        return [value_as_json(item) for item in (value if isinstance(value, tuple) else ordered(value))]
     if isinstance(value, Map):
         return {key if isinstance(key, str) else text_of(key): value_as_json(value[key]) for key in ordered(value)}
-    if not isinstance(value, Record) or not is_shown_by_fields(value):
+    if not is_shown_by_fields(value):
         return text_of(value)
     fields = zip(field_names(type(value)), field_values(value), strict=True)
     return {"_type": type(value).__name__, **{name: value_as_json(item) for name, item in fields}}

@@ -1,18 +1,23 @@
-"""What differs between two states, field by field, in words."""
+"""What differs between two states, field by field, and what became of each message."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from collections.abc import Collection, Iterator
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from kraftcheck.explorer.result import TraceStep
 from kraftcheck.reporting.lines import NEW, OLD, PLAIN, Part
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.network import Network
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value, field_names, ordered, shown_names
+
+DELIVERED, KEPT, LOST, DROPPED, UNDER_WAY = "delivered", "kept", "lost", "dropped", "under way"
+"""What becomes of a message; dropped: gone, and neither delivered nor lost by the network."""
 
 
 class FieldChange(NamedTuple):
@@ -94,23 +99,27 @@ def fields_set(record: Record, leaving_out: Collection[str] = ()) -> str:
 
 def difference(path: str, old: Value, new: Value) -> Iterator[FieldChange]:
     """Yield what differs between two values at a path: inside records, maps, sets and sequences where it can."""
-    if old == new and type(old) is type(new):
-        return
     if type(old) is not type(new):
         yield FieldChange(path, _replaced(old, new))
+    elif old == new:
+        return
     elif is_shown_by_fields(new):
         for name in field_names(type(new)):
             yield from difference(f"{path}.{name}", getattr(old, name), getattr(new, name))
     elif isinstance(new, Map):
         yield from _map_difference(path, old, new)
     elif isinstance(new, frozenset):
-        gained = [(NEW, f"+{text_of(item)}") for item in ordered(new - old)]
-        lost = [(OLD, f"-{text_of(item)}") for item in ordered(old - new)]
-        yield FieldChange(path, tuple(part for change in (*gained, *lost) for part in ((PLAIN, " "), change))[1:])
+        yield FieldChange(path, _set_difference(old, new))
     elif isinstance(new, tuple):
         yield from _sequence_difference(path, old, new)
     else:
         yield FieldChange(path, _replaced(old, new))
+
+
+def _set_difference(old: frozenset[Any], new: frozenset[Any]) -> tuple[Part, ...]:
+    gained = [(NEW, f"+{text_of(item)}") for item in ordered(new - old)]
+    lost = [(OLD, f"-{text_of(item)}") for item in ordered(old - new)]
+    return tuple(part for change in (*gained, *lost) for part in ((PLAIN, " "), change))[1:]
 
 
 def _replaced(old: Value, new: Value) -> tuple[Part, ...]:
@@ -178,3 +187,57 @@ def is_shown_by_fields(value: Value) -> bool:
     """Return whether a value is a record without a `__str__` of its own."""
     text: object = type(value).__str__
     return isinstance(value, Record) and text is object.__str__
+
+
+@dataclass
+class Flow:
+    """One copy of a message."""
+
+    message: Record
+    source: str | None  # the ids of who sent it and whom it is sent to; None where nobody says so
+    dest: str | None
+    sent: int  # the number of the state that the sending step leads to; 0 where it was under way from the start
+    # what became of it. A delivered message that stays under way is one flow for each delivery, and one more.
+    fate: str = UNDER_WAY
+    # the number of the state that the step of this fate leads to; None for one still under way
+    until: int | None = None
+    is_copy: bool = False  # whether the network made it, as a copy
+
+
+def flows(network: Network, trace: Iterable[TraceStep]) -> list[Flow]:
+    """Return every copy of a message in a behaviour, in the order of sending.
+
+    Of equal messages the oldest counts as the one that is taken.
+    """
+    own = {action: operation for action, operation, _ in network.own_operations()}
+    found: list[Flow] = []
+    pending: defaultdict[Record, deque[Flow]] = defaultdict(deque)
+    before: State | None = None
+    for number, step in enumerate(trace, start=1):
+        operation = own.get(step.action or "")
+        for mark, message, copies in messages(network, before, step.state, step.message):
+            waiting = pending[message]
+            while len(waiting) > copies:
+                taken = waiting.popleft()
+                taken.until, taken.fate = number, _fate(operation, message, step.message)
+            if mark == "*" and operation is None and waiting:
+                found.append(replace(waiting[0], fate=KEPT, until=number))
+            while len(waiting) < copies:
+                sent = number if before else 0
+                waiting.append(Flow(message, *_ends(message, step.actor), sent, is_copy=operation == "duplicate"))
+                found.append(waiting[-1])
+        before = step.state
+    return sorted(found, key=lambda flow: flow.sent)
+
+
+def _fate(operation: str | None, message: Record, delivered: Record | None) -> str:
+    if operation is not None:
+        return LOST
+    return DELIVERED if message == delivered else DROPPED
+
+
+def _ends(message: Record, actor: Any) -> tuple[str | None, str | None]:
+    names = field_names(type(message))
+    source = getattr(message, "source") if "source" in names else actor  # noqa: B009 - a field of some messages
+    dest = getattr(message, "dest", None)
+    return None if source is None else text_of(source), None if dest is None else text_of(dest)

@@ -1,28 +1,180 @@
-"""A counterexample told step by step: who did what, what changed, what is under way."""
+"""Renders a counterexample step by step: who did what, what changed, what is under way, and why it is one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise, zip_longest
+from textwrap import wrap
+from typing import NamedTuple
 
 from kraftcheck.explorer.result import DEADLOCK, Loop, TraceStep, Trap, Violation
-from kraftcheck.reporting.changes import changes, initial, message_words, messages
-from kraftcheck.reporting.columns import LEGEND as IN_COLUMNS
-from kraftcheck.reporting.columns import Columns
-from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many
-from kraftcheck.reporting.why import why
+from kraftcheck.reporting.changes import FieldChange, Message, changes, initial, message_words, messages
+from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, Part, many
+from kraftcheck.spec.diagnosis.falsity import why_assertion, why_false
 from kraftcheck.spec.display import text_of
+from kraftcheck.spec.errors import RaisedError
+from kraftcheck.spec.language.calling import act_of
+from kraftcheck.spec.language.property import QUANTIFIED, STEP, Property
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import field_names
+from kraftcheck.spec.language.semantics import Semantics, Transition
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.values import Value, field_names, ordered
 
 LEGEND = "messages: - consumed, * delivered and kept, + sent, the others still under way"
+COLUMNS_LEGEND = "messages: > sent, < delivered and consumed, * delivered and kept, x lost or dropped"
+LEAST = 16
+"""The characters that a column has at least, whatever the width."""
+
 _STYLES = {"-": OLD, "+": NEW, "*": PLAIN, " ": FAINT}
-_INDENT = "    "
+_INDENT, _GAP = "    ", "  "
 _MOST_SAME = 3
 """Messages that a step leaves under way, and that are shown one by one; more are counted."""
 
+Cells = dict[str, list[str]]
+"""The lines of each replica."""
 
-def told(protocol: Protocol, violation: Violation, columns: int | None = None) -> Iterator[Line]:
-    """Yield the lines that tell a counterexample."""
+
+class Why(NamedTuple):
+    """Why a behaviour is a counterexample."""
+
+    says: str  # the first paragraph of the property's docstring, in one line
+    # by parameter of the property, the ids of the replicas, and the message, of which it is false
+    false_of: dict[str, Value]
+    # the property's file and line; None for a deadlock. Of an `assert` that failed, its line.
+    place: tuple[str, int] | None
+    # which parts of what the property says were false, or which condition led to that, each with the values in it
+    because: tuple[str, ...] = ()
+
+
+def why(protocol: Protocol, violation: Violation) -> Why:
+    """Return why a behaviour is a counterexample."""
+    if violation.failed is not None:
+        return _failed(violation.failed)
+    prop = protocol.properties.get(violation.property)
+    if violation.property == DEADLOCK or prop is None:
+        return Why("every state has a successor", {}, None)
+    says = inspect.cleandoc(prop.function.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+    code = prop.function.__code__
+    known = {} if violation.is_of_behaviours() else _known(protocol, prop, violation)
+    culprits = _by_id({name: known[name] for name in (*QUANTIFIED, STEP[0]) if name in prop.asks and name in known})
+    because = why_false(prop.function, protocol, *[known[name] for name in prop.asks]) if known else ()
+    return Why(says, culprits, (code.co_filename, code.co_firstlineno), because)
+
+
+def _by_id(given: Mapping[str, Value]) -> dict[str, Value]:
+    """Return arguments with the id of each replica in its place."""
+    return {name: one if name == "message" else getattr(one, "id", one) for name, one in given.items()}
+
+
+def _failed(error: RaisedError) -> Why:
+    """Return why an `assert` failed."""
+    cause = error.cause
+    says = f"AssertionError: {cause}" if str(cause) else "AssertionError"
+    because = () if cause is None else why_assertion(cause, error.place)
+    return Why(f"{says} (line {error.place[1]})", _by_id(error.given), error.place, because)
+
+
+def _known(protocol: Protocol, prop: Property, violation: Violation) -> dict[str, Value]:
+    """Return what a property is false of, by parameter."""
+    semantics, last = Semantics(protocol), violation.trace[-1]
+    if not prop.over_steps:
+        return semantics.falsifying(prop, last.state) or {}
+    before = violation.trace[-2].state
+    for taken in semantics.transitions(before):
+        if (taken.action, taken.target) == (last.action, last.state) and not semantics.kept_by(prop, before, taken):
+            return _known_of_step(semantics, prop, before, taken)
+    return {}
+
+
+def _known_of_step(semantics: Semantics, prop: Property, before: State, taken: Transition) -> dict[str, Value]:
+    """Return what a property of steps is false of: who acts, or the first replica whose change it forbids."""
+    if prop.of_actor:
+        act = act_of(prop, before.replicas[taken.actor], taken.message, taken.step) or {}
+        return {**act, "shared": before.shared}
+    for key, after in taken.target.replicas.items():
+        old = before.replicas.get(key)
+        known = {"before": old, "after": after, "shared": before.shared}
+        if old is not None and old != after and not semantics.verdict(prop, known):
+            return known
+    return {}
+
+
+class Columns:
+    """Renders a behaviour with a column for each replica: what a step changes stands under whom it changes."""
+
+    def __init__(self, protocol: Protocol, trace: Sequence[TraceStep], width: int) -> None:
+        self._protocol = protocol
+        names = [text_of(key) for key in ordered(trace[-1].state.replicas)]
+        busy: set[str] = set()
+        for before, step in pairwise(trace):
+            cells, _ = self._cells(before, step)
+            busy |= {name for name, lines in cells.items() if lines}
+        self._shown = [name for name in names if name in busy] or names
+        self._others = [name for name in names if name not in self._shown]
+        room = width - len(_INDENT) - len(_GAP) * (len(self._shown) - 1)
+        self._wide = max(LEAST, room // len(self._shown))
+
+    def head(self) -> Iterator[Line]:
+        """Yield the names of the columns, and of those who have none."""
+        yield [(HEAD, _INDENT + _GAP.join(name.ljust(self._wide) for name in self._shown).rstrip())]
+        if self._others:
+            yield [(FAINT, f"{_INDENT}nothing happens to {', '.join(self._others)}")]
+
+    def step(self, before: TraceStep | None, step: TraceStep) -> Iterator[Line]:
+        """Yield the lines of a step, or of the initial state."""
+        cells, rest = self._initial(step) if before is None else self._cells(before, step)
+        columns = [[line for text in cells.get(name, ()) for line in self._wrapped(text)] for name in self._shown]
+        for row in zip_longest(*columns, fillvalue=""):
+            parts: list[Part] = [(PLAIN, _GAP.join(cell.ljust(self._wide) for cell in row).rstrip())]
+            yield [(PLAIN, _INDENT), *parts]
+        yield from ([(PLAIN, f"{_INDENT}{text}")] for text in rest)
+
+    def _wrapped(self, text: str) -> list[str]:
+        return wrap(text, self._wide, subsequent_indent="  ") or [""]
+
+    def _initial(self, step: TraceStep) -> tuple[Cells, list[str]]:
+        cells = {}
+        for key, replica in step.state.replicas.items():
+            names = [name for name in field_names(type(replica)) if name != "id"]
+            cells[text_of(key)] = [f"{name} {text_of(getattr(replica, name))}" for name in names]
+        shared = step.state.shared
+        return cells, [f"shared.{name}  {text_of(getattr(shared, name))}" for name in field_names(type(shared))]
+
+    def _cells(self, before: TraceStep, step: TraceStep) -> tuple[Cells, list[str]]:
+        """Return what a step changes: in each replica, and elsewhere."""
+        cells: Cells = {text_of(key): [] for key in step.state.replicas}
+        rest: list[str] = []
+        under_way = 0
+        for message in messages(self._protocol.network, before.state, step.state, step.message):
+            if message.mark == " ":
+                under_way += message.copies
+                continue
+            whose, line = self._message(message, step)
+            cells.get(text_of(whose), rest).append(line)
+        for change in changes(self._protocol, before.state, step.state):
+            name = next((one for one in cells if f"{change.path}.".startswith(f"{one}.")), None)
+            path = change.path if name is None else change.path.removeprefix(name).removeprefix(".")
+            (rest if name is None else cells[name]).append(f"{path} {change.text}".strip())
+        if under_way:
+            rest.append(f"{under_way} still under way")
+        return cells, rest
+
+    def _message(self, found: Message, step: TraceStep) -> tuple[Value, str]:
+        """Return under whom a message stands that a step sends or takes, and its line."""
+        kind, _, fields = message_words(found.message)
+        source, dest = (getattr(found.message, end, None) for end in ("source", "dest"))
+        if found.mark == "+":
+            whose, sign, way = source or step.actor, ">", "" if dest is None else f" to {text_of(dest)}"
+        else:
+            delivered = step.message == found.message and step.action not in self._protocol.network.own_actions()
+            sign = "*" if found.mark == "*" else "<" if delivered else "x"
+            whose, way = dest, "" if source is None else f" from {text_of(source)}"
+        return whose, f"{sign} {kind}{way} {fields}".rstrip()
+
+
+def counterexample_lines(protocol: Protocol, violation: Violation, columns: int | None = None) -> Iterator[Line]:
+    """Yield the lines of a counterexample."""
     what = "Deadlock" if violation.property == DEADLOCK else f"Counterexample to {violation.property}"
     if violation.failed is not None:
         what = f"An assert failed in {violation.property}"
@@ -42,10 +194,10 @@ def told(protocol: Protocol, violation: Violation, columns: int | None = None) -
 def behaviour_lines(
     protocol: Protocol, trace: Sequence[TraceStep], what: str, columns: int | None = None
 ) -> Iterator[Line]:
-    """Yield the lines that tell a behaviour."""
+    """Yield the lines of a behaviour."""
     yield [(HEAD, f"{what}, {many(len(trace), 'state')}")]
     if any(step.state.inboxes for step in trace):
-        yield [(FAINT, f"messages: {IN_COLUMNS}" if columns else LEGEND)]
+        yield [(FAINT, COLUMNS_LEGEND if columns else LEGEND)]
     table = Columns(protocol, trace, columns) if columns else None
     if table is not None:
         yield []
@@ -54,17 +206,20 @@ def behaviour_lines(
     for number, step in enumerate(trace, start=1):
         yield []
         yield _heading(protocol, number, step)
-        if table is not None:
-            yield from table.step(before, step)
-            before = step
-            continue
-        found = initial(step.state) if before is None else changes(protocol, before.state, step.state)
-        width = max((len(change.path) for change in found), default=0)
-        yield from ([(PLAIN, f"{_INDENT}{change.path:{width}}  "), *change.parts] for change in found)
-        if before is not None and step.state == before.state:
-            yield [(FAINT, f"{_INDENT}nothing changes")]
-        yield from _message_lines(protocol, before, step)
+        yield from table.step(before, step) if table is not None else _step_lines(protocol, before, step)
         before = step
+
+
+def _step_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep) -> Iterator[Line]:
+    yield from _change_lines(initial(step.state) if before is None else changes(protocol, before.state, step.state))
+    if before is not None and step.state == before.state:
+        yield [(FAINT, f"{_INDENT}nothing changes")]
+    yield from _message_lines(protocol, before, step)
+
+
+def _change_lines(found: Sequence[FieldChange]) -> Iterator[Line]:
+    width = max((len(change.path) for change in found), default=0)
+    yield from ([(PLAIN, f"{_INDENT}{change.path:{width}}  "), *change.parts] for change in found)
 
 
 def _loop_lines(protocol: Protocol, last: TraceStep, loop: Loop) -> Iterator[Line]:
@@ -75,9 +230,7 @@ def _loop_lines(protocol: Protocol, last: TraceStep, loop: Loop) -> Iterator[Lin
     else:
         heading = _heading(protocol, loop.back_to, loop.again)
         yield [(HEAD, f"Back to state {loop.back_to}"), *heading[1:]]
-        found = changes(protocol, last.state, loop.again.state)
-        width = max((len(change.path) for change in found), default=0)
-        yield from ([(PLAIN, f"{_INDENT}{change.path:{width}}  "), *change.parts] for change in found)
+        yield from _change_lines(changes(protocol, last.state, loop.again.state))
         yield from _message_lines(protocol, last, loop.again)
     if loop.kept:
         yield [(FAINT, f"{_INDENT}fair, since for ever: {'; '.join(loop.kept)}")]
@@ -118,20 +271,24 @@ def _heading(protocol: Protocol, number: int, step: TraceStep) -> Line:
 
 
 def _message_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep) -> Iterator[Line]:
-    previous = None if before is None else before.state
-    found = messages(protocol.network, previous, step.state, step.message)
-    same = [item for item in found if item.mark == " "]
-    folded = len(same) if before is not None and len(same) > _MOST_SAME else 0
-    if folded:
-        found = [item for item in found if item.mark != " "]
-    texts = [message_words(item.message) for item in found]
-    kinds, ways = (max((len(text[column]) for text in texts), default=0) for column in (0, 1))
+    found = messages(protocol.network, before and before.state, step.state, step.message)
+    same = sum(item.mark == " " for item in found)
+    folded = same if before is not None and same > _MOST_SAME else 0
+    shown = [(item, message_words(item.message)) for item in found if not (folded and item.mark == " ")]
+    kinds, ways = (max((len(words[column]) for _, words in shown), default=0) for column in (0, 1))
+    lines = [
+        (_STYLES[item.mark], f"{item.mark} {kind:{kinds}}  {way:{ways}}  {rest}{_copies(item)}")
+        for item, (kind, way, rest) in shown
+    ]
+    lines += [(FAINT, f"  {folded} others still under way")] if folded else []
     label = "messages"
-    for item, (kind, way, rest) in zip(found, texts, strict=True):
-        left = f"{item.copies} left" if item.mark == "-" and item.copies else ""
-        copies = left or (f"x{item.copies}" if item.mark != "-" and item.copies > 1 else "")
-        text = f"{item.mark} {kind:{kinds}}  {way:{ways}}  {rest}{f'  ({copies})' if copies else ''}"
-        yield [(FAINT, f"{_INDENT}{label:8}  "), (_STYLES[item.mark], text)]
+    for line in lines:
+        yield [(FAINT, f"{_INDENT}{label:8}  "), line]
         label = ""
-    if folded:
-        yield [(FAINT, f"{_INDENT}{label:8}  "), (FAINT, f"  {folded} others still under way")]
+
+
+def _copies(message: Message) -> str:
+    """Return how many copies of a message are under way, where that is not the usual number."""
+    if message.mark == "-":
+        return f"  ({message.copies} left)" if message.copies else ""
+    return f"  (x{message.copies})" if message.copies > 1 else ""

@@ -7,9 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kraftcheck.explorer.result import Result, TraceStep, Verdict
-from kraftcheck.reporting import replay
 from kraftcheck.reporting.as_json import attributes
 from kraftcheck.reporting.lines import HEAD, OLD, PLAIN, WARNING, Line, columns, many, notes
+from kraftcheck.reporting.replay import (
+    difference_table,
+    differences_as_json,
+    divergence_lines,
+    replay_as_json,
+    replay_lines,
+)
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
 
 _INDENT = "  "
 _Count = tuple[str, int | None, int | None]
+_Row = tuple[str, tuple[str, ...]]
 
 
 @dataclass
@@ -70,7 +77,7 @@ class CrosscheckResult:
         return [] if self.search is None else [_way(step) for step in self.search.path_to(state)]
 
 
-def as_json(model: str, protocol: Protocol, config: str, outcome: CrosscheckResult) -> dict[str, Any]:
+def crosscheck_as_json(model: str, protocol: Protocol, config: str, outcome: CrosscheckResult) -> dict[str, Any]:
     """Return what `--json` says."""
     states, edges, run = outcome.states, outcome.edges, outcome.tlc
     view = StateView(protocol)
@@ -92,7 +99,7 @@ def as_json(model: str, protocol: Protocol, config: str, outcome: CrosscheckResu
         **_one_sided(states, ours, _stranger),
         "edges": None if edges is None else _edges(edges, text),
         "tlc": None if run is None else {"version": run.version, "violated": run.violated, "exit_code": run.code},
-        "counterexamples": [replay.as_json(found) for found in outcome.counterexamples],
+        "counterexamples": [replay_as_json(found) for found in outcome.counterexamples],
         "notes": outcome.notes,
     }
 
@@ -115,7 +122,7 @@ def _stranger(stranger: Stranger) -> dict[str, Any]:
         **attributes(found, "number", "line"),
         "reason": stranger.problem if divergence is None else divergence.reason,
         "state": {name: one_line(value) for name, value in found.variables.items()},
-        "differences": replay.differences_as_json(stranger.differences, "dump"),
+        "differences": differences_as_json(stranger.differences, "dump"),
     }
 
 
@@ -138,7 +145,7 @@ def _way(step: TraceStep) -> str:
     return f"{step.action}{who}" + ("" if step.message is None else f" on {type(step.message).__name__}")
 
 
-def told(outcome: CrosscheckResult, *, quiet: bool = False) -> Iterator[Line]:
+def crosscheck_lines(outcome: CrosscheckResult, *, quiet: bool = False) -> Iterator[Line]:
     """Yield the lines that say how the two sides compare."""
     run = outcome.tlc
     if run is not None and run.violated is not None:
@@ -146,9 +153,9 @@ def told(outcome: CrosscheckResult, *, quiet: bool = False) -> Iterator[Line]:
         return
     yield from _counts(outcome, quiet=quiet)
     if outcome.states is not None:
-        yield from _told_states(outcome, outcome.states)
+        yield from _state_lines(outcome, outcome.states)
     if outcome.edges is not None:
-        yield from _told_edges(outcome, outcome.edges)
+        yield from _edge_lines(outcome, outcome.edges)
     yield from notes(outcome.notes)
     compared = [name for name, part in (("states", outcome.states), ("labelled steps", outcome.edges)) if part]
     what = " and ".join(compared) or "numbers of states, depths and actions"
@@ -161,7 +168,7 @@ def told(outcome: CrosscheckResult, *, quiet: bool = False) -> Iterator[Line]:
 def _violation(outcome: CrosscheckResult, run: TlcReport) -> Iterator[Line]:
     for found in outcome.counterexamples:
         if found.verdict is not ReplayVerdict.UNREADABLE:
-            yield from replay.told(found, name="TLC's counterexample")
+            yield from replay_lines(found, name="TLC's counterexample")
     yield from notes(outcome.notes)
     what = "a deadlock" if run.kind == "deadlock" else f"a violation of {run.violated}"
     yield [(Verdict.VIOLATION, "VIOLATION"), (PLAIN, f": TLC found {what} and stopped; nothing else can be compared")]
@@ -177,25 +184,28 @@ def _counts(outcome: CrosscheckResult, *, quiet: bool) -> Iterator[Line]:
     if edges is not None:
         counts.append(("different labelled steps" if edges.labelled else "different steps", edges.ours, edges.theirs))
     rows = [(HEAD, ("", "kraftcheck", "TLC" if run is not None else "the dump")), *map(_row, counts), (PLAIN, ())]
-    theirs = outcome.their_actions
-    if run is not None and theirs:
-        names = outcome.differing_actions if quiet else {**result.actions, **theirs}
-        if names:
-            rows.append((HEAD, ("action", "fired", "fired")))
-            rows += [_row((name, result.actions.get(name, 0), theirs.get(name, 0))) for name in names]
-            rows.append((PLAIN, ()))
+    rows += (
+        _action_rows(outcome, outcome.their_actions, quiet=quiet) if run is not None and outcome.their_actions else []
+    )
     yield from columns(rows, numbers=(1, 2), least=12)
     why = "it counts a step once for each way in which its formula comes out true"
     yield from notes(f"TLC counts {name} {times:,} times more: {why}" for name, times in outcome.more_often.items())
 
 
-def _row(count: _Count) -> tuple[str, tuple[str, ...]]:
+def _action_rows(outcome: CrosscheckResult, theirs: dict[str, int], *, quiet: bool) -> list[_Row]:
+    ours = outcome.result.actions
+    names = outcome.differing_actions if quiet else {**ours, **theirs}
+    rows = [_row((name, ours.get(name, 0), theirs.get(name, 0))) for name in names]
+    return [(HEAD, ("action", "fired", "fired")), *rows, (PLAIN, ())] if rows else []
+
+
+def _row(count: _Count) -> _Row:
     name, *numbers = count
     texts = ("-" if number is None else f"{number:,}" for number in numbers)
     return PLAIN if numbers[1] in (None, numbers[0]) else OLD, (name, *texts)
 
 
-def _told_states(outcome: CrosscheckResult, states: StateComparison) -> Iterator[Line]:
+def _state_lines(outcome: CrosscheckResult, states: StateComparison) -> Iterator[Line]:
     if states.same:
         yield [(WARNING, f"{many(states.same, 'state')} of the dump that count here as one that it has already")]
     if states.only_ours:
@@ -213,11 +223,11 @@ def _told_states(outcome: CrosscheckResult, states: StateComparison) -> Iterator
                 yield [(PLAIN, f"{_INDENT}{stranger.problem}")]
             if stranger.differences:
                 yield [(PLAIN, f"{_INDENT}compared with the state of kraftcheck's that is most like it")]
-                yield from replay.table(stranger.differences, "dump")
+                yield from difference_table(stranger.differences, "dump")
         yield []
 
 
-def _told_edges(outcome: CrosscheckResult, edges: StepComparison) -> Iterator[Line]:
+def _edge_lines(outcome: CrosscheckResult, edges: StepComparison) -> Iterator[Line]:
     if edges.initial_differ:
         yield [(OLD, "the initial states differ")]
     for count, who, examples in (
@@ -243,4 +253,4 @@ def _title(count: int, what: str, which: str) -> Line:
 def _divergence(found: Divergence | None) -> Iterator[Line]:
     if found is not None:
         yield [(PLAIN, f"{_INDENT}{found.headline}")]
-        yield from replay.details(found)
+        yield from divergence_lines(found)

@@ -39,11 +39,15 @@ def require_writable(arguments: argparse.Namespace, *options: str) -> None:
         other = taken.setdefault(real_path(path), option)
         if other != option:
             raise InputError(f"{option} {path}: {other} writes this file too")
-        existed = path.exists()
-        with writable(option, path):
-            path.open("ab").close()
-        if not existed:
-            path.unlink()
+        _try_to_write(option, path)
+
+
+def _try_to_write(option: str, path: Path) -> None:
+    existed = path.exists()
+    with writable(option, path):
+        path.open("ab").close()
+    if not existed:
+        path.unlink()
 
 
 @contextmanager
@@ -85,7 +89,7 @@ def _inputs(arguments: argparse.Namespace) -> Iterator[str]:
     """Yield the names, of files perhaps, of what a command line has the command read."""
     for name in ("model", "config", "traces", "dump", "spec", "walk", "variants", "explained"):
         given = getattr(arguments, name, None) or ()
-        for one in (given if isinstance(given, list | tuple) else (given,)):
+        for one in given if isinstance(given, list | tuple) else (given,):
             yield str(one).rpartition(":")[0] if name in ("model", "variants") and ":" in str(one) else str(one)
 
 
@@ -121,18 +125,18 @@ def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], p
     from kraftcheck.traces.trace import Ending, Trace, TraceFormat, TraceState
 
     view = StateView(protocol)
-    traces = []
-    for index, violation in enumerate(violations):
-        states = [
-            TraceState(number, view.variables(step.state), step.action)
-            for number, step in enumerate(violation.trace, start=1)
-        ]
-        problem, loop = _problem(protocol, violation), violation.loop
-        ending = None
+
+    def trace_of(index: int, violation: Violation) -> Trace:
+        steps = enumerate(violation.trace, start=1)
+        states = tuple(TraceState(number, view.variables(step.state), step.action) for number, step in steps)
+        loop, ending = violation.loop, None
         if loop is not None:
             ending = Ending() if loop.again is None else Ending(loop.back_to, loop.again.action)
         violated = None if violation.failed else violation.property or None
-        traces.append(Trace(str(path), index, TraceFormat.TLC_LOG, tuple(states), ending, violated, problem))
+        problem = _problem(protocol, violation)
+        return Trace(str(path), index, TraceFormat.TLC_LOG, states, ending, violated, problem)
+
+    traces = [trace_of(index, violation) for index, violation in enumerate(violations)]
     if form_of(path) != "text":
         write_trace(traces[0], path)
         return
@@ -149,8 +153,9 @@ def _problem(protocol: Protocol, violation: Violation) -> str | None:
         return f"An assert failed in {name}."
     if name == DEADLOCK:
         return "Deadlock reached."
-    if name in protocol.properties and protocol.properties[name].over_steps:
+    prop = protocol.properties.get(name)
+    if prop is not None and prop.over_steps:
         return f"Action property {name} is violated."
-    if name in protocol.properties and protocol.properties[name].kind in OF_BEHAVIOURS:
+    if prop is not None and prop.kind in OF_BEHAVIOURS:
         return f"Temporal properties {name} were violated."
     return f"Invariant {name} is violated."

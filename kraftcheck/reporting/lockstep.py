@@ -1,24 +1,39 @@
-"""What walks beside Kafka showed, as lines, as JSON and as a report."""
+"""Renders what walks beside Kafka showed, as lines, Markdown, JSON and a report."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from kraftcheck.explorer.result import TraceStep
 from kraftcheck.lockstep.comparison import FieldDifference
-from kraftcheck.lockstep.lockstep import LockstepVerdict
+from kraftcheck.lockstep.cover import Cover, Reason
+from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
+from kraftcheck.lockstep.reach import ClassReach, Counted
 from kraftcheck.lockstep.survey import Kind, Survey, summary
+from kraftcheck.lockstep.walks import Step
 from kraftcheck.reporting.as_json import states_as_json, value_as_json
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many, plain
 from kraftcheck.reporting.report import behaviour_as_data
 from kraftcheck.spec.display import cut, text_of
 
 WIDTH = 160
+"""Characters of a line that is cut."""
+
+SHOWN = 5
+"""Unexplained steps that are shown."""
+
+MOST_METHODS = 40
+LONGEST = 120
+"""Characters of what Kafka threw; what comes later are values."""
+
+LINE = re.compile(r"(?<=\.java):\d+")
+"""The line of a Java file: it differs between versions, and says no more than the method."""
 
 
-def told(
+def survey_lines(
     survey: Survey, kinds: Sequence[Kind], verdict: LockstepVerdict, version: str, *, quiet: bool
 ) -> Iterator[Line]:
     """Yield what was found, a paragraph for each kind, and a last line with the verdict, which counts."""
@@ -52,7 +67,7 @@ def _sides(difference: FieldDifference) -> Iterator[Line]:
         yield [(PLAIN, f"    {where:24} {side}  "), (style, cut(str(shown), WIDTH))]
 
 
-def as_json(survey: Survey, kinds: Sequence[Kind], verdict: LockstepVerdict, version: str) -> dict[str, Any]:
+def survey_as_json(survey: Survey, kinds: Sequence[Kind], verdict: LockstepVerdict, version: str) -> dict[str, Any]:
     """Return what `--json` says of one survey."""
     return {
         "verdict": verdict,
@@ -81,7 +96,7 @@ def as_json(survey: Survey, kinds: Sequence[Kind], verdict: LockstepVerdict, ver
     }
 
 
-def as_run(survey: Survey, verdict: LockstepVerdict, version: str, name: str) -> dict[str, Any]:
+def survey_as_run(survey: Survey, verdict: LockstepVerdict, version: str, name: str) -> dict[str, Any]:
     """Return what a report holds of one survey: a shortest walk for each kind of finding, else the longest walk."""
     kinds = survey.kinds()
     titles = [f"{kind.first.verdict}: {summary(kind.first)[0]}" for kind in kinds]
@@ -114,3 +129,121 @@ def exit_code(verdicts: Counter[LockstepVerdict]) -> int:
     if verdicts[LockstepVerdict.VIOLATES]:
         return 12
     return int(any(verdicts[one] for one in LockstepVerdict if one is not LockstepVerdict.AGREES))
+
+
+class Cell(NamedTuple):
+    """What a walk showed on a version."""
+
+    text: str  # a word or two
+    note: str = ""  # what comes below the table; "" where there is no more to say
+
+
+def cell(findings: Sequence[Finding], problem: str = "") -> Cell:
+    """Return what walks showed: the worst verdict, with what the first of its findings says."""
+    order = list(LockstepVerdict)
+    worst = max((finding.verdict for finding in findings), key=order.index, default=LockstepVerdict.AGREES)
+    note = _note([finding for finding in findings if finding.verdict is worst], worst)
+    text = "ends early" if problem and not findings else str(worst)
+    return Cell(text, "; ".join(filter(None, (note, problem))))
+
+
+def _note(found: Sequence[Finding], verdict: LockstepVerdict) -> str:
+    if verdict is LockstepVerdict.VIOLATES:
+        return ", ".join(dict.fromkeys(name for finding in found for name in finding.violated))
+    if verdict is LockstepVerdict.FAILS:
+        thrown, _, place = LINE.sub("", found[0].problem).rpartition(" (")
+        return f"step {found[0].step}: {cut(thrown, LONGEST)} ({place}"
+    if verdict is LockstepVerdict.DIFFERS:
+        fields = sorted({difference.field for difference in found[0].differences})
+        return f"step {found[0].step}: {', '.join(fields)}"
+    return ""
+
+
+def versions_table(rows: Sequence[str], columns: Mapping[str, Sequence[Cell]]) -> Iterator[str]:
+    """Yield the Markdown table of walks by version, and its notes."""
+    notes: dict[str, int] = {}
+    body = [[row, *(_marked(cells[number], notes) for cells in columns.values())] for number, row in enumerate(rows)]
+    yield from _markdown_table([["", *columns], *body])
+    if notes:
+        yield ""
+        yield from (f"{number}. {note}" for note, number in notes.items())
+
+
+def _markdown_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in rows]
+    yield lines[0]
+    yield "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    yield from lines[1:]
+
+
+def _marked(shown: Cell, notes: dict[str, int]) -> str:
+    """Return a cell's text with the number of its note."""
+    if not shown.note:
+        return shown.text
+    number = notes.setdefault(" ".join(shown.note.split()), len(notes) + 1)
+    return f"{shown.text} ({number})"
+
+
+def reach_table(classes: Sequence[ClassReach]) -> Iterator[str]:
+    """Yield the lines of a table by class, and the methods of which nothing was reached."""
+    some = [one for one in classes if one.lines.reached]
+    rows = [(f"`{one.name}`", _share(one.lines), _share(one.branches)) for one in some]
+    total = [sum(counts, Counted()) for counts in ((one.lines for one in some), (one.branches for one in some))]
+    yield from _markdown_table([("class", "lines", "branches"), *rows, ("together", *map(_share, total))])
+    yield ""
+    yield "Methods of which nothing was reached:"
+    yield ""
+    yield from (f"- `{one.name}`: {_unreached(one)}" for one in some if one.unreached)
+    none = [one.name for one in classes if one.lines.all and not one.lines.reached]
+    if none:
+        yield ""
+        yield f"Classes of which nothing was reached: {', '.join(none)}"
+
+
+def _unreached(found: ClassReach) -> str:
+    methods = list(dict.fromkeys(found.unreached))
+    more = f" and {len(methods) - MOST_METHODS} more" if len(methods) > MOST_METHODS else ""
+    return f"{', '.join(methods[:MOST_METHODS])}{more}"
+
+
+def _share(counted: Counted) -> str:
+    if not counted.all:
+        return "-"
+    return f"{counted.reached:,} of {counted.all:,} ({100 * counted.reached // counted.all} %)"
+
+
+def cover_lines(cover: Cover) -> Iterator[Line]:
+    """Yield how many labelled steps were taken, and by rule those that were not."""
+    graph = cover.graph
+    untaken = list(cover.untaken())
+    to = "" if graph.is_whole else f" to depth {graph.depth}"
+    whole = f"{len(graph.states):,} states{to}, {graph.size:,} labelled steps"
+    yield [(HEAD, "cover: "), (PLAIN, f"{cover.walks:,} walks took {cover.taken:,} of {whole}")]
+    for reason in Reason:
+        found = [(edge, is_own) for edge, why, is_own in untaken if why is reason]
+        if found:
+            own = sum(is_own for _, is_own in found)
+            yield [(PLAIN, f"  {len(found):>9,}  {reason}"), (FAINT, f"  ({own:,} themselves, the others behind)")]
+        for edge, _ in found[:SHOWN] if reason in (Reason.MISSING, Reason.LEFT) else ():
+            yield [(FAINT, cut(f"             {Step.of(edge.label)}", WIDTH))]
+
+
+def counts(cover: Cover) -> Counter[Reason]:
+    """Return how many labelled steps were not taken, by reason."""
+    return Counter(reason for _, reason, _ in cover.untaken())
+
+
+def cover_as_json(cover: Cover) -> dict[str, Any]:
+    """Return what `--json` says of a cover."""
+    graph, counted = cover.graph, counts(cover)
+    return {
+        "start": graph.init,
+        "states": len(graph.states),
+        "depth": graph.depth,
+        "whole": graph.is_whole,
+        "labelled steps": graph.size,
+        "walks": cover.walks,
+        "taken": cover.taken,
+        "untaken": {reason.value: counted[reason] for reason in Reason},
+    }

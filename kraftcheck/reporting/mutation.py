@@ -29,27 +29,8 @@ class Explanations:
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._reasons: dict[str, str] = {}
+        self._reasons = _read_reasons(path) if path is not None else {}
         self._used: set[str] = set()
-        names: list[str] = []
-        try:
-            lines = read_small(path).splitlines() if path is not None else []
-        except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or error  # a text that is not UTF-8 has none
-            raise InputError(f"--explained {path}: cannot be read: {why}") from None
-        for number, line in enumerate(lines, 1):
-            if not line.strip() or line.startswith("#"):
-                continue
-            if not line[0].isspace():
-                if names and names[-1] not in self._reasons:
-                    raise InputError(f"{path}:{number}: expected a reason, indented, found {line!r}")
-                names.append(line.strip())
-            elif not names:
-                raise InputError(f"{path}:{number}: expected a mutant's name at the line's begin, found {line!r}")
-            else:
-                self._reasons[names[-1]] = f"{self._reasons.get(names[-1], '')} {line.strip()}".strip()
-        if names and names[-1] not in self._reasons:
-            raise InputError(f"{path}:{len(lines)}: expected a reason, indented, after {names[-1]!r}")
         self._patterns = {name: re.compile(".*".join(map(re.escape, name.split("*")))) for name in self._reasons}
 
     def of(self, mutant: Mutant) -> str | None:
@@ -66,13 +47,38 @@ class Explanations:
         return [name for name in self._reasons if name not in self._used]
 
 
+def _read_reasons(path: Path) -> dict[str, str]:
+    """Return the reason for each mutant's name in a file of explanations."""
+    try:
+        lines = read_small(path).splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error  # a text that is not UTF-8 has none
+        raise InputError(f"--explained {path}: cannot be read: {why}") from None
+    reasons: dict[str, str] = {}
+    name = ""
+    said = [(number, line) for number, line in enumerate(lines, 1) if line.strip() and not line.startswith("#")]
+    for number, line in said:
+        if line[0].isspace():
+            if not name:
+                raise InputError(f"{path}:{number}: expected a mutant's name at the line's begin, found {line!r}")
+            reasons[name] = f"{reasons[name]} {line.strip()}".strip()
+            continue
+        if not reasons.get(name, "-"):
+            raise InputError(f"{path}:{number}: expected a reason, indented, found {line!r}")
+        name = line.strip()
+        reasons.setdefault(name, "")
+    if not reasons.get(name, "-"):
+        raise InputError(f"{path}:{len(lines)}: expected a reason, indented, after {name!r}")
+    return reasons
+
+
 class Rate(NamedTuple):
     """Mutants that reach a step or an initial state which the model lacks, and how many of them are killed."""
 
     gaining: int  # those that do: killed by a property, or survived
     killed: int  # those of them that a property kills
 
-    def told(self) -> str:
+    def sentence(self) -> str:
         """Return it as a sentence."""
         share = f" ({100 * self.killed // self.gaining} %)" if self.gaining else ""
         return (
@@ -92,21 +98,24 @@ def report(judged: list[Judged], explanations: Explanations, *, quiet: bool = Fa
     yield from _table(judged)
     yield []
     if not quiet:
-        killers = Counter(verdict.by for _, verdict in judged if verdict.verdict == KILLED)
-        rows = [(PLAIN, (name, f"{times:,}")) for name, times in killers.most_common()]
-        yield from columns([(HEAD, ("killed by", "mutants")), *rows] if rows else (), [1])
-        yield []
+        yield from _killers(judged)
     yield from _survivors(judged, explanations)
-    for verdict, title in () if quiet else ((LOST, "Only removes behaviour"), (ERROR, "Killed by an error")):
-        chosen = [one for one in judged if one[1].verdict == verdict]
-        yield from _list(chosen, title)
     if not quiet:
+        yield from _list(judged, LOST, "Only removes behaviour")
+        yield from _list(judged, ERROR, "Killed by an error")
         yield from _unreached(judged)
     yield from ([(WARNING, f"Warning: explains no survivor: {name}")] for name in explanations.unused)
     counts = Counter(verdict.verdict for _, verdict in judged)
-    told = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in VERDICTS if counts[verdict])
-    yield [(PLAIN, f"{many(len(judged), 'mutant')}: {told or 'none'}")]
-    yield [(HEAD, rate(judged).told())]
+    counted = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in VERDICTS if counts[verdict])
+    yield [(PLAIN, f"{many(len(judged), 'mutant')}: {counted or 'none'}")]
+    yield [(HEAD, rate(judged).sentence())]
+
+
+def _killers(judged: list[Judged]) -> Iterator[Line]:
+    killers = Counter(verdict.by for _, verdict in judged if verdict.verdict == KILLED)
+    rows = [(PLAIN, (name, f"{times:,}")) for name, times in killers.most_common()]
+    yield from columns([(HEAD, ("killed by", "mutants")), *rows] if rows else (), [1])
+    yield []
 
 
 def _table(judged: list[Judged]) -> Iterator[Line]:
@@ -143,7 +152,8 @@ def _counted(verdict: Verdict) -> str:
     return f"; {', '.join(counts)}" if counts else f" in {verdict.config}"
 
 
-def _list(chosen: list[Judged], title: str) -> Iterator[Line]:
+def _list(judged: list[Judged], kind: str, title: str) -> Iterator[Line]:
+    chosen = [one for one in judged if one[1].verdict == kind]
     if not chosen:
         return
     yield [(HEAD, title)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from kraftcheck.reporting.as_json import attributes
@@ -35,7 +36,7 @@ def exit_code(verdicts: Mapping[str, int]) -> int:
     return CONFORMS if found == {ReplayVerdict.CONFORMS} else DIVERGES
 
 
-def tally(verdicts: Mapping[str, int]) -> Line:
+def verdict_counts(verdicts: Mapping[str, int]) -> Line:
     """Return how many traces have each verdict, as a line."""
     words = {"conforms": "conform", "diverges": "diverge", "refuted": "refuted", "unreadable": "cannot be read"}
     parts = [f"{verdicts[verdict]:,} {text}" for verdict, text in words.items() if verdicts.get(verdict)]
@@ -43,7 +44,7 @@ def tally(verdicts: Mapping[str, int]) -> Line:
     return [(HEAD, f"{sum(verdicts.values()):,} traces"), (style, f": {', '.join(parts) or 'none'}")]
 
 
-def as_json(replay: Replay) -> dict[str, Any]:
+def replay_as_json(replay: Replay) -> dict[str, Any]:
     """Return what `--json` says of one trace."""
     found = replay.divergence
     result: dict[str, Any] = {
@@ -66,14 +67,13 @@ def differences_as_json(differences: Iterable[Difference], theirs: str) -> list[
     return [{"path": item.path, theirs: item.trace, "protocol": item.protocol} for item in differences]
 
 
-def told(replay: Replay, *, quiet: bool = False, name: str | None = None) -> Iterator[Line]:
+def replay_lines(replay: Replay, *, quiet: bool = False, name: str | None = None) -> Iterator[Line]:
     """Yield the lines that say what became of a trace that could be read."""
-    which = visible(name or replay.file)
-    which = which if replay.index == 0 else f"{which}, trace {replay.index + 1}"
+    which = _numbered(visible(name or replay.file), replay)
     found = replay.divergence
     if found is None:
         style = NEW if replay.verdict is ReplayVerdict.CONFORMS else OLD
-        end = claim_told(replay)
+        end = claim_text(replay)
         yield [(HEAD, which), (PLAIN, ": "), (style, replay.verdict), (PLAIN, f", {many(replay.steps, 'step')}{end}")]
     else:
         place = f" at state {found.number}"
@@ -81,12 +81,21 @@ def told(replay: Replay, *, quiet: bool = False, name: str | None = None) -> Ite
         yield [(HEAD, which), (PLAIN, ": "), (OLD, "diverges"), (PLAIN, place)]
         yield [(PLAIN, f"  {found.headline}")]
         if not quiet:
-            yield from details(found)
+            yield from divergence_lines(found)
     for note in replay.notes:
         yield [(FAINT, f"  Note: {note}")]
 
 
-def claim_told(replay: Replay) -> str:
+def trace_title(replay: Replay) -> str:
+    """Return the name of a trace's file, with its number where the file has several."""
+    return _numbered(Path(replay.file).name, replay)
+
+
+def _numbered(name: str, replay: Replay) -> str:
+    return name if replay.index == 0 else f"{name}, trace {replay.index + 1}"
+
+
+def claim_text(replay: Replay) -> str:
     """Return what became of a trace's claim, for its line."""
     claim = replay.claim
     if claim is None:
@@ -98,10 +107,10 @@ def claim_told(replay: Replay) -> str:
     return f"; {claim.what} is not evaluated: {claim.says}"
 
 
-def details(found: Divergence) -> Iterator[Line]:
+def divergence_lines(found: Divergence) -> Iterator[Line]:
     """Yield what differs where a trace diverges, why the action that it names is not enabled, and which are."""
     if found.differences:
-        yield from table(found.differences, found.theirs)
+        yield from difference_table(found.differences, found.theirs)
     if found.why is not None:
         for line in found.why.splitlines():
             yield [(PLAIN, f"  {line}")]
@@ -113,7 +122,7 @@ def details(found: Divergence) -> Iterator[Line]:
             yield [(PLAIN, _INDENT), (ACTION, f"{item.action:{width}}"), (PLAIN, f"  {ways}")]
 
 
-def table(differences: Iterable[Difference], theirs: str = "trace") -> Iterator[Line]:
+def difference_table(differences: Iterable[Difference], theirs: str = "trace") -> Iterator[Line]:
     """Yield differences as columns: the place, the trace (or what `theirs` calls it), the protocol."""
     rows = [(item.path, _text(item, item.trace), _text(item, item.protocol)) for item in differences]
     heads = ("where", f"in the {theirs}", "by the protocol")

@@ -1,4 +1,4 @@
-"""A result as one file to share: a page for a browser (`.html`), or Markdown with a Mermaid diagram (`.md`)."""
+"""A result as one file to share: a page for a browser (.html), or Markdown with a Mermaid diagram (.md)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,25 @@ import base64
 import hashlib
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kraftcheck.explorer.result import Result, TraceStep, Violation
+from kraftcheck.explorer.result import DEADLOCK, Result, TraceStep, Violation
 from kraftcheck.jobs import Job
-from kraftcheck.reporting.as_json import result_as_json, states_as_json, tool, value_as_json, violation_as_json
-from kraftcheck.reporting.flows import flows
-from kraftcheck.reporting.lines import plain
-from kraftcheck.reporting.replay import claim_told, details
-from kraftcheck.spec.display import text_of
+from kraftcheck.reporting.as_json import (
+    model_as_json,
+    result_as_json,
+    states_as_json,
+    tool,
+    value_as_json,
+    violation_as_json,
+)
+from kraftcheck.reporting.changes import DELIVERED, DROPPED, KEPT, LOST, UNDER_WAY, flows
+from kraftcheck.reporting.lines import many, plain
+from kraftcheck.reporting.replay import claim_text, divergence_lines, trace_title
+from kraftcheck.spec.display import cut, text_of
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState
@@ -34,10 +41,22 @@ _POLICY = (
 )
 
 
+Flow = Mapping[str, Any]
+
+LONGEST = 40_000
+"""Characters of one diagram: Mermaid draws up to 50,000. A longer behaviour becomes several."""
+
+_PLAIN = re.compile(r"[^A-Za-z0-9 _.,=()+*/-]")
+_ENVIRONMENT = "environment"
+_ARROWS = {DELIVERED: "->>", KEPT: "->>", LOST: "--x", DROPPED: "--x"}
+_LEGEND = (
+    "A dotted arrow is a message sent, a whole one a message delivered, a cross one that is lost. "
+    "Messages that are still under way are named at the end."
+)
+
+
 def write_report(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
     """Write a report in the form that the file's ending says."""
-    from kraftcheck.reporting.mermaid import markdown
-
     # without the folders of the machine that it is made on
     runs = [{**run, **{name: run[name].rpartition("/")[2] for name in ("model", "configuration")}} for run in runs]
     text = page(runs) if path.suffix == ".html" else markdown(runs)
@@ -49,8 +68,8 @@ def run_as_data(job: Job, result: Result, more: Mapping[str, Any]) -> dict[str, 
     run = {**result_as_json(job, result), **more}
     traces = zip(run["traces"], result.violations, strict=True)
     run["traces"] = [
-        {**told, **_drawn(job.protocol, told["states"], violation), "end": _end(violation)}
-        for told, violation in traces
+        {**trace, **_drawn(job.protocol, trace["states"], violation), "end": _end(violation)}
+        for trace, violation in traces
     ]
     return run | {"checked": [prop.name for prop in (*job.options.properties, *job.options.over_behaviours)]}
 
@@ -75,32 +94,32 @@ def _end(violation: Violation) -> str:
 def replay_as_data(job: Job, replay: Replay, walked: Sequence[ReplayedState]) -> dict[str, Any]:
     """Return what a report holds of a trace that was replayed."""
     trace = [as_step(one) for one in walked]
-    name = Path(replay.file).name if replay.index == 0 else f"{Path(replay.file).name}, trace {replay.index + 1}"
-    found, known = replay.divergence, replay.violated in job.protocol.properties
-    told: dict[str, Any] = {"property": replay.violated, "why": None, "title": f"{name} {replay.verdict}", "end": ""}
-    claim = replay.claim
-    if known and found is None and trace and claim and claim.verdict is ClaimVerdict.SHOWN and claim.at_end:
-        told |= violation_as_json(job.protocol, Violation(str(replay.violated), tuple(trace)))
-    if found is not None:
-        told["end"] = "here the trace goes on otherwise"
-    elif claim is not None:
-        told["end"] = claim_told(replay).lstrip(",; ")
-    elif walked and walked[-1].number < len(walked):
-        told["end"] = f"back in state {walked[-1].number}"
-    told |= behaviour_as_data(job.protocol, states_as_json(job.protocol, trace), trace)
+    found, claim = replay.divergence, replay.claim
+    title = f"{trace_title(replay)} {replay.verdict}"
+    shown: dict[str, Any] = {"property": replay.violated, "why": None, "title": title}
+    is_shown = claim is not None and claim.verdict is ClaimVerdict.SHOWN and claim.at_end
+    if is_shown and found is None and trace and replay.violated in job.protocol.properties:
+        shown |= violation_as_json(job.protocol, Violation(str(replay.violated), tuple(trace)))
+    shown |= {"end": _replay_end(replay, walked)}
+    shown |= behaviour_as_data(job.protocol, states_as_json(job.protocol, trace), trace)
     return {
-        "model": job.model.name,
-        "variant": job.model.protocol.variant,
-        "configuration": job.config_name,
-        "constants": {one: value_as_json(value) for one, value in job.protocol.constant_values().items()},
+        **model_as_json(job),
         "result": replay.verdict.value,
         "reason": replay.reason if found is None else found.headline,
         "steps": replay.steps,
         "actions": dict(Counter(replay.actions)),
         "notes": list(replay.notes),
-        "details": None if found is None else plain(details(found)),
-        "traces": [told] if trace else [],
+        "details": None if found is None else plain(divergence_lines(found)),
+        "traces": [shown] if trace else [],
     }
+
+
+def _replay_end(replay: Replay, walked: Sequence[ReplayedState]) -> str:
+    if replay.divergence is not None:
+        return "here the trace goes on otherwise"
+    if replay.claim is not None:
+        return claim_text(replay).lstrip(",; ")
+    return f"back in state {walked[-1].number}" if walked and walked[-1].number < len(walked) else ""
 
 
 def as_step(one: ReplayedState) -> TraceStep:
@@ -132,10 +151,10 @@ def _bounds(protocol: Protocol) -> dict[str, list[str]]:
 
 
 def page(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Return the page: one file that asks for nothing else, and runs no script but its own.
+    """Return the page of runs (see `run_as_data`): one file that asks for nothing else, and runs no other script.
 
-    `runs`: what was run, each by `run_as_data`. Nothing in it can become markup: it is JSON in an element of its own,
-    with `<`, `>`, `&` and the line separators of JavaScript escaped, and the script makes text of it.
+    Nothing in the data can become markup: it is JSON in an element of its own, with `<`, `>`, `&` and the line
+    separators of JavaScript escaped, and the script makes text of it.
     """
     return document(packed(runs), SCRIPTS)
 
@@ -160,28 +179,24 @@ def _hash(text: str) -> str:
 
 
 PLAIN = ("number", "action", "actor", "by", "spent", "node", "breaks")
-"""What of a state is no value: the last two where it is one that `explore` visited."""
-
-
-# The data of the page: each value once, and of each state what is another than a step before
+"""The keys of a state that are no values; `explore` adds the last two."""
 
 
 class _Values:
     """Values by number, each once."""
 
     def __init__(self) -> None:
-        self.numbers: dict[str, int] = {}
+        self._numbers: dict[str, int] = {}
 
     def number(self, value: Any) -> int:
-        text = json.dumps(value, ensure_ascii=False)
-        return self.numbers.setdefault(text, len(self.numbers))
+        return self._numbers.setdefault(json.dumps(value, ensure_ascii=False), len(self._numbers))
 
     def all(self) -> list[Any]:
-        return [json.loads(text) for text in self.numbers]
+        return [json.loads(text) for text in self._numbers]
 
 
 def packed(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the data of a page: of what was run, by `run_as_data`, each value once."""
+    """Return the data of a page: each value once, and of each state what differs from the one before."""
     values = _Values()
     found = [dict(run) | {"traces": [_packed_trace(trace, values) for trace in run["traces"]]} for run in runs]
     return {**tool(), "runs": found, "values": values.all()}
@@ -210,3 +225,155 @@ def anywhere(why: dict[str, Any] | None) -> dict[str, Any] | None:
     if why is None or why["place"] is None:
         return why
     return {**why, "place": {**why["place"], "file": "/".join(Path(why["place"]["file"]).parts[-2:])}}
+
+
+def markdown(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Return the report in Markdown."""
+    parts = [part for run in runs for part in _run(run)]
+    return "\n\n".join([*parts, f"<sub>{tool()['tool']} {tool()['version']}</sub>"]) + "\n"
+
+
+def _run(run: Mapping[str, Any]) -> Iterator[str]:
+    variant = f", variant {_code(run['variant'])}" if run.get("variant") else ""
+    model = f"{_code(run['model'])}{variant}, configuration {_code(run['configuration'])}"
+    yield f"## {run['result'].capitalize()}: {model}"
+    if "constants" in run:
+        constants = ", ".join(f"{name} = {_words(value)}" for name, value in run["constants"].items())
+        yield f"Constants: {_code(constants or 'none')}"
+    if run.get("distinct_states") is not None:
+        yield f"{run['distinct_states']:,} distinct states"
+    if run.get("reason"):
+        yield _code(run["reason"])
+    for trace in run["traces"]:
+        yield from _trace(trace)
+    if run.get("details"):
+        yield _fenced(map(_line, run["details"].splitlines()))
+    yield from (f"- {_code(note)}" for note in (*run.get("warnings", ()), *run.get("notes", ())))
+
+
+def _trace(trace: Mapping[str, Any]) -> Iterator[str]:
+    yield f"### {_code(title_of(trace))}"
+    why = trace["why"]
+    if why and why["says"]:
+        yield _code(why["says"])
+    if why and why["false_of"]:
+        yield "False of " + _code(", ".join(f"{name} = {_words(value)}" for name, value in why["false_of"].items()))
+    if why:
+        yield from (_code(part) for part in why.get("because", ()))
+    if trace["end"]:
+        yield f"It ends here: {_code(trace['end'])}"
+    yield _LEGEND
+    for diagram in diagrams(trace):
+        yield f"```mermaid\n{diagram}\n```"
+    yield f"<details><summary>What each step changes</summary>\n\n{_fenced(_changes(trace['states']))}\n\n</details>"
+
+
+def title_of(trace: Mapping[str, Any]) -> str:
+    """Return what a behaviour is called."""
+    if "title" in trace:
+        return str(trace["title"])
+    name = trace["property"]
+    return f"{name if name == DEADLOCK else f'Counterexample to {name}'}, {many(len(trace['states']), 'state')}"
+
+
+def _changes(states: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for state in states:
+        yield _line(f"{state['number']}  {_step(state)}")
+        yield from (_line(f"    {change['what']}  {change['how']}") for change in state["changes"])
+
+
+def _fenced(lines: Iterable[str]) -> str:
+    """Return lines in a fence that none of them ends."""
+    text = "\n".join(lines)
+    fence = "`" * (max((len(found) for found in re.findall("`+", text)), default=0) + 3)
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def _line(text: str) -> str:
+    """Return text without the characters that begin another line."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def diagrams(trace: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a behaviour as Mermaid's sequence diagrams, several where it is too long for one."""
+    ids = _participants(trace)
+    head = ["sequenceDiagram", *(f"    participant {id_} as {_text(name)}" for name, id_ in ids.items())]
+    ended, begun = (_by_step(trace["flows"], name) for name in ("until", "sent"))
+    lines, size = list(head), 0
+    for state in trace["states"]:
+        new = [f"    {line}" for line in _state(state, ended[state["number"]], begun[state["number"]], ids)]
+        if size + sum(map(len, new)) > LONGEST and len(lines) > len(head):
+            yield "\n".join(lines)
+            lines, size = list(head), 0
+        lines += new
+        size += sum(map(len, new))
+    yield "\n".join([*lines, *(f"    {line}" for line in _under_way(trace["flows"], ids))])
+
+
+def _participants(trace: Mapping[str, Any]) -> dict[str, str]:
+    """Return the name of each participant in the diagram, the environment where it takes part."""
+    names = dict.fromkeys(name for state in trace["states"] for name in state["replicas"])
+    ids = {name: f"r{number}" for number, name in enumerate(names, start=1)}
+    acts = any(state["action"] and state["by"] == f"the {_ENVIRONMENT}" for state in trace["states"])
+    ends = {flow[end] for flow in trace["flows"] for end in ("source", "dest")} - {None}
+    return ids | {_ENVIRONMENT: "env"} if acts or ends - ids.keys() else ids
+
+
+def _by_step(flows: Iterable[Flow], name: str) -> defaultdict[int, list[Flow]]:
+    found: defaultdict[int, list[Flow]] = defaultdict(list)
+    for flow in flows:
+        found[flow[name]].append(flow)
+    return found
+
+
+def _state(
+    state: Mapping[str, Any], ended: Iterable[Flow], begun: Iterable[Flow], ids: Mapping[str, str]
+) -> Iterator[str]:
+    number = state["number"]
+    for flow in ended:
+        yield _arrow(flow, _ARROWS[flow["fate"]], ids, f" {flow['fate']}" if flow["fate"] != DELIVERED else "")
+    if state["action"] is None:
+        yield f"Note over {','.join([*ids.values()][:: max(1, len(ids) - 1)])}: {number} initial state"
+        return
+    place = ids.get(state["actor"] or _ENVIRONMENT, next(iter(ids.values()), "env"))
+    yield f"Note over {place}: {number} {_text(_step(state))}"
+    for flow in begun:
+        yield _arrow(flow, "--)", ids, " copied" if flow["is_copy"] else "")
+
+
+def _arrow(flow: Flow, arrow: str, ids: Mapping[str, str], more: str) -> str:
+    source, dest = (ids.get(flow[end] or _ENVIRONMENT, ids.get(_ENVIRONMENT)) for end in ("source", "dest"))
+    source, dest = source or dest, dest or source
+    return f"{source}{arrow}{dest}: {_text(flow['type'])}{more}"
+
+
+def _under_way(flows: Iterable[Flow], ids: Mapping[str, str]) -> Iterator[str]:
+    waiting: dict[str, Counter[str]] = {}
+    for flow in flows:
+        if flow["fate"] == UNDER_WAY:
+            dest = ids.get(flow["dest"] or _ENVIRONMENT, next(iter(ids.values()), "env"))
+            waiting.setdefault(dest, Counter())[flow["type"]] += 1
+    for dest, types in waiting.items():
+        shown = ", ".join(f"{count} {_text(name)}" for name, count in types.items())
+        yield f"Note over {dest}: still under way - {shown}"
+
+
+def _step(state: Mapping[str, Any]) -> str:
+    return "initial state" if state["action"] is None else f"{state['action']} by {state['by']}"
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, list):
+        return "{" + ", ".join(map(_words, value)) + "}"
+    return {True: "TRUE", False: "FALSE"}[value] if isinstance(value, bool) else str(value)
+
+
+def _code(text: str) -> str:
+    """Return text as Markdown's code, in which nothing is markup, a link or a mention."""
+    shown = _line(text).replace("`", "'")
+    return f"`{shown}`"
+
+
+def _text(text: str) -> str:
+    """Return text in which nothing is syntax: all but letters, digits and some signs as numbered entities."""
+    return _PLAIN.sub(lambda found: f"#{ord(found[0])};", _line(cut(text, 120)))

@@ -55,7 +55,7 @@ Values are written as counterexamples show them: `TRUE`, `{n1, n2}`, `Candidate`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from kraftcheck.jobs import bind_leniently, scenario_job
@@ -69,6 +69,9 @@ from kraftcheck.traces.scenarios import (
     Block,
     ScenarioError,
     Stage,
+    beginning,
+    command_of,
+    quoted,
     read_ask,
     read_blocks,
     read_start,
@@ -85,23 +88,40 @@ def run_scenario(path: Path, *, rewrite: bool = False) -> list[tuple[Block, list
         blocks, after = read_blocks(path.read_text(encoding="utf-8"))
     except ScenarioError as error:
         raise ScenarioError(f"{path.name}, {error}") from None
-    telling = Telling()
+    running = ScenarioRun()
     found: list[tuple[Block, list[str]]] = []
     for block in blocks:
-        told: list[str] = []
+        shown: list[str] = []
         for number, command in enumerate(block.commands, start=block.line):
             try:
-                told += telling.run(command)
+                shown += running.run(command)
             except Exception as error:
                 raise ScenarioError(f"{path.name}, line {number}: {command}: {error}") from error
-        found.append((block, told))
+        found.append((block, shown))
     if rewrite:
-        path.write_text(write_blocks([block._replace(told=told) for block, told in found], after), encoding="utf-8")
+        path.write_text(write_blocks([block._replace(told=shown) for block, shown in found], after), encoding="utf-8")
     return found
 
 
-class Telling:
-    """A scenario whose commands are done, and told."""
+def walk_as_scenario(words: Sequence[str], init: str, state: State, steps: Iterable[Transition]) -> str:
+    """Return a walk from an initial state as a scenario of a model: a command for each step, and what it does.
+
+    `words`: the model's name and its settings, as `start` takes them.
+    """
+    running = ScenarioRun()
+    start = " ".join(["start", *map(quoted, words)])
+    running.run(start)
+    then = beginning(running.stage, init, state)
+    start = " ".join([start, *(["->", *then] if then else [])])
+    blocks = [Block(1, [f"# A walk through {words[0]}."], [start], running.run(start))]
+    for step in steps:
+        command = command_of(running.stage, step)
+        blocks.append(Block(1, [], [command], running.run(command)))
+    return write_blocks(blocks, [])
+
+
+class ScenarioRun:
+    """Runs the commands of a scenario, and renders what they do."""
 
     def __init__(self) -> None:
         self._staged: Stage | None = None
@@ -148,7 +168,7 @@ class Telling:
         start = read_start(given)
         model, config = scenario_job(start)
         bound, _ = bind_leniently(model.protocol, config, whole_space=False)
-        self._staged = Stage(Semantics(bound.protocol), self._told)
+        self._staged = Stage(Semantics(bound.protocol), self._rendered)
         self._hidden = set()
         self._before = None
         self._staged.begin(start.at or bound.init, start.then)
@@ -162,9 +182,9 @@ class Telling:
             yield self._go(self.stage.chosen(read_ask(given)))[0]
 
     def _go(self, transition: Transition) -> list[str]:
-        told = list(self._told(transition))
+        shown = list(self._rendered(transition))
         self._before, self.stage.state = (self._state, transition), transition.target
-        return told
+        return shown
 
     def _deliver(self, given: list[str]) -> Iterator[str]:
         for transition in self.stage.deliver(given):
@@ -197,7 +217,7 @@ class Telling:
         self._hidden |= set(given)
         yield from ()
 
-    def _is_told(self, path: str) -> bool:
+    def _is_shown(self, path: str) -> bool:
         """Whether a change at a path is shown: `spent` and hidden fields are not."""
         names = [name.partition("[")[0] for name in path.split(".")]
         return not path.startswith("spent ") and not {".".join(names[:2]), *names[1:2]} & self._hidden
@@ -224,9 +244,9 @@ class Telling:
                 holds = self._semantics.holds(prop, self._state)
             yield f"{name} {'holds' if holds else 'is violated'}"
 
-    # Telling
+    # Rendering
 
-    def _told(self, transition: Transition) -> Iterator[str]:
+    def _rendered(self, transition: Transition) -> Iterator[str]:
         yield self.stage.heading(transition)
         before, after = self._state, transition.target
         if before == after:
@@ -248,7 +268,7 @@ class Telling:
 
     def _changed(self, before: State, after: State) -> Iterator[str]:
         """Return what differs between two states besides the messages under way."""
-        found = [c for c in changes(self._semantics.protocol, before, after) if self._is_told(c.path)]
+        found = [c for c in changes(self._semantics.protocol, before, after) if self._is_shown(c.path)]
         width = max((len(change.path) for change in found), default=0)
         for change in found:
             yield f"{INDENT}{change.path:{width}}  {change.text}"

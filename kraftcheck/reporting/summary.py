@@ -1,4 +1,4 @@
-"""What a search says: at its start what is checked, at its end what was found and how to go on."""
+"""Renders a search: its header and its report, and for CI JUnit's XML and GitHub's annotations."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from kraftcheck.explorer.result import INTERRUPTED, MEMORY, STRICT, Options, Result, Verdict
+from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, MEMORY, STRICT, Options, Result, Verdict, Violation
 from kraftcheck.jobs import Job
-from kraftcheck.reporting.counterexample import told
-from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, actions_table, many, notes
-from kraftcheck.spec.display import text_of
+from kraftcheck.reporting.counterexample import counterexample_lines, why
+from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, actions_table, many, notes, plain
+from kraftcheck.spec.display import in_xml, text_of
 from kraftcheck.spec.language.protocol import Protocol
 
 _LIMITS = ("max_states", "max_depth", "max_nodes", "time_limit", MEMORY)
 LIMITS = {name: "--" + name.replace("_", "-") for name in _LIMITS}
 """Options that stop a search, by their names in `Result.limit`."""
+
+
+WARNINGS = "warnings"
+"""The test of JUnit's XML that has the warnings: skipped, or with `--strict` failed."""
 
 
 def header(job: Job, how: str = "") -> Iterator[Line]:
@@ -28,16 +32,24 @@ def header(job: Job, how: str = "") -> Iterator[Line]:
     ]
     constants = ", ".join(f"{name} = {text_of(value)}" for name, value in protocol.constant_values().items())
     yield [(FAINT, f"constants: {constants or 'none'}")]
-    checked = [prop.name for prop in (*options.properties, *options.over_behaviours)] + (
-        ["deadlock"] if options.deadlock else []
-    )
-    yield [(FAINT if checked else WARNING, f"checked: {', '.join(checked) or 'nothing'}")]
-    start = [f"start {options.init}"] if options.init != "Init" else []
-    bounds = [f"constraint {prop.name}" for prop in (*options.constraints, *options.action_constraints)]
-    reduced = [f"{what} {name}" for what, name in (("symmetry", options.symmetry), ("view", options.view)) if name]
-    if start or bounds or reduced:
-        yield [(FAINT, ", ".join([*start, *bounds, *reduced]))]
+    checked = ", ".join([*_names(options), *(["deadlock"] if options.deadlock else [])])
+    yield [(FAINT if checked else WARNING, f"checked: {checked or 'nothing'}")]
+    reduced = ", ".join(_reductions(options))
+    if reduced:
+        yield [(FAINT, reduced)]
     yield []
+
+
+def _reductions(options: Options) -> Iterator[str]:
+    """Yield what keeps a search from visiting every state of the protocol."""
+    if options.init != "Init":
+        yield f"start {options.init}"
+    yield from (f"constraint {prop.name}" for prop in (*options.constraints, *options.action_constraints))
+    yield from (f"{what} {name}" for what, name in (("symmetry", options.symmetry), ("view", options.view)) if name)
+
+
+def _names(options: Options) -> list[str]:
+    return [prop.name for prop in (*options.properties, *options.over_behaviours)]
 
 
 def report(
@@ -51,7 +63,7 @@ def report(
 ) -> Iterator[Line]:
     """Yield the lines of the report on a search."""
     for violation in result.violations:
-        yield from told(protocol, violation, columns)
+        yield from counterexample_lines(protocol, violation, columns)
         yield []
     if not quiet:
         counts = {"fired" if result.runs is None else "taken": result.actions}
@@ -83,25 +95,14 @@ def summary(result: Result, configuration: str) -> Line:
         what += ", interrupted" if limit == INTERRUPTED else f", stopped at {limit}"
     parts = [
         what,
-        *([] if unseen(result) else [f"{result.distinct_states:,} distinct states"]),
+        *([f"{result.distinct_states:,} distinct states"] if result.counts_distinct else []),
         *([] if result.uncounted else [f"{result.generated_states:,} generated"]),
         *([] if result.depth is None else [f"depth {result.depth}"]),
         f"{result.seconds:,.1f} s",
-        f"{rate(result):,.0f} states/s",
+        f"{result.states_per_second:,.0f} states/s",
         f"configuration {configuration}",
     ]
     return [(result.verdict, result.verdict.upper()), (PLAIN, f": {'; '.join(parts)}")]
-
-
-def unseen(result: Result) -> bool:
-    """Return whether nobody has counted the distinct states: those of a corpus that many machines make."""
-    return result.runs is not None and not result.distinct_states
-
-
-def rate(result: Result) -> float:
-    """Return distinct states a second; where nobody has counted these, all."""
-    states = result.generated_states if unseen(result) else result.distinct_states
-    return states / result.seconds if result.seconds > 0 else 0.0
 
 
 def never_enabled(result: Result) -> Iterator[Line]:
@@ -136,3 +137,85 @@ def _without(words: Iterable[str], options: Iterable[str]) -> Iterator[str]:
             next(rest, None)
         elif word.partition("=")[0] not in options:
             yield word
+
+
+def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool, strict: bool = False) -> None:
+    """Write a search as a test suite, each property as a test, and one more where there are warnings.
+
+    The form is the one that Jenkins and GitLab read: a `testsuite` with `testcase`, `failure` and `skipped`.
+    """
+    from xml.etree import ElementTree
+
+    violated = {violation.property: violation for violation in result.violations}
+    tests = [*_names(job.options), *([DEADLOCK] if job.options.deadlock else [])]
+    tests += [name for name in violated if name not in tests]  # an action in which an assert failed
+    name = ".".join(filter(None, ["kraftcheck", job.model.name, job.model.protocol.variant, job.config_name]))
+    suite = ElementTree.Element("testsuite", {"name": name})
+
+    def case(test: str, kind: str = "", text: str | None = None, **attributes: str) -> None:
+        found = ElementTree.SubElement(suite, "testcase", {"classname": name, "name": test, "time": "0"})
+        if kind:
+            ElementTree.SubElement(found, kind, attributes).text = text
+
+    for test in tests:
+        if test in violated:
+            message = f"{_what(violated[test])} in {len(violated[test].trace)} states"
+            text = in_xml(plain(counterexample_lines(job.protocol, violated[test])))
+            case(test, "failure", text, message=message, type=test)
+        elif result.complete or allow_incomplete:
+            case(test)
+        else:
+            case(test, "skipped", message=f"not violated so far; stopped: {result.limit}")
+    warnings = result.doubts if strict else result.warnings
+    if warnings:
+        case(WARNINGS, "failure" if strict else "skipped", message=in_xml("; ".join(warnings)))
+    counts = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
+    suite.attrib |= {key: str(len(list(suite.iter(kind)))) for key, kind in counts.items()}
+    suite.set("time", f"{result.seconds:.3f}")
+    ElementTree.SubElement(suite, "system-out").text = in_xml(plain([summary(result, job.config_name)]))
+    tree = ElementTree.ElementTree(suite)
+    ElementTree.indent(tree)
+    tree.write(path, "utf-8", xml_declaration=True)
+
+
+def github_annotations(job: Job, result: Result, *, strict: bool = False) -> Iterator[Line]:
+    """Yield GitHub's workflow commands: an error at each violated property, a warning for each warning."""
+    for violation in result.violations:
+        yield [(PLAIN, _annotation("error", _place(job, violation), _what(violation), _said(job, violation)))]
+    kind, said = ("error", result.doubts) if strict else ("warning", result.warnings)
+    yield from ([(PLAIN, _annotation(kind, {}, "kraftcheck", text))] for text in said)
+    if result.verdict is Verdict.INCOMPLETE:
+        end = plain([summary(result, job.config_name)])
+        yield [(PLAIN, _annotation("warning", {}, "kraftcheck", end))]
+
+
+def _what(violation: Violation) -> str:
+    return f"an assert failed in {violation.property}" if violation.failed else f"{violation.property} is violated"
+
+
+def _said(job: Job, violation: Violation) -> str:
+    found = why(job.protocol, violation)
+    of = ", ".join(f"{name} = {text_of(value)}" for name, value in found.false_of.items())
+    states = f"a counterexample of {len(violation.trace)} states in {job.model.name}, configuration {job.config_name}"
+    return f"{found.says}\n{states}" + (f"; false of {of}" if of else "")
+
+
+def _place(job: Job, violation: Violation) -> dict[str, str]:
+    place = why(job.protocol, violation).place
+    if place is None:
+        return {}
+    file = Path(place[0])
+    if file.is_relative_to(Path.cwd()):
+        file = file.relative_to(Path.cwd())
+    return {"file": str(file), "line": str(place[1])}
+
+
+def _annotation(kind: str, place: dict[str, str], title: str, text: str) -> str:
+    settings = ",".join(f"{key}={_escaped(value, ':,')}" for key, value in {**place, "title": title}.items())
+    return f"::{kind} {settings}::{_escaped(text)}"
+
+
+def _escaped(text: str, also: str = "") -> str:
+    for character in "%\r\n" + also:
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text

@@ -37,7 +37,7 @@ from kraftcheck import (
 )
 from kraftcheck.engines import searches
 from kraftcheck.explorer.result import Progress
-from kraftcheck.reporting.progress import Meter
+from kraftcheck.reporting.lines import Meter
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 
 pytestmark = pytest.mark.kernel

@@ -272,7 +272,7 @@ def test_a_channel_with_the_same_message_twice() -> None:
 
 
 def test_styles_only_on_a_terminal(capsys, monkeypatch) -> None:
-    from kraftcheck.reporting.counterexample import told as lines_of
+    from kraftcheck.reporting.counterexample import counterexample_lines as lines_of
 
     violation = check(Notes(), properties=["Sleeps"], deadlock=False).violations[0]
     print_lines(lines_of(Notes(), violation))
@@ -332,7 +332,7 @@ def test_lines_are_broken_to_the_width_of_a_terminal(width: int) -> None:
 
 @pytest.mark.parametrize("width", [80, 200])
 def test_a_terminal_is_filled_to_its_width(width: int, capsys, monkeypatch) -> None:
-    from kraftcheck.reporting.counterexample import told as lines_of
+    from kraftcheck.reporting.counterexample import counterexample_lines as lines_of
 
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", str(width))
@@ -348,7 +348,7 @@ def test_a_terminal_is_filled_to_its_width(width: int, capsys, monkeypatch) -> N
 
 
 def test_one_column_a_replica() -> None:
-    from kraftcheck.reporting.counterexample import told as lines_of
+    from kraftcheck.reporting.counterexample import counterexample_lines as lines_of
     from kraftcheck.reporting.lines import plain
 
     result = check(Notes(), properties=["NeverBoth"], deadlock=False, engine="reference")

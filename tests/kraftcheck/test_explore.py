@@ -16,9 +16,8 @@ import pytest
 
 from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Violation
-from kraftcheck.exploring.saving import FORMS
 from kraftcheck.exploring.server import Server
-from kraftcheck.exploring.session import Session
+from kraftcheck.exploring.session import FORMS, Session
 from kraftcheck.exploring.tree import Tree
 from kraftcheck.jobs import Job, lenient_job
 from kraftcheck.reporting.files import write_counterexamples

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from kraftcheck.explorer.result import TraceStep
-from kraftcheck.reporting.flows import flows
-from kraftcheck.reporting.mermaid import LONGEST, diagrams, markdown
-from kraftcheck.reporting.report import page
+from kraftcheck.reporting.changes import flows
+from kraftcheck.reporting.report import LONGEST, diagrams, markdown, page
 from kraftcheck.spec import Bag, ModelValue, Record
 from kraftcheck.spec.examples.lock_service import LockService
 from kraftcheck.spec.language.semantics import Semantics

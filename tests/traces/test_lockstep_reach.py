@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kraftcheck.lockstep.reach import ClassReach, Counted
-from kraftcheck.reporting.lockstep_reach import reach_table
+from kraftcheck.reporting.lockstep import reach_table
 from tests.support.command_line import Run
 
 TRUNCATION = Path(__file__).parents[1] / "data" / "kafka" / "voters-after-truncation.walk"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kraftcheck.lockstep.comparison import FieldDifference
 from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
-from kraftcheck.reporting.lockstep_table import Cell, cell, table
+from kraftcheck.reporting.lockstep import Cell, cell, versions_table
 
 DIFFERS = Finding(LockstepVerdict.DIFFERS, 7, None, (FieldDifference(None, "voters", 1, 2),))
 FAILS = Finding(LockstepVerdict.FAILS, 9, None, problem="java.lang.IllegalStateException: no (a.B.c(B.java:12))")
@@ -28,7 +28,7 @@ def test_a_walk_that_ends_early() -> None:
 
 def test_equal_notes_are_one() -> None:
     columns = {"4.3.1": [cell([VIOLATES]), cell([])], "4.4.0": [cell([VIOLATES]), cell([DIFFERS])]}
-    assert list(table(["a", "long name"], columns)) == [
+    assert list(versions_table(["a", "long name"], columns)) == [
         "|           | 4.3.1        | 4.4.0        |",
         "|-----------|--------------|--------------|",
         "| a         | violates (1) | violates (1) |",
