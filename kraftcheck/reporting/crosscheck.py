@@ -184,9 +184,8 @@ def _counts(outcome: CrosscheckResult, *, quiet: bool) -> Iterator[Line]:
     if edges is not None:
         counts.append(("different labelled steps" if edges.labelled else "different steps", edges.ours, edges.theirs))
     rows = [(HEAD, ("", "kraftcheck", "TLC" if run is not None else "the dump")), *map(_row, counts), (PLAIN, ())]
-    rows += (
-        _action_rows(outcome, outcome.their_actions, quiet=quiet) if run is not None and outcome.their_actions else []
-    )
+    if run is not None and outcome.their_actions:
+        rows += _action_rows(outcome, outcome.their_actions, quiet=quiet)
     yield from columns(rows, numbers=(1, 2), least=12)
     why = "it counts a step once for each way in which its formula comes out true"
     yield from notes(f"TLC counts {name} {times:,} times more: {why}" for name, times in outcome.more_often.items())

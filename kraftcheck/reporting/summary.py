@@ -158,9 +158,9 @@ def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool,
             ElementTree.SubElement(found, kind, attributes).text = text
 
     for test in tests:
-        if test in violated:
-            message = f"{_what(violated[test])} in {len(violated[test].trace)} states"
-            text = in_xml(plain(counterexample_lines(job.protocol, violated[test])))
+        if violation := violated.get(test):
+            message = f"{_what(violation)} in {len(violation.trace)} states"
+            text = in_xml(plain(counterexample_lines(job.protocol, violation)))
             case(test, "failure", text, message=message, type=test)
         elif result.complete or allow_incomplete:
             case(test)
