@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 from kraftcheck.catalogue import find_config, find_model
-from kraftcheck.jobs import bind_leniently
 from kraftcheck.reporting.as_json import peak_memory
+from kraftcheck.spec.cfg.binding import bind_leniently
 from kraftcheck.traces import Trace, as_text, read_traces
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 

@@ -245,8 +245,7 @@ def write_report(protocol: Protocol, result: Result, path: str | PathLike[str]) 
     InputError
         For a file of another ending.
     """
-    from kraftcheck.catalogue import Model
-    from kraftcheck.jobs import Job
+    from kraftcheck.catalogue import Job, Model
     from kraftcheck.reporting.files import require_report
     from kraftcheck.reporting.report import run_as_data
     from kraftcheck.reporting.report import write_report as write

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from kraftcheck.spec.cfg.config import ModelConfig, Named, parse_config, read_config
+from kraftcheck.explorer.result import Options
+from kraftcheck.spec.cfg.config import ModelConfig, Named, override, parse_config, parse_setting, read_config
 from kraftcheck.spec.cfg.parsing import TextPosition
 from kraftcheck.spec.cfg.tables import Configuration, read_configurations
-from kraftcheck.spec.errors import InputError, unknown
+from kraftcheck.spec.errors import InputError, ProtocolError, RaisedError, told_error, unknown
 from kraftcheck.spec.language.property import OF_BEHAVIOURS
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.loading.protocols import protocol_in, variant, variants_of
-from kraftcheck.spec.loading.user_files import load
+from kraftcheck.spec.loading.user_files import line_to_blame, load
+from kraftcheck.traces.scenarios import Start
 
 HOMES = ("kraftcheck.kraft_model", "kraftcheck.spec.examples")
 """The packages in which shipped models are: see `models_in`."""
@@ -82,6 +86,19 @@ class Model(NamedTuple):
         file = getattr(sys.modules.get(naming.__module__), "__file__", None)
         if file is not None:
             yield Path(file).parent
+
+
+class Job(NamedTuple):
+    """A search that a command line asks for."""
+
+    model: Model
+    config_name: str  # what its configuration is called
+    protocol: Protocol  # the protocol with its constants
+    engine: str  # the engine's name
+    is_named: bool  # whether the user named the engine
+    options: Options  # what the search is asked for
+    # where traces are compared: the VIEW of the configuration, which plays no part but where a lasso comes back
+    seen_as: str | None = None
 
 
 def shipped_models() -> dict[str, str]:
@@ -178,3 +195,49 @@ def everything(protocol: type[Protocol]) -> ModelConfig:
     }
     invariants = names.pop("invariant")
     return ModelConfig(place.file, invariants=invariants, properties=tuple(chain.from_iterable(names.values())))
+
+
+def scenario_job(start: Start) -> tuple[Model, ModelConfig]:
+    """Return the model that a scenario starts, and its configuration with what the scenario changes."""
+    model = find_model(start.model, start.variant or None)
+    _, config = find_config(model, start.config or ("smoke" if "smoke" in model.configurations else None))
+    settings = dict(start.settings)
+    if start.bounds:
+        bounds = [constant.name for constant in model.protocol.constants.values() if constant.is_bound]
+        settings.update({name: start.bounds for name in bounds if name not in settings})
+    return model, override(config, [parse_setting(f"{name}={value}", config) for name, value in settings.items()])
+
+
+@contextmanager
+def named_model(arguments: argparse.Namespace) -> Iterator[Model]:
+    """Yield the model that a command line names, `blaming` it for what goes wrong."""
+    model = find_model(arguments.model, arguments.variant)
+    with blaming(model):
+        yield model
+
+
+@contextmanager
+def blaming(model: Model) -> Iterator[None]:
+    """Say of what goes wrong in a user's protocol in which line of it that is."""
+    try:
+        yield
+    except RaisedError:  # says its place itself
+        raise
+    except ProtocolError as error:
+        place = _place(model, error.__cause__)
+        if place is None or str(model.file) in str(error):
+            raise
+        raise InputError(f"{place}: {error}") from error
+    except (InputError, BrokenPipeError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # SystemExit among them: no protocol says how its check ended
+        place = _place(model, error)
+        if place is None:
+            raise
+        raise InputError(f"{place}: {told_error(error)}") from error
+
+
+def _place(model: Model, error: BaseException | None) -> str | None:
+    """Return the line of the user's file that an exception comes from; None where it does not."""
+    line = None if error is None or model.file is None else line_to_blame(error, model.file)
+    return None if line is None else f"{model.file}:{line}"

@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import NamedTuple
 
-from kraftcheck.catalogue import Model, find_config, find_model
+from kraftcheck.catalogue import Job, Model, find_config
 from kraftcheck.engines import ENGINES, choose, special
 from kraftcheck.explorer.result import Options
 from kraftcheck.options import given
-from kraftcheck.spec.cfg.binding import BoundConfig, bind
+from kraftcheck.spec.cfg.binding import BoundConfig, bind, bind_leniently
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
-from kraftcheck.spec.errors import InputError, ProtocolError, RaisedError, told_error
+from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.loading.user_files import line_to_blame
-from kraftcheck.traces.scenarios import Start
 
 CHECKS = ("invariants", "properties", "constraints", "action_constraints")
 """What of a configuration names properties."""
-
-
-class Job(NamedTuple):
-    """A search that a command line asks for."""
-
-    model: Model
-    config_name: str  # what its configuration is called
-    protocol: Protocol  # the protocol with its constants
-    engine: str  # the engine's name
-    is_named: bool  # whether the user named the engine
-    options: Options  # what the search is asked for
-    # where traces are compared: the VIEW of the configuration, which plays no part but where a lasso comes back
-    seen_as: str | None = None
 
 
 def job_of(
@@ -74,17 +57,6 @@ def _without_others(config: ModelConfig, protocol: type[Protocol], beside: Itera
     return replace(config, constants=constants, **kept)  # type: ignore[arg-type]
 
 
-def scenario_job(start: Start) -> tuple[Model, ModelConfig]:
-    """Return the model that a scenario starts, and its configuration with what the scenario changes."""
-    model = find_model(start.model, start.variant or None)
-    _, config = find_config(model, start.config or ("smoke" if "smoke" in model.configurations else None))
-    settings = dict(start.settings)
-    if start.bounds:
-        bounds = [constant.name for constant in model.protocol.constants.values() if constant.is_bound]
-        settings.update({name: start.bounds for name in bounds if name not in settings})
-    return model, override(config, [parse_setting(f"{name}={value}", config) for name, value in settings.items()])
-
-
 def _symmetry(bound: BoundConfig, asked: bool | None) -> str | None:
     """Return the symmetry to use: with `--symmetry` and none in the configuration, the protocol's widest."""
     if asked is None or bound.symmetry is not None:
@@ -111,60 +83,3 @@ def lenient_job(
     options = Options.of(bound, **given(arguments))
     seen_as = content.view.name if content.view and content.view.name in model.protocol.views else None
     return Job(model, config_name, bound.protocol, choose(None, options.search), False, options, seen_as), warnings
-
-
-def bind_leniently(
-    protocol: type[Protocol], config: ModelConfig, *, whole_space: bool, properties: bool = False
-) -> tuple[BoundConfig, list[str]]:
-    """Bind a configuration to a protocol, without its properties: where traces or state sets are compared."""
-    known = protocol.properties
-    warnings = [
-        f"{named.position}: {protocol.name()} has no property {named.name}; nothing depends on it here"
-        for named in (*config.invariants, *config.properties)
-        if named.name not in known
-    ]
-    kept = protocol.properties if properties else {}
-    invariants, behaviours = (
-        tuple(named for named in names if named.name in kept) for names in (config.invariants, config.properties)
-    )
-    config = replace(config, invariants=invariants, properties=behaviours, alias=None, postcondition=None)
-    if config.specification is not None and protocol.specifications.get(config.specification.name) is True:
-        config = replace(config, specification=None)  # it asks for fairness that the protocol does not say
-    if not whole_space:
-        config = replace(config, constraints=(), action_constraints=(), view=None)
-    return bind(protocol, config), warnings
-
-
-@contextmanager
-def named_model(arguments: argparse.Namespace) -> Iterator[Model]:
-    """Yield the model that a command line names, `blaming` it for what goes wrong."""
-    model = find_model(arguments.model, arguments.variant)
-    with blaming(model):
-        yield model
-
-
-@contextmanager
-def blaming(model: Model) -> Iterator[None]:
-    """Say of what goes wrong in a user's protocol in which line of it that is."""
-    try:
-        yield
-    except RaisedError:  # says its place itself
-        raise
-    except ProtocolError as error:
-        place = _place(model, error.__cause__)
-        if place is None or str(model.file) in str(error):
-            raise
-        raise InputError(f"{place}: {error}") from error
-    except (InputError, BrokenPipeError, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # SystemExit among them: no protocol says how its check ended
-        place = _place(model, error)
-        if place is None:
-            raise
-        raise InputError(f"{place}: {told_error(error)}") from error
-
-
-def _place(model: Model, error: BaseException | None) -> str | None:
-    """Return the line of the user's file that an exception comes from; None where it does not."""
-    line = None if error is None or model.file is None else line_to_blame(error, model.file)
-    return None if line is None else f"{model.file}:{line}"

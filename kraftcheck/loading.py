@@ -10,10 +10,10 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
-from kraftcheck.catalogue import Model, find_model, model_of
+from kraftcheck.catalogue import Job, Model, blaming, find_model, model_of
 from kraftcheck.engines import compiling, search
 from kraftcheck.explorer.result import Progress, Result
-from kraftcheck.jobs import Job, blaming, job_of
+from kraftcheck.jobs import job_of
 from kraftcheck.options import read
 from kraftcheck.reporting.counterexample import counterexample_lines
 from kraftcheck.reporting.lines import plain

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from kraftcheck.catalogue import Job
 from kraftcheck.engines import search
 from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.interruption import EXIT_INTERRUPTED
@@ -27,7 +28,6 @@ from kraftcheck.explorer.result import (
 )
 from kraftcheck.explorer.simplifying.cost import told as simplifying_told
 from kraftcheck.explorer.simplifying.simplifier import Simplifier
-from kraftcheck.jobs import Job
 from kraftcheck.options import COLUMNS
 from kraftcheck.reporting.as_json import result_as_json
 from kraftcheck.reporting.files import Writing, write_counterexamples, write_json

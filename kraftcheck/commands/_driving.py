@@ -8,9 +8,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from kraftcheck.catalogue import blaming
 from kraftcheck.commands._walks import Task, naming, quorum
 from kraftcheck.files import replacing
-from kraftcheck.jobs import blaming
 from kraftcheck.lockstep.lockstep import LockstepVerdict
 from kraftcheck.lockstep.process import Driver
 from kraftcheck.reporting.files import Writing

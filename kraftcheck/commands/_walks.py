@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kraftcheck.catalogue import Model, everything, find_config, find_model
-from kraftcheck.jobs import lenient_job, scenario_job
+from kraftcheck.catalogue import Model, everything, find_config, find_model, scenario_job
+from kraftcheck.jobs import lenient_job
 from kraftcheck.lockstep.commands import FETCH_LIMIT
 from kraftcheck.lockstep.process import DriverDied
 from kraftcheck.lockstep.walks import WalkFile, read_walk, settings_of

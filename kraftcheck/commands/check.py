@@ -19,8 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kraftcheck.catalogue import Job, named_model
 from kraftcheck.explorer.result import Options, Result
-from kraftcheck.jobs import Job, job_of, named_model
+from kraftcheck.jobs import job_of
 from kraftcheck.options import CHECKED, add, count
 from kraftcheck.reporting.files import Writing, require_report, require_writable
 from kraftcheck.reporting.lines import notes, print_lines

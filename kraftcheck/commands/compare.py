@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from kraftcheck.catalogue import Model, find_model, find_variant
+from kraftcheck.catalogue import Job, Model, blaming, find_model, find_variant
 from kraftcheck.explorer.interruption import EXIT_INTERRUPTED
 from kraftcheck.explorer.result import INTERRUPTED, Result, Search, Verdict, Violation
-from kraftcheck.jobs import Job, blaming, job_of
+from kraftcheck.jobs import job_of
 from kraftcheck.options import CHECKED, add
 from kraftcheck.reporting.as_json import result_as_json
 from kraftcheck.reporting.files import Writing, require_report, require_writable, write_json

@@ -18,11 +18,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kraftcheck.catalogue import Job, named_model
 from kraftcheck.engines import search
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Progress
 from kraftcheck.files import TemporaryFolder
-from kraftcheck.jobs import Job, lenient_job, named_model
+from kraftcheck.jobs import lenient_job
 from kraftcheck.options import add, count
 from kraftcheck.reporting.crosscheck import CrosscheckResult, crosscheck_as_json, crosscheck_lines
 from kraftcheck.reporting.files import Writing, require_writable, write_json

@@ -17,10 +17,11 @@ import sys
 import threading
 import webbrowser
 
+from kraftcheck.catalogue import named_model
 from kraftcheck.exploring.server import Server
 from kraftcheck.exploring.session import Session
 from kraftcheck.exploring.tree import Tree
-from kraftcheck.jobs import lenient_job, named_model
+from kraftcheck.jobs import lenient_job
 from kraftcheck.options import add
 from kraftcheck.reporting.lines import print_warnings
 

@@ -24,12 +24,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from kraftcheck.catalogue import Model
+from kraftcheck.catalogue import Job, Model, named_model
 from kraftcheck.explorer.checkpoints.search_identity import identity_of_search
 from kraftcheck.explorer.interruption import EXIT_INTERRUPTED
 from kraftcheck.explorer.result import NOTHING_CHECKED
 from kraftcheck.explorer.tables.threads import default_workers
-from kraftcheck.jobs import Job, job_of, named_model
+from kraftcheck.jobs import job_of
 from kraftcheck.mutation.functions import changeable_functions, changeable_modules
 from kraftcheck.mutation.judging import SURVIVED, Judge
 from kraftcheck.mutation.mutants import Mutant, mutants_of

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kraftcheck.jobs import Job, lenient_job, named_model
+from kraftcheck.catalogue import Job, named_model
+from kraftcheck.jobs import lenient_job
 from kraftcheck.options import add
 from kraftcheck.reporting.as_json import attributes
 from kraftcheck.reporting.files import require_writable, writable, write_json

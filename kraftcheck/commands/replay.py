@@ -20,9 +20,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kraftcheck.catalogue import Job, named_model
 from kraftcheck.explorer.result import Violation
 from kraftcheck.explorer.simplifying.simplifier import violation_of
-from kraftcheck.jobs import Job, lenient_job, named_model
+from kraftcheck.jobs import lenient_job
 from kraftcheck.options import add
 from kraftcheck.reporting.counterexample import counterexample_lines
 from kraftcheck.reporting.files import Writing, require_report, require_writable, write_counterexamples, write_json

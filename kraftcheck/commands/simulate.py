@@ -17,9 +17,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kraftcheck.catalogue import Job, named_model
 from kraftcheck.engines import compiling
 from kraftcheck.explorer.result import Options, Result
-from kraftcheck.jobs import Job, job_of, named_model
+from kraftcheck.jobs import job_of
 from kraftcheck.options import CHECKED, add, count, seed
 from kraftcheck.reporting.files import require_report, require_writable
 from kraftcheck.reporting.lines import Meter, print_lines

@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any
 
+from kraftcheck.catalogue import blaming
 from kraftcheck.explorer.result import DEADLOCK, TraceStep, Violation
 from kraftcheck.exploring.tree import Node, Tree
-from kraftcheck.jobs import blaming
 from kraftcheck.reporting.as_json import model_as_json, state_as_json, tool, value_as_json, violation_as_json
 from kraftcheck.reporting.changes import changes, messages
 from kraftcheck.reporting.files import REPORTS, write_counterexamples

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import NamedTuple
 
+from kraftcheck.catalogue import Job
 from kraftcheck.explorer.behaviour import behaviour_along, step_of
 from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.result import TraceStep
-from kraftcheck.jobs import Job
 from kraftcheck.reporting.changes import changes
 from kraftcheck.reporting.lines import plain
 from kraftcheck.reporting.replay import replay_lines, trace_title

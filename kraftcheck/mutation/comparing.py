@@ -6,7 +6,7 @@ from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
-from kraftcheck.jobs import Job
+from kraftcheck.catalogue import Job
 from kraftcheck.mutation.calls import UnreadError, limited_time, plain_steps, replaying
 from kraftcheck.mutation.mutants import Mutant
 from kraftcheck.mutation.recording import Recording

@@ -12,9 +12,9 @@ from functools import partial
 from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
+from kraftcheck.catalogue import Job
 from kraftcheck.engines import search
 from kraftcheck.explorer.result import Progress, Result
-from kraftcheck.jobs import Job
 from kraftcheck.mutation.calls import Arguments, noting_reads, plain_steps, rewired, wrapped
 from kraftcheck.mutation.functions import memories_of
 from kraftcheck.spec.language.action import Action

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kraftcheck.catalogue import Job
 from kraftcheck.explorer.result import DEADLOCK, Result, TraceStep, Violation
-from kraftcheck.jobs import Job
 from kraftcheck.reporting.as_json import (
     model_as_json,
     result_as_json,

@@ -58,8 +58,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from kraftcheck.jobs import bind_leniently, scenario_job
+from kraftcheck.catalogue import scenario_job
 from kraftcheck.reporting.changes import changes, fields_set, message_words, messages
+from kraftcheck.spec.cfg.binding import bind_leniently
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import unknown
 from kraftcheck.spec.language.semantics import Semantics, Transition

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from kraftcheck.catalogue import Job
 from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, MEMORY, STRICT, Options, Result, Verdict, Violation
-from kraftcheck.jobs import Job
 from kraftcheck.reporting.counterexample import counterexample_lines, why
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, actions_table, many, notes, plain
 from kraftcheck.spec.display import in_xml, text_of

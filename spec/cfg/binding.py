@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from inspect import signature, unwrap
 from typing import Any, NamedTuple, NoReturn, get_args, get_type_hints
 
@@ -236,3 +237,25 @@ def _fairness(protocol: type[Protocol], config: ModelConfig) -> tuple[Fairness, 
     except ProtocolError as error:
         assert config.specification is not None
         _refuse(str(error), config.specification)
+
+
+def bind_leniently(
+    protocol: type[Protocol], config: ModelConfig, *, whole_space: bool, properties: bool = False
+) -> tuple[BoundConfig, list[str]]:
+    """Bind a configuration to a protocol, without its properties: where traces or state sets are compared."""
+    known = protocol.properties
+    warnings = [
+        f"{named.position}: {protocol.name()} has no property {named.name}; nothing depends on it here"
+        for named in (*config.invariants, *config.properties)
+        if named.name not in known
+    ]
+    kept = protocol.properties if properties else {}
+    invariants, behaviours = (
+        tuple(named for named in names if named.name in kept) for names in (config.invariants, config.properties)
+    )
+    config = replace(config, invariants=invariants, properties=behaviours, alias=None, postcondition=None)
+    if config.specification is not None and protocol.specifications.get(config.specification.name) is True:
+        config = replace(config, specification=None)  # it asks for fairness that the protocol does not say
+    if not whole_space:
+        config = replace(config, constraints=(), action_constraints=(), view=None)
+    return bind(protocol, config), warnings

@@ -16,12 +16,12 @@ from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.reference import explore as explore_reference
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables.engine import explore as explore_tables
-from kraftcheck.jobs import bind_leniently
 from kraftcheck.kraft_model.prevote import Prevote
 from kraftcheck.kraft_model.prevote.records import FetchRequest, LastFetch, Nil, Server, ServerState
 from kraftcheck.kraft_model.prevote.transitions import is_voter
 from kraftcheck.kraft_model.reconfig.log import end_offset_for_epoch, is_quorum
 from kraftcheck.spec import constraint, invariant
+from kraftcheck.spec.cfg.binding import bind_leniently
 from kraftcheck.spec.cfg.config import read_config
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State

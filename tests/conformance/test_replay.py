@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.jobs import bind_leniently
 from kraftcheck.kraft_model.reconfig import Reconfig
+from kraftcheck.spec.cfg.binding import bind_leniently
 from kraftcheck.spec.cfg.config import read_config
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support.tlc import COUNTEREXAMPLES, TLC, text_of

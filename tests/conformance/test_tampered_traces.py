@@ -13,9 +13,9 @@ from random import Random
 
 import pytest
 
-from kraftcheck.jobs import bind_leniently
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.kraft_model.reconfig.records import SYMBOLS
+from kraftcheck.spec.cfg.binding import bind_leniently
 from kraftcheck.spec.cfg.config import read_config
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition

@@ -9,8 +9,8 @@ import pytest
 
 from kraftcheck import load
 from kraftcheck.api import explain
+from kraftcheck.catalogue import Job
 from kraftcheck.explorer.tables.searches.bfs import ANOTHER, BreadthFirst
-from kraftcheck.jobs import Job
 from kraftcheck.spec import Protocol, invariant
 from kraftcheck.spec.examples.lock_service import Client, Grant, ImpatientServer, Phase
 

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kraftcheck.catalogue import find_model
+from kraftcheck.catalogue import Job, find_model
 from kraftcheck.explorer.result import Violation
 from kraftcheck.exploring.server import Server
 from kraftcheck.exploring.session import FORMS, Session
 from kraftcheck.exploring.tree import Tree
-from kraftcheck.jobs import Job, lenient_job
+from kraftcheck.jobs import lenient_job
 from kraftcheck.reporting.files import write_counterexamples
 from kraftcheck.reporting.scenarios import run_scenario
 from kraftcheck.spec.errors import InputError

@@ -9,8 +9,7 @@ from typing import cast
 
 import pytest
 
-from kraftcheck.catalogue import find_config, find_model
-from kraftcheck.jobs import scenario_job
+from kraftcheck.catalogue import find_config, find_model, scenario_job
 from kraftcheck.lockstep.commands import TIMEOUTS, is_driven
 from kraftcheck.lockstep.cover import Cover, Reason, state_graph
 from kraftcheck.lockstep.lockstep import Choose, Lockstep
