@@ -30,11 +30,10 @@ from kraftcheck.explorer.interruption import EXIT_INTERRUPTED
 from kraftcheck.explorer.result import NOTHING_CHECKED
 from kraftcheck.explorer.tables.threads import default_workers
 from kraftcheck.jobs import job_of
-from kraftcheck.mutation.functions import changeable_functions, changeable_modules
-from kraftcheck.mutation.judging import SURVIVED, Judge
-from kraftcheck.mutation.mutants import Mutant, mutants_of
+from kraftcheck.mutation.mutants import Mutant, changeable_functions, changeable_modules, mutants_of
 from kraftcheck.mutation.recording import Recording, record
-from kraftcheck.mutation.working import MutationFolder, Workers, judge_all
+from kraftcheck.mutation.trial import SURVIVED, MutantRunner
+from kraftcheck.mutation.workers import MutationFolder, Workers, judge_all
 from kraftcheck.options import add, count, seed
 from kraftcheck.reporting.files import Writing, require_writable, write_json
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, Meter, many, print_lines, print_warnings
@@ -101,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
         with nullcontext() if folder is None else MutationFolder(folder, _identity(jobs)) as kept:
             files = {function.function.__code__.co_filename for function in functions}
             recordings = _recorded(jobs, files, modules, arguments)
-            workers = Workers(Judge(recordings, modules), _processes(arguments), _seconds(arguments))
+            workers = Workers(MutantRunner(recordings, modules), _processes(arguments), _seconds(arguments))
             try:
                 with Meter(f"of {len(mutants):,} mutants", quiet=arguments.quiet) as meter:
                     verdicts = judge_all(workers, mutants, kept, meter.reach)

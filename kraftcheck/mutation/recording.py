@@ -16,7 +16,7 @@ from kraftcheck.catalogue import Job
 from kraftcheck.engines import search
 from kraftcheck.explorer.result import Progress, Result
 from kraftcheck.mutation.calls import Arguments, noting_reads, plain_steps, rewired, wrapped
-from kraftcheck.mutation.functions import memories_of
+from kraftcheck.mutation.mutants import memories_of
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+import enum
+from collections.abc import Callable, Iterable, Iterator
+from types import ModuleType
+from typing import Any, NamedTuple, get_args, get_type_hints
 
-from kraftcheck.mutation.vocabulary import Vocabulary, other_member, other_name
 from kraftcheck.spec.diagnosis.source import called, negated
-from kraftcheck.spec.values import is_enum
+from kraftcheck.spec.values import Record, field_types, is_enum
 
 GUARD = "guard dropped"
 CONDITION = "condition dropped"
@@ -37,6 +38,71 @@ _OPPOSITE_RULES = {"min": "max", "max": "min", "any": "all", "all": "any"}
 _COMPOUND = (ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Lambda)
 _SENDS = ("send", "send_once", "reply", "forget", "write")
 _LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
+
+Fields = dict[str, Any]
+"""The types of a record's fields, by name."""
+
+Replacement = tuple[str, ast.AST, str]
+"""A kind of slip, the node that is replaced, and by what, as source."""
+
+
+class Vocabulary:
+    """The records and symbols that a protocol's modules name."""
+
+    def __init__(self, modules: Iterable[ModuleType]) -> None:
+        named = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
+        records = dict.fromkeys(cls for cls in named if issubclass(cls, Record) and cls is not Record)
+        self._fields = {cls: _types(cls) for cls in records}
+
+    def other_field(self, name: str, owners: Iterable[type]) -> str | None:
+        """Return a plausible wrong field: the next one of the same type, in every record that may be meant."""
+        asked = [cls for cls in owners if cls in self._fields] or list(self._fields)
+        having = [self._fields[cls] for cls in asked if name in self._fields[cls]]
+        if not having:
+            return None
+        names = list(having[0])
+        place = names.index(name)
+        for other in (*names[place + 1 :], *names[:place]):
+            if all(fields.get(other, Ellipsis) == fields[name] for fields in having):
+                return other
+        return None
+
+    def swappable(self, cls: object) -> list[tuple[int, int]]:
+        """Return the pairs of neighbouring places in a record's constructor that take values of one type."""
+        types = list(self._fields.get(cls, {}).values()) if isinstance(cls, type) else []
+        return [(place, place + 1) for place in range(len(types) - 1) if types[place] == types[place + 1]]
+
+    def owners(self, function: Callable[..., Any], parameter: str) -> tuple[type, ...]:
+        """Return the records that the annotation of a function's parameter names."""
+        try:
+            hint = get_type_hints(function).get(parameter)
+        except (NameError, TypeError):
+            return ()
+        return tuple(kind for kind in (get_args(hint) or (hint,)) if kind in self._fields)
+
+
+def _types(cls: type[Record]) -> Fields:
+    try:
+        return field_types(cls)
+    except NameError:  # a class defined within a function
+        return {}
+
+
+def other_member(symbol: enum.Enum) -> enum.Enum | None:
+    """Return the next member of an enum, or None where there is no other."""
+    members = list(type(symbol))
+    other = members[(members.index(symbol) + 1) % len(members)]
+    return None if other is symbol else other
+
+
+def other_name(name: str, names: dict[str, Any]) -> str | None:
+    """Return the next of a module's names that stands for another symbol of the same class, or None."""
+    symbol = names.get(name)
+    if not isinstance(symbol, enum.Enum):
+        return None
+    alike = [known for known, value in names.items() if type(value) is type(symbol)]
+    place = alike.index(name)
+    return next((known for known in (*alike[place + 1 :], *alike[:place]) if names[known] is not symbol), None)
 
 
 class Slip(NamedTuple):
@@ -120,41 +186,32 @@ class Slips:
             yield Slip(NEGATED, test, _within(ast.unparse(negated(test)), negated(test), node), statement)
             yield from self._expression(test, node, statement)
 
-    def _slips_at(self, node: ast.expr, parent: ast.AST) -> Iterator[tuple[str, ast.AST, str]]:
-        """Yield the slips that replace an expression itself: kind, what is replaced, and by what."""
+    def _slips_at(self, node: ast.expr, parent: ast.AST) -> Iterator[Replacement]:
+        """Yield the slips that replace an expression itself."""
         match node:
-            case ast.BoolOp():
-                for operand in node.values:
-                    others = [other for other in node.values if other is not operand]
-                    rest = others[0] if len(others) == 1 else ast.BoolOp(node.op, others)
-                    yield CONDITION, node, _within(ast.unparse(rest), rest, parent)
-            case ast.IfExp():
-                for branch in (node.body, node.orelse):
-                    yield SKIPPED, node, _within(ast.unparse(branch), branch, parent)
+            case ast.BoolOp() | ast.IfExp() | ast.BinOp():
+                yield from _without_part(node, parent)
             case ast.Compare(ops=[op]) if type(op) in _BOUNDARIES:
                 left, right = ast.unparse(node.left), ast.unparse(node.comparators[0])
                 yield BOUNDARY, node, _within(f"{left} {_BOUNDARIES[type(op)]} {right}", node, parent)
             case ast.Compare(ops=[_]) if isinstance(parent, ast.Lambda | ast.GeneratorExp):
-                opposite = negated(node)
-                yield NEGATED, node, ast.unparse(opposite)
-            case ast.BinOp(op=ast.BitOr() | ast.Sub() | ast.BitAnd()) if not isinstance(node.right, ast.Constant):
-                yield OPERAND, node, _within(ast.unparse(node.left), node.left, parent)
+                yield NEGATED, node, ast.unparse(negated(node))
             case ast.Constant():
                 yield from _constant(node, parent)
             case ast.Slice():
-                for edge in (node.lower, node.upper):
-                    if isinstance(edge, ast.Name | ast.Attribute):
-                        yield OFF_BY_ONE, edge, f"{ast.unparse(edge)} + 1"
+                edges = (edge for edge in (node.lower, node.upper) if isinstance(edge, ast.Name | ast.Attribute))
+                yield from ((OFF_BY_ONE, edge, f"{ast.unparse(edge)} + 1") for edge in edges)
             case ast.Attribute(ctx=ast.Load()):
                 yield from self._attribute(node)
-            case ast.Name(ctx=ast.Load()):
-                other = other_name(node.id, self._names) if node.id not in self._parameters else None
-                if other is not None:
-                    yield WRONG_CONSTANT, node, other
+            case ast.Name(ctx=ast.Load()) if node.id not in self._parameters:
+                other = other_name(node.id, self._names)
+                yield from [(WRONG_CONSTANT, node, other)] if other is not None else []
+            case ast.Call(func=ast.Attribute()):
+                yield from _of_method(node, str(called(node)))
             case ast.Call():
-                yield from self._call(node, parent)
+                yield from self._call(node, str(called(node)))
 
-    def _attribute(self, node: ast.Attribute) -> Iterator[tuple[str, ast.AST, str]]:
+    def _attribute(self, node: ast.Attribute) -> Iterator[Replacement]:
         owner = node.value
         if isinstance(owner, ast.Name):
             cls = self._names.get(owner.id)
@@ -168,25 +225,40 @@ class Slips:
         if field is not None and not (isinstance(owner, ast.Name) and owner.id == "self"):
             yield WRONG_FIELD, node, f"{ast.unparse(owner)}.{field}"
 
-    def _call(self, node: ast.Call, parent: ast.AST) -> Iterator[tuple[str, ast.AST, str]]:
-        name = called(node)
-        method = isinstance(node.func, ast.Attribute)
-        if method and name in _SENDS:
-            yield from _sending(node, str(name))
-        if method and name in ("but", "put"):
-            yield from _not_updated(node)
-        if not method and name == "consume":
+    def _call(self, node: ast.Call, name: str) -> Iterator[Replacement]:
+        if name == "consume":
             yield KEPT, node.func, "become"
-        if not method and name in _OPPOSITE_RULES:
-            yield WRONG_RULE, node.func, _OPPOSITE_RULES[str(name)]
-        for one, two in self._vocabulary.swappable(self._names.get(str(name))) if not method else ():
+        if name in _OPPOSITE_RULES:
+            yield WRONG_RULE, node.func, _OPPOSITE_RULES[name]
+        for one, two in self._vocabulary.swappable(self._names.get(name)):
             if two < len(node.args) and ast.dump(node.args[one]) != ast.dump(node.args[two]):
                 places = [*node.args]
                 places[one], places[two] = places[two], places[one]
                 yield SWAPPED, node, ast.unparse(ast.Call(node.func, places, node.keywords))
 
 
-def _sending(node: ast.Call, name: str) -> Iterator[tuple[str, ast.AST, str]]:
+def _without_part(node: ast.BoolOp | ast.IfExp | ast.BinOp, parent: ast.AST) -> Iterator[Replacement]:
+    """Yield the slips that leave out an operand, or a branch."""
+    left: list[tuple[str, ast.expr]] = []
+    if isinstance(node, ast.BoolOp):
+        for operand in node.values:
+            others = [other for other in node.values if other is not operand]
+            left.append((CONDITION, others[0] if len(others) == 1 else ast.BoolOp(node.op, others)))
+    elif isinstance(node, ast.IfExp):
+        left = [(SKIPPED, node.body), (SKIPPED, node.orelse)]
+    elif isinstance(node.op, ast.BitOr | ast.Sub | ast.BitAnd) and not isinstance(node.right, ast.Constant):
+        left = [(OPERAND, node.left)]
+    yield from ((kind, node, _within(ast.unparse(rest), rest, parent)) for kind, rest in left)
+
+
+def _of_method(node: ast.Call, name: str) -> Iterator[Replacement]:
+    if name in _SENDS:
+        yield from _sending(node, name)
+    if name in ("but", "put"):
+        yield from _not_updated(node)
+
+
+def _sending(node: ast.Call, name: str) -> Iterator[Replacement]:
     """Yield the slips of a call that sends messages, or writes replicas."""
     assert isinstance(node.func, ast.Attribute)
     before = ast.unparse(node.func.value)
@@ -203,7 +275,7 @@ def _sending(node: ast.Call, name: str) -> Iterator[tuple[str, ast.AST, str]]:
         yield SENT_TWICE, node, f"{ast.unparse(node)}.send({', '.join(map(ast.unparse, node.args))})"
 
 
-def _not_updated(node: ast.Call) -> Iterator[tuple[str, ast.AST, str]]:
+def _not_updated(node: ast.Call) -> Iterator[Replacement]:
     """Yield the slips of a call that gives fields new values: one of them stays as it was."""
     assert isinstance(node.func, ast.Attribute)
     for keyword in node.keywords:
@@ -212,7 +284,7 @@ def _not_updated(node: ast.Call) -> Iterator[tuple[str, ast.AST, str]]:
         yield NOT_UPDATED, node, ast.unparse(changed)
 
 
-def _constant(node: ast.Constant, parent: ast.AST) -> Iterator[tuple[str, ast.AST, str]]:
+def _constant(node: ast.Constant, parent: ast.AST) -> Iterator[Replacement]:
     value = node.value
     if isinstance(value, bool):
         yield WRONG_CONSTANT, node, str(not value)

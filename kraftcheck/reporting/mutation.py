@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kraftcheck.files import read_small
-from kraftcheck.mutation.judging import ERROR, KILLED, LOST, SURVIVED, UNREACHED, VERDICTS, Verdict
 from kraftcheck.mutation.mutants import Mutant
 from kraftcheck.mutation.slips import KINDS
+from kraftcheck.mutation.trial import ERROR, KILLED, LOST, SURVIVED, UNREACHED, VERDICTS, MutantVerdict
 from kraftcheck.reporting.lines import FAINT, HEAD, NEW, OLD, PLAIN, WARNING, Line, columns, many
 from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import InputError
@@ -19,7 +19,7 @@ from kraftcheck.spec.errors import InputError
 WIDTH = 150
 """The most characters of a mutant's name, and of an error, in a list."""
 
-Judged = tuple[Mutant, Verdict]
+Judged = tuple[Mutant, MutantVerdict]
 
 
 class Explanations:
@@ -147,7 +147,7 @@ def _survivors(judged: list[Judged], explanations: Explanations) -> Iterator[Lin
         yield []
 
 
-def _counted(verdict: Verdict) -> str:
+def _counted(verdict: MutantVerdict) -> str:
     counts = [f"{name} {before:,} -> {after:,} states" for name, before, after, *_ in verdict.counts if before != after]
     return f"; {', '.join(counts)}" if counts else f" in {verdict.config}"
 
@@ -189,7 +189,7 @@ def as_json(judged: list[Judged], explanations: Explanations, about: Mapping[str
     }
 
 
-def _mutant_as_json(mutant: Mutant, verdict: Verdict, explanations: Explanations) -> dict[str, Any]:
+def _mutant_as_json(mutant: Mutant, verdict: MutantVerdict, explanations: Explanations) -> dict[str, Any]:
     old, new = mutant.diff()
     survived = verdict.verdict == SURVIVED
     return {

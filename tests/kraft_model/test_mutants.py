@@ -12,10 +12,9 @@ import pytest
 from kraftcheck.catalogue import find_model
 from kraftcheck.cli import main
 from kraftcheck.jobs import job_of
-from kraftcheck.mutation.functions import changeable_functions, changeable_modules
-from kraftcheck.mutation.judging import KILLED, Judge, Verdict
-from kraftcheck.mutation.mutants import mutants_of
+from kraftcheck.mutation.mutants import changeable_functions, changeable_modules, mutants_of
 from kraftcheck.mutation.recording import record
+from kraftcheck.mutation.trial import KILLED, MutantRunner, MutantVerdict
 from kraftcheck.reporting.mutation import Explanations
 from tests.support.kraft_model.mutants import NOTICED, Noticed
 from tests.support.kraft_model.prevote_mutants import PREVOTE
@@ -44,7 +43,7 @@ DETAILS = {
 """The configurations of models that have properties beyond those of the specification."""
 
 
-def verdict(model_name: str, prop: str, noticed: Noticed) -> Verdict:
+def verdict(model_name: str, prop: str, noticed: Noticed) -> MutantVerdict:
     """Return what becomes of a mutant where one property alone is checked."""
     model = find_model(model_name)
     modules = changeable_modules(model, model.protocol)
@@ -53,7 +52,7 @@ def verdict(model_name: str, prop: str, noticed: Noticed) -> Verdict:
     job = job_of(model, noticed.config, argparse.Namespace(set=[], engine=None, max_states=LIMIT, workers=1))
     (checked,) = [one for one in job.options.properties if one.name == prop]
     job = job._replace(options=replace(job.options, properties=(checked,)))
-    return Judge([record(job, {str(one.source.path) for one in functions}, modules)], modules).judge(mutant)
+    return MutantRunner([record(job, {str(one.source.path) for one in functions}, modules)], modules).judge(mutant)
 
 
 CASES = [

@@ -14,7 +14,7 @@ from kraftcheck.explorer.compiling import cache_problem
 from kraftcheck.explorer.native import compiling
 from kraftcheck.files import distrusted, remove
 from kraftcheck.lockstep import jars
-from kraftcheck.mutation.working import MutationFolder
+from kraftcheck.mutation.workers import MutationFolder
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.batch_folder import BatchFolder
 from kraftcheck.traces.corpus import CorpusFolder

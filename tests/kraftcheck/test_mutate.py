@@ -14,10 +14,9 @@ import pytest
 
 from kraftcheck.catalogue import Model, find_model
 from kraftcheck.mutation import calls
-from kraftcheck.mutation.functions import changeable_functions, changeable_modules
-from kraftcheck.mutation.mutants import Mutant, Swap, mutants_of
+from kraftcheck.mutation.mutants import Mutant, Swap, changeable_functions, changeable_modules, mutants_of
 from kraftcheck.mutation.slips import KINDS
-from kraftcheck.mutation.working import Workers
+from kraftcheck.mutation.workers import Workers
 from tests.support.command_line import Run, start
 
 TINY = '''
@@ -309,7 +308,7 @@ def test_ctrl_c_says_how_to_go_on(game: str, tmp_path: Path) -> None:
 
 ENDLESS = """
 import os, time
-from kraftcheck.mutation.working import Workers
+from kraftcheck.mutation.workers import Workers
 
 class Endless:
     def reached_in(self, mutant):

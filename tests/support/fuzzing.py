@@ -225,7 +225,7 @@ def payloads() -> Iterator[bytes]:
 
 def notes(data: bytes) -> None:
     """Read the notes of an output folder: the first byte says of which kind, and which file is replaced."""
-    from kraftcheck.mutation.working import MutationFolder
+    from kraftcheck.mutation.workers import MutationFolder
     from kraftcheck.traces.corpus import CorpusFolder, chunks_of
     from kraftcheck.traces.pipeline.driver import PipelineFolder
 

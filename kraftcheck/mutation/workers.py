@@ -16,8 +16,8 @@ from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.interruption import Interruption
-from kraftcheck.mutation.judging import ERROR, UNREACHED, VERDICTS, Judge, Verdict
 from kraftcheck.mutation.mutants import Mutant
+from kraftcheck.mutation.trial import ERROR, UNREACHED, VERDICTS, MutantRunner, MutantVerdict
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.batch_folder import BatchFolder, read_note, write_note
 
@@ -55,7 +55,7 @@ class MutationFolder(BatchFolder):
         """Return an error about the folder."""
         return InputError(f"--checkpoint {self.path}: {problem}")
 
-    def verdicts(self) -> dict[str, Verdict]:
+    def verdicts(self) -> dict[str, MutantVerdict]:
         """Return the verdicts that are noted, by the mutant's name."""
         found = {}
         for file in self.note_files():
@@ -65,16 +65,16 @@ class MutationFolder(BatchFolder):
             found[note["mutant"]] = verdict_of(note["verdict"])
         return found
 
-    def note(self, mutant: Mutant, verdict: Verdict) -> None:
+    def note(self, mutant: Mutant, verdict: MutantVerdict) -> None:
         """Note a verdict."""
         number = len(self.note_files()) + 1
         write_note(self.note_file(self.path, number), {"mutant": mutant.name, "verdict": verdict._asdict()})
 
 
-def verdict_of(note: dict[str, Any]) -> Verdict:
+def verdict_of(note: dict[str, Any]) -> MutantVerdict:
     """Return the verdict that JSON holds."""
     counts = tuple(tuple(count) for count in note["counts"])
-    return Verdict(**(note | {"lost": tuple(note["lost"]), "counts": counts}))
+    return MutantVerdict(**(note | {"lost": tuple(note["lost"]), "counts": counts}))
 
 
 class _Running(NamedTuple):
@@ -87,14 +87,14 @@ class _Running(NamedTuple):
 class Workers:
     """Judges mutants side by side."""
 
-    def __init__(self, judge: Judge, processes: int, seconds: float) -> None:
+    def __init__(self, judge: MutantRunner, processes: int, seconds: float) -> None:
         self._judge = judge
         self._processes = processes
         self._seconds = seconds
         self._context = multiprocessing.get_context("fork")
         self._running: list[_Running] = []
 
-    def judged(self, mutants: Iterable[Mutant]) -> Iterator[tuple[Mutant, Verdict]]:
+    def judged(self, mutants: Iterable[Mutant]) -> Iterator[tuple[Mutant, MutantVerdict]]:
         """Yield mutants with their verdicts, as they come."""
         gc.collect()
         gc.freeze()  # what the processes have in common stays in common
@@ -107,7 +107,7 @@ class Workers:
                         if self._judge.reached_in(mutant):
                             self._start(mutant)
                         else:
-                            yield mutant, Verdict(UNREACHED)
+                            yield mutant, MutantVerdict(UNREACHED)
                     yield from self._ended()
             if interruption.asked:
                 raise KeyboardInterrupt
@@ -120,7 +120,7 @@ class Workers:
     def _too_long(self) -> str:
         return f"{NOT_JUDGED} {self._seconds:g} s"
 
-    def may_judge(self, verdict: Verdict) -> bool:
+    def may_judge(self, verdict: MutantVerdict) -> bool:
         """Return whether a verdict is that there was too little time, and now there is another limit."""
         return verdict.by.startswith(NOT_JUDGED) and verdict.by != self._too_long
 
@@ -131,7 +131,7 @@ class Workers:
         theirs.close()
         self._running.append(_Running(mutant, process, ours, time.monotonic() + self._seconds))
 
-    def _ended(self) -> Iterator[tuple[Mutant, Verdict]]:
+    def _ended(self) -> Iterator[tuple[Mutant, MutantVerdict]]:
         ready = wait([one.end for one in self._running], PATIENCE)
         for one in [*self._running]:
             verdict = None
@@ -140,17 +140,17 @@ class Workers:
                     verdict = verdict_of(json.loads(one.end.recv_bytes()))
                 except EOFError:
                     one.process.join()
-                    verdict = Verdict(ERROR, f"the process ended by itself ({one.process.exitcode})")
+                    verdict = MutantVerdict(ERROR, f"the process ended by itself ({one.process.exitcode})")
             elif time.monotonic() > one.until:
-                verdict = Verdict(ERROR, self._too_long)
+                verdict = MutantVerdict(ERROR, self._too_long)
             if verdict is not None:
                 self._running.remove(one)
                 _stop(one.process)
                 yield one.mutant, verdict
 
 
-def _work(judge: Judge, mutant: Mutant, end: Connection) -> None:
-    """Judge one mutant; Ctrl-C is the parent's business."""
+def _work(judge: MutantRunner, mutant: Mutant, end: Connection) -> None:
+    """MutantRunner one mutant; Ctrl-C is the parent's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -174,8 +174,8 @@ def _stop(process: BaseProcess) -> None:
 
 def judge_all(
     workers: Workers, mutants: list[Mutant], folder: MutationFolder | None, step: Callable[[int], object]
-) -> dict[str, Verdict]:
-    """Judge mutants, leaving out those that a folder knows."""
+) -> dict[str, MutantVerdict]:
+    """MutantRunner mutants, leaving out those that a folder knows."""
     known = {} if folder is None else folder.verdicts()
     known = {name: verdict for name, verdict in known.items() if not workers.may_judge(verdict)}
     found = {mutant.name: known[mutant.name] for mutant in mutants if mutant.name in known}

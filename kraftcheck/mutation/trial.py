@@ -1,0 +1,368 @@
+"""Runs one mutant: what becomes of the model, and whether a property notices."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from types import FunctionType, ModuleType
+from typing import NamedTuple
+
+from kraftcheck.engines import search
+from kraftcheck.explorer.behaviour import NoSuchPathError
+from kraftcheck.explorer.result import Options, Result
+from kraftcheck.mutation.calls import Arguments, UnreadError, limited_time, plain_steps, replaying, rewired, wrapped
+from kraftcheck.mutation.mutants import Mutant, Swap, functions_of_actions, functions_of_projections
+from kraftcheck.mutation.recording import Recording
+from kraftcheck.spec.errors import ProtocolError
+from kraftcheck.spec.language.action import Action
+from kraftcheck.spec.language.formula import Enabled, Fairness, Formula, Taken
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.semantics import Semantics, Transition
+from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.language.step import Step
+
+KILLED, ERROR, SURVIVED, LOST, SAME, UNREACHED = "killed", "error", "survived", "lost", "same", "never reached"
+VERDICTS = {
+    KILLED: "a property is violated, or there is a deadlock",
+    ERROR: "an action raises, or does not return",
+    SURVIVED: "changes the behaviour, breaks nothing",
+    LOST: "only removes behaviour",
+    SAME: "no state and no labelled step differs",
+    UNREACHED: "its line never runs",
+}
+"""The verdicts, and what each means."""
+
+FIRST_SHARE = 20
+"""Every configuration is searched first up to this part of its states, since most slips show soon."""
+
+MOST_WALKED = 20_000
+"""States up to which a step is looked for that the model does not have, once an action does something else."""
+
+BY_PROJECTION = "steps of actions that read what a projection gives"
+"""What is lost, where only a projection gives something else."""
+
+NEW = " (new)"
+"""Ends the name under which a step counts that the model does not have."""
+
+Names = Mapping[str, str]
+"""The name of an action's new steps, by the action's."""
+
+
+@dataclass
+class Differences:
+    """In what a mutant's actions differ from the model's, on the inputs met in one search."""
+
+    lost: Counter[str] = field(default_factory=Counter)  # how many steps each action lacks
+    had: Counter[str] = field(default_factory=Counter)  # how many it has in the model
+    only_removes: bool = True  # whether nothing is known to be new
+
+    def lost_steps(self) -> tuple[str, ...]:
+        """Return what is lost, for a person."""
+        lost = sorted((+self.lost).items())
+        return tuple(
+            f"{name}: every step" if times == self.had[name] else f"{name}: {times} of {self.had[name]} steps"
+            for name, times in lost
+        )
+
+
+def compare(recording: Recording, mutant: Mutant) -> Differences:
+    """Make the calls again in which the changed line ran; the mutant's code is in place."""
+    found = Differences(only_removes=_same_starts(recording))
+    path = str(mutant.changed.function.__code__.co_filename)
+    protocol, kind = recording.job.protocol, recording.shared_type
+    for call in recording.through(path, mutant.lines) if found.only_removes else ():
+        arguments = replaying(call.action, call.arguments, kind, call.seen)
+        try:
+            with limited_time():
+                made = dict.fromkeys(call.action.function(protocol, *arguments))
+                steps = frozenset(plain_steps(call.action, protocol, arguments, made))
+        except (Exception, UnreadError):
+            steps = None
+        if steps is None or not steps <= call.steps:
+            return Differences(only_removes=False)
+        found.lost[call.action.name] += len(call.steps - steps)
+    for call in recording.calls if +found.lost else ():
+        found.had[call.action.name] += len(call.steps)
+    return found
+
+
+def starts_of(recording: Recording) -> list[State]:
+    """Return the states from which a mutant starts, the way to a named start included."""
+    job = recording.job
+    with limited_time() if job.options.init == "Init" else nullcontext():
+        return initial_states(Semantics(job.protocol), job.options.init)
+
+
+def _same_starts(recording: Recording) -> bool:
+    """Whether a mutant begins where the model does: `initial` too may call what is changed."""
+    try:
+        return starts_of(recording) == recording.starts
+    except Exception:
+        return False
+
+
+class _Renaming(Property):
+    """A temporal property in whose formula the new steps of an action are steps of that action."""
+
+    names: Names
+
+    def formula(self, protocol: object) -> Formula:
+        """Return what it says."""
+        return _renamed(super().formula(protocol), self.names)
+
+
+def with_new_names(options: Options, names: Names) -> Options:
+    """Return what a search checks, where some actions have steps under another name besides."""
+    return replace(
+        options,
+        reachable=tuple(replace(one, without=tuple(_all(one.without, names))) for one in options.reachable),
+        temporal=tuple(_temporal(one, names) for one in options.temporal),
+        fairness=_fairness(options.fairness, names),
+    )
+
+
+def _all(actions: Iterable[str], names: Names) -> list[str]:
+    """Return names of actions, with those of their new steps."""
+    return list(dict.fromkeys(name for one in actions for name in (one, names.get(one, one))))
+
+
+def _fairness(declared: Iterable[Fairness], names: Names) -> tuple[Fairness, ...]:
+    return tuple(replace(one, actions=tuple(_all(one.actions, names))) for one in declared)
+
+
+def _temporal(prop: Property, names: Names) -> Property:
+    changed = {one.name: getattr(prop, one.name) for one in fields(prop)}
+    made = _Renaming(**{**changed, "fairness": _fairness(prop.fairness, names)})
+    vars(made)["names"] = names
+    return made
+
+
+def _renamed(formula: Formula, names: Names) -> Formula:
+    """Return a formula that names an action's new steps wherever it names the action."""
+    if isinstance(formula, Enabled | Taken):
+        return type(formula)(frozenset(_all(formula.actions, names)))
+    parts = {name: _renamed(part, names) for name, part in vars(formula).items() if isinstance(part, Formula)}
+    return replace(formula, **parts) if parts else formula  # type: ignore[type-var]
+
+
+class MutantVerdict(NamedTuple):
+    """What became of a mutant."""
+
+    verdict: str  # one of `VERDICTS`
+    by: str = ""  # the property that is violated, or the error
+    config: str = ""  # the configuration in which that was
+    length: int = 0  # the states of the counterexample
+    gains: bool = False  # whether the mutant takes a step, or has an initial state, that the model does not have
+    # what the model has and the mutant lacks: actions, with how many of their different steps
+    lost: tuple[str, ...] = ()
+    step: str = ""  # the first step that the model does not have, for a person
+    # for each configuration in which the counts differ, the distinct states of the model and of the mutant, then
+    # the generated ones
+    counts: tuple[tuple[str, int, int, int, int], ...] = ()
+
+
+class MutantRunner:
+    """Runs mutants of one protocol."""
+
+    def __init__(self, recordings: Iterable[Recording], modules: Iterable[ModuleType]) -> None:
+        self._recordings = sorted(recordings, key=lambda one: one.result.distinct_states)
+        self._modules = list(modules)
+        self._actions: dict[FunctionType, frozenset[str]] = {}
+        protocol = type(self._recordings[0].job.protocol)
+        for name, functions in functions_of_actions(protocol, self._modules).items():
+            for function in functions:
+                self._actions[function] = self._actions.get(function, frozenset()) | {name}
+        self._of_projections = frozenset(functions_of_projections(protocol, self._modules))
+
+    def reached_in(self, mutant: Mutant) -> list[Recording]:
+        """Return the configurations in which the changed line runs, the smallest first.
+
+        These are all where projections use the function: nobody notes their lines.
+        """
+        function = mutant.changed.function
+        path, is_projected = str(function.__code__.co_filename), function in self._of_projections
+        return [one for one in self._recordings if is_projected or one.runs(path, mutant.lines)]
+
+    def judge(self, mutant: Mutant) -> MutantVerdict:
+        """Return what becomes of a mutant. The process's protocol is changed meanwhile."""
+        reached = self.reached_in(mutant)
+        if not reached:
+            return MutantVerdict(UNREACHED)
+        code = mutant.code()
+        assert code is not None
+        swap = Swap(mutant.changed.function, code, self._modules)
+        with swap.mutated():
+            trials, verdicts = self._compared(mutant, swap, reached)
+            for share in (FIRST_SHARE, 1):
+                tried = []
+                for trial in trials:
+                    tried.append(trial.verdict(share))
+                    if tried[-1].verdict in (KILLED, ERROR):
+                        return tried[-1]
+        verdicts += tried
+        counts = tuple(count for one in verdicts for count in one.counts)
+        verdicts.sort(key=lambda one: (SURVIVED, LOST, SAME).index(one.verdict))
+        return verdicts[0]._replace(counts=counts) if verdicts and verdicts[0].verdict != SAME else MutantVerdict(SAME)
+
+    def _compared(
+        self, mutant: Mutant, swap: Swap, reached: Iterable[Recording]
+    ) -> tuple[list[_Trial], list[MutantVerdict]]:
+        """Return the configurations in which a mutant is to be searched, and verdicts on others in which it loses."""
+        function = mutant.changed.function
+        is_projected = function in self._of_projections
+        trials, verdicts = [], []
+        for recording in reached:
+            found = Differences(only_removes=False) if is_projected else compare(recording, mutant)
+            if not found.only_removes or _is_to_be_searched(recording):
+                trials.append(_Trial(recording, swap, self._actions[function], is_projected=is_projected))
+            elif lost := found.lost_steps():
+                verdicts.append(MutantVerdict(LOST, "", recording.job.config_name, lost=lost))
+        return trials, verdicts
+
+
+def _is_to_be_searched(recording: Recording) -> bool:
+    """Whether a model that does less may break what is checked: then there is a deadlock, or a way out is gone."""
+    options = recording.job.options
+    return options.deadlock or bool(options.over_behaviours)
+
+
+class _Trial:
+    """One mutant in one configuration.
+
+    Where projections use the function, an action does something else on other inputs: only whole states tell.
+    """
+
+    def __init__(self, recording: Recording, swap: Swap, actions: frozenset[str], *, is_projected: bool) -> None:
+        self._recording = recording
+        self._name = recording.job.config_name
+        self._swap = swap
+        self._actions = actions
+        self._is_projected = is_projected
+        self._found = Differences()
+        self._whole: MutantVerdict | None = None
+
+    def verdict(self, share: int) -> MutantVerdict:
+        """Return what becomes of the mutant there, within a share of the states that a search may have."""
+        if self._whole is not None:
+            return self._whole
+        self._found = Differences()
+        job = self._recording.job
+        try:
+            starts = starts_of(self._recording)
+        except Exception as error:
+            if job.options.init == "Init":
+                return MutantVerdict(ERROR, _error_text(error), self._name)
+            return MutantVerdict(LOST, config=self._name, lost=(f"the start {job.options.init}",))
+        options = with_new_names(job.options, {name: name + NEW for name in self._actions})
+        options = replace(options, init="Init", max_states=max(1, (job.options.max_states or 0) // share))
+        try:
+            result = search(job.engine, self._protocol(starts), options, is_named=job.is_named)
+        except (ProtocolError, NoSuchPathError) as error:
+            return MutantVerdict(ERROR, _error_text(error), self._name)
+        if share > 1 and not result.violations and not result.complete:
+            return MutantVerdict(SAME)  # so far; it is searched again
+        self._whole = self._verdict_on(result, starts)
+        return self._whole
+
+    def _protocol(self, starts: list[State]) -> Protocol:
+        """Return the protocol with the mutant's new steps as actions of their own."""
+        protocol = self._recording.protocol()
+        actions = dict(protocol.actions)
+        for name in self._actions:
+            action = protocol.actions[name]
+            actions[name] = wrapped(name, action, partial(self._steps, action, new=False))
+            actions[name + NEW] = wrapped(name + NEW, action, partial(self._steps, action, new=True))
+        rewired(protocol, actions)
+        vars(protocol)["initial"] = lambda: starts
+        return protocol
+
+    def _verdict_on(self, result: Result, starts: list[State]) -> MutantVerdict:
+        counts = self._different_counts(result)
+        step = self._first_new_step(starts) if self._may_gain(result) else ""
+        gains = step != "" or starts != self._recording.starts
+        found = MutantVerdict(SAME, config=self._name, gains=gains, step=step, counts=counts)
+        if result.violations:
+            name, trace = result.violations[0].property, result.violations[0].trace
+            return found._replace(verdict=KILLED, by=name, length=len(trace))
+        if gains:
+            return found._replace(verdict=SURVIVED, lost=self._found.lost_steps())
+        if +self._found.lost and (counts or not (self._recording.result.complete and result.complete)):
+            return found._replace(verdict=LOST, lost=self._found.lost_steps())
+        if self._is_projected and counts:
+            return found._replace(verdict=LOST, lost=(BY_PROJECTION,))
+        return MutantVerdict(SAME)
+
+    def _may_gain(self, result: Result) -> bool:
+        return self._is_projected or any(times for name, times in result.actions.items() if name.endswith(NEW))
+
+    def _different_counts(self, result: Result) -> tuple[tuple[str, int, int, int, int], ...]:
+        """Return the states of the model and of the mutant, as in `MutantVerdict.counts`; none where they are equal."""
+        before = self._recording.result
+        distinct = before.distinct_states, result.distinct_states
+        generated = before.generated_states, result.generated_states
+        is_whole = before.complete and result.complete
+        differ = distinct[0] != distinct[1] or (is_whole and generated[0] != generated[1])
+        return ((self._name, *distinct, *generated),) if differ else ()
+
+    def _first_new_step(self, starts: list[State]) -> str:
+        """Return the first labelled step that the model does not have; "" where it has them all.
+
+        An action may do something else, and the network make the same of it: a message sent twice into a set.
+        """
+        theirs, ours = Semantics(self._recording.job.protocol), Semantics(copy(self._recording.job.protocol))
+        found, frontier, depth = set(starts), starts, 1
+        while frontier:
+            reached: list[State] = []
+            for state in frontier:
+                with self._swap.original():
+                    known = {(one.action, one.target) for one in _transitions(ours, state)}
+                for one in _transitions(theirs, state):
+                    if one.target != state and (one.action, one.target) not in known:
+                        who = "" if one.actor is None else f" by {one.actor}"
+                        return f"{one.action}{who}, at depth {depth}"
+                    if one.target not in found:
+                        found.add(one.target)
+                        reached.append(one.target)
+                if len(found) > MOST_WALKED:
+                    return f"deeper than {depth}"
+            frontier, depth = reached, depth + 1
+        return ""
+
+    def _steps(self, action: Action, protocol: Protocol, arguments: Arguments, *, new: bool) -> tuple[Step, ...]:
+        """Return the steps of an action that the model does not have, or those that it has."""
+        with limited_time():
+            made = dict.fromkeys(action.function(protocol, *arguments))
+        with self._swap.original():
+            try:
+                original = dict.fromkeys(action.function(protocol, *arguments))
+            except Exception:  # in a state that only the mutant has
+                original = {}
+        theirs = dict.fromkeys(plain_steps(action, protocol, arguments, made))
+        ours = dict.fromkeys(plain_steps(action, protocol, arguments, original))
+        if new:
+            return tuple(step for step in theirs if step not in ours)
+        self._found.lost[action.name] += sum(step not in theirs for step in ours)
+        self._found.had[action.name] += len(ours)
+        return tuple(step for step in made if step not in theirs or step in ours)
+
+
+def _transitions(semantics: Semantics, state: State) -> list[Transition]:
+    try:
+        return list(semantics.transitions(state))
+    except ProtocolError:  # beyond the states of the model
+        return []
+
+
+def _error_text(error: Exception) -> str:
+    cause = getattr(error, "cause", None) or error.__cause__
+    if not isinstance(error, ProtocolError):
+        cause = error
+    if cause is not None:
+        return f"{type(cause).__name__}: {cause}"
+    return str(error).splitlines()[0].partition(": ")[2]
