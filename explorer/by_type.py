@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from kraftcheck.spec.discovery import modules_of
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.loading.classes import modules_of
 from kraftcheck.spec.values import cached
 
 TELLING = {"type", "vars", "__dict__"}

@@ -13,14 +13,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.explorer.result import Options
-from kraftcheck.spec.cfg.config import ModelConfig, Named, override, parse_config, parse_setting, read_config
-from kraftcheck.spec.cfg.parsing import TextPosition
+from kraftcheck.spec.cfg.config import (
+    ModelConfig,
+    Named,
+    TextPosition,
+    override,
+    parse_config,
+    parse_setting,
+    read_config,
+)
 from kraftcheck.spec.cfg.tables import Configuration, read_configurations
+from kraftcheck.spec.discovery import line_to_blame, load, protocol_in, variant, variants_of
 from kraftcheck.spec.errors import InputError, ProtocolError, RaisedError, told_error, unknown
 from kraftcheck.spec.language.property import OF_BEHAVIOURS
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.loading.protocols import protocol_in, variant, variants_of
-from kraftcheck.spec.loading.user_files import line_to_blame, load
 from kraftcheck.traces.scenarios import Start
 
 HOMES = ("kraftcheck.kraft_model", "kraftcheck.spec.examples")

@@ -1,9 +1,19 @@
-"""The canonical encoding of values, as bytes."""
+"""The canonical encoding of values, as bytes, and its decoding.
+
+An encoding names record and symbol classes by their qualified names. They are looked up in a `Lexicon`, which holds
+the classes of one protocol. Nothing is imported or evaluated because a file says so.
+"""
 
 from __future__ import annotations
 
 import enum
+import re
+from collections.abc import Callable, Iterable, Sized
+from enum import Enum
+from typing import Any, TypeVar
 
+from kraftcheck.spec.display import cut
+from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values, is_enum
 
 
@@ -44,3 +54,194 @@ def encode(value: Value) -> bytes:
         pairs = sorted(encode(k) + encode(v) for k, v in value.items())
         return b"[" + _length(len(pairs)) + b"".join(pairs)
     raise TypeError(f"{value!r} of type {kind.__name__} is not a value")
+
+
+T = TypeVar("T")
+C = TypeVar("C", bound=Sized)
+
+MOST_DIGITS = 4_000  # Python converts some more
+_NUMBER = re.compile("0|-?[1-9][0-9]*")
+
+
+class DecodingError(InputError):
+    """Bytes that are not the canonical encoding of a value."""
+
+
+class Lexicon:
+    """The classes and model values that encodings may name."""
+
+    def __init__(self, classes: Iterable[type] = (), model_values: Iterable[ModelValue] = ()) -> None:
+        self.records: dict[str, type[Record]] = {}
+        self.symbols: dict[str, type[Enum]] = {}
+        self.model_values: dict[str, ModelValue] = {}
+        for cls in classes:
+            self.add(cls)
+        for value in model_values:
+            self.model_values.setdefault(value.name, value)
+
+    @property
+    def classes(self) -> list[type]:
+        """All classes, in the order in which they were added."""
+        return [*self.records.values(), *self.symbols.values()]
+
+    def add(self, cls: type) -> None:
+        """Add a class."""
+        known: dict[str, Any] = self.records if issubclass(cls, Record) else self.symbols
+        other = known.setdefault(cls.__qualname__, cls)
+        if other is not cls:
+            raise InputError(
+                f"two classes are called {cls.__qualname__}: one of {other.__module__} and one of {cls.__module__}; "
+                "encodings cannot tell their values apart"
+            )
+
+    def note(self, value: Value) -> None:
+        """Add the classes and model values that occur in a value."""
+        if type(value) is ModelValue:
+            self.model_values.setdefault(value.name, value)
+            return
+        if isinstance(value, Record) or is_enum(type(value)):
+            self.add(type(value))
+        for part in _parts(value):
+            self.note(part)
+
+
+def _parts(value: Value) -> Iterable[Value]:
+    if isinstance(value, Record):
+        return field_values(value)
+    if isinstance(value, Map):
+        return (item for pair in value.items() for item in pair)
+    return value if type(value) in (tuple, frozenset) else ()
+
+
+def decode(data: bytes, lexicon: Lexicon) -> Value:
+    """Return the value that has a canonical encoding; the inverse of `kraftcheck.spec.values.encode`."""
+    reader = _ByteReader(data, lexicon)
+    try:
+        value = reader.value()
+    except RecursionError:
+        raise reader.error("nested too deeply") from None
+    if reader.at != len(data):
+        raise reader.error(f"expected the end, found {len(data) - reader.at} more bytes")
+    return value
+
+
+class _ByteReader:
+    """Reads values from bytes, one after another."""
+
+    def __init__(self, data: bytes, lexicon: Lexicon) -> None:
+        self.data = data
+        self.lexicon = lexicon
+        self.at = 0
+
+    def error(self, problem: str) -> DecodingError:
+        return DecodingError(f"byte {self.at} of an encoded value: {problem}")
+
+    def value(self) -> Value:
+        tag = self.take(1)
+        read = _READERS.get(tag)
+        if read is None:
+            self.at -= 1
+            raise self.error(f"expected a value, found {tag!r}")
+        return read(self)
+
+    def take(self, count: int) -> bytes:
+        found = self.data[self.at : self.at + count]
+        if len(found) < count:
+            raise self.error(f"expected {count} more bytes, found the end")
+        self.at += count
+        return found
+
+    def length(self) -> int:
+        return int.from_bytes(self.take(4), "big")
+
+    def text(self) -> str:
+        try:
+            return self.take(self.length()).decode()
+        except UnicodeDecodeError as error:
+            raise self.error("expected text in UTF-8") from error
+
+    def number(self) -> int:
+        text = self.text()
+        if len(text) > MOST_DIGITS or _NUMBER.fullmatch(text) is None:
+            raise self.error(f"expected a number, found {cut(text, 60)!r}")
+        return int(text)
+
+    def model_value(self) -> ModelValue:
+        name = self.text()
+        found = self.lexicon.model_values.get(name)
+        if found is None:
+            raise self.error(f"there is no model value {name!r}")
+        return found
+
+    def symbol(self) -> Enum:
+        return self.member(lambda member: str(member.value) if isinstance(member, Symbol) else None)
+
+    def enum_member(self) -> Enum:
+        return self.member(lambda member: None if isinstance(member, Symbol) else member.name)
+
+    def member(self, called: Callable[[Enum], str | None]) -> Enum:
+        kind = self.text()
+        cls, name = self.lexicon.symbols.get(kind), self.text()
+        if cls is None:
+            raise self.error(f"there are no symbols called {kind!r}")
+        for member in cls:
+            if called(member) == name:
+                return member
+        raise self.error(f"{kind} has no member {name!r}")
+
+    def record(self) -> Record:
+        kind = self.text()
+        cls = self.lexicon.records.get(kind)
+        if cls is None:
+            raise self.error(f"there is no record class called {kind!r}")
+        names = field_names(cls)
+        if self.length() != len(names):
+            raise self.error(f"expected the {len(names)} fields of {kind}: {', '.join(names) or 'none'}")
+        return cls(*[self.value() for _ in names])
+
+    def sequence(self) -> tuple[Value, ...]:
+        return tuple([self.value() for _ in range(self.length())])
+
+    def ascending(self, read: Callable[[], T]) -> list[T]:
+        """Return the elements of a set, or the pairs of a map, which are in the order of their encodings."""
+        found, before = [], b""
+        for _ in range(self.length()):
+            start = self.at
+            found.append(read())
+            encoding = self.data[start : self.at]
+            if encoding <= before:
+                raise self.error("expected elements in the order of their encodings, each once")
+            before = encoding
+        return found
+
+    def pair(self) -> tuple[Value, Value]:
+        return self.value(), self.value()
+
+    def set(self) -> frozenset[Value]:
+        return self.whole(frozenset, self.ascending(self.value))
+
+    def map(self) -> Map[Value, Value]:
+        return self.whole(Map, self.ascending(self.pair))
+
+    def whole(self, kind: Callable[[list[T]], C], items: list[T]) -> C:
+        """Return a collection of items, which must all differ. In Python 1 and True do not."""
+        found = kind(items)
+        if len(found) != len(items):
+            raise self.error("expected each element once")
+        return found
+
+
+_READERS: dict[bytes, Any] = {
+    b"T": lambda reader: True,
+    b"F": lambda reader: False,
+    b"i": _ByteReader.number,
+    b"s": _ByteReader.text,
+    b"m": _ByteReader.model_value,
+    b"y": _ByteReader.symbol,
+    b"e": _ByteReader.enum_member,
+    b"N": lambda reader: None,
+    b"r": _ByteReader.record,
+    b"(": _ByteReader.sequence,
+    b"{": _ByteReader.set,
+    b"[": _ByteReader.map,
+}

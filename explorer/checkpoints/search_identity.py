@@ -7,12 +7,11 @@ from hashlib import blake2b
 from typing import Any
 
 from kraftcheck.explorer.result import Options
-from kraftcheck.spec.decoding import Lexicon
+from kraftcheck.spec.discovery import modules_of, source_of
 from kraftcheck.spec.display import text_of
-from kraftcheck.spec.encoding import encode
+from kraftcheck.spec.encoding import Lexicon, encode
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.loading.classes import modules_of, source_of
 from kraftcheck.spec.values import ModelValue, order_key
 
 SearchIdentity = dict[str, Any]

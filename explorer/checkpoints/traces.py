@@ -9,8 +9,7 @@ from typing import Any
 from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.checkpoints.shapes import Damaged
 from kraftcheck.explorer.result import DEADLOCK, Options, TraceStep, Violation
-from kraftcheck.spec.decoding import DecodingError, Lexicon, decode
-from kraftcheck.spec.encoding import encode
+from kraftcheck.spec.encoding import DecodingError, Lexicon, decode, encode
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics

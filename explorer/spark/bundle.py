@@ -8,9 +8,8 @@ from importlib import import_module
 from pathlib import Path
 
 from kraftcheck.explorer.spark.executor_boot import PACKAGE, USER, digest_of, source_files
+from kraftcheck.spec.discovery import PREFIX, modules_of, source_of
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.loading.classes import modules_of, source_of
-from kraftcheck.spec.loading.user_files import PREFIX
 
 DATE = (2001, 9, 9, 0, 0, 0)
 

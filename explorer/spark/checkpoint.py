@@ -16,7 +16,7 @@ from kraftcheck.explorer.spark.shared_folder import SharedFolder
 from kraftcheck.explorer.tables.checkpoints.folder import Checkpoint, folder_of
 from kraftcheck.explorer.tables.checkpoints.requirements import require
 from kraftcheck.files import TemporaryFolder
-from kraftcheck.spec.decoding import Lexicon
+from kraftcheck.spec.encoding import Lexicon
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics

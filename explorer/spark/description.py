@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from kraftcheck.explorer.result import Options
-from kraftcheck.spec.decoding import Lexicon, decode
-from kraftcheck.spec.encoding import encode
+from kraftcheck.spec.discovery import PREFIX, load
+from kraftcheck.spec.encoding import Lexicon, decode, encode
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.loading.user_files import PREFIX, load
 from kraftcheck.spec.values import ModelValue
 
 Description = dict[str, Any]

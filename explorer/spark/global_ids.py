@@ -19,10 +19,10 @@ from kraftcheck.explorer.tables.checkpoints.requirements import require, require
 from kraftcheck.explorer.tables.kernel.codes import grown
 from kraftcheck.explorer.tables.kernel.symmetry import least_images
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.spec.decoding import Lexicon, decode
+from kraftcheck.spec.discovery import ClassName
+from kraftcheck.spec.encoding import Lexicon, decode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.views import Hidden
-from kraftcheck.spec.loading.classes import ClassName
 from kraftcheck.spec.values import ModelValue, Value
 
 States = NDArray[np.int32]

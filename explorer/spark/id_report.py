@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from kraftcheck.explorer.spark.definitions import Definition, Kind
 from kraftcheck.explorer.spark.global_ids import UNKNOWN, GlobalIds, IdMap, States
-from kraftcheck.spec.decoding import Lexicon
-from kraftcheck.spec.encoding import encode
+from kraftcheck.spec.encoding import Lexicon, encode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import Value
 

@@ -15,10 +15,10 @@ from kraftcheck.explorer.spark.shared_folder import SharedFolder, States
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.states.visited import VisitedSet
 from kraftcheck.explorer.tables.worker import BATCH
+from kraftcheck.spec.discovery import reachable_classes
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states
-from kraftcheck.spec.loading.classes import reachable_classes
 
 
 class TaskExpander:

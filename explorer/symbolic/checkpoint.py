@@ -27,15 +27,14 @@ from kraftcheck.explorer.tables.checkpoints.folder import Checkpoint, folder_of
 from kraftcheck.explorer.tables.checkpoints.requirements import require
 from kraftcheck.explorer.tables.states.files import DIGEST_BYTES
 from kraftcheck.files import replacing
-from kraftcheck.spec.decoding import Lexicon, decode
 from kraftcheck.spec.diagnosis import vacuity
+from kraftcheck.spec.discovery import reachable_classes
 from kraftcheck.spec.display import text_of
-from kraftcheck.spec.encoding import encode
+from kraftcheck.spec.encoding import Lexicon, decode, encode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.kinds import fits
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.loading.classes import reachable_classes
 from kraftcheck.spec.values import ModelValue, Record, Value, field_types
 
 SHAPE = {

@@ -17,8 +17,8 @@ from kraftcheck.catalogue import Model, find_model, shipped_models
 from kraftcheck.options import add
 from kraftcheck.reporting.files import Writing, require_writable, write_json
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, columns, print_lines
+from kraftcheck.spec.discovery import first_sentence
 from kraftcheck.spec.errors import InputError, unknown
-from kraftcheck.spec.loading.protocols import first_sentence
 
 WIDTH = 100
 

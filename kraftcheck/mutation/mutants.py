@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from kraftcheck.catalogue import Model
 from kraftcheck.mutation.slips import Slip, Slips, Vocabulary
+from kraftcheck.spec.discovery import modules_of, source_of
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.loading.classes import modules_of, source_of
 
 LANGUAGE = Path(__file__).resolve().parents[1]
 CHECKS = ("property_mark", "projection", "scenario")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kraftcheck.explorer.result import DEADLOCK, Loop, TraceStep, Trap, Violation
 from kraftcheck.reporting.changes import FieldChange, Message, changes, initial, message_words, messages
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, Part, many
-from kraftcheck.spec.diagnosis.falsity import why_assertion, why_false
+from kraftcheck.spec.diagnosis.conditions import why_assertion, why_false
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.calling import act_of

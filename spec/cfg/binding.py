@@ -12,8 +12,7 @@ from dataclasses import replace
 from inspect import signature, unwrap
 from typing import Any, NamedTuple, NoReturn, get_args, get_type_hints
 
-from kraftcheck.spec.cfg.config import SETTING, Assignment, ModelConfig, Named
-from kraftcheck.spec.cfg.parsing import ConfigError
+from kraftcheck.spec.cfg.config import SETTING, Assignment, ConfigError, ModelConfig, Named
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import ConstantError, InputError, ProtocolError, unknown
 from kraftcheck.spec.kinds import describe_type

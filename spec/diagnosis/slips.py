@@ -1,25 +1,241 @@
-"""Finds what looks like a slip in a model: bounds, constants and fields that nothing reads, messages that nobody takes.
+"""Finds what looks like a slip in a model: what nothing reads or takes, steps that are lost, values never equal.
 
-What can only be a mistake is an error where it is met (`language/calling`, `language/protocol`). Here are warnings,
+What can only be a mistake is an error where it is met (`language/semantics`, `language/protocol`). Here are warnings,
 each of which names its place.
 """
 
 from __future__ import annotations
 
 import ast
+import enum
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import CodeType
-from typing import Any
+from types import CodeType, FunctionType, ModuleType, NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from kraftcheck.spec.diagnosis.lost import unused, wrong_in_methods
-from kraftcheck.spec.diagnosis.source import nodes_of, parsed
+from kraftcheck.spec.diagnosis.source import definition_of, nodes_of, parsed
+from kraftcheck.spec.discovery import modules_of, source_of
 from kraftcheck.spec.display import text_of
-from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.errors import near_misses
+from kraftcheck.spec.kinds import describe_type
+from kraftcheck.spec.language.network import Network
+from kraftcheck.spec.language.protocol import Constant, Protocol
+from kraftcheck.spec.language.starts import take
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.loading.classes import modules_of, source_of
-from kraftcheck.spec.values import Record, field_names, is_enum
+from kraftcheck.spec.language.step import Step, become, consume
+from kraftcheck.spec.values import Map, ModelValue, Record, field_names, field_types, is_enum
+
+Kinds = tuple[Any, ...] | None
+"""The types that a value may have; None where they are not known."""
+
+_LITERALS = {ast.Tuple: tuple, ast.List: list, ast.Set: frozenset, ast.SetComp: frozenset, ast.ListComp: list}
+_PLAIN = (bool, int, str, NoneType, ModelValue, tuple, list, frozenset, Map)
+
+
+def never_equal(function: FunctionType, owner: type | None, definition: ast.FunctionDef) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each comparison in a method that always comes to the same."""
+    compared = [node for node in nodes_of(definition, ast.Compare) if len(node.ops) == 1]
+    if not compared:
+        return
+    types = _Types(function, owner, definition)
+    for node in compared:
+        left, right = types.of(node.left), types.other(node.ops[0], node.comparators[0])
+        if left and right and not any(_may_equal(one, other) for one in left for other in right):
+            told = [" or ".join(dict.fromkeys(map(describe_type, kinds))) for kinds in (left, right)]
+            yield node.lineno, f"`{ast.unparse(node)}` compares {told[0]} with {told[1]}, which are never equal"
+
+
+class _Types:
+    """Tells the types of expressions in one method."""
+
+    def __init__(self, function: FunctionType, owner: type | None, definition: ast.FunctionDef) -> None:
+        self._globals = function.__globals__
+        known = {name: _choices(kind) for name, kind in _hints(function).items()}
+        if owner is not None and definition.args.args:
+            known[definition.args.args[0].arg] = (owner,)
+        inner: list[Any] = [*nodes_of(definition, ast.Lambda), *nodes_of(definition, ast.FunctionDef)[1:]]
+        stored = {node.id for node in nodes_of(definition, ast.Name) if isinstance(node.ctx, ast.Store)}
+        stored |= {one.arg for node in inner for one in node.args.args}
+        self._names = {name: kinds for name, kinds in known.items() if name not in stored}
+
+    def of(self, node: ast.expr) -> Kinds:
+        """Return the types that an expression may have."""
+        if isinstance(node, ast.Constant):
+            return (type(node.value),) if type(node.value) in _PLAIN else None
+        if isinstance(node, ast.Name):
+            return self._names.get(node.id)
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node)
+        kind = _LITERALS.get(type(node))
+        return None if kind is None else (kind,)
+
+    def other(self, operator: ast.cmpop, node: ast.expr) -> Kinds:
+        """Return the types of what an operator compares with: with `in`, of the elements."""
+        if isinstance(operator, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
+            return self.of(node)
+        if not isinstance(operator, ast.In | ast.NotIn):
+            return None
+        if isinstance(node, ast.Tuple | ast.List | ast.Set):
+            return _united(map(self.of, node.elts))
+        return _united(map(_elements, self.of(node) or (Any,)))
+
+    def _attribute(self, node: ast.Attribute) -> Kinds:
+        if isinstance(node.value, ast.Name) and node.value.id not in self._names:
+            cls: Any = self._globals.get(node.value.id)
+            return (cls,) if is_enum(cls) and node.attr in cls.__members__ else None
+        owners = self.of(node.value)
+        return None if owners is None else _united(_choices(_fields(one).get(node.attr, Any)) for one in owners)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function)
+    except Exception:  # whatever the annotations are
+        return {}
+
+
+def _fields(owner: Any) -> Mapping[str, Any]:
+    try:
+        if isinstance(owner, type) and issubclass(owner, Record):
+            return field_types(owner)
+        if isinstance(owner, type) and issubclass(owner, Protocol):
+            constants = {declared.attribute for declared in owner.constants.values()}
+            return {name: kind for name, kind in get_type_hints(owner).items() if name in constants}
+    except NameError:
+        pass
+    return {}
+
+
+def _choices(kind: Any) -> Kinds:
+    """Return the types of a union, each one that `_may_equal` knows; else None."""
+    origin = get_origin(kind)
+    if origin in (Union, UnionType):
+        return _united(map(_choices, get_args(kind)))
+    if origin is Literal:
+        return tuple(dict.fromkeys(map(type, get_args(kind))))
+    plain = origin or kind
+    is_known = isinstance(plain, type) and (plain in _PLAIN or is_enum(plain) or issubclass(plain, Record))
+    return (kind,) if is_known and plain is not Record else None
+
+
+def _elements(kind: Any) -> Kinds:
+    """Return the types of a collection's elements, or of a map's keys."""
+    arguments = get_args(kind)
+    if get_origin(kind) in (frozenset, Map) or (get_origin(kind) is tuple and arguments[-1] is Ellipsis):
+        return _choices(arguments[0])
+    return None
+
+
+def _united(parts: Iterable[Kinds]) -> Kinds:
+    found = list(parts)
+    return None if None in found else tuple(kind for kinds in found for kind in kinds or ())
+
+
+def _may_equal(one: Any, other: Any) -> bool:
+    """Return whether values of two types may be equal: 1 and True are."""
+    first, second = get_origin(one) or one, get_origin(other) or other
+    return issubclass(first, second) or issubclass(second, first) or _is_one_kind(first, second)
+
+
+def _is_one_kind(first: type, second: type) -> bool:
+    numbers = issubclass(first, int) and issubclass(second, int)
+    texts = issubclass(first, str) and issubclass(second, str)
+    return (numbers or texts) and not (issubclass(first, enum.Enum) and issubclass(second, enum.Enum))
+
+
+MAKING = (become, consume, Step, take)
+"""What makes a step, which a method yields."""
+LOSING = {"but", *(name for name, value in vars(Step).items() if name[0] != "_" and isinstance(value, FunctionType))}
+"""Methods that return a copy and change nothing."""
+CHANGING = {
+    "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault",
+    "update",
+}  # fmt: skip
+"""Methods that change a list, a set or a dict."""
+LANGUAGE = [name for name in vars(Protocol) if name[0] != "_"]
+
+
+def wrong_in_methods(modules: Iterable[ModuleType]) -> Iterator[str]:
+    """Yield warnings about statements in the protocols, the records and the functions of some modules."""
+    for module in modules:
+        own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
+        classes = [one for one in own if isinstance(one, type) and issubclass(one, Record | Protocol)]
+        functions: list[tuple[type | None, Any]] = [(cls, value) for cls in classes for value in vars(cls).values()]
+        functions += [(None, one) for one in own if not getattr(one, "__name__", "").startswith("test_")]
+        for owner, function in functions:
+            definition = definition_of(function.__code__) if isinstance(function, FunctionType) else None
+            if definition is not None:
+                found = [*_lost_steps(definition, function), *_kept_outside(definition, function, owner)]
+                found += never_equal(function, owner, definition)
+                yield from (f"{function.__code__.co_filename}:{line}: {text}" for line, text in found)
+
+
+def _lost_steps(definition: ast.FunctionDef, function: FunctionType) -> Iterator[tuple[int, str]]:
+    """Yield the line of each statement that makes a step or a copy, and does nothing with it."""
+    for node in nodes_of(definition, ast.Expr):
+        if not isinstance(node.value, ast.Call):
+            continue
+        method, root = node.value.func, _root(node.value)
+        shown = ast.unparse(node.value).partition("(")[0]
+        if function.__globals__.get(root) in MAKING:
+            yield node.lineno, f"`{shown}(...)` makes a step that is lost; forgot `yield`?"
+        elif isinstance(method, ast.Attribute) and method.attr in LOSING and root in _parameters(definition):
+            yield node.lineno, f"`{shown}(...)` returns a copy that is lost; it changes nothing"
+
+
+def _root(node: ast.expr) -> str:
+    """Return the name with which a chain of calls and attributes begins; "" where that is none."""
+    while isinstance(node, ast.Call | ast.Attribute):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _parameters(definition: ast.FunctionDef) -> list[str]:
+    """Return the parameters of a method but `self`."""
+    return [one.arg for one in definition.args.args[1:]]
+
+
+def _kept_outside(definition: ast.FunctionDef, function: FunctionType, owner: type | None) -> Iterator[tuple[int, str]]:
+    """Yield the line of each statement that changes a global or an attribute of a class."""
+    stored = [node for node in nodes_of(definition, ast.Name) if isinstance(node.ctx, ast.Store)]
+    declared = {name for node in nodes_of(definition, ast.Global) for name in node.names}
+    local = {node.id for node in stored} | {one.arg for one in definition.args.args}
+    calls = [node.func for node in nodes_of(definition, ast.Call) if isinstance(node.func, ast.Attribute)]
+    changed = [method.value for method in calls if method.attr in CHANGING]
+    changed += [node.value for node in nodes_of(definition, ast.Subscript) if not isinstance(node.ctx, ast.Load)]
+    found: list[ast.expr] = [node for node in stored if node.id in declared]
+    for node in changed:
+        value = None
+        if isinstance(node, ast.Name) and node.id not in local:
+            value = function.__globals__.get(node.id)
+        elif isinstance(node, ast.Attribute) and owner is not None and _root(node) in ("self", owner.__name__):
+            value = getattr(owner, node.attr, None)
+        if isinstance(value, list | set | dict):
+            found.append(node)
+    for node in found:
+        yield node.lineno, f"{ast.unparse(node)} is changed and part of no state; equal states may behave otherwise"
+
+
+def unused(owner: type[Protocol], names: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield each attribute and method of a protocol that is no part of the language and that nothing uses."""
+    inherited = {name for base in owner.__mro__[1:] for name in vars(base)}
+    annotated = dict.fromkeys(vars(owner).get("__annotations__", {}))
+    for name, value in (annotated | dict(vars(owner))).items():
+        if name[0] == "_" or name in inherited or isinstance(value, Constant | type):
+            continue
+        if isinstance(value, FunctionType):
+            if not vars(value) and name not in names:
+                yield name, f"nothing calls {owner.__name__}.{name}{_hint(name, inherited)}"
+        elif isinstance(value, Network) or (name not in names and not hasattr(value, "__get__")):
+            more = "; constant(...) or bound(...) makes a constant" if name in annotated else ""
+            yield name, f"nothing reads {owner.__name__}.{name}{_hint(name, LANGUAGE) or more}"
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    near = near_misses(name, [one for one in known if one[0] != "_"])
+    return f" (perhaps {' or '.join(near)}?)" if near else ""
+
 
 MARKS = {"on", "internal", "environment", "invariant", "step_invariant", "constraint", "action_constraint", "reachable"}
 """Decorators of actions and properties."""

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kraftcheck.spec.diagnosis.guards import guard_of
-from kraftcheck.spec.diagnosis.tracing import trace_call
+from kraftcheck.spec.diagnosis.conditions import guard_of
+from kraftcheck.spec.diagnosis.source import trace_call
 from kraftcheck.spec.display import cut, text_of
 from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.action import Action
@@ -171,9 +171,7 @@ def _in_full(semantics: Semantics, state: State, step: Step, refusal: Refusal) -
     return refusal
 
 
-def _network(
-    semantics: Semantics, state: State, name: str, actor: Value, message: Record | None
-) -> Iterator[Reason]:
+def _network(semantics: Semantics, state: State, name: str, actor: Value, message: Record | None) -> Iterator[Reason]:
     """Say of every message under way whether the network can take a step of its own on it."""
     network, none = semantics.network, True
     for key in ordered(state.inboxes):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import enum
 import inspect
 import re
+import sys
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, ClassVar, get_type_hints
 
-from kraftcheck.spec.class_rules import refuse_write
 from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import FORGOT_YIELD, ConstantError, ProtocolError, RaisedError, unknown
 from kraftcheck.spec.kinds import describe_value, mismatch
@@ -33,6 +33,13 @@ FAIR_SPEC = "FairSpec"
 """The specification whose fairness is what the actions declare."""
 
 MARKS = ("action_mark", "property_mark")
+
+_CALLERS = {
+    ("kraftcheck.spec.language.calling", "call_action"),
+    ("kraftcheck.spec.language.calling", "evaluate_property"),
+    ("kraftcheck.spec.language.protocol", "projected"),
+}
+"""What calls the methods of a protocol in a search: module and function."""
 
 
 class Constant:
@@ -182,7 +189,7 @@ class Protocol:
         self.hidden_reads: HiddenReads | None = None  # notes what methods read that a VIEW leaves out
 
     def __setattr__(self, name: str, value: Any) -> None:
-        refuse_write(self, name)
+        _refuse_write(self, name)
         super().__setattr__(name, value)
 
     @classmethod
@@ -434,3 +441,13 @@ def _same_projections(owners: Iterable[Any]) -> None:
             if known.setdefault(read.name, read) != read:
                 places = " and ".join(sorted(map(place_of, (known[read.name].function, read.function))))
                 raise ProtocolError(f"two projections are called {read.name}: {places}")
+
+
+def _refuse_write(protocol: object, name: str) -> None:
+    """Raise AttributeError where a method that a search calls writes an attribute of its protocol."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None:
+        if (frame.f_globals.get("__name__"), frame.f_code.co_name) in _CALLERS:
+            kept = "keep it in a replica or in the shared state"
+            raise AttributeError(f"{type(protocol).__name__}.{name} is written while states are searched; {kept}")
+        frame = frame.f_back

@@ -28,12 +28,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+from kraftcheck.spec.discovery import modules_of
 from kraftcheck.spec.language.channels import Channels
 from kraftcheck.spec.language.message_memory import MessageSetWithMemory
 from kraftcheck.spec.language.network import Bag, BagWithMemory, MessageSet
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.loading.classes import modules_of
 from kraftcheck.spec.tla.parsing import as_function
 from kraftcheck.spec.tla.records import Encoder, camel, quoted_value, subclasses, tla_names
 from kraftcheck.spec.tla.types import Decode, Decoder, MismatchError, ViewError, is_text

@@ -7,7 +7,7 @@ import pytest
 from kraftcheck.catalogue import find_model
 from kraftcheck.cli import main
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.spec.loading.protocols import first_sentence
+from kraftcheck.spec.discovery import first_sentence
 from tests.support.kraft_model.faults import QUORUM_FAULTS, QUORUM_READINGS, Fault
 from tests.support.kraft_model.mutants import NOTICED
 from tests.support.kraft_model.searches import check_fault, fault_configurations

@@ -14,12 +14,12 @@ from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.kraft_model.reconfig.records import Role, Server, ServerId, ServerState
 from kraftcheck.spec.cfg.binding import BoundConfig, bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
+from kraftcheck.spec.discovery import first_sentence, variants_of
 from kraftcheck.spec.errors import ConstantError, InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.loading.protocols import first_sentence, variants_of
 from tests.support.kraft_model.mutants import NOTICED
 
 pytestmark = pytest.mark.kernel

@@ -8,7 +8,7 @@ from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Result, Verdict
 from kraftcheck.kraft_model.recovery import Recovery
 from kraftcheck.spec import ConstantError, ModelValue
-from kraftcheck.spec.loading.protocols import first_sentence
+from kraftcheck.spec.discovery import first_sentence
 from tests.support.kraft_model.faults import RECOVERY_FAULTS, RECOVERY_READINGS, Fault
 from tests.support.kraft_model.liveness import FAULTS as PROGRESS
 from tests.support.kraft_model.liveness import of_safety

@@ -10,7 +10,7 @@ from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Result, Verdict
 from kraftcheck.kraft_model.registration import Registration
 from kraftcheck.spec import ConstantError, ModelValue
-from kraftcheck.spec.loading.protocols import first_sentence
+from kraftcheck.spec.discovery import first_sentence
 from tests.support.kraft_model.faults import REGISTRATION_FAULTS, Fault
 from tests.support.kraft_model.liveness import of_safety
 from tests.support.kraft_model.mutants import NOTICED

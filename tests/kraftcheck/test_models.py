@@ -14,8 +14,7 @@ from kraftcheck.engines import ENGINES, Engine, choose
 from kraftcheck.kraft_model.reconfig.properties import ReconfigProperties
 from kraftcheck.spec import InputError
 from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.loading.protocols import first_sentence, variants_of
-from kraftcheck.spec.loading.user_files import load
+from kraftcheck.spec.discovery import first_sentence, load, variants_of
 
 
 @pytest.mark.parametrize("name", shipped_models())
@@ -170,7 +169,7 @@ def test_help_finds_no_models() -> None:
 def test_variants_are_imported_when_asked_for() -> None:
     code = (
         "import sys; from kraftcheck.kraft_model.reconfig import Reconfig\n"
-        "from kraftcheck.spec.loading.protocols import variants_of\n"
+        "from kraftcheck.spec.discovery import variants_of\n"
         "print('kraftcheck.kraft_model.reconfig.variants' in sys.modules, bool(variants_of(Reconfig)))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False True\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kraftcheck
-from kraftcheck.spec.loading.old_imports import OLD_PACKAGES, new_name
+from kraftcheck.spec.discovery import OLD_PACKAGES
 
 CHECKOUT = Path(kraftcheck.__file__).parents[1]
 PROTOCOL = """
@@ -47,15 +47,15 @@ def path(request, tmp_path, monkeypatch) -> Path:
     ("statement", "old", "expected"),
     [
         ("from kraft_model.quorum import Quorum", "kraft_model.quorum", "kraft_model.quorum\n"),
-        ("from kraft_model.quorum_base import X", "kraft_model.quorum_base", "kraft_model.quorum.base\n"),
-        ("from kraft_model import quorum_base", "kraft_model.quorum_base", "kraft_model.quorum.base\n"),
+        ("from kraft_model.quorum_base import X", "kraft_model.quorum_base", "kraft_model\n"),
+        ("from kraft_model import quorum_base", "kraft_model", "kraft_model\n"),
         ("from spec import Protocol, on", "spec", "spec\n"),
         ("from spec.values import (\n    Map,\n    Record,\n)", "spec.values", "spec.values\n"),
-        ("from spec.view import StateView", "spec.view", "spec.tla.view\n"),
-        ("from spec.tla import parse_value", "spec.tla", "spec.tla.parsing\n"),
+        ("from spec.view import StateView", "spec.view", "spec\n"),
+        ("from spec.tla import parse_value", "spec.tla", "spec.tla\n"),
         ("from spec.nothing import X", "spec.nothing", "spec\n"),
         ("import spec", "spec", "spec\n"),
-        ("import explorer.tables.learner as l", "explorer.tables.learner", "explorer.tables."),
+        ("import explorer.tables.learner as l", "explorer.tables.learner", "explorer.tables\n"),
         ("import json, traces", "traces", "traces\n"),
     ],
 )
@@ -107,18 +107,3 @@ def test_a_process_of_its_own(tmp_path, where) -> None:
     )
     expected = f"kraftcheck: error: {path}:1: cannot be imported: kraft_model.quorum is an old name; "
     assert (done.returncode, done.stderr) == (2, f"{expected}expected kraftcheck.kraft_model.quorum\n")
-
-
-@pytest.mark.parametrize(
-    ("module", "names", "expected"),
-    [
-        ("kraft_model.quorum_faults", (), "kraftcheck.kraft_model.quorum.variants.faults"),
-        ("spec.tla_format", ("format_value",), "kraftcheck.spec.tla.formatting"),
-        ("spec.action", ("internal", "on"), "kraftcheck.spec.language.action"),
-        ("spec.action", ("nothing_of_that_name",), "kraftcheck.spec.language.action"),
-        ("kraft_model.quorum_gone", (), "kraftcheck.kraft_model.quorum"),
-        ("traces.gone.too", (), "kraftcheck.traces"),
-    ],
-)
-def test_the_new_name_is_searched_for(module, names, expected) -> None:
-    assert new_name(module, names) == expected

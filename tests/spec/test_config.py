@@ -16,14 +16,15 @@ from hypothesis import strategies as st
 import kraftcheck.spec.cfg.config as config_module
 from kraftcheck.spec.cfg.config import (
     Assignment,
+    ConfigError,
     ModelConfig,
     Named,
+    TextPosition,
     override,
     parse_config,
     parse_setting,
     read_config,
 )
-from kraftcheck.spec.cfg.parsing import ConfigError, TextPosition
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import ModelValue, Value, ordered
 

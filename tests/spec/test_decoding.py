@@ -14,13 +14,11 @@ from hypothesis import strategies as st
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Options
 from kraftcheck.spec import Map, ModelValue, Protocol, Record, State, Symbol
-from kraftcheck.spec.decoding import DecodingError, Lexicon, decode
-from kraftcheck.spec.encoding import encode
+from kraftcheck.spec.discovery import load, modules_of, reachable_classes
+from kraftcheck.spec.encoding import DecodingError, Lexicon, decode, encode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.loading.classes import modules_of, reachable_classes
-from kraftcheck.spec.loading.user_files import load
 from kraftcheck.spec.values import Value
 from tests.support.tlc import bound
 

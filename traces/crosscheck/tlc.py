@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from kraftcheck.spec.cfg.parsing import SourceText, parse_tree
+from kraftcheck.spec.cfg.config import SourceText, parse_tree
 from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.parsing import open_unpacked

@@ -20,7 +20,7 @@ from kraftcheck.explorer.checkpoints.shapes import Damaged, require_shape
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables.states.files import DIGEST_BYTES, GrowingFile
 from kraftcheck.files import InUseError, lock_file, remove_unfinished, replacing
-from kraftcheck.spec.decoding import DecodingError
+from kraftcheck.spec.encoding import DecodingError
 from kraftcheck.spec.errors import InputError, RaisedError
 
 FORMAT = 1

@@ -31,10 +31,9 @@ from kraftcheck.explorer.tables.learning.restoring import (
     restore_control_rows,
 )
 from kraftcheck.explorer.tables.states.files import GrowingFile, RowsInFile
-from kraftcheck.spec.decoding import Lexicon, decode
-from kraftcheck.spec.encoding import encode
+from kraftcheck.spec.discovery import ClassName
+from kraftcheck.spec.encoding import Lexicon, decode, encode
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.loading.classes import ClassName
 from kraftcheck.spec.values import ModelValue, Value
 
 FILES = ("values", "controls", "inboxes", "inbox_items")

@@ -20,9 +20,9 @@ from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.states.files import GrowingFile
 from kraftcheck.explorer.tables.states.levels import ID_BYTES
 from kraftcheck.spec.diagnosis import vacuity
+from kraftcheck.spec.discovery import reachable_classes
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.loading.classes import reachable_classes
 
 SHAPE = {
     "levels": [[(int, int)]],

@@ -17,12 +17,12 @@ from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.result import Options, Result, Verdict
 from kraftcheck.explorer.tables.locality import split
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.spec.discovery import load
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.loading.user_files import load
 from kraftcheck.spec.values import Value
 from tests.support.command_line import PING
 from tests.support.explorer.comparison import found

@@ -21,10 +21,10 @@ from kraftcheck.explorer.result import DEADLOCK, Options, Result
 from kraftcheck.explorer.tables.searches import bfs
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import parse_config
+from kraftcheck.spec.discovery import load
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.loading.user_files import load
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.crosscheck.comparison import Comparison as StateComparison
 from kraftcheck.traces.crosscheck.tlc import find_tool

@@ -1,0 +1,250 @@
+"""Finds protocol classes, in modules, in users' files and among variants, and the classes of their values."""
+
+from __future__ import annotations
+
+import re
+import sys
+import traceback
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from importlib.machinery import SourceFileLoader
+from importlib.util import find_spec, module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeGuard, get_args, get_type_hints
+
+from kraftcheck.spec.encoding import Lexicon
+from kraftcheck.spec.errors import InputError, ProtocolError, told_error, unknown
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.values import Record, Symbol, field_types, is_enum
+
+OLD_PACKAGES = ("spec", "kraft_model", "explorer", "traces")
+"""Rooms of kraftcheck that users' files once imported as packages of their own."""
+
+KRAFTCHECK = Path(__file__).parents[1]
+
+ClassName = tuple[str, str]
+"""The module of a class and its qualified name."""
+
+PREFIX = "kraftcheck_user_"
+"""Begins the names of modules made of users' files, so that a file called `json.py` replaces nothing."""
+
+
+def load(path: str | Path, class_name: str) -> type[Protocol]:
+    """Return a protocol class of a user's file.
+
+    The file is imported under a name of its own. Meanwhile its folder comes first on the import path, so that it
+    finds modules beside it.
+    """
+    module = _import_file(Path(path))
+    classes = [protocol.__name__ for protocol in protocols_of(module)]
+    found = getattr(module, class_name, None)
+    if found is None:
+        raise InputError(f"{path}: {unknown('protocol', class_name, classes, 'the file')}")
+    if not _is_protocol(found):
+        listed = ", ".join(classes) or "none"
+        raise InputError(f"{path}: {class_name} is not a protocol; expected a subclass of Protocol (there is {listed})")
+    try:
+        get_type_hints(found)
+    except Exception as error:
+        raise InputError(f"{path}: the annotations of {class_name} cannot be resolved: {error}") from error
+    return found
+
+
+def protocols_of(module: ModuleType) -> list[type[Protocol]]:
+    """Return the protocol classes that a module defines, in the order of its names."""
+    own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
+    return [value for value in own if _is_protocol(value)]
+
+
+def line_to_blame(error: BaseException, path: str | Path) -> int | None:
+    """Return the line of a file in which an exception arose, innermost first; None if the file is not involved."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return error.lineno or None  # of the file as a whole Python says 0
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return lines[-1] if lines else None
+
+
+def _is_protocol(value: object) -> TypeGuard[type[Protocol]]:
+    return isinstance(value, type) and issubclass(value, Protocol) and value is not Protocol
+
+
+def _import_file(path: Path) -> ModuleType:
+    if not path.exists():
+        raise InputError(f"{path}: there is no such file; expected a Python file with a protocol")
+    if path.is_dir():
+        raise InputError(f"{path}: expected a Python file with a protocol, found a folder")
+    if path.is_char_device():  # /dev/zero has no end
+        raise InputError(f"{path}: expected a Python file with a protocol, found a device")
+    name = PREFIX + path.stem
+    loader = SourceFileLoader(name, str(path))
+    found = spec_from_loader(name, loader)
+    assert found is not None
+    module = module_from_spec(found)
+    folder = str(path.resolve().parent)
+    before, wrote = sys.modules.get(name), sys.dont_write_bytecode
+    sys.modules[name] = module  # annotations are resolved through it
+    sys.path.insert(0, folder)
+    sys.dont_write_bytecode = True
+    try:
+        loader.exec_module(module)
+    except BaseException as error:
+        if before is None:
+            del sys.modules[name]
+        else:
+            sys.modules[name] = before
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise InputError(_import_failure(path, error)) from error
+    finally:
+        sys.dont_write_bytecode = wrote
+        sys.path.remove(folder)
+    return module
+
+
+def _import_failure(path: Path, error: BaseException) -> str:
+    moved = old_import(error) if isinstance(error, ImportError) else None
+    if moved is not None:
+        return moved
+    line = line_to_blame(error, path)
+    place = str(path) if line is None else f"{path}:{line}"
+    if isinstance(error, ProtocolError):
+        return str(error) if str(error).startswith(str(path)) else f"{place}: {error}"
+    if isinstance(error, SyntaxError) and error.filename in (None, str(path)):
+        return f"{place}: not Python: {error.msg}"
+    return f"{place}: cannot be imported: {told_error(error)}"
+
+
+def old_import(error: ImportError) -> str | None:
+    """Return the message for an import that failed because it uses an old name of a package."""
+    package = (error.name or "").partition(".")[0]
+    if package not in OLD_PACKAGES or getattr(sys.modules.get(package), "__file__", None) is not None:
+        return None
+    refusing = (KRAFTCHECK / package / "__init__.py").resolve()
+    *_, call = (
+        call
+        for call in traceback.extract_tb(error.__traceback__)
+        if not call.filename.startswith("<frozen ") and Path(call.filename).resolve() != refusing
+    )
+    named = re.search(rf"\b{package}(?:\.\w+)*", call.line or "")
+    module = name = named[0] if named else package
+    while name != package and not _is_module(KRAFTCHECK.joinpath(*name.split("."))):
+        name = name.rpartition(".")[0]
+    return f"{call.filename}:{call.lineno}: cannot be imported: {module} is an old name; expected kraftcheck.{name}"
+
+
+def _is_module(path: Path) -> bool:
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def protocol_in(module: ModuleType) -> type[Protocol]:
+    """Return the protocol of a model's module: the one class defined there that is a protocol and no variant."""
+    found = [protocol for protocol in protocols_of(module) if protocol.variant is None]
+    if len(found) != 1:
+        names = ", ".join(protocol.__name__ for protocol in found) or "none"
+        raise ProtocolError(f"{module.__name__}: expected one protocol that is no variant, found {names}")
+    return found[0]
+
+
+def variants_of(protocol: type[Protocol]) -> dict[str, type[Protocol]]:
+    """Return the variants of a protocol, by name.
+
+    The module `variants` of the protocol's package is imported first, if there is one. A user's file may add variants
+    to a shipped protocol: these are left out, since users name them by their file.
+    """
+    owner = next(base for base in protocol.__mro__ if "variants" in vars(base))
+    package = sys.modules.get(owner.__module__)
+    if hasattr(package, "__path__") and find_spec(f"{owner.__module__}.variants") is not None:
+        import_module(f"{owner.__module__}.variants")
+    is_users = protocol.__module__.startswith(PREFIX)
+    return {
+        name: changed
+        for name, changed in protocol.variants.items()
+        if is_users or not changed.__module__.startswith(PREFIX)
+    }
+
+
+def variant(protocol: type[Protocol], name: str) -> type[Protocol]:
+    """Return the variant of a protocol that has a name."""
+    known = variants_of(protocol)
+    if name not in known:
+        raise InputError(unknown("variant", name, known, protocol.name()))
+    return known[name]
+
+
+def first_sentence(protocol: type[Protocol]) -> str:
+    """Return the first sentence of a protocol's own docstring, on one line; "" if it has none."""
+    paragraph = (protocol.__dict__.get("__doc__") or "").strip().split("\n\n")[0]
+    text = " ".join(paragraph.split())
+    sentence, dot, _ = text.partition(". ")
+    return sentence + dot.strip()
+
+
+def reachable_classes(protocol: Protocol, states: Iterable[State]) -> dict[ClassName, type]:
+    """Return the record and symbol classes that values of a protocol may have.
+
+    These are the classes of the values in its initial states, of its actions' messages and actors and of its symbols,
+    the classes in its modules, and those in the annotations of all these classes' fields.
+    """
+    seen = Lexicon()
+    for value in (*states, *protocol.constant_values().values()):
+        seen.note(value)
+    named = [State, *seen.classes, *protocol.symbols]
+    for action in protocol.actions.values():
+        named += [*action.messages, *action.actors]
+    for module in modules_of(type(protocol)):
+        named += [cls for cls in vars(module).values() if isinstance(cls, type)]
+    found: dict[ClassName, type] = {}
+    while named:
+        cls = named.pop(0)
+        name = (cls.__module__, cls.__qualname__)
+        if not (issubclass(cls, Record) or is_enum(cls)) or cls in (Record, Symbol) or name in found:
+            continue
+        found[name] = cls
+        if issubclass(cls, Record):
+            named += [used for annotation in _annotations(cls) for used in _classes_in(annotation)]
+    return found
+
+
+def _annotations(cls: type[Record]) -> list[Any]:
+    try:
+        return list(field_types(cls).values())
+    except NameError:  # a class defined within a function: its classes are found in its values
+        return []
+
+
+def _classes_in(annotation: Any) -> Iterator[type]:
+    if isinstance(annotation, type):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _classes_in(argument)
+
+
+def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
+    """Return the modules of a protocol's classes, and the modules of the same folders that these use."""
+    bases = protocol.__mro__[: protocol.__mro__.index(Protocol)]
+    waiting = [sys.modules[cls.__module__] for cls in bases if cls.__module__ in sys.modules]
+    folders = {path.parent for path in map(source_of, waiting) if path is not None}
+    found: dict[str, ModuleType] = {}
+    seen = set[str]()
+    while waiting:
+        module = waiting.pop(0)
+        if module.__name__ in seen:
+            continue
+        seen.add(module.__name__)
+        path = source_of(module)
+        if module.__name__ != protocol.__module__ if path is None else path.parent not in folders:
+            continue
+        found[module.__name__] = module
+        for value in vars(module).values():
+            owner = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+            if isinstance(owner, str) and owner in sys.modules:
+                waiting.append(sys.modules[owner])
+    return [found[name] for name in sorted(found)]
+
+
+def source_of(module: ModuleType) -> Path | None:
+    """Return the source file of a module, or None if it has none."""
+    name = getattr(module, "__file__", None)
+    return Path(name).resolve() if isinstance(name, str) else None

@@ -1,1 +1,0 @@
-"""Finds protocol classes: in modules, in users' files, among the variants of a protocol."""
