@@ -20,8 +20,7 @@ from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.property import OF_BEHAVIOURS, REACHABLE, TEMPORAL, Property
 from kraftcheck.spec.language.protocol import MISSING, Constant, Protocol
 from kraftcheck.spec.language.starts import start_names
-from kraftcheck.spec.tla.records import Encoder
-from kraftcheck.spec.tla.types import Decoder, MismatchError
+from kraftcheck.spec.tla.types import Decoder, Encoder, MismatchError
 from kraftcheck.spec.values import ModelValue, Value, enum_names, is_enum, name_of, transform
 
 

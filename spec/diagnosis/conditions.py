@@ -264,23 +264,22 @@ class _Scope:
 
 def _inner(test: ast.expr, scope: _Scope) -> Iterator[tuple[ast.expr, Names]]:
     """Yield the parts on account of which an expression is false, with further names; nothing where it has none."""
-    if isinstance(test, ast.BoolOp):
-        false = [part for part in test.values if not scope.value(part)]
-        yield from ((part, {}) for part in (false[:1] if isinstance(test.op, ast.And) else false))
-    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inside = test.operand
-        if isinstance(inside, ast.BoolOp) and isinstance(inside.op, ast.Or):
-            yield negated(next(part for part in inside.values if scope.value(part))), {}
-        elif isinstance(inside, ast.Call):
-            yield from ((negated(part), more) for part, more in _element(inside, "any", scope, wanted=True))
-    elif isinstance(test, ast.IfExp):
-        yield (test.body if scope.value(test.test) else test.orelse), {}
-    elif isinstance(test, ast.Compare) and len(test.ops) > 1:
-        terms = pairwise([test.left, *test.comparators])
-        pairs = [ast.Compare(a, [op], [b]) for (a, b), op in zip(terms, test.ops, strict=True)]
-        yield next(pair for pair in pairs if not scope.value(pair)), {}
-    elif isinstance(test, ast.Call):
-        yield from _element(test, "all", scope, wanted=False)
+    match test:
+        case ast.BoolOp(op=op, values=parts):
+            false = [part for part in parts if not scope.value(part)]
+            yield from ((part, {}) for part in (false[:1] if isinstance(op, ast.And) else false))
+        case ast.UnaryOp(op=ast.Not(), operand=ast.BoolOp(op=ast.Or(), values=parts)):
+            yield negated(next(part for part in parts if scope.value(part))), {}
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Call() as call):
+            yield from ((negated(part), more) for part, more in _element(call, "any", scope, wanted=True))
+        case ast.IfExp():
+            yield (test.body if scope.value(test.test) else test.orelse), {}
+        case ast.Compare(ops=[_, _, *_]):
+            terms = pairwise([test.left, *test.comparators])
+            pairs = [ast.Compare(a, [op], [b]) for (a, b), op in zip(terms, test.ops, strict=True)]
+            yield next(pair for pair in pairs if not scope.value(pair)), {}
+        case ast.Call():
+            yield from _element(test, "all", scope, wanted=False)
 
 
 def _element(call: ast.Call, name: str, scope: _Scope, *, wanted: bool) -> Iterator[tuple[ast.expr, Names]]:

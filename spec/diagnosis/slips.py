@@ -158,17 +158,20 @@ LANGUAGE = [name for name in vars(Protocol) if name[0] != "_"]
 
 def wrong_in_methods(modules: Iterable[ModuleType]) -> Iterator[str]:
     """Yield warnings about statements in the protocols, the records and the functions of some modules."""
-    for module in modules:
-        own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
-        classes = [one for one in own if isinstance(one, type) and issubclass(one, Record | Protocol)]
-        functions: list[tuple[type | None, Any]] = [(cls, value) for cls in classes for value in vars(cls).values()]
-        functions += [(None, one) for one in own if not getattr(one, "__name__", "").startswith("test_")]
-        for owner, function in functions:
-            definition = definition_of(function.__code__) if isinstance(function, FunctionType) else None
-            if definition is not None:
-                found = [*_lost_steps(definition, function), *_kept_outside(definition, function, owner)]
-                found += never_equal(function, owner, definition)
-                yield from (f"{function.__code__.co_filename}:{line}: {text}" for line, text in found)
+    for owner, function in (pair for module in modules for pair in _functions_of(module)):
+        definition = definition_of(function.__code__) if isinstance(function, FunctionType) else None
+        if definition is not None:
+            found = [*_lost_steps(definition, function), *_kept_outside(definition, function, owner)]
+            found += never_equal(function, owner, definition)
+            yield from (f"{function.__code__.co_filename}:{line}: {text}" for line, text in found)
+
+
+def _functions_of(module: ModuleType) -> Iterator[tuple[type | None, Any]]:
+    """Yield what may be a function of a module, with its class."""
+    own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
+    classes = [one for one in own if isinstance(one, type) and issubclass(one, Record | Protocol)]
+    yield from ((cls, value) for cls in classes for value in vars(cls).values())
+    yield from ((None, one) for one in own if not getattr(one, "__name__", "").startswith("test_"))
 
 
 def _lost_steps(definition: ast.FunctionDef, function: FunctionType) -> Iterator[tuple[int, str]]:
@@ -201,20 +204,25 @@ def _kept_outside(definition: ast.FunctionDef, function: FunctionType, owner: ty
     stored = [node for node in nodes_of(definition, ast.Name) if isinstance(node.ctx, ast.Store)]
     declared = {name for node in nodes_of(definition, ast.Global) for name in node.names}
     local = {node.id for node in stored} | {one.arg for one in definition.args.args}
-    calls = [node.func for node in nodes_of(definition, ast.Call) if isinstance(node.func, ast.Attribute)]
-    changed = [method.value for method in calls if method.attr in CHANGING]
-    changed += [node.value for node in nodes_of(definition, ast.Subscript) if not isinstance(node.ctx, ast.Load)]
-    found: list[ast.expr] = [node for node in stored if node.id in declared]
-    for node in changed:
-        value = None
+
+    def outside(node: ast.expr) -> object:
         if isinstance(node, ast.Name) and node.id not in local:
-            value = function.__globals__.get(node.id)
-        elif isinstance(node, ast.Attribute) and owner is not None and _root(node) in ("self", owner.__name__):
-            value = getattr(owner, node.attr, None)
-        if isinstance(value, list | set | dict):
-            found.append(node)
+            return function.__globals__.get(node.id)
+        if isinstance(node, ast.Attribute) and owner is not None and _root(node) in ("self", owner.__name__):
+            return getattr(owner, node.attr, None)
+        return None
+
+    found: list[ast.expr] = [node for node in stored if node.id in declared]
+    found += [node for node in _changed(definition) if isinstance(outside(node), list | set | dict)]
     for node in found:
         yield node.lineno, f"{ast.unparse(node)} is changed and part of no state; equal states may behave otherwise"
+
+
+def _changed(definition: ast.FunctionDef) -> Iterator[ast.expr]:
+    """Yield the collections that a method changes."""
+    calls = [node.func for node in nodes_of(definition, ast.Call) if isinstance(node.func, ast.Attribute)]
+    yield from (method.value for method in calls if method.attr in CHANGING)
+    yield from (node.value for node in nodes_of(definition, ast.Subscript) if not isinstance(node.ctx, ast.Load))
 
 
 def unused(owner: type[Protocol], names: set[str]) -> Iterator[tuple[str, str]]:
@@ -224,12 +232,13 @@ def unused(owner: type[Protocol], names: set[str]) -> Iterator[tuple[str, str]]:
     for name, value in (annotated | dict(vars(owner))).items():
         if name[0] == "_" or name in inherited or isinstance(value, Constant | type):
             continue
+        what = f"{owner.__name__}.{name}"
         if isinstance(value, FunctionType):
-            if not vars(value) and name not in names:
-                yield name, f"nothing calls {owner.__name__}.{name}{_hint(name, inherited)}"
-        elif isinstance(value, Network) or (name not in names and not hasattr(value, "__get__")):
+            if not (vars(value) or name in names):
+                yield name, f"nothing calls {what}{_hint(name, inherited)}"
+        elif isinstance(value, Network) or not (name in names or hasattr(value, "__get__")):
             more = "; constant(...) or bound(...) makes a constant" if name in annotated else ""
-            yield name, f"nothing reads {owner.__name__}.{name}{_hint(name, LANGUAGE) or more}"
+            yield name, f"nothing reads {what}{_hint(name, LANGUAGE) or more}"
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
@@ -252,14 +261,20 @@ def unread(protocol: Protocol, states: Iterable[State]) -> list[str]:
     files = [path for path in map(source_of, modules) if path is not None and path.is_file()]
     trees = {path: tree for path in files if (tree := parsed(path)) is not None}
     read = {name for tree in trees.values() for name in _names_read(tree)}
-    unread = [*_unread_constants(protocol, trees, read), *_unread_fields(protocol, states, trees, read)]
+    return [
+        *_unread_constants(protocol, trees, read),
+        *_unread_fields(protocol, states, trees, read),
+        *(_unused_names(type(protocol), trees, read) if trees else ()),
+        *_defined_twice(trees),
+        *wrong_in_methods(modules),
+    ]
+
+
+def _unused_names(protocol: type[Protocol], trees: dict[Path, ast.Module], read: set[str]) -> Iterator[str]:
     loaded = [node.id for tree in trees.values() for node in nodes_of(tree, ast.Name) if isinstance(node.ctx, ast.Load)]
-    named = read.union(loaded)
-    bases = type(protocol).__mro__[: type(protocol).__mro__.index(Protocol)]
-    for base in bases if trees else ():
-        for name, text in unused(base, named):
-            unread.append(f"{_place(base, name, trees) or base.__qualname__}: {text}")
-    return [*unread, *_defined_twice(trees), *wrong_in_methods(modules)]
+    for base in protocol.__mro__[: protocol.__mro__.index(Protocol)]:
+        for name, text in unused(base, read.union(loaded)):
+            yield f"{_place(base, name, trees) or base.__qualname__}: {text}"
 
 
 def _defined_twice(trees: dict[Path, ast.Module]) -> Iterator[str]:
@@ -304,18 +319,15 @@ def _unread_constants(protocol: Protocol, trees: dict[Path, ast.Module], read: s
 def _unread_fields(
     protocol: Protocol, states: Iterable[State], trees: dict[Path, ast.Module], read: set[str]
 ) -> Iterator[str]:
-    kinds: dict[type, None] = {}
-    for state in states:
-        kinds |= dict.fromkeys([type(state.shared), *map(type, state.replicas.values())])
-    for action in protocol.actions.values():
-        kinds |= dict.fromkeys([*action.actors, *action.messages])
+    kinds = dict.fromkeys(type(one) for state in states for one in (state.shared, *state.replicas.values()))
+    kinds |= dict.fromkeys(kind for action in protocol.actions.values() for kind in (*action.actors, *action.messages))
     kinds |= dict.fromkeys(kind for kind, _ in protocol.sent)
+    known = {*read, *BY_EVERYONE, *protocol.written_only}
     for kind in kinds:
         for field in field_names(kind) if issubclass(kind, Record) and kind is not Record else ():
-            if field not in read and field not in (*BY_EVERYONE, *protocol.written_only):
-                place = _place(kind, field, trees)
-                if place:
-                    yield f"{place}: nothing reads the field {kind.__name__}.{field}"
+            place = None if field in known else _place(kind, field, trees)
+            if place:
+                yield f"{place}: nothing reads the field {kind.__name__}.{field}"
 
 
 def _place(owner: type, name: str, trees: dict[Path, ast.Module]) -> str | None:
@@ -349,14 +361,14 @@ def _targets(line: ast.stmt) -> list[str]:
 def untaken(protocol: Protocol, *, complete: bool) -> list[str]:
     """Return warnings about messages that nobody takes, after a search."""
     handled = tuple(kind for action in protocol.actions.values() for kind in action.messages)
-    reads = [read for action in protocol.actions.values() for read in action.reads if read.of_inbox]
-    reads += [read for prop in protocol.properties.values() for read in prop.reads if read.of_inbox]
+    readers = (*protocol.actions.values(), *protocol.properties.values())
+    codes = [read.function.__code__ for reader in readers for read in reader.reads if read.of_inbox]
     warnings: dict[str, None] = {}
     for (kind, dest), action in protocol.sent.items():
-        where = f"{place_of(protocol.actions[action.name].function)}: {action.name}"  # the engine may have wrapped it
-        if not issubclass(kind, handled) and not any(_names(read.function.__code__, kind.__name__) for read in reads):
+        where = f"{_line_of(protocol.actions[action.name].function)}: {action.name}"  # the engine may have wrapped it
+        if not issubclass(kind, handled) and not any(_names(code, kind.__name__) for code in codes):
             warnings[f"{where} sends {kind.__name__}, which no @on takes"] = None
-        elif (complete or is_enum(type(dest))) and protocol.ids and dest not in protocol.ids:
+        elif protocol.ids and dest not in protocol.ids and (complete or is_enum(type(dest))):
             warnings[f"{where} sends {kind.__name__} to {text_of(dest)}, which is no replica in any state"] = None
     return list(warnings)
 
@@ -366,7 +378,7 @@ def _names(code: CodeType, name: str) -> bool:
     return name in code.co_names or any(_names(one, name) for one in code.co_consts if isinstance(one, CodeType))
 
 
-def place_of(function: Callable[..., Any]) -> str:
+def _line_of(function: Callable[..., Any]) -> str:
     """Return the file and the line of a function."""
     code = function.__code__
     return f"{code.co_filename}:{code.co_firstlineno}"

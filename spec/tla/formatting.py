@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from kraftcheck.spec.tla.parsing import as_function, as_name
@@ -86,6 +86,14 @@ _FUNCTION = _Brackets("(", ")", " @@", " :>")
 _ATOM = _Brackets("", "", "")
 
 
+_FLAT: dict[type, Callable[[Any], str]] = {
+    bool: lambda value: "TRUE" if value else "FALSE",
+    int: str,
+    str: lambda value: '"' + "".join([_ESCAPES.get(letter, letter) for letter in value]) + '"',
+    ModelValue: lambda value: value.name,
+}
+
+
 class _Box(NamedTuple):
     """A value as text on one line, and its parts."""
 
@@ -103,28 +111,23 @@ class _Boxes:
 
     def box(self, value: Value) -> _Box:
         kind = type(value)
-        if kind is bool:
-            return _Box("TRUE" if value else "FALSE")
-        if kind is int:
-            return _Box(str(value))
-        if kind is str:
-            return _Box('"' + "".join([_ESCAPES.get(letter, letter) for letter in value]) + '"')
-        if kind is ModelValue:
-            return _Box(value.name)
+        if kind in _FLAT:
+            return _Box(_FLAT[kind](value))
         if isinstance(value, Symbol):
             return _Box(str(value.value))
         if value is None or isinstance(value, enum.Enum):
             return self.box(as_name(value))
+        if kind is frozenset:
+            return _enclosed(_SET, [self.box(item) for item in in_tlc_order(value)])
         if isinstance(value, Map):
             value = as_function(value)
         if type(value) is tuple:
             return _enclosed(_SEQUENCE, [self.box(item) for item in value])
-        if kind is frozenset:
-            return _enclosed(_SET, [self.box(item) for item in in_tlc_order(value)])
-        if isinstance(value, Record):
-            value = _fields(value)
+        return self._function(_fields(value) if isinstance(value, Record) else value)
+
+    def _function(self, value: Value) -> _Box:
         if not isinstance(value, Map):
-            raise TypeError(f"{value!r} of type {kind.__name__} is not a value")
+            raise TypeError(f"{value!r} of type {type(value).__name__} is not a value")
         if all(type(key) is str and _FIELD_NAME.fullmatch(key) for key in value):
             return _enclosed(_RECORD, [self.box(item) for item in value.values()], [_Box(name) for name in value])
         keys = in_tlc_order(value) if self._sort else list(value)

@@ -4,7 +4,7 @@ There is one variable for each field of the replicas' records (`current_epoch` i
 replicas that have the field), one for the network (``messages``; two where it remembers what was processed), one for
 each field of the shared record, and one for each bound, which counts what is spent of it (``_elections``, unless the
 bound names its counter).
-`kraftcheck.spec.tla.records` says what records look like, and how a protocol declares otherwise.
+`kraftcheck.spec.tla.types` says what records look like, and how a protocol declares otherwise.
 
 >>> from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 >>> from kraftcheck.spec.tla.formatting import one_line
@@ -35,8 +35,18 @@ from kraftcheck.spec.language.network import Bag, BagWithMemory, MessageSet
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.parsing import as_function
-from kraftcheck.spec.tla.records import Encoder, camel, quoted_value, subclasses, tla_names
-from kraftcheck.spec.tla.types import Decode, Decoder, MismatchError, ViewError, is_text
+from kraftcheck.spec.tla.types import (
+    Decode,
+    Decoder,
+    Encoder,
+    MismatchError,
+    ViewError,
+    camel,
+    is_text,
+    quoted_value,
+    subclasses,
+    tla_names,
+)
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_names, field_types, name_of, ordered, transform
 
 MESSAGES = "messages"
@@ -228,16 +238,20 @@ class StateView:
             for (source, dest), queue in self._channels(decoder, variables[MESSAGES]).items():
                 inboxes[dest] = inboxes.get(dest, Map()).put(source, queue)
         else:
-            counts = _read(MESSAGES, decoder.of(Map[self._message_type, int]), variables[MESSAGES])  # type: ignore[name-defined]
-            least = 1 if isinstance(network, Bag) else 0
-            grouped: dict[Value, dict[Record, int]] = {}
-            for message, count in counts.items():
-                if count < least:
-                    path = f"{MESSAGES}[{quoted_value(self._encoder.encode(message))}]"
-                    raise ViewError(MESSAGES, path, str(count), f"a count of at least {least}")
-                grouped.setdefault(message.dest, {})[message] = count
-            inboxes = {destination: Map(inbox) for destination, inbox in grouped.items()}
+            inboxes = self._bags(decoder, variables[MESSAGES])
         return Map(inboxes)
+
+    def _bags(self, decoder: Decoder, value: Value) -> dict[Value, Any]:
+        """Read bags: a function from messages to how many copies of each are under way."""
+        counts = _read(MESSAGES, decoder.of(Map[self._message_type, int]), value)  # type: ignore[name-defined]
+        least = 1 if isinstance(self._protocol.network, Bag) else 0
+        grouped: dict[Value, dict[Record, int]] = {}
+        for message, count in counts.items():
+            if count < least:
+                path = f"{MESSAGES}[{quoted_value(self._encoder.encode(message))}]"
+                raise ViewError(MESSAGES, path, str(count), f"a count of at least {least}")
+            grouped.setdefault(message.dest, {})[message] = count
+        return {destination: Map(inbox) for destination, inbox in grouped.items()}
 
     def _channels(self, decoder: Decoder, value: Value) -> Map[tuple[Value, Value], tuple[Any, ...]]:
         """Read channels: a function from pairs (source, destination) to the messages between them, oldest first."""

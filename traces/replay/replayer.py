@@ -21,8 +21,7 @@ from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.symmetry import Permutation, permutation_group, permuted
-from kraftcheck.spec.tla.records import few
-from kraftcheck.spec.tla.types import ViewError
+from kraftcheck.spec.tla.types import ViewError, few
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.files import stream_traces
 from kraftcheck.traces.parsing import DEFAULT_LIMIT, Source, TraceError, ValueCache
