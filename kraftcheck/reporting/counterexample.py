@@ -271,7 +271,7 @@ def _heading(protocol: Protocol, number: int, step: TraceStep) -> Line:
 
 
 def _message_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep) -> Iterator[Line]:
-    found = messages(protocol.network, before and before.state, step.state, step.message)
+    found = messages(protocol.network, None if before is None else before.state, step.state, step.message)
     same = sum(item.mark == " " for item in found)
     folded = same if before is not None and same > _MOST_SAME else 0
     shown = [(item, message_words(item.message)) for item in found if not (folded and item.mark == " ")]

@@ -19,7 +19,9 @@ from kraftcheck.spec.discovery import modules_of, source_of
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import near_misses
 from kraftcheck.spec.kinds import describe_type
+from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.network import Network
+from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Constant, Protocol
 from kraftcheck.spec.language.starts import take
 from kraftcheck.spec.language.state import State
@@ -361,7 +363,7 @@ def _targets(line: ast.stmt) -> list[str]:
 def untaken(protocol: Protocol, *, complete: bool) -> list[str]:
     """Return warnings about messages that nobody takes, after a search."""
     handled = tuple(kind for action in protocol.actions.values() for kind in action.messages)
-    readers = (*protocol.actions.values(), *protocol.properties.values())
+    readers: list[Action | Property] = [*protocol.actions.values(), *protocol.properties.values()]
     codes = [read.function.__code__ for reader in readers for read in reader.reads if read.of_inbox]
     warnings: dict[str, None] = {}
     for (kind, dest), action in protocol.sent.items():
