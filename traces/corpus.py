@@ -1,7 +1,7 @@
 """A corpus: random walks in files as TLC writes them with `-simulate file=`, made here or on Spark.
 
     walk_0.tla ...               the walks, as `kraftcheck simulate --out` writes them
-    .corpus/corpus.json          the model and options that the walks follow from
+    .corpus/manifest.json        the model and options that the walks follow from
     .corpus/done/00003.json      the results of the walks of chunk 3, which counts from then on
 
 Walk `i` depends on the seed and on `i` alone. On Spark the driver hands out chunks of numbers; executors walk and write
@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kraftcheck.explorer.checkpoints.search_identity import SearchIdentity, identity_of_search
+from kraftcheck.explorer.checkpoint import identity_of_search
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import (
     DEADLOCK,
@@ -32,21 +32,19 @@ from kraftcheck.explorer.result import (
     Verdict,
     Violation,
 )
-from kraftcheck.explorer.spark.description import as_text, describe, revive
+from kraftcheck.explorer.search_spec import compact_json, from_spec, to_spec
 from kraftcheck.explorer.tables.random_walks import Plan, RandomWalks, check_plan, simulate
 from kraftcheck.files import replacing
+from kraftcheck.persistence.folder import BatchFolder, Identity, Noted, read_note, write_note
 from kraftcheck.spec import Protocol, State
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.formatting import format_value
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value
-from kraftcheck.traces.batch_folder import BatchFolder, Note, read_note, write_note
 from kraftcheck.traces.formats.tlc_simulation import as_module
 
 if TYPE_CHECKING:
-    from kraftcheck.explorer.spark.session import Cluster
-
-
+    from kraftcheck.explorer.cluster import Cluster
 
 MOST_TEXTS = 20_000
 """Values whose text is remembered."""
@@ -111,7 +109,7 @@ def chunks_of(runs: int) -> list[Chunk]:
     return [Chunk(number, first, min(CHUNK, runs - first)) for number, first in enumerate(range(0, runs, CHUNK))]
 
 
-def identity_of_corpus(protocol: Protocol, options: Options, plan: Plan) -> SearchIdentity:
+def identity_of_corpus(protocol: Protocol, options: Options, plan: Plan) -> Identity:
     """Return what must agree between all runs that make walks of a corpus, as JSON can hold it."""
     whole = identity_of_search(protocol, options)
     names = ("model", "source", "constants", "order of model values", "constraints", "action constraints", "start")
@@ -127,7 +125,7 @@ def checked_by(options: Options) -> list[str]:
 class CorpusFolder(BatchFolder):
     """The folder of a corpus. See `BatchFolder`."""
 
-    NOTES, IDENTITY, OTHER = ".corpus", "corpus.json", "it holds other walks"
+    NOTES, OTHER = ".corpus", "it holds other walks"
 
     def walks(self, most: int) -> set[int]:
         """Return the numbers of the walks that are there."""
@@ -137,7 +135,7 @@ class CorpusFolder(BatchFolder):
             raise self.error(f"it holds more walks than {most:,} ({beyond}); expected --runs of all that it holds")
         return {number for number in range(most) if walk_file(self.path, number).name in there}
 
-    def done(self, chunks: list[Chunk], checked: Iterable[str] = ()) -> dict[int, Note]:
+    def done(self, chunks: list[Chunk], checked: Iterable[str] = ()) -> dict[int, Noted]:
         """Return the notes of the chunks that are done, with all their files."""
         there = self.walks(chunks[-1].first + chunks[-1].runs)
         found = {}
@@ -161,6 +159,9 @@ TASKS_A_CORE = 4
 _TASK = "kraftcheck.traces.corpus:make_walks"
 
 
+Made = tuple[Chunk, Noted | None]
+
+
 class CorpusMaker:
     """Makes walks on a cluster."""
 
@@ -176,51 +177,53 @@ class CorpusMaker:
         self._plan = plan
         self._folder = folder
 
-    def run(self, report: Callable[[int], None] | None = None) -> Result:
+    def run(self, report: Callable[[int], None] = lambda _: None) -> Result:
         """Make the walks that are not there yet; return what was found on all."""
         began = time.monotonic()
         chunks, checked = chunks_of(self._plan.runs), checked_by(self._options)
-        notes, failed = self._folder.done(chunks, checked), None
+        notes = self._folder.done(chunks, checked)
         todo = [chunk for chunk in chunks if chunk.number not in notes]
-        earlier, made, limit = sum(note["runs"] for note in notes.values()), 0, None
+        earlier, limit, failed = _walks_of(notes), None, None
         at_once = CHUNKS_A_JOB * self._cluster.parallelism
         with Interruption(self._cluster.cancel) as interruption:
             for first in range(0, len(todo), at_once):
-                part = todo[first : first + at_once]
-                try:
-                    found = self._make(part)
-                    notes |= {number: note for number, note in found.items() if note is not None}
-                    failed = next((chunk for chunk in part if found[chunk.number] is None), None)
-                except InputError:
-                    if not interruption.asked:
-                        raise
-                made += sum(chunk.runs for chunk in part if chunk.number in notes)
-                if report is not None:
-                    report(made)
+                found = self._make_unless_interrupted(todo[first : first + at_once], interruption)
+                notes |= {chunk.number: note for chunk, note in found if note is not None}
+                failed = next((chunk for chunk, note in found if note is None), None)
+                report(_walks_of(notes) - earlier)
                 if interruption.asked:
                     limit, notes = INTERRUPTED, self._folder.done(chunks, checked)
                 if interruption.asked or failed is not None:
                     break
         return self._result(notes, limit, earlier, time.monotonic() - began, failed)
 
-    def _make(self, chunks: list[Chunk]) -> dict[int, Note | None]:
-        """Make chunks; return what was found on the walks of each, None where an `assert` failed."""
+    def _make_unless_interrupted(self, chunks: list[Chunk], interruption: Interruption) -> list[Made]:
+        try:
+            return self._make(chunks)
+        except InputError:
+            if not interruption.asked:
+                raise
+            return []
+
+    def _make(self, chunks: list[Chunk]) -> list[Made]:
+        """Make chunks; return each with what was found on its walks, None where an `assert` failed."""
         last = chunks[-1]
         self._cluster.describe(f"walks {chunks[0].first:,} to {last.first + last.runs - 1:,}")
         count = min(len(chunks), TASKS_A_CORE * self._cluster.parallelism)
-        arguments = as_text(
+        arguments = compact_json(
             {
-                "description": describe(self._protocol, self._options),
+                "description": to_spec(self._protocol, self._options),
                 "plan": asdict(self._plan),
                 "folder": str(self._folder.path.resolve()),
                 "tasks": [chunks[number::count] for number in range(count)],
             }
         )
         found = self._cluster.run(count, _TASK, arguments, DDL)
-        return dict(zip(found["chunk"].to_pylist(), map(json.loads, found["note"].to_pylist()), strict=True))
+        notes = dict(zip(found["chunk"].to_pylist(), map(json.loads, found["note"].to_pylist()), strict=True))
+        return [(chunk, notes[chunk.number]) for chunk in chunks]
 
     def _result(
-        self, notes: dict[int, Note], limit: str | None, earlier: int, seconds: float, failed: Chunk | None
+        self, notes: dict[int, Noted], limit: str | None, earlier: int, seconds: float, failed: Chunk | None
     ) -> Result:
         """Return what was found on all walks that there are, and in a chunk on which an `assert` failed."""
         found = [notes[number] for number in sorted(notes)]
@@ -230,34 +233,45 @@ class CorpusMaker:
         result = Result(complete=False, limit=limit, seconds=seconds, workers=self._cluster.parallelism)
         result.warnings = [NOTHING_CHECKED] if self._options.checks_nothing else []
         result.actions = {name: actions[name] for name in names}
-        result.runs = sum(note["runs"] for note in found)
+        result.runs = _walks_of(notes)
         result.generated_states = sum(note["states"] for note in found)
         result.depth = max((note["longest"] for note in found), default=0)
-        result.violations = self._violations(shown)
-        if failed is not None and not any(violation.failed for violation in result.violations):
-            plan = replace(self._plan, first=failed.first, runs=failed.runs)
-            result.violations += simulate(self._protocol, self._options, plan).violations
-        if any(violation.failed for violation in result.violations):
-            result.violations.sort(key=lambda violation: violation.failed is None)
-            result.verdict = Verdict.ASSERTION
-        elif result.violations:
-            only = {violation.property for violation in result.violations} == {DEADLOCK}
-            result.verdict = Verdict.DEADLOCK if only else Verdict.VIOLATION
-        elif limit is not None:
-            result.verdict = Verdict.INCOMPLETE
+        result.violations = self._violations(shown, failed)
+        result.verdict = _verdict(result)
         if earlier:
             result.notes.append(f"{earlier:,} of the walks were there already")
         return result
 
-    def _violations(self, shown: dict[str, int]) -> list[Violation]:
-        """Return violations in initial states; for other properties make the first walk with a violation again."""
+    def _violations(self, shown: dict[str, int], failed: Chunk | None) -> list[Violation]:
+        """Return violations in initial states; for other properties make the first walk with a violation again.
+
+        Failed assertions come first; if none was met so far, those of the chunk in which one `failed`.
+        """
         found: dict[str, Violation] = {}
         for walk in sorted({0, *shown.values()}):
-            plan = replace(self._plan, first=walk, runs=int(walk in shown.values()))
-            for violation in simulate(self._protocol, self._options, plan).violations:
+            for violation in self._again(walk, int(walk in shown.values())):
                 if len(violation.trace) == 1 or shown.get(violation.property) == walk:
                     found.setdefault(violation.property, violation)
-        return list(found.values())
+        violations = [*found.values()]
+        if failed is not None and not any(violation.failed for violation in violations):
+            violations += self._again(failed.first, failed.runs)
+        return sorted(violations, key=lambda violation: violation.failed is None)
+
+    def _again(self, first: int, runs: int) -> list[Violation]:
+        return simulate(self._protocol, self._options, replace(self._plan, first=first, runs=runs)).violations
+
+
+def _walks_of(notes: dict[int, Noted]) -> int:
+    return sum(note["runs"] for note in notes.values())
+
+
+def _verdict(result: Result) -> Verdict:
+    if any(violation.failed for violation in result.violations):
+        return Verdict.ASSERTION
+    if result.violations:
+        only = {violation.property for violation in result.violations} == {DEADLOCK}
+        return Verdict.DEADLOCK if only else Verdict.VIOLATION
+    return Verdict.OK if result.limit is None else Verdict.INCOMPLETE
 
 
 DDL = "chunk int not null, note string not null"
@@ -272,13 +286,13 @@ class ChunkMaker:
     """Makes chunks; what it learns for one it keeps for the next."""
 
     def __init__(self, description: dict[str, Any], plan: Plan, folder: Path, user_files: Path) -> None:
-        protocol, options = revive(description, user_files)
+        protocol, options = from_spec(description, user_files)
         self._plan = plan
         writer = WalkWriter(StateView(protocol), folder)
         self._walks = RandomWalks(protocol, options, replace(plan, runs=0), writer, _as_filed)
         self._walks.run()
 
-    def make(self, chunk: Chunk) -> Note | None:
+    def make(self, chunk: Chunk) -> Noted | None:
         """Make the walks of a chunk, with their files; return what was found on them, or None if an `assert` failed."""
         result = self._walks.more(replace(self._plan, first=chunk.first, runs=chunk.runs))
         if result.verdict is Verdict.ASSERTION:
@@ -314,9 +328,9 @@ def make_walks(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[An
         for number in batch.column(0).to_pylist():
             for given in arguments["tasks"][number]:
                 chunk = Chunk(*given)
-                note = _maker(as_text(lasting)).make(chunk)
+                note = _maker(compact_json(lasting)).make(chunk)
                 if note is None:
                     _maker.cache_clear()  # what raised may have left the tables half learned
                 else:
                     write_note(CorpusFolder.note_file(folder, chunk.number), note)
-                yield pa.RecordBatch.from_pydict({"chunk": [chunk.number], "note": [as_text(note)]}, schema=schema)
+                yield pa.RecordBatch.from_pydict({"chunk": [chunk.number], "note": [compact_json(note)]}, schema=schema)

@@ -1,23 +1,27 @@
-"""The shared folder as a checkpoint: after each level a manifest says which of its files count."""
+"""The shared folder as a checkpoint: after each level a manifest says which of its files count.
+
+Before a search goes on, the driver searches part of it again, since it may come from strangers, with digests of their
+own. Of few states all levels are searched. Of more it is only required that a sample of them leads to states whose
+parts are defined, and that these are in their partitions.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from random import SystemRandom
 from typing import Any
 
-from kraftcheck.explorer.checkpoints.search_identity import identity_of_search
-from kraftcheck.explorer.checkpoints.shapes import Damaged, require_shape
-from kraftcheck.explorer.checkpoints.traces import decode_trace, encode_trace, require_violations
-from kraftcheck.explorer.result import Options, Violation
-from kraftcheck.explorer.spark.journal import Journal
-from kraftcheck.explorer.spark.shared_folder import SharedFolder
-from kraftcheck.explorer.tables.checkpoints.folder import Checkpoint, folder_of
-from kraftcheck.explorer.tables.checkpoints.requirements import require
+from kraftcheck.explorer.checkpoint import SearchCheckpoint, folder_of
+from kraftcheck.explorer.result import DEADLOCK, Options, Violation
+from kraftcheck.explorer.spark.global_ids import UnknownPartError
+from kraftcheck.explorer.spark.packed_states import by_partition
+from kraftcheck.explorer.spark.shared_folder import SharedFolder, States, groups_of
+from kraftcheck.explorer.spark.task_expander import TaskExpander
+from kraftcheck.explorer.tables.kernel.codes import STUCK
 from kraftcheck.files import TemporaryFolder
-from kraftcheck.spec.encoding import Lexicon
-from kraftcheck.spec.errors import InputError
+from kraftcheck.persistence.validation import reading, require
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states
@@ -29,13 +33,44 @@ SHAPE = {
     "actions": {str: int},
     "calls": {str: int},
     "seconds": float,
-    "violations": [(str, str)],
     "figures": [dict],
 }
 """The form of what a manifest notes: see `require_shape`."""
 
+WHOLE = 50_000  # states that are searched again as a whole
+GROUPS, PIECE = 16, 1 << 10  # row groups of larger ones, and states of each
 
-class SparkCheckpoint:
+
+@dataclass
+class RunLog:
+    """What a search has found so far. A checkpoint saves it, by these names; the states are in the shared folder."""
+
+    parts: int = 0  # number of partitions
+    # number of states in each partition that has any, by level
+    levels: list[dict[int, int]] = field(default_factory=list)
+    named: list[int] = field(default_factory=list)  # levels that are the first to have some global ids
+    actions: Counter[str] = field(default_factory=Counter)  # times each action fired, and times it was called in Python
+    calls: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0  # time that the search took
+    violations: list[Violation] = field(default_factory=list)  # what is violated
+    figures: list[dict[str, Any]] = field(default_factory=list)  # what each level took
+
+    def count(self, level: int) -> int:
+        """Return the number of states in a level; the first is 1, the last -1 too."""
+        return sum(self.levels[level if level < 0 else level - 1].values())
+
+    @property
+    def distinct(self) -> int:
+        """States found."""
+        return sum(sum(parts.values()) for parts in self.levels)
+
+    @property
+    def depth(self) -> int:
+        """Levels that have states."""
+        return sum(1 for parts in self.levels if parts)
+
+
+class SparkCheckpoint(SearchCheckpoint):
     """Saves and restores a search in the shared folder."""
 
     def __init__(self, protocol: Protocol, options: Options) -> None:
@@ -44,55 +79,98 @@ class SparkCheckpoint:
         if folder is None:
             self.temporary = TemporaryFolder()
             folder = self.temporary.path / "checkpoint"
-        self.folder = folder
-        identity = {**identity_of_search(protocol, options), "engine": "spark"}
-        resume = options.resume is not None
-        self._manifest = Checkpoint(self.folder, identity, resume=resume)
-        self.shared = SharedFolder(self.folder)
-        self._protocol, self._options = protocol, options
-        self._starts = initial_states(Semantics(protocol), options.init)
-        self._names = [*protocol.actions, *protocol.network.own_actions()]
+        super().__init__(folder, protocol, options, initial_states(Semantics(protocol), options.init), engine="spark")
+        self.shared = SharedFolder(folder)
 
-    def save(self, journal: Journal, *, finished: bool) -> None:
+    def save(self, log: RunLog, *, finished: bool) -> None:
         """Make the levels found so far the checkpoint."""
-        noted = vars(journal) | {
-            "levels": [sorted(parts.items()) for parts in journal.levels],
-            "violations": [(violation.property, encode_trace(violation.trace)) for violation in journal.violations],
-        }
-        self._manifest.write(noted, finished=finished)
+        noted = vars(log) | {"levels": [sorted(parts.items()) for parts in log.levels]}
+        self.save_search(noted, noted.pop("violations"), finished=finished)
 
-    def restore(self, load: Callable[[list[int]], None], lexicon: Lexicon) -> Journal:
+    def restore(self, load: Callable[[list[int]], None]) -> RunLog:
         """Return what the search had found; remove what the folder holds beyond that."""
-        noted = self._manifest.noted
-        with self._manifest.judging():
-            require_shape(noted, SHAPE)
+        with self.judging():
+            noted, violations = self.read_search(SHAPE)
             levels = [dict(map(tuple, parts)) for parts in noted["levels"]]
-            require(levels and all(levels[:-1]), "there are no levels, or one but the last is empty")
+            require(bool(levels) and all(levels[:-1]), "there are no levels, or one but the last is empty")
             require(set(noted["named"]) <= {*range(1, len(levels) + 1)}, "ids of other levels")
-            require(noted["actions"].keys() == {*self._names}, "it has counts of other actions")
+            names = {*self.protocol.actions, *self.protocol.network.own_actions()}
+            require(noted["actions"].keys() == names, "it has counts of other actions")
             self.shared.clear(after=len(levels))
             for level, parts in enumerate(levels, start=1):
                 for part, rows in parts.items():
                     found = self.shared.count(level, part)
                     problem = f"level {level}, partition {part}: expected {rows} states, found {found}"
                     require(0 < rows == found and part < noted["parts"], problem)
-            try:
+            with reading("a definition of another form"):
                 load(noted["named"])
-            except (Damaged, InputError, MemoryError):
-                raise
-            except Exception as error:  # from Arrow, or from functions of the protocol
-                raise Damaged(f"a definition of another form: {type(error).__name__}: {error}") from None
-            violations = [Violation(name, decode_trace(trace, lexicon)) for name, trace in noted["violations"]]
-            require_violations(self._protocol, self._options, self._starts, violations)
         tallies: Any = {name: Counter(noted[name]) for name in ("actions", "calls")}
-        return Journal(**{**noted, **tallies, "levels": levels, "violations": violations})
-
-    def judging(self) -> AbstractContextManager[None]:
-        """Within this, what is found out about the states is an error that names the folder."""
-        return self._manifest.judging()
+        return RunLog(**{**noted, **tallies, "levels": levels, "violations": violations})
 
     def close(self) -> None:
         """Let other processes have the folder; remove a temporary one."""
-        self._manifest.close()
+        super().close()
         if self.temporary is not None:
             self.temporary.close()
+
+
+class SampleSearch:
+    """Searches part of a checkpoint again, and compares."""
+
+    def __init__(self, tasks: TaskExpander, log: RunLog) -> None:
+        self._tasks = tasks
+        self._log = log
+
+    def require_same(self, starts: States) -> None:
+        """Search again, and raise Damaged where the checkpoint has something else."""
+        self._tasks.begin(())
+        try:
+            if self._log.distinct <= WHOLE:
+                self._search_all(starts)
+            else:
+                self._search_some()
+        except UnknownPartError:
+            require(False, "its states lead to one that it does not define")
+        violated = {violation.property for violation in self._log.violations}
+        for kind, mask in self._tasks.events:
+            named = {prop.name for prop in self._tasks.table_expander.properties_in(kind, mask)}
+            new = ({DEADLOCK} if kind == STUCK else named) - violated
+            require(not new, f"a violation of {', '.join(sorted(new))} is not noted")
+
+    def _search_all(self, starts: States) -> None:
+        levels, known = self._log.levels, set[bytes]()
+        new = set(self._looks(self._tasks.ids.to_global(starts)))
+        for number, parts in enumerate(levels, start=1):
+            found = list[bytes]()
+            following = set[bytes]()
+            for part in parts:
+                for states in self._tasks.shared.read_part(number, part):
+                    found += self._looks(states, part)
+                    for rows in self._tasks.successors(states) if number < len(levels) else ():
+                        following.update(self._looks(self._tasks.ids.to_global(rows)))
+            is_same = len(found) == len(new) and set(found) == new
+            require(is_same, f"level {number}: expected {len(new)} states, found {len(found)}, or other ones")
+            known |= new
+            new = following - known
+        expander = self._tasks.table_expander
+        fired = dict(zip(expander.learner.action_names, expander.fired.tolist(), strict=True))
+        require(fired == self._log.actions, "actions fired another number of times")
+
+    def _looks(self, states: States, part: int | None = None) -> Iterator[bytes]:
+        """Yield what states are compared by; require that they are of a partition."""
+        self._tasks.ids.require_known(states)
+        compared = self._tasks.ids.compared(states)
+        if part is not None:
+            owners = [owner for owner, _ in by_partition(compared, self._log.parts)]
+            require(owners == [part], f"partition {part} has states of another one")
+        return (row.tobytes().rstrip(b"\0") for row in compared)
+
+    def _search_some(self) -> None:
+        random, levels = SystemRandom(), list(enumerate(self._log.levels, start=1))
+        places = [(level, part, rows) for level, parts in levels for part, rows in parts.items()]
+        for level, part, rows in random.choices(places, k=GROUPS):
+            group = random.randrange(groups_of(rows))
+            states = self._tasks.shared.read_group(level, part, group)[:PIECE]
+            list(self._looks(states, part))
+            for found in self._tasks.successors(states) if level < len(levels) else ():
+                self._tasks.ids.to_global(found)

@@ -11,19 +11,15 @@ import numpy as np
 from kraftcheck.explorer import capabilities
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
 from kraftcheck.explorer.bookkeeping import Stop
+from kraftcheck.explorer.cluster import Cluster, TaskRaisedError
 from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import DEADLOCK, Options, Result
-from kraftcheck.explorer.spark.checkpoint import SparkCheckpoint
-from kraftcheck.explorer.spark.definitions import Definition, Kind
-from kraftcheck.explorer.spark.driver_tasks import CachedFolder
-from kraftcheck.explorer.spark.id_assigner import IdAssigner
-from kraftcheck.explorer.spark.id_report import IdReport
-from kraftcheck.explorer.spark.jobs import Jobs
-from kraftcheck.explorer.spark.journal import Journal
-from kraftcheck.explorer.spark.levels_again import LevelsAgain
+from kraftcheck.explorer.spark.checkpoint import RunLog, SampleSearch, SparkCheckpoint
+from kraftcheck.explorer.spark.definitions import Definition, IdAssigner, Kind
+from kraftcheck.explorer.spark.global_ids import IdReport
+from kraftcheck.explorer.spark.jobs import CachedFolder, Jobs
 from kraftcheck.explorer.spark.packed_states import by_partition
-from kraftcheck.explorer.spark.session import Cluster, TaskRaisedError
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.kernel.codes import STUCK
@@ -57,21 +53,21 @@ class SparkSearch:
 
     def __init__(self, protocol: Protocol, options: Options, cluster: Cluster, checkpoint: SparkCheckpoint) -> None:
         self.options = options
-        self.journal = Journal()
+        self.log = RunLog()
         self._checkpoint = checkpoint
         self._interruption = Interruption(cluster.cancel)
-        self.tasks = TaskExpander(protocol, options, CachedFolder(checkpoint.folder))
+        self.tasks = TaskExpander(protocol, options, CachedFolder(checkpoint.path))
         self.shared, self.ids = self.tasks.shared, self.tasks.ids
         self.expander = self.tasks.table_expander
         learner = self.expander.learner
         self._assigner = IdAssigner(learner.interner.base)
         self._jobs = Jobs(protocol, options, cluster, self.tasks)
-        self._checker = Checker(protocol, options, self.expander, lambda: self.journal.distinct, self._tallies)
+        self._checker = Checker(protocol, options, self.expander, lambda: self.log.distinct, self._tallies)
         self._books = self._checker.books
         self._books.result.workers = cluster.parallelism
         self._class_of = identity_of(protocol, options.symmetry, None)
-        self.journal.actions.update(dict.fromkeys(learner.action_names, 0))
-        self.journal.violations = self._books.result.violations
+        self.log.actions.update(dict.fromkeys(learner.action_names, 0))
+        self.log.violations = self._books.result.violations
 
     def run(self) -> Result:
         """Search, and return what was found. Where the user interrupts it, the running job is cancelled."""
@@ -85,7 +81,7 @@ class SparkSearch:
             self._heed()  # a job that fails since it was cancelled is an interruption
             raise self._traced(error) from error
         finally:
-            self._books.result.depth = self.journal.depth
+            self._books.result.depth = self.log.depth
 
     def _search(self) -> None:
         """Search level by level."""
@@ -93,31 +89,31 @@ class SparkSearch:
             self._resume()
         else:
             self._start()
-        journal, books = self.journal, self._books
+        log, books = self.log, self._books
         discovered: list[Definition] = []
-        while journal.levels[-1]:
-            books.result.depth = depth = len(journal.levels)
-            books.look_at_the_clock(journal.count(-1))
+        while log.levels[-1]:
+            books.result.depth = depth = len(log.levels)
+            books.look_at_the_clock(log.count(-1))
             self._heed()
             self._checker.stop_at_max_states()
             if self.options.max_depth is not None and depth >= self.options.max_depth:
                 books.stop_at("max_depth")
-            events = self._take(discovered or self._jobs.discover(journal))
-            discovered = self._jobs.settle(journal, self.ids.counts)
+            events = self._take(discovered or self._jobs.discover(log))
+            discovered = self._jobs.settle(log, self.ids.counts)
             try:
                 self._take_events(events, depth)
             except Stop:
                 self._save(finished=True)
                 raise
-            self._save(finished=not journal.levels[-1])
+            self._save(finished=not log.levels[-1])
 
     def _heed(self) -> None:
         if self._interruption.asked:
             raise KeyboardInterrupt
 
     def _start(self) -> None:
-        journal = self.journal
-        journal.parts = self._jobs.partitions()
+        log = self.log
+        log.parts = self._jobs.partitions()
         self.shared.clear()
         first = self._checker.starting_rows()
         self.expander.identities(first)  # this learns the images under symmetry
@@ -127,20 +123,20 @@ class SparkSearch:
         states = np.unique(self.ids.to_global(first), axis=0)
         compared, least = np.unique(self.ids.compared(states), axis=0, return_index=True)
         self.shared.begin_level(1)
-        journal.levels.append({})
-        for part, mine in by_partition(compared, journal.parts):
+        log.levels.append({})
+        for part, mine in by_partition(compared, log.parts):
             self.shared.write_states(1, part, states[least[mine]])
-            journal.levels[0][part] = len(mine)
+            log.levels[0][part] = len(mine)
         self._checker.check_starts()
         self._save(finished=False)
 
     def _resume(self) -> None:
         first = self._checker.starting_rows()
-        self.journal = self._checkpoint.restore(self._load, self.ids.lexicon)
+        self.log = self._checkpoint.restore(self._load)
         with self._checkpoint.judging():
             self.expander.identities(first)
-            LevelsAgain(self.tasks, self.journal).require_same(first)
-        self._books.restore(self.journal.violations, self.journal.seconds)
+            SampleSearch(self.tasks, self.log).require_same(first)
+        self._books.restore(self.log.violations, self.log.seconds)
         self._checker.restored = self._checker.distinct
 
     def _load(self, levels: list[int]) -> None:
@@ -150,28 +146,28 @@ class SparkSearch:
 
     def _save(self, *, finished: bool) -> None:
         self._books.tally()
-        self.journal.seconds = self._books.result.seconds
-        self._checkpoint.save(self.journal, finished=finished)
+        self.log.seconds = self._books.result.seconds
+        self._checkpoint.save(self.log, finished=finished)
 
     def _define(self, level: int, reports: list[list[Definition]]) -> None:
         """Give global ids to what tasks report as new in a level."""
         new = self._assigner.merge(reports)
         if new:
             self.shared.write_definitions(level, new)
-            self.journal.named.append(level)
-            self.tasks.load(self.journal.named)
+            self.log.named.append(level)
+            self.tasks.load(self.log.named)
 
     def _take(self, discovered: list[Definition]) -> list[Definition]:
         """Take in what the states of the last level lead to; return what is violated."""
-        journal, names = self.journal, self.expander.learner.action_names
+        log, names = self.log, self.expander.learner.action_names
         reports: list[list[Definition]] = []
         events: list[Definition] = []
         for definition in discovered:
             if definition.kind == Kind.COUNTS:
                 reports.append([])
-                journal.actions.update(dict(zip(names, definition.numbers, strict=True)))
+                log.actions.update(dict(zip(names, definition.numbers, strict=True)))
             elif definition.kind == Kind.CALLS:
-                journal.calls.update(dict(zip(names, definition.numbers, strict=True)))
+                log.calls.update(dict(zip(names, definition.numbers, strict=True)))
             elif definition.kind == Kind.EVENT:
                 events.append(definition)
             elif definition.kind == Kind.READ and self._books.reads is not None:
@@ -179,11 +175,11 @@ class SparkSearch:
                 self._books.reads.note(reader, [name])
             else:
                 reports[-1].append(definition)
-        self._define(len(journal.levels) + 1, reports)
+        self._define(len(log.levels) + 1, reports)
         return events
 
     def _tallies(self) -> tuple[dict[str, int], dict[str, int]]:
-        return dict(self.journal.actions), dict(self.journal.calls)
+        return dict(self.log.actions), dict(self.log.calls)
 
     # What is violated
 
@@ -203,8 +199,8 @@ class SparkSearch:
         if not isinstance(error, TaskRaisedError):
             return error
         again = TaskExpander(self._checker.semantics.protocol, self.options, self.shared)
-        again.load(self.journal.named)
-        level = len(self.journal.levels)
+        again.load(self.log.named)
+        level = len(self.log.levels)
         for number in (level, level + 1):
             for states in self.shared.read_level(number):
                 try:
@@ -222,7 +218,7 @@ class SparkSearch:
         """Return a shortest behaviour to a state of a level, given with global ids."""
         path = [state]
         for before in range(level - 1, 0, -1):
-            path.append(self._jobs.predecessor(self.journal, path[-1], before))
+            path.append(self._jobs.predecessor(self.log, path[-1], before))
         decode = self.expander.learner.decode_state
         classes = [self._class_of(decode(self.ids.to_own(row[None])[0])) for row in reversed(path)]
         semantics, starts = self._checker.semantics, self._checker.starts

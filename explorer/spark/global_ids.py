@@ -1,4 +1,4 @@
-"""Translates between the ids of one process and the global ids, which are the same in every process.
+"""Translates between the ids of one process and the global ids, and reports what has no global id yet.
 
 Each process learns on its own and numbers values in the order in which it meets them. The driver gives global ids,
 level by level. Under symmetry the images of a value have global ids too, and the image of a state that is least by
@@ -8,19 +8,19 @@ shows of it: states with the same class and the same inboxes count as one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.spark.definitions import VALUES, Definition, Kind
-from kraftcheck.explorer.tables.checkpoints.requirements import require, require_record, require_shared
+from kraftcheck.explorer.tables.checkpoints.interned_values import require_record, require_shared
 from kraftcheck.explorer.tables.kernel.codes import grown
 from kraftcheck.explorer.tables.kernel.symmetry import least_images
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.spec.discovery import ClassName
-from kraftcheck.spec.encoding import Lexicon, decode
+from kraftcheck.persistence.validation import require
+from kraftcheck.spec.encoding import Lexicon, decode, encode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.views import Hidden
 from kraftcheck.spec.values import ModelValue, Value
@@ -59,6 +59,29 @@ class IdMap:
         self.to_global = grown(self.to_global, count, UNKNOWN)
 
 
+class ControlClasses:
+    """The classes of control rows, by global id: numbers of what a VIEW shows of them."""
+
+    def __init__(self, hidden: list[int] | None) -> None:
+        self.is_viewed = hidden is not None
+        self.by_id = np.zeros(1 << 10, np.int32)
+        self._hidden = hidden or []
+        self._by_shown: dict[tuple[int, ...], int] = {}
+
+    def add(self, number: int, row: tuple[int, ...]) -> None:
+        """Note the class of a control row; without a VIEW each is in one of its own."""
+        self.by_id = grown(self.by_id, number + 1)
+        self.by_id[number] = self._class_of(row) if self.is_viewed else number
+
+    def _class_of(self, row: tuple[int, ...]) -> int:
+        shown = list(row)
+        for column in self._hidden:
+            shown[column] = 0
+        while shown and shown[-1] == 0:  # replicas that are not there, of which later rows have more
+            shown.pop()
+        return self._by_shown.setdefault(tuple(shown), len(self._by_shown))
+
+
 class GlobalIds:
     """The global ids that one process knows."""
 
@@ -78,11 +101,13 @@ class GlobalIds:
         self._contents_of: list[list[int]] = []  # the process's ids, by slot and global id
         self._arrays: tuple[States, list[States]] | None = None
         self._symmetric = len(interner.group) > 1
-        self.viewed = hidden is not None
-        hides = [] if hidden is None else hidden.columns(interner.bounds, interner.shared_names)
-        self._hidden = [column for column, is_hidden in enumerate(hides) if is_hidden]
-        self._class_of: dict[tuple[int, ...], int] = {}  # by what is shown of a control row
-        self._classes = np.zeros(1 << 10, np.int32)  # by global id
+        hides = None if hidden is None else hidden.columns(interner.bounds, interner.shared_names)
+        self._control_classes = ControlClasses(None if hides is None else np.flatnonzero(hides).tolist())
+
+    @property
+    def is_viewed(self) -> bool:
+        """Whether states that a VIEW shows alike count as one."""
+        return self._control_classes.is_viewed
 
     @property
     def counts(self) -> list[int]:
@@ -94,35 +119,35 @@ class GlobalIds:
     def load(self, definitions: Iterable[Definition]) -> None:
         """Learn what global ids mean; each definition has the next id of its kind."""
         self._arrays = None
-        interner = self.interner
-        interned: dict[int, tuple[IdMap, Callable[[Any], int]]] = {
-            Kind.SLOT: (self.slots, interner.slot),
-            Kind.LOCAL: (self.locals, interner.local),
-            Kind.MESSAGE: (self.messages, interner.message),
-        }
         for kind, column, encoding, numbers in definitions:
             require(not (numbers if kind in VALUES else encoding and kind == Kind.CONTROL), "a definition of two kinds")
             require(column == 0 or kind not in WITHOUT_COLUMN, "a definition with a column")
-            if kind == Kind.CLASS:
+            if kind in VALUES:
+                self._add_value(kind, column, decode(encoding, self.lexicon))
+            elif kind == Kind.CLASS:
                 self.lexicon.add(self._class(encoding))
             elif kind == Kind.MODEL_VALUE:
                 self.lexicon.model_values.setdefault(encoding.decode(), ModelValue(encoding.decode(), column))
-            elif kind == Kind.SHARED:
-                value = decode(encoding, self.lexicon)
-                require_shared(interner, column, value)
-                self.shared[column].add(interner.shared_id(column, value))
             elif kind == Kind.CONTROL:
                 self._add_control(numbers)
-            elif kind == Kind.INBOX:
-                self._add_inbox(column, encoding, numbers)
             else:
-                ids, intern = interned[kind]
-                value = decode(encoding, self.lexicon)
-                if kind == Kind.SLOT:
-                    self._contents_of.append([0])
-                else:
-                    require_record(value, "id" if kind == Kind.LOCAL else "dest")
-                ids.add(intern(value))
+                require(kind == Kind.INBOX, "a record that is no definition")
+                self._add_inbox(column, encoding, numbers)
+
+    def _add_value(self, kind: Kind, column: int, value: Any) -> None:
+        interner = self.interner
+        if kind == Kind.SHARED:
+            require_shared(interner, column, value)
+            self.shared[column].add(interner.shared_id(column, value))
+        elif kind == Kind.SLOT:
+            self._contents_of.append([0])
+            self.slots.add(interner.slot(value))
+        elif kind == Kind.LOCAL:
+            require_record(value, "id")
+            self.locals.add(interner.local(value))
+        else:
+            require_record(value, "dest")
+            self.messages.add(interner.message(value))
 
     def _class(self, encoding: bytes) -> type:
         module, _, name = encoding.decode().partition(":")
@@ -143,16 +168,7 @@ class GlobalIds:
             require(is_own, "a control row has the local state of another replica")
         number = len(self.controls.own)
         self.controls.add(interner.control_row([*numbers[:first], *shared, *replicas]))
-        self._classes = grown(self._classes, number + 1)
-        self._classes[number] = self._class_number(numbers) if self.viewed else number
-
-    def _class_number(self, numbers: tuple[int, ...]) -> int:
-        shown = list(numbers)
-        for column in self._hidden:
-            shown[column] = 0
-        while shown and shown[-1] == 0:  # replicas that are not there, of which later rows have more
-            shown.pop()
-        return self._class_of.setdefault(tuple(shown), len(self._class_of))
+        self._control_classes.add(number, numbers)
 
     def _add_inbox(self, slot: int, encoding: bytes, numbers: tuple[int, ...]) -> None:
         interner, own_slot = self.interner, self.slots.own[slot]
@@ -198,7 +214,7 @@ class GlobalIds:
         if self._symmetric:
             least_images(
                 self.interner.tables, np.ascontiguousarray(rows), self.controls.to_global, self._contents.to_global,
-                self.slots.to_global, self._classes, np.zeros(result.shape[1], np.int32), result,
+                self.slots.to_global, self._control_classes.by_id, np.zeros(result.shape[1], np.int32), result,
             )  # fmt: skip
         else:
             result[:, 0] = self.controls.to_global[rows[:, 0]]
@@ -211,10 +227,10 @@ class GlobalIds:
 
     def compared(self, states: States) -> States:
         """Return what states with global ids are compared by: under a VIEW the class replaces the control row."""
-        if not self.viewed:
+        if not self.is_viewed:
             return states
         result = states.copy()
-        result[:, 0] = self._classes[states[:, 0]]
+        result[:, 0] = self._control_classes.by_id[states[:, 0]]
         return result
 
     def _fit(self) -> None:
@@ -233,3 +249,90 @@ class GlobalIds:
             new = np.unique(self.interner.images_of(new, column))
         found: list[int] = new.tolist()
         return found
+
+
+class IdReport:
+    """Notes parts of states that need global ids, and defines them."""
+
+    def __init__(self, ids: GlobalIds) -> None:
+        self._ids = ids
+        self._controls: set[int] = set()
+        self._contents: set[int] = set()
+        self._values: list[Definition] = []
+        self._places: dict[tuple[int, int, int], int] = {}
+        self._seen = Lexicon(ids.lexicon.classes, ids.lexicon.model_values.values())
+
+    def note(self, rows: States) -> None:
+        """Note the control rows and inbox contents of states, and their images, that have no global id."""
+        self._controls.update(self._ids.unknown(rows, 0))
+        for column in range(1, rows.shape[1]):
+            self._contents.update(self._ids.unknown(rows, column))
+
+    def definitions(self) -> Iterator[Definition]:
+        """Yield the definitions of what was noted, and before them those of what it is made of.
+
+        In `numbers`, and as the slot of an inbox, a value without a global id is -1 - n, where n is the place of its
+        definition among the values yielded.
+        """
+        composites = [*map(self._control, sorted(self._controls)), *map(self._inbox, sorted(self._contents))]
+        yield from self._lexicon()
+        yield from self._values
+        yield from composites
+
+    def _lexicon(self) -> Iterator[Definition]:
+        """Yield the classes and model values that are new."""
+        known = self._ids.lexicon
+        for cls in self._seen.classes:
+            if cls not in known.classes:
+                yield Definition(Kind.CLASS, 0, f"{cls.__module__}:{cls.__qualname__}".encode())
+        for value in self._seen.model_values.values():
+            if value.name not in known.model_values:
+                yield Definition(Kind.MODEL_VALUE, value.index, value.name.encode())
+
+    def _number(self, ids: IdMap, kind: Kind, own: int, value: Value, column: int = 0) -> int:
+        """Return the global id of a value, or refer to its definition in this report."""
+        if own < len(ids.to_global) and ids.to_global[own] != UNKNOWN:
+            return int(ids.to_global[own])
+        place = self._places.setdefault((kind, column, own), len(self._values))
+        if place == len(self._values):
+            self._values.append(Definition(kind, column, self._encoded(value)))
+        return -1 - place
+
+    def _encoded(self, value: Value) -> bytes:
+        known = len(self._seen.classes)
+        self._seen.note(value)
+        for cls in self._seen.classes if len(self._seen.classes) > known else ():
+            if self._ids.classes.get((cls.__module__, cls.__qualname__)) is not cls:
+                raise InputError(
+                    f"values of {cls.__qualname__} (module {cls.__module__}) cannot go from one process to another: "
+                    "nothing in the protocol leads to it; import it by name in the protocol's module"
+                )
+        return encode(value)
+
+    def _slot(self, own: int) -> int:
+        return self._number(self._ids.slots, Kind.SLOT, own, list(self._ids.interner.slots)[own])
+
+    def _control(self, own: int) -> Definition:
+        """Return the definition of a control row."""
+        ids, interner = self._ids, self._ids.interner
+        row = interner.values_of_control_row(own)
+        first, base = len(interner.bounds), interner.base
+        numbers = row[:first]
+        for i, value in enumerate(row[first:base]):
+            numbers.append(self._number(ids.shared[i], Kind.SHARED, value, interner.shared_values[i][value], i))
+        for slot, local in enumerate(row[base : base + len(interner.slots)]):
+            if local:
+                numbers += [self._slot(slot), self._number(ids.locals, Kind.LOCAL, local, interner.locals[local])]
+        return Definition(Kind.CONTROL, 0, b"", tuple(numbers))
+
+    def _inbox(self, own: int) -> Definition:
+        """Return the definition of an inbox content."""
+        interner = self._ids.interner
+        slot = interner.slot_of_content(own)
+        if own in interner.content_values:
+            encoding = self._encoded(interner.content_values[own])
+            return Definition(Kind.INBOX, self._slot(slot), encoding)
+        numbers: list[int] = []
+        for message, count in interner.items_of_content(own):
+            numbers += [self._number(self._ids.messages, Kind.MESSAGE, message, interner.messages[message]), count]
+        return Definition(Kind.INBOX, self._slot(slot), b"", tuple(numbers))

@@ -1,24 +1,27 @@
-"""Runs a level's tasks: on Spark, or for a small level in the driver's process."""
+"""Runs a level's tasks: on Spark, or for a small level in the driver's process, on the same files."""
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Iterator
 from itertools import pairwise
+from os import PathLike
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
+import pyarrow as pa
 
+from kraftcheck.explorer.cluster import Cluster
 from kraftcheck.explorer.result import Options
-from kraftcheck.explorer.spark.definitions import DDL, Definition, Kind, from_table
-from kraftcheck.explorer.spark.description import as_text, describe
-from kraftcheck.explorer.spark.driver_tasks import DriverTasks
-from kraftcheck.explorer.spark.journal import Journal
+from kraftcheck.explorer.search_spec import compact_json, to_spec
+from kraftcheck.explorer.spark.checkpoint import RunLog
+from kraftcheck.explorer.spark.definitions import DDL, SCHEMA, Definition, Kind, from_table
 from kraftcheck.explorer.spark.packed_states import StatePacking
-from kraftcheck.explorer.spark.session import Cluster
-from kraftcheck.explorer.spark.shared_folder import States, groups_of
+from kraftcheck.explorer.spark.shared_folder import SharedFolder, States, groups_of
 from kraftcheck.explorer.spark.task_expander import TaskExpander
-from kraftcheck.explorer.spark.tasks import STATES_DDL
+from kraftcheck.explorer.spark.tasks import DISCOVER, EXPAND, PRECEDE, SETTLE, STATES_DDL, TASKS, install_expander
 from kraftcheck.spec.language.protocol import Protocol
 
 SMALL = 20_000  # states of a level that are not worth a second task, and no job while few states are visited
@@ -37,7 +40,7 @@ class Jobs:
         self._run_id = uuid4().hex
         self._driver = DriverTasks(expander, self._run_id)
         self._small = cluster.number("spark.kraftcheck.small", SMALL, least=0, most=SMALL)
-        self._description = describe(protocol, options)
+        self._description = to_spec(protocol, options)
 
     def partitions(self) -> int:
         """Return how many partitions a new search has."""
@@ -45,36 +48,36 @@ class Jobs:
         usual = min(MOST_PARTITIONS, max(LEAST_PARTITIONS, 1 << (cores - 1).bit_length()))
         return self._cluster.number("spark.kraftcheck.partitions", usual, least=1, most=MOST_PARTITIONS)
 
-    def discover(self, journal: Journal) -> list[Definition]:
+    def discover(self, log: RunLog) -> list[Definition]:
         """Expand the last level; return how often actions fired, what is violated, and which values are new."""
-        level = len(journal.levels)
-        return self._run(journal, level, f"level {level}: {journal.count(-1):,} states, what they lead to", "discover")
+        level = len(log.levels)
+        return self._run(log, level, f"level {level}: {log.count(-1):,} states, what they lead to", DISCOVER)
 
-    def settle(self, journal: Journal, counts: list[int]) -> list[Definition]:
+    def settle(self, log: RunLog, counts: list[int]) -> list[Definition]:
         """Find the next level, and note it; return what the tasks discovered of its states.
 
         The tasks expand the last level and send the successors to their partitions, which keep those that are new.
         """
         began = time.monotonic()
-        level, total = len(journal.levels), journal.count(-1)
+        level, total = len(log.levels), log.count(-1)
         self._cluster.describe(f"level {level + 1}: the new ones among the successors of {total:,} states")
-        tasks = self._tasks(journal, level)
-        reducers = 1 if total <= SMALL else min(journal.parts, 2 * self._cluster.parallelism)
+        tasks = self._tasks(log, level)
+        reducers = 1 if total <= SMALL else min(log.parts, 2 * self._cluster.parallelism)
         self._shared.begin_level(level + 1)
         files = {
-            part: [number for number, parts in enumerate(journal.levels, start=1) if part in parts]
-            for part in range(journal.parts)
+            part: [number for number, parts in enumerate(log.levels, start=1) if part in parts]
+            for part in range(log.parts)
         }
-        first = "expand", self._arguments(journal, tasks=tasks, counts=counts, reducers=reducers), STATES_DDL
-        second = "settle", self._arguments(journal, level=level + 1, files=files, counts=counts), DDL
-        table = self._runner(journal, total).exchange(len(tasks), first, reducers, second)
+        first = EXPAND, self._arguments(log, tasks=tasks, counts=counts, reducers=reducers), STATES_DDL
+        second = SETTLE, self._arguments(log, level=level + 1, files=files, counts=counts), DDL
+        table = self._runner(log, total).exchange(len(tasks), first, reducers, second)
         rows = list(from_table(table))
         settled = {row.column: row.numbers for row in rows if row.kind == Kind.SETTLED}
         new = {part: states for part, (states, _, _) in settled.items() if states}
         self._shared.sync(level + 1, sorted(new))
-        journal.levels.append(new)
+        log.levels.append(new)
         sent = sum(received for _, _, received in settled.values())
-        journal.figures.append(
+        log.figures.append(
             {
                 "level": level + 1,
                 "states": sum(new.values()),
@@ -86,42 +89,87 @@ class Jobs:
         )
         return [row for row in rows if row.kind != Kind.SETTLED]
 
-    def predecessor(self, journal: Journal, target: Any, level: int) -> States:
+    def predecessor(self, log: RunLog, target: Any, level: int) -> States:
         """Return the least state of a level that leads to another, or to an image of it."""
         title = f"counterexample: what leads to it in level {level}"
-        leading = self._run(journal, level, title, "precede", target=target.tolist())
+        leading = self._run(log, level, title, PRECEDE, target=target.tolist())
         return np.array(min(definition.numbers for definition in leading), np.int32)
 
-    def _run(self, journal: Journal, level: int, title: str, name: str, **more: Any) -> list[Definition]:
+    def _run(self, log: RunLog, level: int, title: str, name: str, **more: Any) -> list[Definition]:
         """Run a level's tasks; return what they report."""
         self._cluster.describe(title)
-        tasks = self._tasks(journal, level)
-        arguments = self._arguments(journal, tasks=tasks, **more)
-        runner = self._runner(journal, journal.count(level))
+        tasks = self._tasks(log, level)
+        arguments = self._arguments(log, tasks=tasks, **more)
+        runner = self._runner(log, log.count(level))
         return list(from_table(runner.run(len(tasks), name, arguments, DDL)))
 
-    def _runner(self, journal: Journal, states: int) -> Cluster | DriverTasks:
+    def _runner(self, log: RunLog, states: int) -> Cluster | DriverTasks:
         """Return who runs the tasks of a level with so many states: Spark, or for a small one the driver itself."""
-        return self._driver if states <= self._small and journal.distinct <= FEW else self._cluster
+        return self._driver if states <= self._small and log.distinct <= FEW else self._cluster
 
-    def _tasks(self, journal: Journal, level: int) -> list[list[tuple[int, int, int]]]:
+    def _tasks(self, log: RunLog, level: int) -> list[list[tuple[int, int, int]]]:
         """Divide a level among tasks: return the level, partition and number of each one's row groups."""
-        parts = journal.levels[level - 1]
-        total = journal.count(level)
+        parts = log.levels[level - 1]
+        total = log.count(level)
         wanted = 1 if total <= SMALL else max(-(-total // TASK), self._cluster.parallelism)
         groups = [(level, part, group) for part, rows in sorted(parts.items()) for group in range(groups_of(rows))]
         ends = np.linspace(0, len(groups), min(wanted, len(groups)) + 1).astype(int).tolist()
         return [groups[first:last] for first, last in pairwise(ends)]
 
-    def _arguments(self, journal: Journal, **more: Any) -> str:
-        return as_text(
+    def _arguments(self, log: RunLog, **more: Any) -> str:
+        return compact_json(
             {
                 "run": self._run_id,
                 "description": self._description,
                 "folder": str(self._shared.path.resolve()),
-                "named": journal.named,
-                "violated": sorted({violation.property for violation in journal.violations}),
-                "parts": journal.parts,
+                "named": log.named,
+                "violated": sorted({violation.property for violation in log.violations}),
+                "parts": log.parts,
                 **more,
             }
         )
+
+
+class CachedFolder(SharedFolder):
+    """Keeps in memory the states that this process has read: small levels are a few states in very many files."""
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        super().__init__(path)
+        self._read_parts: dict[tuple[int, int], list[States]] = {}
+
+    def write_states(self, level: int, part: int, states: States) -> int:
+        """Write the states of a level that a partition owns; return the bytes of the file."""
+        self._read_parts.pop((level, part), None)
+        return super().write_states(level, part, states)
+
+    def read_part(self, level: int, part: int) -> Iterator[States]:
+        """Yield all states of a level that a partition owns."""
+        if (level, part) not in self._read_parts:
+            self._read_parts[level, part] = list(super().read_part(level, part))
+        yield from self._read_parts[level, part]
+
+
+class DriverTasks:
+    """Runs tasks as `kraftcheck.explorer.cluster.Cluster` does, one after the other, in this process."""
+
+    def __init__(self, expander: TaskExpander, run_id: str) -> None:
+        self._expander = expander
+        self._run_id = run_id
+
+    def run(self, count: int, name: str, arguments: str, schema: str) -> Any:
+        """Run tasks; return the table that they make. Parameters as those of `Cluster.run`."""
+        return pa.Table.from_batches(self._run(name, arguments, _numbers(count)), SCHEMA)
+
+    def exchange(self, count: int, first: tuple[str, str, str], reducers: int, second: tuple[str, str, str]) -> Any:
+        """Run tasks whose rows go to others; return the table that those make. Parameters as those of `Cluster`."""
+        assert reducers == 1, "what is worth several tasks is worth a job"
+        sent = self._run(first[0], first[1], _numbers(count))
+        return pa.Table.from_batches(self._run(second[0], second[1], sent), SCHEMA)
+
+    def _run(self, name: str, arguments: str, batches: Iterator[Any]) -> Iterator[Any]:
+        install_expander(self._run_id, self._expander)
+        return TASKS[name]({**json.loads(arguments), "user_files": ""}, batches)
+
+
+def _numbers(count: int) -> Iterator[Any]:
+    return (pa.RecordBatch.from_pydict({"id": [number]}) for number in range(count))

@@ -72,4 +72,3 @@ class TaskExpander:
             if found is not None:
                 return part[found]
         return None
-

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from kraftcheck.explorer.identity import hidden_reads
+from kraftcheck.explorer.search_spec import from_spec
 from kraftcheck.explorer.spark.definitions import Definition, Kind, to_table
-from kraftcheck.explorer.spark.description import revive
-from kraftcheck.explorer.spark.id_report import IdReport
+from kraftcheck.explorer.spark.global_ids import IdReport
 from kraftcheck.explorer.spark.packed_states import StatePacking, by_partition, first_of_each, in_order
 from kraftcheck.explorer.spark.shared_folder import GROUP, SharedFolder, States
 from kraftcheck.explorer.spark.task_expander import TaskExpander
@@ -37,7 +38,7 @@ STATES_DDL = "task int not null, part int not null, states binary not null"
 _expanders: dict[str, TaskExpander] = {}  # this process's, by run: one at a time
 
 
-def lend(run: str, expander: TaskExpander) -> None:
+def install_expander(run: str, expander: TaskExpander) -> None:
     """Let the tasks of a run use an expander of this process."""
     if run not in _expanders:
         _expanders.clear()
@@ -47,9 +48,9 @@ def lend(run: str, expander: TaskExpander) -> None:
 def _expander(arguments: Arguments) -> TaskExpander:
     """Return this process's expander for a run; another run begins with a new one."""
     if arguments["run"] not in _expanders:
-        protocol, options = revive(arguments["description"], Path(arguments["user_files"]))
+        protocol, options = from_spec(arguments["description"], Path(arguments["user_files"]))
         protocol.hidden_reads = hidden_reads(protocol, options, first_found=False)
-        lend(arguments["run"], TaskExpander(protocol, options, SharedFolder(arguments["folder"])))
+        install_expander(arguments["run"], TaskExpander(protocol, options, SharedFolder(arguments["folder"])))
     return _expanders[arguments["run"]]
 
 
@@ -130,26 +131,19 @@ def expand(arguments: Arguments, batches: Batches) -> Batches:
 
 def settle(arguments: Arguments, batches: Batches) -> Batches:
     """Find out which states that were sent to partitions are new, write these as the next level, and discover."""
-    viewed = arguments["description"]["view"] is not None
-    known = _prepared(arguments) if viewed else _expanders.get(arguments["run"])
-    compared = known.ids.compared if viewed and known is not None else None
+    compared = None
+    known = _expanders.get(arguments["run"])
+    if arguments["description"]["view"] is not None:
+        known = _prepared(arguments)
+        compared = known.ids.compared
     shared = SharedFolder(arguments["folder"]) if known is None else known.shared
     layout, level = StatePacking(arguments["counts"]), arguments["level"]
-    candidates: dict[int, Partition] = {}
-    received: Counter[int] = Counter()
-    for batch in batches:
-        parts = batch.column(1).to_pylist()
-        for part, data in zip(parts, batch.column(2), strict=True):
-            if part not in candidates:
-                candidates[part] = layout.partition()
-            words = layout.from_bytes(data.as_buffer())
-            received[part] += len(words)
-            candidates[part].add_words(words)
+    candidates, received = _candidates(batches, layout)
     discovery: _Discovery | None = None
     settled = []
     for part in sorted(candidates):
         levels = arguments["files"].get(str(part), ())
-        before = (states for number in levels for states in shared.read_part(number, part))
+        before = chain.from_iterable(shared.read_part(number, part) for number in levels)
         mine = candidates.pop(part)
         fresh = _fresh(mine, before, layout) if compared is None else _fresh_by_view(mine, before, layout, compared)
         size = 0
@@ -162,6 +156,20 @@ def settle(arguments: Arguments, batches: Batches) -> Batches:
         settled.append(Definition(Kind.SETTLED, part, b"", (len(fresh), size, received[part])))
     report = [] if discovery is None else discovery.report()
     yield from to_table([*settled, *report]).to_batches()
+
+
+def _candidates(batches: Batches, layout: StatePacking) -> tuple[dict[int, Partition], Counter[int]]:
+    """Return the states that were sent, each once, by partition, and how many there were."""
+    candidates: dict[int, Partition] = {}
+    received: Counter[int] = Counter()
+    for batch in batches:
+        for part, data in zip(batch.column(1).to_pylist(), batch.column(2), strict=True):
+            if part not in candidates:
+                candidates[part] = layout.partition()
+            words = layout.from_bytes(data.as_buffer())
+            received[part] += len(words)
+            candidates[part].add_words(words)
+    return candidates, received
 
 
 def _fresh(candidates: Partition, before: Iterator[States], layout: StatePacking) -> Words:
@@ -204,5 +212,8 @@ def precede(arguments: Arguments, batches: Batches) -> Batches:
 
 
 TASKS: dict[str, Callable[[Arguments, Batches], Batches]] = {
-    task.__name__: task for task in (discover, expand, settle, precede)
+    f"{__name__}:{task.__name__}": task for task in (discover, expand, settle, precede)
 }
+"""The tasks by the names that executors find them by."""
+
+DISCOVER, EXPAND, SETTLE, PRECEDE = TASKS

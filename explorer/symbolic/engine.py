@@ -13,6 +13,7 @@ from kraftcheck.explorer import capabilities
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
 from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.by_type import note_types
+from kraftcheck.explorer.checkpoint import folder_of
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Options, Result, Search, Trap
 from kraftcheck.explorer.symbolic import told
@@ -27,7 +28,6 @@ from kraftcheck.explorer.symbolic.traps import without_way_out
 from kraftcheck.explorer.symbolic.variables import Layout, Rearranged, layout_of, replicas_met
 from kraftcheck.explorer.symbolic.violations import Violations
 from kraftcheck.explorer.symbolic.ways import VIOLATING, Ways
-from kraftcheck.explorer.tables.checkpoints.folder import folder_of
 from kraftcheck.explorer.tables.states.memory import default_memory
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol

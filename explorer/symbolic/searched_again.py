@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.symbolic.checks import StateChecks
 from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY, UNIT
-from kraftcheck.explorer.tables.checkpoints.requirements import mixed, require, require_distinct
+from kraftcheck.persistence.validation import mixed, require, require_distinct
 from kraftcheck.spec.language.property import Property
 
 WHOLE = 50_000  # states that are searched again as a whole

@@ -101,7 +101,7 @@ def _resume(arguments: argparse.Namespace) -> None:
     """Ask for the checkpoint to be gone on from, where there is one."""
     if "checkpoint" not in arguments:
         raise InputError("--resume-if-present: expected --checkpoint too, the folder to look into")
-    from kraftcheck.explorer.tables.checkpoints.folder import MANIFEST
+    from kraftcheck.persistence.folder import MANIFEST
 
     if (Path(arguments.checkpoint) / MANIFEST).is_file():
         arguments.resume = arguments.checkpoint

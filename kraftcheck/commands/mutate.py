@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from kraftcheck.catalogue import Job, Model, named_model
-from kraftcheck.explorer.checkpoints.search_identity import identity_of_search
+from kraftcheck.explorer.checkpoint import identity_of_search
 from kraftcheck.explorer.interruption import EXIT_INTERRUPTED
 from kraftcheck.explorer.result import NOTHING_CHECKED
 from kraftcheck.explorer.tables.threads import default_workers

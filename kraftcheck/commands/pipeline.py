@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _replay(job: Job, arguments: argparse.Namespace, inputs: list[InputFile], output: PipelineFolder) -> Summary:
-    from kraftcheck.explorer.spark.session import Cluster
+    from kraftcheck.explorer.cluster import Cluster
 
     name, options = f"kraftcheck pipeline {job.model.name}", job.options
     init, symmetry = options.init, options.symmetry

@@ -123,7 +123,7 @@ def _require_able(job: Job, arguments: argparse.Namespace) -> None:
 
 def _walk_on_spark(job: Job, plan: Plan, arguments: argparse.Namespace) -> Result:
     """Make a corpus on Spark, showing the progress."""
-    from kraftcheck.explorer.spark.session import Cluster
+    from kraftcheck.explorer.cluster import Cluster
     from kraftcheck.traces.corpus import CorpusFolder, CorpusMaker, identity_of_corpus
 
     name, protocol, options = f"kraftcheck simulate {job.model.name}", job.protocol, job.options

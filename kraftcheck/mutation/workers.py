@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.mutation.mutants import Mutant
 from kraftcheck.mutation.trial import ERROR, UNREACHED, VERDICTS, MutantRunner, MutantVerdict
+from kraftcheck.persistence.folder import BatchFolder, read_note, write_note
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.batch_folder import BatchFolder, read_note, write_note
 
 PATIENCE = 0.2
 """Seconds between two looks at the clock and at the user's wish to stop."""
@@ -48,12 +48,8 @@ NOTE = {
 class MutationFolder(BatchFolder):
     """The folder that holds the verdicts so far: a note for each mutant."""
 
-    IDENTITY = "mutation.json"
+    OPTION = "--checkpoint"
     OTHER = "it has verdicts on another model, or in other configurations"
-
-    def error(self, problem: str) -> InputError:
-        """Return an error about the folder."""
-        return InputError(f"--checkpoint {self.path}: {problem}")
 
     def verdicts(self) -> dict[str, MutantVerdict]:
         """Return the verdicts that are noted, by the mutant's name."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from kraftcheck.catalogue import Job
 from kraftcheck.explorer.result import Loop, Result, TraceStep, Violation
-from kraftcheck.explorer.tables.checkpoints.folder import program_version
+from kraftcheck.persistence.folder import program_version
 from kraftcheck.reporting.changes import changes, is_shown_by_fields, messages
 from kraftcheck.reporting.counterexample import why
 from kraftcheck.spec.display import text_of

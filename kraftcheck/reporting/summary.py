@@ -121,7 +121,7 @@ def how_to_go_on(words: Iterable[str], options: Options, result: Result) -> Iter
     folder = options.resume or options.checkpoint
     if folder is None or result.limit in (None, STRICT):
         return
-    from kraftcheck.explorer.tables.checkpoints.folder import MANIFEST
+    from kraftcheck.persistence.folder import MANIFEST
 
     if (Path(folder) / MANIFEST).is_file():
         limits = () if result.limit in (INTERRUPTED, "time_limit") else (LIMITS.get(result.limit, ""),)

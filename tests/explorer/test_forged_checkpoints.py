@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from kraftcheck.explorer.checkpoints.shapes import Damaged, require_shape
 from kraftcheck.explorer.result import Interrupted, Options
 from kraftcheck.explorer.symbolic.engine import explore as by_sets
-from kraftcheck.explorer.tables.checkpoints import searched_again
+from kraftcheck.explorer.tables.checkpoints import search_checkpoint
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.persistence.validation import Damaged, require_shape
 from kraftcheck.spec.errors import InputError
 from tests.support.explorer.comparison import found
 from tests.support.explorer.random_protocols import sample
@@ -138,6 +138,13 @@ def test_a_number_that_does_not_agree(checkpoint: Checkpoint, place: tuple[Any, 
         raise AssertionError(checkpoint.refusal(manifest))
 
 
+def test_a_checkpoint_without_levels(checkpoint: Checkpoint) -> None:
+    manifest = checkpoint.manifest()
+    manifest["search"]["levels"] = []
+    manifest["search"]["position"] = 0
+    assert checkpoint.refusal(manifest) == "there are no levels, or one but the last is empty"
+
+
 def test_a_state_in_another_level(checkpoint: Checkpoint) -> None:
     manifest = checkpoint.manifest()
     levels = manifest["search"]["levels"]
@@ -172,7 +179,7 @@ def test_other_files_than_its_own_are_not_touched(checkpoint: Checkpoint, tmp_pa
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch, checkpoint: Checkpoint) -> Checkpoint:
     """A checkpoint of which only a sample is looked at, as of a large one."""
-    monkeypatch.setattr(searched_again, "WHOLE", 20)
+    monkeypatch.setattr(search_checkpoint, "WHOLE", 20)
     return checkpoint
 
 

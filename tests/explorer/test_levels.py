@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.tables.states.files import DIGEST_BYTES, Damaged, GrowingFile
 from kraftcheck.explorer.tables.states.levels import Levels
+from kraftcheck.persistence.growing_file import DIGEST_BYTES, Damaged, GrowingFile
 
 pytestmark = pytest.mark.kernel
 

@@ -15,8 +15,8 @@ from kraftcheck.explorer.native import compiling
 from kraftcheck.files import distrusted, remove
 from kraftcheck.lockstep import jars
 from kraftcheck.mutation.workers import MutationFolder
+from kraftcheck.persistence.folder import BatchFolder
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.batch_folder import BatchFolder
 from kraftcheck.traces.corpus import CorpusFolder
 from kraftcheck.traces.pipeline.driver import PipelineFolder
 from tests.support.command_line import Run
@@ -57,7 +57,7 @@ def test_a_linked_file_or_folder_of_an_output_folder_is_not_written(kind: type[B
     victim.mkdir()
     (victim / "file").write_text("precious")
     with kind(folder, {}) as opened:
-        notes = opened.notes
+        notes = opened.inner
     inside = [notes / "done", *(folder / name for name in ("traces", "steps") if kind is PipelineFolder)]
     for path, target in [(notes / "lock", victim / "file"), *((one, victim) for one in inside)]:
         remove(path)
@@ -68,6 +68,18 @@ def test_a_linked_file_or_folder_of_an_output_folder_is_not_written(kind: type[B
     (folder / "staging").symlink_to(victim)
     kind(folder, {}).__exit__()
     assert [(path.name, path.read_text()) for path in victim.iterdir()] == [("file", "precious")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(MutationFolder, "mutation.json"), (CorpusFolder, ".corpus/corpus.json"), (PipelineFolder, "pipeline.json")],
+)
+def test_an_output_folder_of_format_1_is_refused(kind: type[BatchFolder], name: str, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(InputError, match=rf"{tmp_path}: the folder has format 1; this kraftcheck reads 2"):
+        kind(tmp_path, {})
+    assert not (tmp_path / name).with_name("lock").exists()
 
 
 def test_a_linked_folder_of_levels_is_not_cleared(tmp_path: Path) -> None:

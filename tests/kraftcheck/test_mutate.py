@@ -340,7 +340,7 @@ def is_running(pid: int) -> bool:
 
 
 def test_a_process_that_was_killed_while_it_wrote_its_first_note(run: Run, game: str, tmp_path: Path) -> None:
-    half = tmp_path / "kept" / f".mutation.json.{'0' * 32}.new"
+    half = tmp_path / "kept" / f".manifest.json.{'0' * 32}.new"
     half.parent.mkdir()
     half.write_text("{")
     assert run("mutate", game, "--engine", "reference", "--sample", 1, "--checkpoint", half.parent).code == 0

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.checkpoints.folder import MANIFEST, _manifest_text
+from kraftcheck.persistence.folder import MANIFEST, manifest_text
 from kraftcheck.spec.errors import InputError
 
 PATIENCE = 60.0  # seconds for one search
@@ -54,7 +54,7 @@ def digests_made_anew(folder: Path, manifest: dict[str, Any]) -> None:
             manifest["search"]["digest"] = digest
         elif path.stem in manifest.get("files", ()) and isinstance(manifest["files"][path.stem], dict):
             manifest["files"][path.stem]["digest"] = digest
-    (folder / MANIFEST).write_bytes(_manifest_text(manifest))
+    (folder / MANIFEST).write_bytes(manifest_text(manifest))
 
 
 def _forge_json(manifest: dict[str, Any], random: Random) -> str:

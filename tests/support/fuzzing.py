@@ -159,10 +159,10 @@ def checkpoint() -> tuple[Protocol, Options, dict[str, bytes]]:
 @cache
 def known_of_checkpoints() -> dict[str, Callable[..., Any]]:
     """Return stand-ins for what takes most of the time of opening a checkpoint, and is the same each time."""
-    from kraftcheck.explorer.tables.checkpoints import search_checkpoint
+    from kraftcheck.explorer import checkpoint as common
 
-    identity = search_checkpoint.identity_of_search(*checkpoint()[:2])
-    classes = search_checkpoint.reachable_classes(protocol(), list(protocol().initial()))
+    identity = common.identity_of_search(*checkpoint()[:2])
+    classes = common.reachable_classes(protocol(), list(protocol().initial()))
     return {"identity_of_search": lambda *_: identity, "reachable_classes": lambda *_: classes}
 
 
@@ -180,7 +180,7 @@ def resume(data: bytes) -> None:
 
     A change is the place and four bytes that are put there, so that files keep their length and are read to their end.
     """
-    from kraftcheck.explorer.tables.checkpoints import search_checkpoint
+    from kraftcheck.explorer import checkpoint as common
     from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
     from tests.support.forging import digests_made_anew
 
@@ -205,7 +205,7 @@ def resume(data: bytes) -> None:
         except (ValueError, RecursionError):
             return
     digests_made_anew(folder, manifest)
-    with patch.multiple(search_checkpoint, **known_of_checkpoints()):
+    with patch.multiple(common, **known_of_checkpoints()):
         found = BreadthFirst(searched, replace(options, resume=folder), 1).run()
     assert (found.distinct_states, found.generated_states) == (10, 13), found
 
@@ -226,6 +226,7 @@ def payloads() -> Iterator[bytes]:
 def notes(data: bytes) -> None:
     """Read the notes of an output folder: the first byte says of which kind, and which file is replaced."""
     from kraftcheck.mutation.workers import MutationFolder
+    from kraftcheck.persistence.folder import MANIFEST
     from kraftcheck.traces.corpus import CorpusFolder, chunks_of
     from kraftcheck.traces.pipeline.driver import PipelineFolder
 
@@ -234,7 +235,7 @@ def notes(data: bytes) -> None:
     folder = scratch() / "notes"
     shutil.rmtree(folder, ignore_errors=True)
     kind(folder, {"model": "x", "constants": {}}).__exit__()
-    names = [kind.IDENTITY, "done/00000.json", *(["summary.json"] if kind is PipelineFolder else [])]
+    names = [MANIFEST, "done/00000.json", *(["summary.json"] if kind is PipelineFolder else [])]
     (folder / kind.NOTES / names[which[0] % len(names)]).write_bytes(content)
     with kind(folder, {"model": "x", "constants": {}}) as opened:
         if isinstance(opened, PipelineFolder):

@@ -12,9 +12,9 @@ import pytest
 
 from kraftcheck.explorer.result import Options, Result, Verdict
 from kraftcheck.explorer.tables.random_walks import Plan, RandomWalks, simulate
+from kraftcheck.persistence.folder import write_note
 from kraftcheck.spec.discovery import load
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.batch_folder import write_note
 from kraftcheck.traces.corpus import CHUNK, CorpusFolder, CorpusMaker, chunks_of, identity_of_corpus
 from tests.support.command_line import Run
 from tests.support.tlc import bound

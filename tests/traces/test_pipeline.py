@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from kraftcheck.cli import main
+from kraftcheck.explorer.cluster import errors_into
 from kraftcheck.explorer.result import Options
-from kraftcheck.explorer.spark.description import describe
-from kraftcheck.explorer.spark.session import errors_into
+from kraftcheck.explorer.search_spec import to_spec
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.examples.lock_service import LockService
 from kraftcheck.spec.language.semantics import Semantics
@@ -131,7 +131,7 @@ def test_the_task_of_an_executor(tmp_path: Path) -> None:
 
     (tmp_path / "broken").write_text("")
     paths = [str(TLC / "counterexamples" / "joined.out.gz"), str(tmp_path / "broken")]
-    description = describe(bound("counterexamples/joined", MCReconfig).protocol, Options())
+    description = to_spec(bound("counterexamples/joined", MCReconfig).protocol, Options())
     arguments = {"description": description, "symmetry": None, "limit_bytes": DEFAULT_LIMIT, "user_files": "none"}
     batches = replay_files(arguments, iter([pa.RecordBatch.from_pydict({"path": paths})]))
     good, broken = pa.Table.from_batches(batches).to_pylist()
@@ -216,7 +216,7 @@ def test_tables_of_a_replay_and_a_corpus_with_nothing_new(
     def no_jvm(*_: object) -> None:
         raise AssertionError("a JVM is started")
 
-    monkeypatch.setattr("kraftcheck.explorer.spark.session.Cluster.__init__", no_jvm)
+    monkeypatch.setattr("kraftcheck.explorer.cluster.Cluster.__init__", no_jvm)
     words = ["pipeline", JOINED, str(broken), "--model", "reconfig", "--out", out, *WITH]
     assert main(words) == 1
     printed = capsys.readouterr().out

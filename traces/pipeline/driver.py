@@ -5,7 +5,7 @@
     errors/batch=00001/*.parquet      one row for what could not be read
     coverage/*.parquet                how often each action was taken, by trace and in total
     done/00001.json                   the files of a batch, which counts from then on
-    pipeline.json                     the model and constants of all batches
+    manifest.json                     the model and constants of all batches
     summary.json                      the summary of the batches that were done when it was made
 
 The driver hands out file names. Executors read, parse and replay the files, and write their results to Parquet.
@@ -22,25 +22,23 @@ from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kraftcheck.explorer.checkpoints.search_identity import SearchIdentity, identity_of_search
+from kraftcheck.explorer.checkpoint import identity_of_search
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import Options
-from kraftcheck.explorer.spark.description import as_text, describe
+from kraftcheck.explorer.search_spec import compact_json, to_spec
 from kraftcheck.files import make_folder, real_path, remove
+from kraftcheck.persistence.folder import BatchFolder, Identity, Noted, read_note, write_note
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.traces.batch_folder import BatchFolder, Note, read_note, write_note
 from kraftcheck.traces.pipeline.rows import COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from kraftcheck.explorer.spark.session import Cluster
+    from kraftcheck.explorer.cluster import Cluster
 
 
-
-FORMAT = 1
 COVERAGE, STAGING, SUMMARY = "coverage", "staging", "summary.json"
 
 BATCH = {"seconds": float, "files": [(str, int, int)]}
@@ -90,7 +88,7 @@ def _paths(name: str) -> Iterator[Path]:
         yield from (Path(match) for match in sorted(glob(name, recursive=True)) if Path(match).is_file())
 
 
-def identity_of(protocol: Protocol, options: Options) -> SearchIdentity:
+def identity_of(protocol: Protocol, options: Options) -> Identity:
     """Return what must agree between the runs over one folder: the model, its source, constants, and the start."""
     identity = identity_of_search(protocol, options)
     return {name: identity[name] for name in ("model", "source", "constants", "symmetry", "start")}
@@ -99,13 +97,14 @@ def identity_of(protocol: Protocol, options: Options) -> SearchIdentity:
 class PipelineFolder(BatchFolder):
     """The output folder of the pipeline. See `BatchFolder`."""
 
-    IDENTITY, OTHER = "pipeline.json", "it belongs to another run (choose another folder)"
+    OTHER = "it belongs to another run (choose another folder)"
 
-    def __init__(self, path: Path, identity: SearchIdentity, option: str = "--out") -> None:
-        self.OPTION = option
-        super().__init__(path, {"format": FORMAT, **identity})
+    def __init__(self, path: Path, identity: Identity, option: str = "--out") -> None:
+        super().__init__(path, identity, option)
+        with self.closed_on_error():
+            self._clean_up()
 
-    def clean_up(self) -> None:
+    def _clean_up(self) -> None:
         """Make the tables' folders; remove the staging folder, and batches that have no note."""
         remove(self.path / STAGING)
         for table in COLUMNS:
@@ -135,11 +134,11 @@ class PipelineFolder(BatchFolder):
         write_note(self.note_file(self.path, batch), note)
         remove(self.path / STAGING)
 
-    def keep_summary(self, summary: Note) -> None:
-        """Note the summary of all batches that are done."""
+    def keep_summary(self, summary: Noted) -> None:
+        """Noted the summary of all batches that are done."""
         write_note(self.path / SUMMARY, {"batches": len(self.note_files()), **summary})
 
-    def kept_summary(self) -> Note | None:
+    def kept_summary(self) -> Noted | None:
         """Return the summary of all batches that are done, or None where it was not noted since the last one."""
         path = self.path / SUMMARY
         note = read_note(path, SUMMARIES) if path.is_file() else {}
@@ -186,7 +185,7 @@ class Summary:
     unreadable: list[tuple[str, int | None, int | None, str]] = field(default_factory=list)
 
     def keep(self, output: PipelineFolder) -> None:
-        """Note the summary in the folder, so that a run in which nothing is new need not read the tables."""
+        """Noted the summary in the folder, so that a run in which nothing is new need not read the tables."""
         output.keep_summary(asdict(self))
 
     @classmethod
@@ -214,9 +213,9 @@ class Pipeline:
         self._cluster = cluster
         self._protocol = protocol
         self._output = output
-        description = describe(protocol, Options(init=init))
+        description = to_spec(protocol, Options(init=init))
         made_under = {"symmetry": symmetry, "seen_as": seen_as, "fairness": [asdict(one) for one in fairness]}
-        self._arguments = as_text({"description": description, **made_under, "limit_bytes": limit_bytes})
+        self._arguments = compact_json({"description": description, **made_under, "limit_bytes": limit_bytes})
 
     def run(self, inputs: Iterable[InputFile], report: Callable[[int], None] | None = None) -> Summary:
         """Replay the files that are new since the last run, and summarise all."""

@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from kraftcheck.explorer.result import Options
-from kraftcheck.explorer.spark.description import as_text, revive
+from kraftcheck.explorer.search_spec import compact_json, from_spec
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.pipeline.driver import COVERAGE, SHOWN, InputFile, PipelineFolder, Summary, identity_of
@@ -160,7 +160,7 @@ SCHEMA = pa.schema([("file", pa.string()), *((table, pa.list_(pa.struct(fields_o
 def _replayer(arguments: str) -> FileReplayer:
     """Return the replayer of this process, which uses what it learned of one file for the next."""
     given = json.loads(arguments)
-    protocol, options = revive(given["description"], Path(given["user_files"]))
+    protocol, options = from_spec(given["description"], Path(given["user_files"]))
     fairness = [Fairness(one["kind"], tuple(one["actions"]), one["each"]) for one in given.get("fairness", ())]
     made_under = given["symmetry"], given["limit_bytes"], given.get("seen_as")
     return FileReplayer(protocol, options.init, *made_under, fairness)
@@ -168,7 +168,7 @@ def _replayer(arguments: str) -> FileReplayer:
 
 def replay_files(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[Any]:
     """Replay the files that batches name; yield their rows."""
-    replayer = _replayer(as_text(arguments))
+    replayer = _replayer(compact_json(arguments))
     for batch in batches:
         for path in batch.column(0).to_pylist():
             for found in replayer.rows(path):

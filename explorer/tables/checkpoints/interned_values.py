@@ -1,27 +1,20 @@
 """What ids mean, on disk: the values that an interner has numbered, in the order of their numbers.
 
 Read back into a new interner in that order they get the same numbers. What was learned of them is not kept; it is
-learned again.
+learned again. Each `require_...` raises `Damaged` for the first number that is out of its range.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.checkpoints.shapes import Damaged
-from kraftcheck.explorer.tables.checkpoints.requirements import (
-    require,
-    require_bytes,
-    require_contents,
-    require_control_rows,
-    require_record,
-    require_shared,
-)
+from kraftcheck.explorer.checkpoint import SearchCheckpoint
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.resolving.inboxes import LEARNED
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.learning.restoring import (
     contents_from,
@@ -30,11 +23,14 @@ from kraftcheck.explorer.tables.learning.restoring import (
     restore_contents,
     restore_control_rows,
 )
-from kraftcheck.explorer.tables.states.files import GrowingFile, RowsInFile
-from kraftcheck.spec.discovery import ClassName
-from kraftcheck.spec.encoding import Lexicon, decode, encode
-from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.values import ModelValue, Value
+from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.persistence.folder import Noted
+from kraftcheck.persistence.growing_file import RowsInFile
+from kraftcheck.persistence.validation import Damaged, mixed, reading, require, require_distinct
+from kraftcheck.spec.display import cut, text_of
+from kraftcheck.spec.encoding import decode, encode
+from kraftcheck.spec.kinds import fits
+from kraftcheck.spec.values import Record, Value, field_types
 
 FILES = ("values", "controls", "inboxes", "inbox_items")
 SLOT, LOCAL, MESSAGE, SHARED, INBOX = b"SLMHI"
@@ -47,12 +43,8 @@ SHAPE = {
     "inboxes": int,
     "items": int,
     "controls": [(int, int)],
-    "classes": [(str, str)],
-    "model_values": [(str, int)],
 }
 """The form of what a manifest notes: see `require_shape`."""
-
-Noted = dict[str, Any]
 
 
 class Counts(NamedTuple):
@@ -70,19 +62,10 @@ class Counts(NamedTuple):
 class InternedValues:
     """Keeps files that say what an interner's ids mean."""
 
-    def __init__(
-        self,
-        interner: Interner,
-        files: dict[str, GrowingFile],
-        classes: dict[ClassName, type],
-        model_values: Iterable[ModelValue],
-    ) -> None:
+    def __init__(self, interner: Interner, checkpoint: SearchCheckpoint) -> None:
         self.interner = interner
         interner.sets.is_allowed = False
-        self.files = files
-        self.classes = classes
-        self.model_values = {value.name: value.index for value in model_values}
-        self.lexicon = Lexicon()
+        self._checkpoint, self.files = checkpoint, checkpoint.files
         self._written = Counts()
         self._controls = RowsInFile(np.int32)
 
@@ -109,48 +92,20 @@ class InternedValues:
         self.files["inbox_items"].append(items)
         self._controls.append(self.files["controls"], control_rows_from(interner, done.controls))
         self._written = now
-        return {
-            **now._asdict(),
-            "controls": self._controls.shapes,
-            "classes": [(cls.__module__, cls.__qualname__) for cls in self.lexicon.classes],
-            "model_values": [(value.name, value.index) for value in self.lexicon.model_values.values()],
-        }
+        return {**now._asdict(), "controls": self._controls.shapes}
 
     def _value(self, kind: int, number: int, value: Value) -> None:
-        self.note(value)
+        self._checkpoint.note(value)
         data = encode(value)
         head = bytes([kind]) + number.to_bytes(LENGTH, "big") + len(data).to_bytes(LENGTH, "big")
         self.files["values"].append(head + data)
-
-    def note(self, value: Value) -> None:
-        """Note the classes of a value that will be written."""
-        known = len(self.lexicon.classes)
-        self.lexicon.note(value)
-        for cls in self.lexicon.classes if len(self.lexicon.classes) > known else ():
-            if self.classes.get((cls.__module__, cls.__qualname__)) is not cls:
-                raise InputError(
-                    f"a checkpoint cannot hold values of {cls.__qualname__} (module {cls.__module__}): nothing in the "
-                    "protocol leads to it; import it by name in the protocol's module"
-                )
 
     # Reading
 
     def load(self, noted: Noted) -> None:
         """Give an interner that has numbered nothing yet what the files hold."""
-        for module, name in noted["classes"]:
-            cls = self.classes.get((module, name))
-            if cls is None:
-                raise InputError(f"it has values of {name} (module {module}), which the protocol does not have")
-            self.lexicon.add(cls)
-        for name, index in noted["model_values"]:
-            require(index == self.model_values.get(name, index), f"{name} has another place in the order")
-            self.lexicon.model_values[name] = ModelValue(name, index)
-        try:
+        with reading("a value that the protocol does not have"):
             self._load(noted)
-        except (Damaged, InputError, MemoryError):
-            raise
-        except Exception as error:  # from the protocol's own functions, given values that it does not have
-            raise Damaged(f"a value that the protocol does not have: {type(error).__name__}: {error}") from None
 
     def _load(self, noted: Noted) -> None:
         interner, inboxes = self.interner, self._values()
@@ -193,7 +148,7 @@ class InternedValues:
             number = int.from_bytes(data[start + 1 : start + 1 + LENGTH], "big")
             first = start + 1 + 2 * LENGTH
             start = first + int.from_bytes(data[first - LENGTH : first], "big")
-            value = decode(data[first:start], self.lexicon)
+            value = decode(data[first:start], self._checkpoint.lexicon)
             if kind == INBOX:
                 inboxes.append((number, value))
                 continue
@@ -212,3 +167,88 @@ class InternedValues:
         array = np.empty((rows, 2), np.int32)
         self.files[name].read_into(0, array)
         return array
+
+
+# Numbers of strangers, which compiled code would take as they are
+
+
+def require_bytes(name: str, length: int, expected: int) -> None:
+    """Require that a file has as many bytes as what is noted of it takes."""
+    require(length == expected, f"{name}: expected {expected} bytes, found {length}")
+
+
+def require_record(value: Value, field: str) -> None:
+    """Require that a value is a record, of the types that it declares, with a field."""
+    is_right = isinstance(value, Record) and fits(value, type(value)) and hasattr(value, field)
+    require(is_right, f"{cut(text_of(value), 80)} as a message or local state")
+
+
+def require_shared(interner: Interner, field: int, value: Value) -> None:
+    """Require that a value is of the type of a shared field."""
+    assert interner.shared_type is not None
+    kind = list(field_types(interner.shared_type).values())[field]
+    require(fits(value, kind), f"{cut(text_of(value), 80)} in the shared state")
+
+
+def require_contents(interner: Interner, heads: Rows, items: Rows, learned: NDArray[np.int64]) -> None:
+    """Require that inbox contents are of known slots and messages, in their canonical form, each once."""
+    slots, counts = heads[:, 0], heads[:, 1].astype(np.int64)
+    require((slots >= 0) & (slots < len(interner.slots)), "an inbox content is of an unknown replica")
+    require((counts > 0) & (counts <= len(items)), "an inbox content has a wrong number of messages")
+    require(counts.sum() == len(items), f"the inbox contents have {counts.sum()} messages, expected {len(items)}")
+    messages = items[:, 0]
+    require((messages >= 0) & (messages < len(interner.messages)), "an inbox content has an unknown message")
+    of = np.repeat(np.arange(len(heads)), counts)
+    operations = interner.tables.messages[messages, 0]
+    destinations = interner.tables.operations[operations, 0]
+    require(destinations == slots[of], "a message is in the inbox of another replica")
+    keys = (messages.astype(np.int64) << 32) + items[:, 1]
+    require((np.diff(keys) > 0) | (np.diff(of) > 0), "the messages of an inbox content are not in order")
+    require((learned > 0) & (learned <= len(heads)), "the value of an unknown inbox content")
+    has_value = np.zeros(len(heads), bool)
+    has_value[learned - 1] = True
+    needs_value = np.zeros(len(heads), bool)
+    needs_value[of[interner.tables.operations[operations, 2] == LEARNED]] = True
+    require(has_value == needs_value, "an inbox content lacks its value, or has one that follows from its messages")
+    sums = np.zeros(0, np.uint64)
+    if len(heads):
+        sums = np.add.reduceat(mixed(keys.astype(np.uint64)), np.cumsum(counts) - counts)
+    require_distinct(sums, "inbox contents")
+
+
+def require_control_rows(interner: Interner, blocks: list[Rows]) -> None:
+    """Require that control rows are within the bounds, of known values and local states, each once."""
+    first, base, width = len(interner.bounds), interner.base, interner.base + len(interner.slots)
+    slot_of = np.array([-1, *(interner.slots[record.id] for record in interner.locals[1:])])
+    most = [*interner.tables.limits[:first], *(len(values) - 1 for values in interner.shared_values)]
+    before, sums = base, [np.zeros(0, np.uint64)]
+    weights = mixed(np.arange(1, width + 1, dtype=np.uint64)) | np.uint64(1)
+    for block in blocks:
+        columns = block.shape[1]
+        require(before <= columns <= width, f"control rows have {columns} columns, expected {before} to {width}")
+        before = columns
+        require((block[:, :base] >= 0) & (block[:, :base] <= np.array(most)), "a control row has an unknown value")
+        locals_ = block[:, base:]
+        require((locals_ >= 0) & (locals_ < len(slot_of)), "a control row has an unknown local state")
+        is_own = (slot_of[locals_] == np.arange(columns - base)) | (locals_ == 0)
+        require(is_own, "a control row has the local state of another replica")
+        sums.append((block.astype(np.uint64) * weights[:columns]).sum(axis=1, dtype=np.uint64))
+    require_distinct(np.concatenate(sums), "control rows")
+
+
+class StateRequirements:
+    """Checks rows of states against an interner that has all their parts."""
+
+    def __init__(self, interner: Interner) -> None:
+        contents = int(interner.tables.meta[codes.M_CONTENTS])
+        self._controls = int(interner.tables.meta[codes.M_ROWS])
+        self._slot_of = interner.tables.contents[:contents, codes.C_SLOT].copy()
+        self._slot_of[0] = -1  # the empty inbox is everyone's
+
+    def check(self, rows: Rows) -> None:
+        """Require that states have known control rows, and inbox contents of their own replicas."""
+        controls, contents = rows[:, 0], rows[:, 1:]
+        require((controls >= 0) & (controls < self._controls), "a state has an unknown control row")
+        require((contents >= 0) & (contents < len(self._slot_of)), "a state has an unknown inbox content")
+        is_own = (self._slot_of[contents] == np.arange(contents.shape[1])) | (contents == 0)
+        require(is_own, "a state has the inbox content of another replica")

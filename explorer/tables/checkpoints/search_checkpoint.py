@@ -1,39 +1,57 @@
-"""Saves and restores a breadth-first search."""
+"""Saves and restores a breadth-first search, and searches part of a checkpoint again before it goes on.
+
+A checkpoint may come from strangers, with digests of their own. A small one is searched again as a whole, so that any
+state, count or violation that differs shows. Of a large one the part that is not in the sample is taken on trust.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
+from random import SystemRandom
 from typing import NamedTuple
 
-from kraftcheck.explorer.checkpoints.search_identity import identity_of_search, model_values_of
-from kraftcheck.explorer.checkpoints.shapes import require_shape
-from kraftcheck.explorer.checkpoints.traces import decode_trace, encode_trace, require_violations, value_of
-from kraftcheck.explorer.result import Options, Violation
+import numpy as np
+
+from kraftcheck.explorer.checkpoint import SearchCheckpoint
+from kraftcheck.explorer.result import DEADLOCK, Options, Violation
 from kraftcheck.explorer.tables.checkpoints import interned_values
-from kraftcheck.explorer.tables.checkpoints.folder import STATES, Checkpoint, Noted
-from kraftcheck.explorer.tables.checkpoints.interned_values import FILES, InternedValues
-from kraftcheck.explorer.tables.checkpoints.requirements import require, require_bytes
+from kraftcheck.explorer.tables.checkpoints.interned_values import (
+    FILES,
+    InternedValues,
+    StateRequirements,
+    require_bytes,
+)
+from kraftcheck.explorer.tables.expander import Expander
+from kraftcheck.explorer.tables.kernel.codes import STUCK
 from kraftcheck.explorer.tables.learning.learner import Learner
-from kraftcheck.explorer.tables.states.files import GrowingFile
-from kraftcheck.explorer.tables.states.levels import ID_BYTES
-from kraftcheck.spec.diagnosis import vacuity
-from kraftcheck.spec.discovery import reachable_classes
+from kraftcheck.explorer.tables.python_checks import PythonChecks
+from kraftcheck.explorer.tables.states.levels import ID_BYTES, Levels
+from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.explorer.tables.states.spilling import SpillingSet
+from kraftcheck.explorer.tables.states.successors import Found
+from kraftcheck.explorer.tables.states.visited import VisitedSet
+from kraftcheck.persistence.growing_file import GrowingFile
+from kraftcheck.persistence.validation import require
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 
+STATES = "states"
 SHAPE = {
     "levels": [[(int, int)]],
     "position": int,
     "actions": {str: int},
     "seconds": float,
-    "violations": [(str, str)],
     "ids": interned_values.SHAPE,
-    "watched": dict,
 }
 """The form of what a manifest notes: see `require_shape`."""
+
+WHOLE = 200_000  # states up to which levels are searched again as a whole
+PIECES, PIECE = 64, 64  # of consecutive states, beyond these levels
+READ = 1 << 12  # states read at a time
+JUDGED = 16  # pieces, in which properties that need Python are evaluated
 
 
 class Snapshot(NamedTuple):
@@ -47,75 +65,135 @@ class Snapshot(NamedTuple):
     violations: list[Violation]  # what is violated
 
 
-class SearchCheckpoint:
-    """Saves snapshots of a search in a folder, and restores the last."""
+class TablesCheckpoint(SearchCheckpoint):
+    """Saves snapshots of a search, and restores the last."""
 
     def __init__(
         self, folder: Path, protocol: Protocol, options: Options, learner: Learner, starts: Sequence[State]
     ) -> None:
-        resume = options.resume is not None
-        identity = identity_of_search(protocol, options)
-        self._folder = Checkpoint(folder, identity, resume=resume, names=(STATES, *FILES))
+        super().__init__(folder, protocol, options, starts, names=(STATES, *FILES))
         self._learner = learner
-        self._starts = starts
-        self._protocol, self._options = protocol, options
-        classes, model_values = reachable_classes(protocol, starts), model_values_of(protocol)
-        self._values = InternedValues(learner.interner, self._folder.files, classes, model_values)
-        self._every = options.checkpoint_every
+        self._values = InternedValues(learner.interner, self)
         self._last = time.monotonic()
 
     @property
     def states(self) -> GrowingFile:
         """The file of states."""
-        return self._folder.files[STATES]
+        return self.files[STATES]
 
     def is_due(self) -> bool:
         """Return whether it is time for a checkpoint."""
-        return time.monotonic() - self._last >= self._every
+        return time.monotonic() - self._last >= self.options.checkpoint_every
 
     def save(self, snapshot: Snapshot, *, finished: bool = False) -> None:
         """Write a checkpoint."""
-        for violation in snapshot.violations:
-            self._values.note(value_of(violation.trace))
-        violations = [(violation.property, encode_trace(violation.trace)) for violation in snapshot.violations]
-        noted = {**snapshot._asdict(), "violations": violations, "ids": self._values.save()}
-        noted["watched"] = vacuity.noted(self._protocol)
-        self._folder.write(noted, finished=finished)
+        noted = {**snapshot._asdict(), "ids": self._values.save()}
+        self.save_search(noted, noted.pop("violations"), finished=finished)
         self._last = time.monotonic()
 
     def restore(self) -> Snapshot:
         """Give a learner that knows nothing yet the ids of the checkpoint; return the search as it stood."""
-        noted = dict(self._folder.noted)
-        self._learner.interner.shape(type(self._starts[0].shared))
-        with self._folder.judging():
-            require_shape(noted, SHAPE)
-            vacuity.restore(self._protocol, noted.pop("watched"))
+        self._learner.interner.shape(type(self.starts[0].shared))
+        with self.judging():
+            noted, violations = self.read_search(SHAPE)
             self._values.load(noted.pop("ids"))
-            self._require_levels(noted)
-            require(noted["actions"].keys() == {*self._learner.action_names}, "it has counts of other actions")
-            lexicon = self._values.lexicon
-            noted["violations"] = [Violation(name, decode_trace(text, lexicon)) for name, text in noted["violations"]]
-            require_violations(self._protocol, self._options, self._starts, noted["violations"])
-        return Snapshot(**noted)
+            snapshot = Snapshot(**noted, violations=violations)
+            self._require_levels(snapshot)
+            require(snapshot.actions.keys() == {*self._learner.action_names}, "it has counts of other actions")
+        return snapshot
 
-    def _require_levels(self, noted: Noted) -> None:
-        levels, most = noted["levels"], self._learner.interner.width
+    def _require_levels(self, snapshot: Snapshot) -> None:
+        levels, most = snapshot.levels, self._learner.interner.width
         counts = [sum(rows for rows, _ in level) for level in levels]
-        require(levels and all(counts[:-1]), "there are no levels, or one but the last is empty")
+        require(bool(levels) and all(counts[:-1]), "there are no levels, or one but the last is empty")
         shapes = [shape for level in levels for shape in level]
         require(all(rows > 0 and 0 < columns <= most for rows, columns in shapes), "states of a wrong width")
         require_bytes(STATES, self.states.length, sum(rows * columns * ID_BYTES for rows, columns in shapes))
         before = counts[-2] if len(counts) > 1 else 0
-        require(noted["position"] <= before, f"{noted['position']} of {before} states are expanded")
+        require(snapshot.position <= before, f"{snapshot.position} of {before} states are expanded")
 
-    def judging(self) -> AbstractContextManager[None]:
-        """Within this, what is found out about the states is an error that names the folder."""
-        return self._folder.judging()
 
-    def finish(self) -> None:
-        """Note that the search is over, although it stopped in the middle of a batch."""
-        self._folder.finish()
+class CheckpointValidator:
+    """Compares a checkpoint with what a search finds."""
 
-    def close(self) -> None:
-        """Let other processes have the folder."""
-        self._folder.close()
+    def __init__(self, expander: Expander, levels: Levels, snapshot: Snapshot, python: PythonChecks | None) -> None:
+        self._expander = expander
+        self._levels = levels
+        self._snapshot = snapshot
+        self._python = python
+        self._violated = {violation.property for violation in snapshot.violations}
+        self._parts = StateRequirements(expander.learner.interner)
+        self._random = SystemRandom()  # whoever forges a checkpoint must not know the sample
+
+    def require_known_parts(self, rows: Rows) -> None:
+        """Require that the parts of states are in the tables."""
+        self._parts.check(rows)
+
+    def require_same(self, starts: Rows, visited: SpillingSet) -> None:
+        """Search again, and raise Damaged where the checkpoint has something else."""
+        counts = self._levels.counts
+        require(visited.count == sum(counts), f"expected {sum(counts)} different states, found {visited.count}")
+        self._expander.restart()
+        last = self._require_first_levels(starts)
+        if last == self._levels.depth:
+            noted = [self._snapshot.actions[name] for name in self._expander.learner.action_names]
+            require(self._expander.fired == np.array(noted), "actions fired another number of times")
+        if self._python is not None:
+            for row in chain.from_iterable(self._pieces(1, JUDGED)):
+                self._require_noted(set(self._python.violated_by(row)))
+        for rows in self._pieces(last, PIECES):
+            for new in self._successors(rows):
+                found = [*visited.add(new), *visited.settle()]
+                require(not any(map(self._count, found)), "it lacks successors of its states")
+
+    def _require_first_levels(self, starts: Rows) -> int:
+        """Search the first levels again; return the number of the last one that is known to be right."""
+        known, levels = VisitedSet(self._expander.threads), self._levels
+        new, level = sum(map(self._count, known.add(self._expander.load(starts)))), 1
+        while True:
+            require(new == levels.count(level), f"level {level}: expected {new} states, found {levels.count(level)}")
+            for rows in levels.chunks(level, READ):
+                require(not known.add(self._expander.load(rows)), f"level {level} has states that are not reached")
+            if level == levels.depth or sum(levels.counts[:level]) > WHOLE:
+                return level
+            new, left = 0, self._expanded(level)
+            for rows in levels.chunks(level, READ):
+                for found in self._successors(rows[:left]):
+                    new += sum(map(self._count, known.add(found)))
+                left = max(left - len(rows), 0)
+            level += 1
+
+    def _expanded(self, level: int) -> int:
+        """Return how many states of a level are expanded."""
+        return self._snapshot.position if level == self._levels.depth - 1 else self._levels.count(level)
+
+    def _successors(self, rows: Rows) -> Iterator[Found]:
+        """Yield what states lead to, piece by piece; require that what they violate is noted."""
+        expander, which = self._expander, np.arange(len(rows))
+        while len(which):
+            rows, which = expander.expand(rows, which)
+            for event in expander.events():
+                names = {prop.name for prop in expander.properties_in(event.kind, event.mask)}
+                self._require_noted({DEADLOCK} if event.kind == STUCK else names)
+            yield expander.found()
+
+    def _require_noted(self, violated: set[str]) -> None:
+        new = violated - self._violated
+        require(not new, f"a violation of {', '.join(sorted(new))} is not noted")
+
+    def _pieces(self, first: int, count: int) -> Iterator[Rows]:
+        """Yield some pieces of the states that are expanded, from a level on; the last of them always."""
+        levels = [(level, self._expanded(level)) for level in range(first, self._levels.depth)]
+        ends = np.cumsum([states for _, states in levels]) if levels else np.zeros(1, np.int64)
+        chosen = {max(int(ends[-1]) - PIECE, 0), *(self._random.randrange(int(ends[-1]) or 1) for _ in range(count))}
+        for place in sorted(chosen) if ends[-1] else ():
+            number = int(np.searchsorted(ends, place, side="right"))
+            level, states = levels[number]
+            start = place - (int(ends[number]) - states)
+            yield self._levels.read(level, start, min(PIECE, states - start))
+
+    def _count(self, rows: Rows) -> int:
+        """Return how many new states are within the constraints that need Python."""
+        if self._python is None or not self._python.constrains:
+            return len(rows)
+        return sum(map(self._python.is_within, rows))

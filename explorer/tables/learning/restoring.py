@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.checkpoints.shapes import Damaged
 from kraftcheck.explorer.identity import permuted
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import code_of, grown
 from kraftcheck.explorer.tables.learning.growing_tables import UNASKED
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.persistence.validation import Damaged
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import Value
 

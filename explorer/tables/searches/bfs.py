@@ -10,13 +10,12 @@ import numpy as np
 
 from kraftcheck.explorer.behaviour import Behaviour, least, step_of
 from kraftcheck.explorer.bookkeeping import Stop
+from kraftcheck.explorer.checkpoint import folder_of
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.reachability import Goals
 from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Options, Result, Trap
 from kraftcheck.explorer.tables.checker import Checker
-from kraftcheck.explorer.tables.checkpoints.folder import folder_of
-from kraftcheck.explorer.tables.checkpoints.search_checkpoint import SearchCheckpoint, Snapshot
-from kraftcheck.explorer.tables.checkpoints.searched_again import SearchedAgain
+from kraftcheck.explorer.tables.checkpoints.search_checkpoint import CheckpointValidator, Snapshot, TablesCheckpoint
 from kraftcheck.explorer.tables.expander import Event, Expander
 from kraftcheck.explorer.tables.labelled import labelled
 from kraftcheck.explorer.tables.laying_out import CLUSTERS_FROM, FLAT_FROM, are_better_flat, better_fields
@@ -56,10 +55,10 @@ class BreadthFirst:
         self.visited = SpillingSet(self.memory.budget, self.expander.threads, self.expander.packed, folder)
         self.checker = Checker(protocol, options, self.expander, lambda: self.visited.count)
         self.books = self.checker.books
-        self.checkpoint: SearchCheckpoint | None = None
+        self.checkpoint: TablesCheckpoint | None = None
         if folder is not None:
             learner, starts = self.expander.learner, self.checker.starts
-            self.checkpoint = SearchCheckpoint(folder, protocol, options, learner, starts)
+            self.checkpoint = TablesCheckpoint(folder, protocol, options, learner, starts)
         file = None if self.checkpoint is None else self.checkpoint.states
         self.levels = Levels(self.memory.budget.rows, file, folder)
         self._size = Size(self.expander.learner)
@@ -367,7 +366,7 @@ class BreadthFirst:
         self.books.result.depth = max(self.levels.depth - 1, 1)
         self.expander.fit_packing()
         self.visited.reserve(sum(self.levels.counts), self.expander.packing)
-        again = SearchedAgain(self.expander, self.levels, snapshot, self.checker.python)
+        again = CheckpointValidator(self.expander, self.levels, snapshot, self.checker.python)
         with self.checkpoint.judging():
             for level in range(1, self.levels.depth + 1):
                 for rows in self.levels.chunks(level, self.batch):

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.kernel.hash_set import MAX_LOAD, mark
-from kraftcheck.explorer.tables.states.files import GrowingFile, RowsInFile
 from kraftcheck.explorer.tables.states.packing import PARTITIONS, Packing, Words, repacked_words
 from kraftcheck.explorer.tables.states.visited import Partition
+from kraftcheck.persistence.growing_file import GrowingFile, RowsInFile
 
 Flags = NDArray[np.uint8]
 CHUNK = 1 << 14  # entries read at a time

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kraftcheck.explorer.tables.states.files import GrowingFile, RowsInFile
 from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.persistence.growing_file import GrowingFile, RowsInFile
 
 ID_BYTES = 4
 EARLY = 1 << 22  # bytes that are worth a write, where nobody waits for it

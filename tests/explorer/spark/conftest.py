@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("pyarrow")
-from kraftcheck.explorer.spark.driver_tasks import DriverTasks
+from kraftcheck.explorer.spark.jobs import DriverTasks
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 from kraftcheck.explorer.result import Options
-from kraftcheck.explorer.spark import levels_again
+from kraftcheck.explorer.spark import checkpoint
 from tests.support.explorer.comparison import found
 from tests.support.forging import outcomes
 from tests.support.spark.pretended import Lost, search
@@ -43,7 +43,7 @@ def test_a_forged_checkpoint(count: int, tmp_path: Path) -> None:
 
 
 def test_a_large_checkpoint_is_searched_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(levels_again, "WHOLE", 10)
+    monkeypatch.setattr(checkpoint, "WHOLE", 10)
     folder = tmp_path / "c"
     protocol, options = stopped(folder)
     result, _ = search(protocol, replace(options, resume=folder), folder, Random(1))  # type: ignore[arg-type]

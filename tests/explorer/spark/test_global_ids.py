@@ -11,9 +11,8 @@ import pytest
 pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq
 
-from kraftcheck.explorer.spark import id_assigner
-from kraftcheck.explorer.spark.definitions import Definition, Kind, fingerprint
-from kraftcheck.explorer.spark.id_assigner import CollisionError, IdAssigner
+from kraftcheck.explorer.spark import definitions
+from kraftcheck.explorer.spark.definitions import CollisionError, Definition, IdAssigner, Kind, fingerprint
 from kraftcheck.explorer.spark.packed_states import StatePacking, in_order
 from kraftcheck.explorer.spark.shared_folder import SharedFolder
 from kraftcheck.explorer.tables.kernel.packing import owners
@@ -59,7 +58,7 @@ def test_a_control_row_stays_itself_when_a_replica_appears() -> None:
 
 
 def test_a_collision_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(id_assigner, "fingerprint", lambda encoding: b"the same")
+    monkeypatch.setattr(definitions, "fingerprint", lambda encoding: b"the same")
     with pytest.raises(CollisionError, match="two values have the fingerprint"):
         IdAssigner(2).merge([[A], [B]])
 

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from kraftcheck.explorer.spark import requirements
+from kraftcheck.explorer import cluster
 from tests.support.command_line import PING, Run
 from tests.support.spark.standalone import free_port
 from tests.support.tlc import COUNTS
@@ -51,7 +51,7 @@ def test_old_java(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, say
 
 
 def test_no_pyspark(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requirements, "find_spec", lambda name: None)
+    monkeypatch.setattr(cluster, "find_spec", lambda name: None)
     assert "needs the package pyspark: pip install 'kraftcheck[spark]'" in refused(run)
 
 

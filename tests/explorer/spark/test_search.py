@@ -31,8 +31,8 @@ from tests.support.explorer.voting import HOSTS, Voting
 from tests.support.tlc import TLC, bound
 
 pytest.importorskip("pyarrow")
+from kraftcheck.explorer.cluster import TaskRaisedError, error_from_task
 from kraftcheck.explorer.spark.engine import SparkSearch
-from kraftcheck.explorer.spark.session import TaskRaisedError, went_wrong
 from tests.support.spark.pretended import Lost, search
 
 pytestmark = pytest.mark.kernel
@@ -213,10 +213,10 @@ def test_an_assert_that_fails_in_a_task(tmp_path: Path, where: str) -> None:
 
 def test_what_a_task_of_spark_raises_is_told_from_what_else_goes_wrong() -> None:
     text = 'Traceback:\n  File "x.py", line 1, in f\nspec.errors.{}: x.py:1: it\n  me = 1\n\tat java'
-    found = went_wrong(text.format("ActionError"))
+    found = error_from_task(text.format("ActionError"))
     assert isinstance(found, TaskRaisedError)
     assert str(found) == "x.py:1: it\n  me = 1"
-    assert type(went_wrong(text.format("InputError"))) is InputError
+    assert type(error_from_task(text.format("InputError"))) is InputError
 
 
 @pytest.mark.slow

@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kraftcheck.explorer.cluster import TaskRaisedError
 from kraftcheck.explorer.result import Options, Result
 from kraftcheck.explorer.spark import jobs, tasks
 from kraftcheck.explorer.spark import shared_folder as folder
 from kraftcheck.explorer.spark.checkpoint import SparkCheckpoint
 from kraftcheck.explorer.spark.definitions import SCHEMA
 from kraftcheck.explorer.spark.engine import SparkSearch
-from kraftcheck.explorer.spark.session import TaskRaisedError
 from kraftcheck.explorer.spark.shared_folder import SharedFolder
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.spec.errors import RaisedError
@@ -31,7 +31,7 @@ class Lost(Exception):  # noqa: N818 - the driver is killed
 
 
 class Pretended:
-    """Stands in for `kraftcheck.explorer.spark.session.Cluster`.
+    """Stands in for `kraftcheck.explorer.cluster.Cluster`.
 
     `left` is how many jobs it does before the driver is killed, or None; `small` up to which size of a level the
     driver does it itself.

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.checkpoints.shapes import Damaged
 from kraftcheck.files import open_in_folder
+from kraftcheck.persistence.validation import Damaged
 
 DIGEST_BYTES = 16
 PIECE = 1 << 20  # bytes hashed at a time

@@ -1,25 +1,31 @@
-"""A Spark application: starts it, gives it our code, runs tasks on it, and stops it."""
+"""A Spark application: checks that Spark can be had, starts it, gives it our code, runs tasks on it, and stops it."""
 
 from __future__ import annotations
 
 import atexit
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
 import warnings
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
+from kraftcheck.explorer import executor_boot as boot
+from kraftcheck.explorer.executor_boot import PACKAGE, USER, digest_of, source_files
 from kraftcheck.explorer.result import Options
-from kraftcheck.explorer.spark.bundle import make_bundle
-from kraftcheck.explorer.spark.requirements import PATIENCE, require_answer, require_java, require_pyspark
 from kraftcheck.files import TemporaryFolder
+from kraftcheck.java import LEAST_JAVA, java_program, java_version
+from kraftcheck.spec.discovery import PREFIX, modules_of, source_of
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -31,6 +37,11 @@ GONE = (
     "the folder of --checkpoint or --out counts: --resume, or for --out the same command, goes on"
 )
 CANCEL_AGAIN = 0.5  # seconds
+DATE = (2001, 9, 9, 0, 0, 0)  # of files in the zip: its name follows from its content
+LEAST_SPARK = (4, 1)
+PATIENCE = 30.0  # seconds that a master has to answer, and then to give an executor
+_STANDALONE = re.compile(r"spark://(.+)")
+_OTHER_MASTERS = re.compile(r"(local(\[|$)|yarn$|k8s://)")
 _RAISED = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*): (.*)")
 RAISED_ERRORS = ("RaisedError", "ActionError")
 OWN_ERRORS = (*RAISED_ERRORS, "InputError", "ProtocolError", "ConstantError", "DecodingError", "HiddenReadError")
@@ -63,7 +74,7 @@ class Cluster:
             context = self.spark.sparkContext
             self.local = str(context.master).startswith("local")
             self._await_executor()
-            archive, digest = make_bundle(protocol, self._folder)
+            archive, digest = write_code_zip(protocol, self._folder)
             if archive.name not in {Path(path).name for path in context.listFiles}:
                 context.addFile(str(archive))
             self._code = archive.name, digest
@@ -72,12 +83,10 @@ class Cluster:
             raise
 
     def _session(self, name: str, master: str | None, submitted: bool) -> SparkSession:
-        from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
 
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-        conf = self._conf
-        builder = SparkSession.builder.appName(name)
+        builder, conf = SparkSession.builder.appName(name), self._conf
         given = conf.get("spark.master", master)
         if given is None and not submitted:
             given = os.environ.get("MASTER", "local[*]")
@@ -89,21 +98,27 @@ class Cluster:
         for key, value in (conf if submitted else self._settings(given) | conf).items():
             builder = builder.config(key, value)
         self._own = SparkSession.getActiveSession() is None
+        spark = self._start(builder, given)
+        for key, value in SETTINGS.items():
+            if key.startswith("spark.sql") and key not in conf:
+                spark.conf.set(key, value)
+        return spark
+
+    def _start(self, builder: SparkSession.Builder, master: str | None) -> SparkSession:
+        from pyspark.errors import PySparkException
+
         try:
             with nullcontext() if self._says is None else errors_into(self._says), self._temporary.made_within():
                 spark = builder.getOrCreate()
                 server: Any = getattr(spark.sparkContext, "_accumulatorServer", None)
                 if server is not None:  # else it prints a traceback where the JVM ends
                     server.handle_error = lambda *_: None
-                if "spark.log.level" not in conf:
+                if "spark.log.level" not in self._conf:
                     spark.sparkContext.setLogLevel("ERROR")
         except PySparkException as error:
             raise InputError(f"Spark does not start: {_first_line(error)}{self._last_words()}") from None
         except Exception as error:  # what py4j raises where the JVM refuses
-            raise InputError(f"Spark does not start with master {given}: {_first_line(error)}") from None
-        for key, value in SETTINGS.items():
-            if key.startswith("spark.sql") and key not in conf:
-                spark.conf.set(key, value)
+            raise InputError(f"Spark does not start with master {master}: {_first_line(error)}") from None
         return spark
 
     def _settings(self, master: str | None) -> dict[str, str]:
@@ -164,8 +179,6 @@ class Cluster:
     def task(self, name: str, arguments: str) -> Any:
         """Return the function that runs a task on an executor, for `mapInArrow`; parameters as those of `run`."""
         from pyspark.cloudpickle import register_pickle_by_value
-
-        from kraftcheck.explorer.spark import executor_boot as boot
 
         register_pickle_by_value(boot)  # type: ignore[no-untyped-call]
         return boot.remote(name, arguments, *self._code)
@@ -236,14 +249,14 @@ def _table(dataset: Any) -> Any:
     try:
         return dataset.toArrow()
     except (Py4JError, PySparkException) as error:
-        raise went_wrong(str(error)) from error
+        raise error_from_task(str(error)) from error
 
 
 class TaskRaisedError(InputError):
     """A method of the protocol raised something in a task, or broke its contract."""
 
 
-def went_wrong(text: str) -> InputError:
+def error_from_task(text: str) -> InputError:
     """Return the error that says what a task's exception says."""
     lines = text.splitlines()
     frames = [number for number, line in enumerate(lines) if line.lstrip().startswith("File ")]
@@ -265,3 +278,81 @@ def _first_line(error: Exception) -> str:
     cause = getattr(error, "java_exception", None)
     text = str(cause.getMessage() if cause is not None else error).strip()
     return text.splitlines()[0] if text else type(error).__name__
+
+
+# What Spark needs
+
+
+def require_pyspark() -> None:
+    """Raise InputError where a package is missing or too old."""
+    for package in ("pyspark", "pyarrow"):
+        if find_spec(package) is None:
+            raise InputError(f"--engine spark needs the package {package}: pip install 'kraftcheck[spark]'")
+    import pyspark
+
+    found = tuple(int(part) for part in re.findall(r"\d+", pyspark.__version__)[:2])
+    if found < LEAST_SPARK:
+        least = ".".join(map(str, LEAST_SPARK))
+        raise InputError(f"--engine spark needs PySpark {least} or newer, found {pyspark.__version__}")
+
+
+def require_java() -> None:
+    """Raise InputError where Java is missing or too old."""
+    needs = f"--engine spark needs Java {LEAST_JAVA} or newer"
+    program, where = java_program("java")
+    if program is None:
+        raise InputError(f"{needs}: there is none on {where}")
+    found = java_version(program)
+    if found is None:
+        raise InputError(f"{needs}: {program} -version does not say which")
+    if found < LEAST_JAVA:
+        raise InputError(f"{needs}; {program} is Java {found}")
+
+
+def require_answer(master: str) -> None:
+    """Raise InputError where none of the addresses of a standalone master answers."""
+    match = _STANDALONE.fullmatch(master)
+    if match is None:
+        if not _OTHER_MASTERS.match(master):
+            raise InputError(f"--master {master}: expected local[N], spark://HOST:PORT, yarn or k8s://HOST:PORT")
+        return
+    problems = []
+    for address in match[1].split(","):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            raise InputError(f"--master {master}: expected spark://HOST:PORT")
+        try:
+            socket.create_connection((host, int(port)), timeout=PATIENCE).close()
+            return
+        except (OSError, OverflowError) as error:
+            problems.append(f"{address}: {error}")
+    raise InputError(f"--master {master}: it does not answer ({'; '.join(problems)})")
+
+
+# The code for executors
+
+
+def write_code_zip(protocol: type[Protocol], folder: Path) -> tuple[Path, str]:
+    """Write the zip that executors need for a protocol; return it, and a digest of the project's code in it."""
+    own = source_files(Path(str(import_module(PACKAGE).__file__)).parents[1])
+    files = sorted([*own, *_user_files(protocol)])
+    target = folder / f"kraftcheck-{digest_of(files)}.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, path in files:
+            archive.writestr(zipfile.ZipInfo(name, DATE), path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return target, digest_of(own)
+
+
+def _user_files(protocol: type[Protocol]) -> Iterator[tuple[str, Path]]:
+    """Yield the files of modules that are not the project's: under their names, in the folder `USER`."""
+    for module in modules_of(protocol):
+        path = source_of(module)
+        name = module.__name__
+        if path is None or name.split(".")[0] == PACKAGE:
+            continue
+        yield f"{USER}/{name.removeprefix(PREFIX).replace('.', '/')}.py", path
+        for depth in range(1, len(name.split("."))):
+            outer = path.parents[depth - 1] / "__init__.py"
+            if outer.is_file():
+                package = "/".join(name.split(".")[:-depth])
+                yield f"{USER}/{package}/__init__.py", outer

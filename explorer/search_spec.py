@@ -15,14 +15,14 @@ from kraftcheck.spec.encoding import Lexicon, decode, encode
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import ModelValue
 
-Description = dict[str, Any]
+SearchSpec = dict[str, Any]
 
 CHECKED = ("properties", "constraints", "action_constraints")
 ASKED = ("deadlock", "symmetry", "view", "init")
 """What a search is asked for, by the names of its options."""
 
 
-def describe(protocol: Protocol, options: Options) -> Description:
+def to_spec(protocol: Protocol, options: Options) -> SearchSpec:
     """Return what another process needs to make the same search, as JSON can hold it."""
     lexicon = Lexicon()
     for value in protocol.constant_values().values():
@@ -41,17 +41,17 @@ def describe(protocol: Protocol, options: Options) -> Description:
     }
 
 
-def revive(description: Description, user_files: Path) -> tuple[Protocol, Options]:
+def from_spec(spec: SearchSpec, user_files: Path) -> tuple[Protocol, Options]:
     """Return the protocol and the options of a search that was described."""
-    module, name = description["model"]
+    module, name = spec["model"]
     cls = _class(module, name, user_files)
-    lexicon = Lexicon(_class(module, name, user_files) for module, name in description["classes"])
-    for name, index in description["model_values"]:
+    lexicon = Lexicon(_class(module, name, user_files) for module, name in spec["classes"])
+    for name, index in spec["model_values"]:
         lexicon.model_values[name] = ModelValue(name, index)
-    constants = {name: decode(bytes.fromhex(data), lexicon) for name, data in description["constants"].items()}
+    constants = {name: decode(bytes.fromhex(data), lexicon) for name, data in spec["constants"].items()}
     protocol: Protocol = cls(**constants)
-    checked: Any = {name: tuple(cls.properties[prop] for prop in description[name]) for name in CHECKED}
-    asked = {name: description[name] for name in ASKED}
+    checked: Any = {name: tuple(cls.properties[prop] for prop in spec[name]) for name in CHECKED}
+    asked = {name: spec[name] for name in ASKED}
     return protocol, Options(**checked, **asked, keep_going=True, workers=1)
 
 
@@ -67,6 +67,6 @@ def _class(module: str, name: str, user_files: Path) -> Any:
     return reduce(getattr, inner, found)
 
 
-def as_text(content: Any) -> str:
+def compact_json(content: Any) -> str:
     """Return JSON without spaces."""
     return json.dumps(content, separators=(",", ":"))

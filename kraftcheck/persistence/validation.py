@@ -1,17 +1,42 @@
-"""Checks that what JSON holds has the form that was written: a manifest may come from strangers."""
+"""Checks of what was read back: a folder may come from strangers, with digests of their own."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kraftcheck.spec.display import cut
+from kraftcheck.spec.errors import InputError
 
 MOST = 1 << 62
 """No number in a manifest is larger: sums of some stay within 64 bits."""
 
+FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
 
 class Damaged(Exception):  # noqa: N818 - it becomes an InputError where the user's name for the file is known
     """A file does not hold what it should."""
+
+
+def require(is_right: Any, problem: str) -> None:
+    """Raise Damaged unless all is right."""
+    if not np.all(is_right):
+        raise Damaged(problem)
+
+
+@contextmanager
+def reading(what: str, *others: type[BaseException]) -> Iterator[None]:
+    """Have any error be Damaged: for values of strangers NumPy, Arrow and functions of a protocol raise many kinds."""
+    try:
+        yield
+    except (Damaged, InputError, MemoryError, *others):
+        raise
+    except Exception as error:
+        raise Damaged(f"{what}: {type(error).__name__}: {error}") from None
 
 
 def require_shape(value: Any, shape: Any, place: str = "it") -> None:
@@ -51,3 +76,15 @@ def _require_object(value: Any, shape: dict[Any, Any], place: str) -> None:
 
 def _short(value: Any) -> str:
     return cut(", ".join(value) if isinstance(value, dict) else repr(value), 60)
+
+
+def require_distinct(hashes: NDArray[np.uint64], what: str) -> None:
+    """Require that no two hashes of 64 bits are equal."""
+    require(len(np.unique(hashes)) == len(hashes), f"two {what} are equal")
+
+
+def mixed(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return hashes of numbers."""
+    keys = (keys ^ (keys >> np.uint64(31))) * FACTOR + FACTOR  # 0 becomes another number
+    keys = (keys ^ (keys >> np.uint64(29))) * FACTOR
+    return keys ^ (keys >> np.uint64(32))

@@ -90,7 +90,7 @@ def remote(task: str, arguments: str, archive: str, digest: str) -> Task:
         from pyspark import SparkFiles
 
         folder = unpacked(Path(SparkFiles.get(archive)), (cache_folder(), Path(SparkFiles.getRootDirectory()) / "code"))
-        if "kraftcheck.explorer.spark" not in sys.modules:
+        if "kraftcheck.explorer" not in sys.modules:
             found = find_spec(PACKAGE)
             installed = None if found is None or found.origin is None else Path(found.origin).parents[1]
             if installed is None or digest_of(source_files(installed)) != digest:
@@ -104,12 +104,6 @@ def remote(task: str, arguments: str, archive: str, digest: str) -> Task:
 
         cache_problem()
         module, _, name = task.rpartition(":")
-        if module:
-            do = getattr(import_module(module), name)
-        else:
-            from kraftcheck.explorer.spark.tasks import TASKS
-
-            do = TASKS[name]
-        yield from do({**json.loads(arguments), "user_files": user}, batches)
+        yield from getattr(import_module(module), name)({**json.loads(arguments), "user_files": user}, batches)
 
     return run

@@ -1,0 +1,207 @@
+"""What the checkpoints of all engines hold: which search it is, which classes values are of, and counterexamples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from kraftcheck.explorer.behaviour import Behaviour, step_of
+from kraftcheck.explorer.result import DEADLOCK, Options, TraceStep, Violation
+from kraftcheck.persistence.folder import CHECK_ACTIONS, Checkpoint, Identity, Noted
+from kraftcheck.persistence.validation import Damaged, require, require_shape
+from kraftcheck.spec.diagnosis import vacuity
+from kraftcheck.spec.discovery import modules_of, reachable_classes, source_of
+from kraftcheck.spec.display import text_of
+from kraftcheck.spec.encoding import DecodingError, Lexicon, decode, encode
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.values import ModelValue, Value, order_key
+
+SHAPE = {
+    "classes": [(str, str)],
+    "model_values": [(str, int)],
+    "violations": [(str, str)],
+    "watched": dict,
+}
+"""The form of what every engine notes: see `require_shape`."""
+
+
+def folder_of(options: Options) -> Path | None:
+    """Return the folder in which a search keeps its checkpoint, or None."""
+    if options.resume is not None and options.checkpoint not in (None, options.resume):
+        raise InputError(
+            f"--checkpoint {options.checkpoint}: a search that is resumed keeps its checkpoint where it is; "
+            f"leave this out, or copy {options.resume}"
+        )
+    folder = options.checkpoint if options.resume is None else options.resume
+    return None if folder is None else Path(folder)
+
+
+class SearchCheckpoint(Checkpoint):
+    """The checkpoint of a search; each engine adds what it has found."""
+
+    def __init__(
+        self,
+        folder: Path,
+        protocol: Protocol,
+        options: Options,
+        starts: Sequence[State],
+        *,
+        engine: str | None = None,
+        names: tuple[str, ...] = (),
+    ) -> None:
+        self.protocol, self.options, self.starts = protocol, options, starts
+        self.lexicon = Lexicon()
+        self._classes = reachable_classes(protocol, starts)
+        identity = identity_of_search(protocol, options) | ({} if engine is None else {"engine": engine})
+        super().__init__(folder, identity, resume=options.resume is not None, names=names)
+
+    def note(self, value: Value) -> None:
+        """Note the classes of a value that will be written."""
+        known = len(self.lexicon.classes)
+        self.lexicon.note(value)
+        for cls in self.lexicon.classes if len(self.lexicon.classes) > known else ():
+            if self._classes.get((cls.__module__, cls.__qualname__)) is not cls:
+                raise InputError(
+                    f"a checkpoint cannot hold values of {cls.__qualname__} (module {cls.__module__}): nothing in the "
+                    "protocol leads to it; import it by name in the protocol's module"
+                )
+
+    def save_search(self, noted: Noted, violations: Sequence[Violation], *, finished: bool) -> None:
+        """Write what an engine notes, with what is violated."""
+        for violation in violations:
+            self.note(value_of(violation.trace))
+        common = {
+            "classes": [(cls.__module__, cls.__qualname__) for cls in self.lexicon.classes],
+            "model_values": [(value.name, value.index) for value in self.lexicon.model_values.values()],
+            "violations": [(violation.property, encode(value_of(violation.trace)).hex()) for violation in violations],
+            "watched": vacuity.noted(self.protocol),
+        }
+        self.write({**noted, **common}, finished=finished)
+
+    def read_search(self, shape: Noted) -> tuple[Noted, list[Violation]]:
+        """Return what an engine noted, which has a form, and what is violated; raise Damaged where it cannot be."""
+        require_shape(self.noted, {**SHAPE, **shape})
+        noted = {name: value for name, value in self.noted.items() if name not in SHAPE}
+        vacuity.restore(self.protocol, self.noted["watched"])
+        for module, name in self.noted["classes"]:
+            cls = self._classes.get((module, name))
+            if cls is None:
+                raise InputError(f"it has values of {name} (module {module}), which the protocol does not have")
+            self.lexicon.add(cls)
+        order = {value.name: value.index for value in model_values_of(self.protocol)}
+        for name, index in self.noted["model_values"]:
+            require(index == order.get(name, index), f"{name} has another place in the order")
+            self.lexicon.model_values[name] = ModelValue(name, index)
+        violations = [Violation(name, decode_trace(text, self.lexicon)) for name, text in self.noted["violations"]]
+        require_violations(self.protocol, self.options, self.starts, violations)
+        return noted, violations
+
+
+# Identity
+
+
+def identity_of_search(protocol: Protocol, options: Options) -> Identity:
+    """Return what must agree between a search and the checkpoint that it goes on from, as JSON can hold it.
+
+    Limits, workers and memory are not part of it: they do not change what is found.
+    """
+    cls = type(protocol)
+    return {
+        "model": f"{cls.__module__}:{cls.__qualname__}",
+        "source": dict(_sources(cls)),
+        "constants": {name: [text_of(v), encode(v).hex()] for name, v in protocol.constant_values().items()},
+        "order of model values": [value.name for value in model_values_of(protocol)],
+        "properties": _names(options.properties),
+        "what should stay reachable": _names(options.reachable),
+        "temporal properties": _names(options.temporal),
+        "fairness": ", ".join(map(str, options.fairness)),
+        "constraints": _names(options.constraints),
+        "action constraints": _names(options.action_constraints),
+        "deadlock": options.deadlock,
+        "symmetry": options.symmetry,
+        "view": options.view,
+        "start": options.init,
+        "search": str(options.search),
+        "--continue": options.keep_going,
+        CHECK_ACTIONS: options.check_actions,
+    }
+
+
+def _names(properties: Iterable[Property]) -> list[str]:
+    return sorted(prop.name for prop in properties)
+
+
+def _sources(cls: type[Protocol]) -> Iterator[tuple[str, str]]:
+    """Yield the modules that a protocol is made of, with digests of their sources."""
+    for module in modules_of(cls):
+        path = source_of(module)
+        if path is not None and path.is_file():
+            yield module.__name__, blake2b(path.read_bytes(), digest_size=16).hexdigest()
+
+
+def model_values_of(protocol: Protocol) -> list[ModelValue]:
+    """Return the model values of a protocol's constants, in their order."""
+    found = Lexicon()
+    for value in protocol.constant_values().values():
+        found.note(value)
+    return sorted(found.model_values.values(), key=order_key)
+
+
+# Counterexamples
+
+
+def value_of(trace: Behaviour) -> Value:
+    """Return a counterexample as a value."""
+    return tuple((step.state, *map(_optional, (step.action, step.actor, step.message))) for step in trace)
+
+
+def decode_trace(text: str, lexicon: Lexicon) -> Behaviour:
+    """Return the counterexample that was encoded."""
+    try:
+        steps: Any = decode(bytes.fromhex(text), lexicon)
+        found = tuple(TraceStep(state, *(part[0] if part else None for part in rest)) for state, *rest in steps)
+    except DecodingError:
+        raise
+    except (IndexError, TypeError, ValueError) as error:
+        raise DecodingError(f"it is no counterexample: {error}") from None
+    return found
+
+
+def require_violations(
+    protocol: Protocol, options: Options, starts: Sequence[State], violations: Sequence[Violation]
+) -> None:
+    """Raise Damaged unless counterexamples are behaviours of a protocol, and violate what they are said to."""
+    semantics, checked = Semantics(protocol), {prop.name: prop for prop in options.properties}
+    names = [violation.property for violation in violations]
+    if len(names) > len(set(names)) or not {*names} <= {*checked, *([DEADLOCK] if options.deadlock else [])}:
+        raise Damaged("it notes violations of what is not checked")
+    for name, trace in ((violation.property, violation.trace) for violation in violations):
+        said = f"the counterexample to {name}"
+        require(bool(trace) and trace[0] in map(TraceStep, starts), f"{said} does not begin with an initial state")
+        for before, step in pairwise(trace):
+            follows = step in map(step_of, semantics.transitions(before.state))
+            require(follows, f"{said} is no behaviour of the protocol")
+        require(_violates(semantics, checked.get(name), trace), f"{said} does not violate it")
+
+
+def _violates(semantics: Semantics, prop: Property | None, trace: Behaviour) -> bool:
+    """Whether the last state of a behaviour, or the step to it, violates a property; None stands for deadlock."""
+    if prop is None:
+        return not any(True for _ in semantics.transitions(trace[-1].state))
+    if not prop.over_steps:
+        return not semantics.holds(prop, trace[-1].state)
+    for before, last in list(pairwise(trace))[-1:]:
+        taken = (step for step in semantics.transitions(before.state) if step_of(step) == last)
+        return any(not semantics.kept_by(prop, before.state, step) for step in taken)
+    return False
+
+
+def _optional(value: Any) -> Value:
+    return () if value is None else (value,)

@@ -1,1 +1,0 @@
-"""What every checkpoint and output folder has in common: the identity of its search, and counterexamples as text."""

@@ -1,0 +1,1 @@
+"""Files and folders that outlive a process: written so that a kill loses nothing, read as if strangers wrote them."""
