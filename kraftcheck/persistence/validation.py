@@ -31,9 +31,10 @@ def require(is_right: Any, problem: str) -> None:
 @contextmanager
 def reading(what: str, *others: type[BaseException]) -> Iterator[None]:
     """Have any error be Damaged: for values of strangers NumPy, Arrow and functions of a protocol raise many kinds."""
+    known: tuple[type[BaseException], ...] = (Damaged, InputError, MemoryError, *others)
     try:
         yield
-    except (Damaged, InputError, MemoryError, *others):
+    except known:
         raise
     except Exception as error:
         raise Damaged(f"{what}: {type(error).__name__}: {error}") from None
