@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
+from functools import partialmethod
 from typing import Any, NamedTuple
 
 from kraftcheck.kraft_model.quorum.messages import (
@@ -230,29 +231,21 @@ class MessageReader:
         voter = self._key(data["voterId"], part["voterDirectoryId"])
         return BeginQuorumEpochRequest(part["leaderEpoch"], voter, source, dest)
 
-    def _begin_quorum_epoch_response(
-        self, found: Json, request: Any, source: ModelValue, dest: ModelValue
-    ) -> Record | None:
-        return self._acknowledgement(BeginQuorumEpochResponse, found, request, source, dest)
-
     def _end_quorum_epoch_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
         part = partition(found["data"])
         preferred = [self._key(c["candidateId"], c["candidateDirectoryId"]) for c in part["preferredCandidates"]]
         return EndQuorumEpochRequest(part["leaderEpoch"], tuple(preferred), source, dest)
 
-    def _end_quorum_epoch_response(
-        self, found: Json, request: Any, source: ModelValue, dest: ModelValue
-    ) -> Record | None:
-        return self._acknowledgement(EndQuorumEpochResponse, found, request, source, dest)
-
     def _acknowledgement(
         self, kind: Any, found: Json, request: Any, source: ModelValue, dest: ModelValue
     ) -> Record | None:
         part = partition(found["data"]) or {**NO_LEADER, **found["data"]}
-        answer: Record = kind(
-            part["leaderEpoch"], self._leader(part["leaderId"]), error(part), request.epoch, source, dest
-        )
+        leader, problem = self._leader(part["leaderId"]), error(part)
+        answer: Record = kind(part["leaderEpoch"], leader, problem, request.epoch, source, dest)
         return answer
+
+    _begin_quorum_epoch_response = partialmethod(_acknowledgement, BeginQuorumEpochResponse)
+    _end_quorum_epoch_response = partialmethod(_acknowledgement, EndQuorumEpochResponse)
 
     # Replication
 
@@ -324,14 +317,12 @@ class MessageReader:
         version = data["kRaftVersionFeature"]["maxSupportedVersion"]
         return UpdateVoterRequest(data["currentLeaderEpoch"], voter, version, source, dest)
 
-    def _add_raft_voter_response(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
-        return AdminResponse(Operation.ADD_VOTER, error(found["data"]), source, dest)
+    def _admin_response(self, about: Operation, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
+        return AdminResponse(about, error(found["data"]), source, dest)
 
-    def _remove_raft_voter_response(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
-        return AdminResponse(Operation.REMOVE_VOTER, error(found["data"]), source, dest)
-
-    def _update_features_response(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
-        return AdminResponse(Operation.UPDATE_FEATURES, error(found["data"]), source, dest)
+    _add_raft_voter_response = partialmethod(_admin_response, Operation.ADD_VOTER)
+    _remove_raft_voter_response = partialmethod(_admin_response, Operation.REMOVE_VOTER)
+    _update_features_response = partialmethod(_admin_response, Operation.UPDATE_FEATURES)
 
     def _describe_quorum_response(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record | None:
         part = partition(found["data"])

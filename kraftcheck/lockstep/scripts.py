@@ -102,14 +102,10 @@ def rehearse(story: Story, semantics: Semantics, init: str) -> None:
 
 def tell(story: Story, semantics: Semantics, init: str, begun: Arrived) -> Script:
     """Return the script of a story that `rehearse` finds possible."""
-    stage = Stage(semantics, any_outcome=True)
-    ahead = _Ahead()
-    stage.state = ahead.note(begun)
-    for number, take in enumerate(way_to(semantics.protocol, init), start=1):
-        if not ahead.has(take.action, take.actor):
-            with _at(story, story.start, BESIDE):
-                transition = follow(semantics, stage.state, take, f"step {number} of {init}", any_outcome=True)
-                stage.state = ahead.note((yield Wanted(_place(story, story.start), transition)))
+    stage, ahead = Stage(semantics, any_outcome=True), _Ahead(begun)
+    with _at(story, story.start, BESIDE):
+        yield from ahead.lead_to(init, semantics, _place(story, story.start))
+    stage.state = ahead.state
     for command in story.commands:
         words = [command.verb, *command.rest]
         words = words[1:] if words[0] == "briefly" else words
@@ -117,20 +113,32 @@ def tell(story: Story, semantics: Semantics, init: str, begun: Arrived) -> Scrip
         if not ahead.has(words[0], actor):
             with _at(story, command, BESIDE):
                 for transition in stage.steps(command.verb, command.rest):
-                    stage.state = ahead.note((yield Wanted(_place(story, command), transition)))
+                    yield from ahead.take(_place(story, command), transition)
+                    stage.state = ahead.state
 
 
 class _Ahead:
-    """The steps that Kafka took at once, which a script asks for later."""
+    """The state of a script, and the steps that Kafka took at once, which the script asks for later."""
 
-    def __init__(self) -> None:
+    def __init__(self, begun: Arrived) -> None:
         self._taken: list[tuple[str, object]] = []
+        self._arrive(begun)
 
-    def note(self, arrived: Arrived) -> State:
-        """Note what became of a step; return the state after it."""
+    def _arrive(self, arrived: Arrived) -> None:
+        self.state = arrived.state
         if arrived.also is not None:
             self._taken.append(arrived.also)
-        return arrived.state
+
+    def take(self, place: str, transition: Transition) -> Script:
+        """Ask for a step."""
+        self._arrive((yield Wanted(place, transition)))
+
+    def lead_to(self, init: str, semantics: Semantics, place: str) -> Script:
+        """Ask for the steps from the first initial state to a named start."""
+        for number, take in enumerate(way_to(semantics.protocol, init), start=1):
+            if not self.has(take.action, take.actor):
+                where = f"step {number} of {init}"
+                yield from self.take(place, follow(semantics, self.state, take, where, any_outcome=True))
 
     def has(self, action: str, actor: object) -> bool:
         """Whether Kafka has taken a step already; if so, this is the step."""
@@ -195,22 +203,18 @@ def read_traces(path: Path, replayer: Replayer, init: str) -> list[Trace]:
 
 def retell(trace: Trace, semantics: Semantics, begun: Arrived) -> Script:
     """Return the script of a trace."""
-    ahead = _Ahead()
-    state = ahead.note(begun)
-    for number, take in enumerate(way_to(semantics.protocol, trace.init), start=1):
-        if not ahead.has(take.action, take.actor):
-            try:
-                transition = follow(semantics, state, take, f"step {number} of {trace.init}", any_outcome=True)
-            except ProtocolError as error:
-                raise InputError(f"{trace.file}: {error}{BESIDE}") from error
-            state = ahead.note((yield Wanted(f"{trace.file}: {trace.init}", transition)))
+    ahead = _Ahead(begun)
+    try:
+        yield from ahead.lead_to(trace.init, semantics, f"{trace.file}: {trace.init}")
+    except ProtocolError as error:
+        raise InputError(f"{trace.file}: {error}{BESIDE}") from error
     for number, step in trace.steps:
         if not ahead.has(step.action, step.actor):
             place = f"{trace.file}: state {number}"
-            named = dict(labelled(semantics.transitions(state)))
+            named = dict(labelled(semantics.transitions(ahead.state)))
             if step not in named:
                 raise InputError(f"{place}: {Step.of(step)}{BESIDE} not: {_instead(named)}")
-            state = ahead.note((yield Wanted(place, named[step])))
+            yield from ahead.take(place, named[step])
 
 
 def _instead(named: Iterable[Taken]) -> str:

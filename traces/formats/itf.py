@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from kraftcheck.spec.display import visible
@@ -60,26 +60,33 @@ def _events(file: str, document: dict[str, Json]) -> Iterator[TraceEvent]:
     if not isinstance(states, list) or not states:
         found = "an empty one" if isinstance(states, list) else _kind(states)
         raise JsonError(found, "an array of states in 'states'")
-    violated = meta.get("violated")
-    yield TraceHead(file, 0, ITF, violated if isinstance(violated, str) else None)
+    yield TraceHead(file, 0, ITF, _string(meta, "violated"))
     for index, state in enumerate(states):
-        place = f"states[{index}]"
-        _typed(dict, state, place)
-        values = {name: reader.value(state[name], f"{place}.{name}") for name in variables if name in state}
-        if len(values) < len(variables):
-            missing = ", ".join(name for name in variables if name not in values)
-            raise JsonError(f"no {visible(missing)} in {place}", "a value for each of 'vars'")
-        if more := [name for name in state if name not in known]:
-            raise JsonError(f"{visible(', '.join(more))} in {place}", "values of no other variables than 'vars'")
-        about = _typed(dict, state.get("#meta", {}), f"{place}.#meta")
-        if about.get("index", index) != index:
-            raise JsonError(f"index {about['index']!r} in {place}.#meta", f"index {index}")
-        action = about.get("action")
-        yield TraceState(index + 1, values, action if isinstance(action, str) and index else None)
-    loop = document.get("loop")
-    if loop is not None and (type(loop) is not int or not 0 <= loop < len(states)):
-        raise JsonError(f"{loop!r} in 'loop'", f"the index of a state, 0 to {len(states) - 1}")
-    yield TraceEnd(None if loop is None else Ending(loop + 1) if loop < len(states) - 1 else Ending())
+        yield _state(reader, index, state, variables, known)
+    yield TraceEnd(_ending(document.get("loop"), len(states)))
+
+
+def _state(reader: _ItfReader, index: int, state: Json, variables: list[str], known: set[str]) -> TraceState:
+    place = f"states[{index}]"
+    _typed(dict, state, place)
+    values = {name: reader.value(state[name], f"{place}.{name}") for name in variables if name in state}
+    if len(values) < len(variables):
+        missing = ", ".join(name for name in variables if name not in values)
+        raise JsonError(f"no {visible(missing)} in {place}", "a value for each of 'vars'")
+    if more := [name for name in state if name not in known]:
+        raise JsonError(f"{visible(', '.join(more))} in {place}", "values of no other variables than 'vars'")
+    about = _typed(dict, state.get("#meta", {}), f"{place}.#meta")
+    if about.get("index", index) != index:
+        raise JsonError(f"index {about['index']!r} in {place}.#meta", f"index {index}")
+    return TraceState(index + 1, values, _string(about, "action") if index else None)
+
+
+def _ending(loop: Json, states: int) -> Ending | None:
+    if loop is None:
+        return None
+    if type(loop) is not int or not 0 <= loop < states:
+        raise JsonError(f"{loop!r} in 'loop'", f"the index of a state, 0 to {states - 1}")
+    return Ending(loop + 1) if loop < states - 1 else Ending()
 
 
 class _ItfReader:
@@ -89,41 +96,54 @@ class _ItfReader:
         self._names = names
 
     def value(self, json: Json, place: str) -> Value:
-        if type(json) is str:
+        kind = type(json)
+        if kind is str:
             return self._names.get(json, json)
-        if type(json) in (bool, int):
+        if kind is bool or kind is int:
             return json
-        if type(json) is list:
+        if kind is list:
             return self._items(json, place)
-        if type(json) is not dict:
+        if kind is not dict:
             raise JsonError(f"{_kind(json)} in {place}", "a value of ITF")
         mark = next(iter(json), "") if len(json) == 1 else ""
-        content = json.get(mark)
-        if mark == "#bigint":
-            return _big(content, place)
-        if mark == "#tup":
-            return self._items(content, place)
-        if mark == "#set":
-            items = self._items(content, place)
-            elements = frozenset(items)
-            if len(elements) < len(items):
-                raise JsonError(f"an element twice (or 1 and true, or 0 and false) in {place}", "each element once")
-            return elements
-        if mark == "#map":
-            pairs = [self._items(pair, place) for pair in _typed(list, content, place)]
-            if any(len(pair) != 2 for pair in pairs):
-                raise JsonError(f"an entry that is no pair in {place}", "pairs of an argument and a value")
-            function: dict[Value, Value] = dict(pairs)
-            if len(function) < len(pairs):
-                raise JsonError(f"an argument twice in {place}", "each argument once")
-            return as_function(function)
+        if mark in _MARKS:
+            return _MARKS[mark](self, json[mark], place)
         if any(name.startswith("#") for name in json):
             raise JsonError(f"the mark {mark or next(iter(json))!r} in {place}", "#bigint, #tup, #set or #map")
         fields = {name: self.value(item, f"{place}.{name}") for name, item in json.items()}
         return Map(fields) if fields else ()
 
+    def _big(self, digits: Json, place: str) -> int:
+        if type(digits) is str and len(digits) <= _LONGEST_NUMBER and re.fullmatch("-?[0-9]+", digits):
+            return int(digits)
+        raise JsonError(f"{str(digits)[:40]!r} in {place}", "a number in #bigint")
+
+    def _set(self, content: Json, place: str) -> frozenset[Value]:
+        items = self._items(content, place)
+        elements = frozenset(items)
+        if len(elements) < len(items):
+            raise JsonError(f"an element twice (or 1 and true, or 0 and false) in {place}", "each element once")
+        return elements
+
+    def _function(self, content: Json, place: str) -> Value:
+        pairs = [self._items(pair, place) for pair in _typed(list, content, place)]
+        if any(len(pair) != 2 for pair in pairs):
+            raise JsonError(f"an entry that is no pair in {place}", "pairs of an argument and a value")
+        function: dict[Value, Value] = dict(pairs)
+        if len(function) < len(pairs):
+            raise JsonError(f"an argument twice in {place}", "each argument once")
+        return as_function(function)
+
     def _items(self, json: Json, place: str) -> tuple[Value, ...]:
         return tuple([self.value(item, place) for item in _typed(list, json, place)])
+
+
+_MARKS: dict[str, Callable[[_ItfReader, Json, str], Value]] = {
+    "#bigint": _ItfReader._big,
+    "#tup": _ItfReader._items,
+    "#set": _ItfReader._set,
+    "#map": _ItfReader._function,
+}
 
 
 def _typed(kind: type[T], json: Json, place: str) -> T:
@@ -139,10 +159,9 @@ def _strings(json: Json, place: str) -> list[str]:
     return json
 
 
-def _big(digits: Json, place: str) -> int:
-    if type(digits) is str and len(digits) <= _LONGEST_NUMBER and re.fullmatch("-?[0-9]+", digits):
-        return int(digits)
-    raise JsonError(f"{str(digits)[:40]!r} in {place}", "a number in #bigint")
+def _string(json: dict[str, Json], name: str) -> str | None:
+    found = json.get(name)
+    return found if isinstance(found, str) else None
 
 
 def _kind(json: Json) -> str:
@@ -186,20 +205,26 @@ class _ItfWriter:
         if kind is str:
             self.strings.add(value)
             return value
-        if kind is ModelValue or isinstance(value, Symbol):
-            name = value if kind is ModelValue else ModelValue(str(value.value))
-            self.names.setdefault(name.name, name)
-            return name.name
-        if value is None or isinstance(value, enum.Enum):
-            return self.json(as_name(value))
         if kind is tuple:
-            return [self.json(item) for item in value]
+            return list(map(self.json, value))
         if kind is frozenset:
-            return {"#set": [self.json(item) for item in in_tlc_order(value)]}
+            return {"#set": list(map(self.json, in_tlc_order(value)))}
         if isinstance(value, Record):
-            value = Map(zip(field_names(type(value)), field_values(value), strict=True))
-        if not isinstance(value, Map):
-            raise TypeError(f"{value!r} of type {kind.__name__} is not a value")
+            return self._function(Map(zip(field_names(kind), field_values(value), strict=True)))
+        if isinstance(value, Map):
+            return self._function(value)
+        return self._name(value)
+
+    def _name(self, value: Value) -> Json:
+        if isinstance(value, Symbol):
+            value = ModelValue(str(value.value))
+        elif value is None or isinstance(value, enum.Enum):
+            return self.json(as_name(value))
+        if type(value) is not ModelValue:
+            raise TypeError(f"{value!r} of type {type(value).__name__} is not a value")
+        return self.names.setdefault(value.name, value).name
+
+    def _function(self, value: Map[Value, Value]) -> Json:
         if all(type(key) is str and not key.startswith("#") for key in value):
             return {key: self.json(item) for key, item in value.items()}
         return {"#map": [[self.json(key), self.json(value[key])] for key in in_tlc_order(value)]}

@@ -87,39 +87,60 @@ TLC_DOT = _Graph("TLC -dump dot")
 
 def read_dot(source: Source, cache: ValueCache) -> nx.MultiDiGraph[int]:
     """Read a state graph."""
-    import networkx as nx
+    return _GraphReader(source, cache).read()
 
-    graph: nx.MultiDiGraph[int] = nx.MultiDiGraph()
-    text = StateText(source.file, cache)
-    used_in: dict[int, int] = {}
-    depth = 0
-    in_legend = False
-    held: list[str] = []  # the label of an edge can have line ends in it
-    for number, line in source.lines():
-        whole = "\n".join([*held, line]) if held else line
-        if node := _NODE.fullmatch(whole):
-            _add_node(graph, source, text, node, number)
-        elif edge := _EDGE.fullmatch(whole):
+
+class _GraphReader:
+    def __init__(self, source: Source, cache: ValueCache) -> None:
+        import networkx as nx
+
+        self._source = source
+        self._text = StateText(source.file, cache)
+        self._graph: nx.MultiDiGraph[int] = nx.MultiDiGraph()
+        self._used_in: dict[int, int] = {}  # the first line with a step from or to a state
+        self._depth = 0
+        self._in_legend = False
+
+    def read(self) -> nx.MultiDiGraph[int]:
+        source, graph = self._source, self._graph
+        held: list[str] = []  # the label of an edge can have line ends in it
+        for number, line in source.lines():
+            whole = "\n".join([*held, line]) if held else line
+            if self._is_element(whole, number) or (not held and self._is_outside(line)):
+                held = []
+            elif re.match(r"-?\d+ ", whole) and len(held) < 100 and len(whole) < LONGEST_VALUE:
+                held.append(line)
+            else:
+                raise source.error(f"'{line[:40]}'", "a state or a step", line=number - len(held))
+        if held or self._depth or not graph:
+            raise source.at_end("the rest of the graph" if graph else "a graph of states")
+        for node, number in self._used_in.items():
+            if "state" not in graph.nodes[node]:
+                raise source.error(f"a step from or to {node}, which the file does not show", "a state", line=number)
+        return graph
+
+    def _is_element(self, line: str, number: int) -> bool:
+        """Read a line if it is a state or a step, and tell whether it is."""
+        if node := _NODE.fullmatch(line):
+            _add_node(self._graph, self._source, self._text, node, number)
+        elif edge := _EDGE.fullmatch(line):
             before, after = int(edge[1]), int(edge[2])
-            used_in.setdefault(before, number)
-            used_in.setdefault(after, number)
-            action = _ACTION.fullmatch(_unescaped(edge[3])) if edge[3] else None
-            graph.add_edge(before, after, action=action[1] if action else None, parameters=action and action[2])
-        elif not held and (_OUTSIDE.fullmatch(line) or _GRAPH.fullmatch(line) or in_legend):
-            in_legend = in_legend or _LEGEND.match(line) is not None
-            depth += line.count("{") - line.count("}")
-        elif re.match(r"-?\d+ ", whole) and len(held) < 100 and len(whole) < LONGEST_VALUE:
-            held.append(line)
-            continue
+            self._used_in.setdefault(before, number)
+            self._used_in.setdefault(after, number)
+            action = _ACTION.fullmatch(_unescaped(edge[3] or ""))
+            name, parameters = (action[1], action[2]) if action and edge[3] else (None, None)
+            self._graph.add_edge(before, after, action=name, parameters=parameters)
         else:
-            raise source.error(f"'{line[:40]}'", "a state or a step", line=number - len(held))
-        held = []
-    if held or depth or not graph:
-        raise source.at_end("the rest of the graph" if graph else "a graph of states")
-    for fingerprint, number in used_in.items():
-        if "state" not in graph.nodes[fingerprint]:
-            raise source.error(f"a step from or to {fingerprint}, which the file does not show", "a state", line=number)
-    return graph
+            return False
+        return True
+
+    def _is_outside(self, line: str) -> bool:
+        """Tell whether a line is about neither a state nor a step."""
+        if not (self._in_legend or _OUTSIDE.fullmatch(line) or _GRAPH.fullmatch(line)):
+            return False
+        self._in_legend = self._in_legend or _LEGEND.match(line) is not None
+        self._depth += line.count("{") - line.count("}")
+        return True
 
 
 def _add_node(graph: nx.MultiDiGraph[int], source: Source, text: StateText, node: re.Match[str], number: int) -> None:

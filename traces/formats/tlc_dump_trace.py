@@ -46,12 +46,11 @@ def read_record(source: Source, record: Any, line: int) -> Iterator[TraceEvent]:
 
 def _states(record: Any, line: int) -> tuple[list[TraceState], TraceEnd]:
     """Put the states in order. Any error of Python's says that the record is not what it should be."""
-    states = dict(record["state"])
-    last = len(states)
-    if len(record["state"]) != last:
+    states, last = dict(record["state"]), len(record["state"])
+    if len(states) != last:
         raise ValueError("a state of one number twice")
-    arrivals: dict[int, tuple[str | None, Location | None]] = {1: (None, None)}
     end = TraceEnd()
+    arrivals: dict[int, tuple[str | None, Location | None]] = {1: (None, None)}
     for (before, source), action, (after, target) in record["action"]:
         if (source, target) != (states[before], states[after]):
             raise ValueError("a step between other states than those of these numbers")
@@ -62,16 +61,15 @@ def _states(record: Any, line: int) -> tuple[list[TraceState], TraceEnd]:
             end = TraceEnd(Ending() if after == last and name is None else Ending(after, name, location))
         else:
             raise ValueError("a step that is neither the next one nor the one that leads back")
-    for number in range(1, last + 1):
-        if not isinstance(states[number], Mapping) or not states[number]:
-            raise TypeError("a state that is no record of variables")
     if not states or len(arrivals) != last:
         raise ValueError("states and actions that do not fit together")
-    trace = [
-        TraceState(number, states[number], arrivals[number][0], location=arrivals[number][1], line=line)
-        for number in range(1, last + 1)
-    ]
-    return trace, end
+    return [_state(number, states[number], *arrivals[number], line) for number in range(1, last + 1)], end
+
+
+def _state(number: int, variables: Any, action: str | None, location: Location | None, line: int) -> TraceState:
+    if not isinstance(variables, Mapping) or not variables:
+        raise TypeError("a state that is no record of variables")
+    return TraceState(number, variables, action, location=location, line=line)
 
 
 def _read_action(record: Mapping[str, Any]) -> tuple[str | None, Location | None]:
@@ -131,10 +129,12 @@ def _json(value: Value) -> Json:
         return one_line(value)
     if value is None or isinstance(value, enum.Enum):
         return _json(as_name(value))
-    if isinstance(value, tuple | frozenset):
-        return [_json(item) for item in (value if isinstance(value, tuple) else in_tlc_order(value))]
+    if isinstance(value, tuple):
+        return list(map(_json, value))
+    if isinstance(value, frozenset):
+        return list(map(_json, in_tlc_order(value)))
     if isinstance(value, Record):
-        return {name: _json(item) for name, item in zip(field_names(type(value)), field_values(value), strict=True)}
+        return dict(zip(field_names(type(value)), map(_json, field_values(value)), strict=True))
     if isinstance(value, Map):
         return {key if isinstance(key, str) else one_line(key): _json(item) for key, item in value.items()} or []
     return value

@@ -213,6 +213,9 @@ class _LogReader:
                     raise self._source.error(f"'{text[:40]}'", "'/\\ name = value', or an empty line after the state")
             if text:
                 yield from self._line(number, text)
+        yield from self._end_of_file()
+
+    def _end_of_file(self) -> Iterator[TraceEvent]:
         if self._heading is not None:
             yield from self._cut_short()
         if self._last is not None:
@@ -223,25 +226,34 @@ class _LogReader:
                 raise self._source.error("a log in which TLC found no error", expected)
             raise self._source.at_end(expected)
 
-    def _line(self, number: int, text: str) -> Iterator[TraceEvent]:
+    def _line(self, number: int, text: str) -> Iterable[TraceEvent]:
         """Take a line that is not within a state."""
         if tool := _TOOL.fullmatch(text):
             self._tool_code = tool[2] if tool[1] == "STARTMSG" else ""
             self._tool_error = tool[1] == "STARTMSG" and tool[3] == _TOOL_ERROR
-            return
-        if (state := _STATE.fullmatch(text)) and (state[1] or self._tool_code in _TOOL_STATES):
-            yield from self._heading_of_state(number, state)
-        elif (back := _BACK.fullmatch(text)) and (text[0] == "B" or self._tool_code in _TOOL_STATES):
-            yield self._back(back)
+        elif state := self._shown(_STATE, "S", text):
+            return self._heading_of_state(number, state)
+        elif back := self._shown(_BACK, "B", text):
+            return [self._back(back)]
         elif (error := _ERROR.fullmatch(text)) or self._tool_error:
-            yield from self._error(number, error[1] if error else text)
-        elif self._last is not None and _BACK_BEGINS.match(text):
-            raise self._source.error(f"'{text[:40]}'", "'Back to state 1: <...>'")
-        elif self._last is not None and (is_conjunct(text) or text.partition(" = ")[0] in self._last.variables):
-            raise self._source.error(f"'{text[:40]}'", f"'State {self._last.number + 1}: <...>' before it")
-        elif _SUMMARY.match(text):
+            return self._error(number, error[1] if error else text)
+        elif _SUMMARY.match(self._outside(text)):
             self._found_no_error |= _HOLDS.match(text) is not None
-            yield from self._end()
+            return self._end()
+        return ()
+
+    def _shown(self, pattern: re.Pattern[str], initial: str, text: str) -> re.Match[str] | None:
+        """Match a line that begins with a letter, unless a code of ``-tool`` says what it is."""
+        is_named = text[0] == initial or self._tool_code in _TOOL_STATES
+        return pattern.fullmatch(text) if is_named else None
+
+    def _outside(self, text: str) -> str:
+        """Return a line that is no damaged part of a trace."""
+        if self._last is not None and _BACK_BEGINS.match(text):
+            raise self._source.error(f"'{text[:40]}'", "'Back to state 1: <...>'")
+        if self._last is not None and (is_conjunct(text) or text.partition(" = ")[0] in self._last.variables):
+            raise self._source.error(f"'{text[:40]}'", f"'State {self._last.number + 1}: <...>' before it")
+        return text
 
     def _heading_of_state(self, number: int, heading: re.Match[str]) -> Iterator[TraceEvent]:
         expected = 1 if self._last is None else self._last.number + 1

@@ -14,9 +14,9 @@ from kraftcheck.traces.formats.tlc_log import MODULE, StateText
 from kraftcheck.traces.parsing import Source, ValueCache
 from kraftcheck.traces.trace import TraceEnd, TraceEvent, TraceFormat, TraceHead
 
-_STATE = re.compile(r"STATE_(\d+) ==\s*")
-_COMMENT = re.compile(r"\\\*\s*(?:<(.*)>)?.*")
-_END = re.compile(r"={4,}\s*")
+_LINE = re.compile(
+    rf"(?P<end>={{4,}}\s*)|STATE_(?P<state>\d+) ==\s*|(?P<comment>\\\*\s*(?:<(?P<label>.*)>)?.*)|(?:{MODULE.pattern})?"
+)
 
 
 class _Simulation(TraceFormat):
@@ -33,35 +33,42 @@ class _Simulation(TraceFormat):
         is_open = complete = False
         yield TraceHead(source.file, 0, self)
         for number, line in source.lines():
-            if is_open and text.take(number, line):
-                continue
             if is_open:
+                if text.take(number, line):
+                    continue
                 count += 1
                 yield text.whole_state(count, label)
                 is_open, label = False, None
-            if not line or MODULE.fullmatch(line):
-                continue
-            if _END.fullmatch(line):
-                complete = True
-            elif heading := _STATE.fullmatch(line):
-                if int(heading[1]) != count + 1:
-                    raise source.error(f"state {heading[1]}", f"state {count + 1}")
+            found = _part(source, line, count + 1)
+            complete |= found["end"] is not None
+            if found["state"]:
                 is_open = True
                 text.begin(number)
-            elif comment := _COMMENT.fullmatch(line):
-                label = comment[1]
-            else:
-                raise source.error(
-                    f"'{line[:40]}'", "'/\\ name = value', a comment, 'STATE_n ==' or the end of the module"
-                )
-        if is_open:
-            text.end_value()
-            if count and source.ends_in_newline and text.has_all_variables:
-                count += 1
-                yield text.whole_state(count, label)
+            elif found["comment"]:
+                label = found["label"]
+        if is_open and _is_whole(source, text, count):
+            count += 1
+            yield text.whole_state(count, label)
         if not count:
             raise source.at_end("the rest of the first state" if is_open else "'STATE_1 =='")
         yield TraceEnd(complete=complete)
+
+
+def _part(source: Source, line: str, number: int) -> re.Match[str]:
+    """Return what a line is that is not within a state, given the number of the next state."""
+    found = _LINE.fullmatch(line)
+    if found is None:
+        expected = "'/\\ name = value', a comment, 'STATE_n ==' or the end of the module"
+        raise source.error(f"'{line[:40]}'", expected)
+    if found["state"] and int(found["state"]) != number:
+        raise source.error(f"state {found['state']}", f"state {number}")
+    return found
+
+
+def _is_whole(source: Source, text: StateText, count: int) -> bool:
+    """Return whether the state at which a file ends lacks nothing."""
+    text.end_value()
+    return bool(count) and source.ends_in_newline and text.has_all_variables
 
 
 TLC_SIMULATION = _Simulation("TLC -simulate file")

@@ -256,32 +256,38 @@ class Judge:
         steps = list(self._semantics.transitions(state))
         named = [step for step in steps if step.action == wanted.action]
         nearest, found = self._nearest(wanted, named if leading or named else steps)
-        kind = DivergenceKind.STATE if wanted.problem else DivergenceKind.STEP
-        text = self._problem(wanted)
-        if leading:
-            kind = DivergenceKind.NAME
-            names = " or ".join(dict.fromkeys(map(self.told, leading)))
-            text = f"state {wanted.number} follows from state {wanted.before} by {names}, not by"
-            text += f" {visible(str(wanted.action))} as the {self._theirs} says{self._unknown(wanted.action)}"
-        elif text is None and self._differences(wanted, state) == []:
-            kind, found = DivergenceKind.STUTTERING, []
-            text = f"state {wanted.number} is state {wanted.before} again, and no action does that; nor does the "
-            text += f"{self._theirs} call it stuttering"
-        elif text is None:
-            text = f"state {wanted.number} does not follow from state {wanted.before}"
-            text += f" by {visible(wanted.action)}{self._unknown(wanted.action)}" if wanted.action else ""
-            text += ", from which nothing follows at all" if not steps else ""
+        kind, text = self._said(wanted, state, steps, leading)
+        if kind is DivergenceKind.STUTTERING:
+            found = []
         told = None if nearest is None else self.told(nearest)
         if told is not None and kind in (DivergenceKind.STATE, DivergenceKind.STEP):
             text += f"; the nearest step{' of that name' if named else ''} is {told}"
-        enabled = self._enabled(steps)
-        why = None
-        if not named and wanted.action in self._actions:
-            why = diagnosis_text(self._semantics, state, wanted.action)
+        why = None if named else self._why(state, wanted.action)
         return Divergence(
-            kind, wanted.number, wanted.line, wanted.before, wanted.action, text, told, tuple(found), enabled, why,
-            self._theirs,
+            kind, wanted.number, wanted.line, wanted.before, wanted.action, text, told, tuple(found),
+            self._enabled(steps), why, self._theirs,
         )  # fmt: skip
+
+    def _why(self, state: State, action: str | None) -> str | None:
+        return diagnosis_text(self._semantics, state, action) if action in self._actions and action else None
+
+    def _said(
+        self, wanted: Wanted, state: State, steps: Sequence[Transition], leading: Sequence[Transition]
+    ) -> tuple[DivergenceKind, str]:
+        """Return in what way a trace diverges, in words without the nearest step."""
+        if leading:
+            names = " or ".join(dict.fromkeys(map(self.told, leading)))
+            text = f"state {wanted.number} follows from state {wanted.before} by {names}, not by"
+            text += f" {visible(str(wanted.action))} as the {self._theirs} says{self._unknown(wanted.action)}"
+            return DivergenceKind.NAME, text
+        if wanted.problem is not None:
+            return DivergenceKind.STATE, self._problem(wanted) or ""
+        if self._differences(wanted, state) == []:
+            text = f"state {wanted.number} is state {wanted.before} again, and no action does that; nor does the "
+            return DivergenceKind.STUTTERING, f"{text}{self._theirs} call it stuttering"
+        text = f"state {wanted.number} does not follow from state {wanted.before}"
+        text += f" by {visible(wanted.action)}{self._unknown(wanted.action)}" if wanted.action else ""
+        return DivergenceKind.STEP, text + ("" if steps else ", from which nothing follows at all")
 
     def _problem(self, wanted: Wanted) -> str | None:
         if wanted.problem is None:
