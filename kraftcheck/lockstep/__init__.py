@@ -6,8 +6,7 @@
 | `jars` | Kafka's jars, from Maven or a folder, and the driver compiled for them |
 | `process` | the running driver: a command in, an answer out |
 | `messages` | Kafka's logs and messages as batches and messages of the model |
-| `cluster` | Kafka's replicas and messages as the model sees them |
-| `comparison` | what differs between a state of the model and Kafka's |
+| `cluster` | Kafka's replicas and messages as the model sees them, and what differs from the model's state |
 | `commands` | the command with which Kafka takes a step of the model |
 | `lockstep` | one walk on both sides, and its verdict |
 | `walks` | the steps that a walk can take, walks drawn at random, walk files |

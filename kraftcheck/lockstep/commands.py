@@ -8,8 +8,7 @@ from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.messages import AdminResponse
 from kraftcheck.kraft_model.quorum.records import Error, Key, Mode, Nil, Operation, Voter
 from kraftcheck.kraft_model.quorum.state import Change, Replica
-from kraftcheck.lockstep.cluster import KafkaCluster, NotUnderWay, number_of
-from kraftcheck.lockstep.comparison import messages_of
+from kraftcheck.lockstep.cluster import KafkaCluster, NotUnderWay, messages_of, number_of
 from kraftcheck.lockstep.messages import canonical
 from kraftcheck.spec import State, ordered
 from kraftcheck.spec.errors import InputError

@@ -17,15 +17,15 @@ from collections import Counter, deque
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kraftcheck.kraft_model.quorum.messages import FetchRequest, VoteRequest
 from kraftcheck.lockstep.commands import is_driven
 from kraftcheck.lockstep.lockstep import Choose, Lockstep
-from kraftcheck.lockstep.walks import Chosen, Offers, Taken
+from kraftcheck.lockstep.walks import Chosen, Offers, Taken, labelled
 from kraftcheck.spec import State
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.semantics import Semantics, Transition
+from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import follow, initial_states, way_to
 
 MOST_STATES = 500_000
@@ -57,15 +57,6 @@ class StateGraph:
     def size(self) -> int:
         """The number of labelled steps."""
         return sum(map(len, self.edges))
-
-
-def labelled(offered: Iterable[Transition]) -> Iterator[tuple[Taken, Transition]]:
-    """Yield transitions out of a state, each with its label."""
-    outcomes: Counter[tuple[Any, ...]] = Counter()
-    for transition in offered:
-        key = transition.action, transition.actor, transition.message
-        outcomes[key] += 1
-        yield Taken(*key, outcomes[key]), transition
 
 
 def state_graph(semantics: Semantics, init: str, depth: int | None = None) -> StateGraph:

@@ -9,7 +9,6 @@ from itertools import filterfalse, pairwise
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.result import TraceStep
-from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.messages import (
     EndQuorumEpochRequest,
     FetchRequest,
@@ -19,7 +18,18 @@ from kraftcheck.kraft_model.quorum.messages import (
 )
 from kraftcheck.kraft_model.quorum.records import ENDED, Mode
 from kraftcheck.kraft_model.quorum.state import Replica
-from kraftcheck.lockstep.cluster import KafkaCluster, KafkaThrew, NotUnderWay
+from kraftcheck.kraft_model.quorum.voters import QuorumVoterChanges
+from kraftcheck.lockstep.cluster import (
+    FieldDifference,
+    KafkaCluster,
+    KafkaThrew,
+    NotUnderWay,
+    adopted,
+    differences,
+    known_messages,
+    messages_of,
+    without,
+)
 from kraftcheck.lockstep.commands import (
     AT_ONCE,
     TIMEOUTS,
@@ -27,14 +37,6 @@ from kraftcheck.lockstep.commands import (
     command_of,
     is_driven,
     says_what_is_asked,
-)
-from kraftcheck.lockstep.comparison import (
-    FieldDifference,
-    adopted,
-    differences,
-    known_messages,
-    messages_of,
-    without,
 )
 from kraftcheck.lockstep.messages import canonical
 from kraftcheck.lockstep.process import Driver
@@ -165,7 +167,9 @@ class Lockstep:
     # the action and the actor of the step that Kafka took at once after the last one, where it did
     also: tuple[str, object] | None = None
 
-    def __init__(self, driver: Driver, protocol: Quorum, *, go_on: bool = False, ignored: Collection[str] = ()) -> None:
+    def __init__(
+        self, driver: Driver, protocol: QuorumVoterChanges, *, go_on: bool = False, ignored: Collection[str] = ()
+    ) -> None:
         self.protocol = protocol
         self.driver = driver
         self.go_on = go_on

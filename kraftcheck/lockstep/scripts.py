@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.lockstep.commands import NOT_DRIVEN
-from kraftcheck.lockstep.cover import labelled
 from kraftcheck.lockstep.lockstep import Lockstep
-from kraftcheck.lockstep.walks import STEP, Chosen, Offers, Step, Taken
+from kraftcheck.lockstep.walks import STEP, Chosen, Offers, Step, Taken, labelled
 from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.starts import follow, way_to

@@ -166,6 +166,15 @@ class Taken(NamedTuple):
     outcome: int = 1
 
 
+def labelled(offered: Iterable[Transition]) -> Iterator[tuple[Taken, Transition]]:
+    """Yield transitions out of a state, each with its label."""
+    outcomes: Counter[tuple[Any, ...]] = Counter()
+    for transition in offered:
+        key = transition.action, transition.actor, transition.message
+        outcomes[key] += 1
+        yield Taken(*key, outcomes[key]), transition
+
+
 @lru_cache(maxsize=1 << 14)
 def text_of_message(message: Record | None) -> str:
     """Return a message as walk files have it; "" where there is none."""

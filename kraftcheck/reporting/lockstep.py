@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.result import TraceStep
-from kraftcheck.lockstep.comparison import FieldDifference
+from kraftcheck.lockstep.cluster import FieldDifference
 from kraftcheck.lockstep.cover import Cover, Reason
 from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
 from kraftcheck.lockstep.reach import ClassReach, Counted

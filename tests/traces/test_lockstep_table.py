@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kraftcheck.lockstep.comparison import FieldDifference
+from kraftcheck.lockstep.cluster import FieldDifference
 from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
 from kraftcheck.reporting.lockstep import Cell, cell, versions_table
 
