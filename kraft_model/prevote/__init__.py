@@ -8,21 +8,17 @@ Where the specification surprises, the surprise is kept and listed in `docs/conf
 module          what is in it
 ==============  ======================================================================================================
 `records`       log entries, messages, a server's state, the shared state
-`log`           pure rules about configurations in logs
-`transitions`   pure rules: the transitions of a server's state
-`base`          constants, the network, `Init`
-`liveness`      conditions that hold actions back with TestLiveness TRUE
-`disturbances`  ChangeNetworkConnectivity, RestartWithState, CrashLoseState
-`timeouts`      CheckQuorumResign, VoterFetchTimeout, VoterElectionTimeout, ResignedElectionTimeout
-`elections`     HandleVoteRequest, HandleVoteResponse, ConcludePreVote, BecomeLeader
-`leader`        ResendBeginQuorumEpochRequest, HandleClientRequest, RejectFetchRequest, DivergingFetchRequest,
-                AcceptFetchRequest; the high watermark
-`followers`     AcceptBeginQuorumRequest, SendFetchRequest, HandleFetchResponse
-`membership`    StartNewServer, AcceptAddVoterRequest, AcceptRemoveVoterRequest
-`temporal`      the specification's temporal properties and its fairness
-`properties`    the invariants
-`contracts`     how a server answers each message, and what it makes of it
-`own_steps`     what each step must be that a server takes by itself
+`rules`         pure rules: configurations in logs, the transitions of a server's state
+`base`          constants, the network, `Init`; conditions that hold actions back with TestLiveness TRUE
+`elections`     CheckQuorumResign, VoterFetchTimeout, VoterElectionTimeout, ResignedElectionTimeout,
+                HandleVoteRequest, HandleVoteResponse, ConcludePreVote, BecomeLeader
+`replication`   ResendBeginQuorumEpochRequest, HandleClientRequest, RejectFetchRequest, DivergingFetchRequest,
+                AcceptFetchRequest, the high watermark; AcceptBeginQuorumRequest, SendFetchRequest,
+                HandleFetchResponse
+`environment`   ChangeNetworkConnectivity, RestartWithState, CrashLoseState, StartNewServer,
+                AcceptAddVoterRequest, AcceptRemoveVoterRequest
+`properties`    the invariants, the specification's temporal properties and its fairness
+`contracts`     how a server answers each message, what it makes of it, and what it does by itself
 `variants`      seeded faults
 `configurations`  bounded configurations (TOML)
 ==============  ======================================================================================================
@@ -30,15 +26,11 @@ module          what is in it
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.prevote.contracts import PrevoteContracts
-from kraftcheck.kraft_model.prevote.disturbances import PrevoteDisturbances
+from kraftcheck.kraft_model.prevote.contracts import PrevoteContracts, PrevoteOwnSteps
 from kraftcheck.kraft_model.prevote.elections import PrevoteElections
-from kraftcheck.kraft_model.prevote.followers import PrevoteFollowers
-from kraftcheck.kraft_model.prevote.leader import PrevoteLeader
-from kraftcheck.kraft_model.prevote.membership import PrevoteMembership
-from kraftcheck.kraft_model.prevote.own_steps import PrevoteOwnSteps
-from kraftcheck.kraft_model.prevote.properties import PrevoteProperties
-from kraftcheck.kraft_model.prevote.temporal import PrevoteTemporal
+from kraftcheck.kraft_model.prevote.environment import PrevoteDisturbances, PrevoteMembership
+from kraftcheck.kraft_model.prevote.properties import PrevoteProperties, PrevoteTemporal
+from kraftcheck.kraft_model.prevote.replication import PrevoteFollowers, PrevoteLeader
 
 
 # The bases stand in reverse: actions are listed from the last base to the first.

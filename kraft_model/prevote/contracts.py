@@ -1,4 +1,4 @@
-"""Contracts of `prevote`: how a server answers each message, and what it makes of it.
+"""Contracts of `prevote`: how a server answers each message, what it makes of it, and what it does by itself.
 
 They say what KIP-595, KIP-853 and KIP-996 say, where the specification agrees with them, and else what the comments on
 its action say. They share no rule with the actions, so that a slip in one shows here.
@@ -7,10 +7,14 @@ its action say. They share no rule with the actions, so that a slip in one shows
 from __future__ import annotations
 
 from kraftcheck.kraft_model.prevote.base import PrevoteBase
+from kraftcheck.kraft_model.prevote.environment import PrevoteMembership
 from kraftcheck.kraft_model.prevote.records import (
     AddedVoter,
     BeginQuorumEpochRequest,
+    Command,
     Config,
+    Counters,
+    ElectedLeaderRequest,
     Entry,
     Error,
     FetchDiverging,
@@ -30,15 +34,45 @@ from kraftcheck.kraft_model.prevote.records import (
     ServerState,
     Shared,
 )
-from kraftcheck.kraft_model.reconfig.contracts import log_end, majority, only_answers, only_listens, up_to_epoch
-from kraftcheck.spec import Map, Step, step_invariant
+from kraftcheck.kraft_model.reconfig.contracts import (
+    clients_values,
+    log_end,
+    majority,
+    only_answers,
+    only_listens,
+    sent,
+    up_to_epoch,
+)
+from kraftcheck.spec import Map, Record, Step, invariant, ordered, step_invariant
 
 Entries = tuple[Entry, ...]
+
+
+def takes_only(step: Step) -> bool:
+    """Return whether a step takes a message away, and sends none."""
+    return step.consumes and not step.sends
 
 
 def votes(server: Server) -> bool:
     """Return whether a server lives and is a member of the configuration that it uses."""
     return server.state is not ServerState.DEAD_NO_STATE and server.id in server.config.members
+
+
+def credited(offsets: Map[int, int], members: frozenset[int]) -> Map[int, int]:
+    """Return what members are known to have, and nobody else."""
+    return Map((member, offsets.get(member, 0)) for member in ordered(members))
+
+
+def out_of_office(leader: Server) -> Server:
+    """Return a leader that has resigned: it still names itself, and has no vote and nothing pending."""
+    kept = leader.but(state=ServerState.RESIGNED, leader=leader.id, voted_for=Nil.NIL)
+    return kept.but(votes_recv=frozenset(), pending_ack=frozenset())
+
+
+def unattached_in(me: Server, epoch: int) -> Server:
+    """Return a server in a new epoch, without leader and vote."""
+    entered = me.but(state=ServerState.UNATTACHED, current_epoch=epoch, leader=Nil.NIL)
+    return entered.but(voted_for=Nil.NIL, votes_recv=frozenset())
 
 
 def last_voters(log: Entries, hwm: int) -> Config:
@@ -49,9 +83,32 @@ def last_voters(log: Entries, hwm: int) -> Config:
     return Config()
 
 
-def none_noted(server: Server) -> bool:
-    """Return whether a server credits its members, and nobody else, with no entry."""
-    return set(server.flwr_end_offset) == server.config.members and not any(server.flwr_end_offset.values())
+def deserves_vote(me: Server, request: RequestVoteRequest) -> bool:
+    """Return whether a vote is free or this candidate's, or nobody is missed by a pre-vote, in the request's epoch."""
+    long_enough = (request.last_log_epoch, request.last_log_offset) >= log_end(me.log)
+    if request.pre_vote:
+        fetched = me.state is ServerState.FOLLOWER and me.fetch_state.has_fetch_success
+        return long_enough and not fetched and me.state is not ServerState.LEADER
+    if me.state not in (ServerState.UNATTACHED, ServerState.PROSPECTIVE):
+        return False
+    if me.voted_for is not Nil.NIL:
+        return me.voted_for == request.source
+    return long_enough and me.leader is Nil.NIL
+
+
+def counters_after(step: Step, shared: Shared) -> Counters:
+    """Return the counters after a step."""
+    counters: Counters = dict(step.puts).get("counters", shared.counters)
+    return counters
+
+
+def fetch_error(me: Server, request: FetchRequest) -> Error | Nil:
+    """Return the error of a fetch that only the leader of its epoch serves; Nil where it is served."""
+    if me.state is not ServerState.LEADER:
+        return Error.NOT_LEADER
+    if request.replica_epoch == me.current_epoch:
+        return Nil.NIL
+    return Error.FENCED_LEADER_EPOCH if request.replica_epoch < me.current_epoch else Error.UNKNOWN_LEADER
 
 
 class PrevoteContracts(PrevoteBase):
@@ -70,20 +127,12 @@ class PrevoteContracts(PrevoteBase):
         error: Error | Nil = Error.FENCED_LEADER_EPOCH if message.replica_epoch < before.current_epoch else Nil.NIL
         if message.last_log_epoch > message.replica_epoch:
             error = Error.INVALID_REQUEST
-        state = ServerState.UNATTACHED if newer else before.state
-        long_enough = (message.last_log_epoch, message.last_log_offset) >= log_end(before.log)
-        if message.pre_vote:
-            fetched = state is ServerState.FOLLOWER and before.fetch_state.has_fetch_success
-            granted = long_enough and not fetched and state is not ServerState.LEADER
-        else:
-            given = not newer and before.voted_for == message.source
-            free = newer or (before.voted_for is Nil.NIL and before.leader is Nil.NIL)
-            granted = (given or (free and long_enough)) and state in (ServerState.UNATTACHED, ServerState.PROSPECTIVE)
         heard = error is Nil.NIL
+        now = unattached_in(before, message.replica_epoch) if heard and newer else before
         answer = RequestVoteResponse(
-            replica_epoch=message.replica_epoch if heard else before.current_epoch,
-            leader=Nil.NIL if heard and newer else before.leader,
-            vote_granted=granted and heard,
+            replica_epoch=now.current_epoch,
+            leader=now.leader,
+            vote_granted=heard and deserves_vote(now, message),
             pre_vote=message.pre_vote,
             error=error,
             source=before.id,
@@ -96,18 +145,12 @@ class PrevoteContracts(PrevoteBase):
         """Who grants its vote keeps it for the epoch; a pre-vote binds nobody, and who is refused with an error changes
         nothing. Who hears of a newer epoch enters it, unattached. KIP-996; KIP-595, Vote.
         """
-        answers = [one for one in step.sent if isinstance(one, RequestVoteResponse)]
+        answers = sent(step, RequestVoteResponse)
         if any(one.error is not Nil.NIL for one in answers):
             return after == before and not step.puts
         heard = before
         if message.replica_epoch > before.current_epoch:
-            heard = before.but(
-                state=ServerState.UNATTACHED,
-                current_epoch=message.replica_epoch,
-                leader=Nil.NIL,
-                voted_for=Nil.NIL,
-                votes_recv=frozenset(),
-            )
+            heard = unattached_in(before, message.replica_epoch)
         if heard.state is not before.state:
             heard = heard.but(fetch_state=FetchState(), pending_ack=frozenset())
         if not message.pre_vote and any(one.vote_granted for one in answers):
@@ -123,12 +166,11 @@ class PrevoteContracts(PrevoteBase):
         """
         awaited = ServerState.PROSPECTIVE if message.pre_vote else ServerState.CANDIDATE
         stands = (after.state, after.current_epoch) == (before.state, before.current_epoch)
-        counts = stands and message.vote_granted and message.replica_epoch == before.current_epoch
         received = before.votes_recv if stands else frozenset[int]()
-        if counts and before.state is awaited:
+        counts = message.vote_granted and (message.replica_epoch, awaited) == (before.current_epoch, before.state)
+        if stands and counts:
             received = received | {message.source}
-        deposed = before.state is ServerState.LEADER and after.state is not ServerState.LEADER
-        known = none_noted(after) if deposed else after.flwr_end_offset == before.flwr_end_offset
+        deposed = before.state is ServerState.LEADER is not after.state
         told = before.but(
             state=after.state,
             current_epoch=after.current_epoch,
@@ -136,9 +178,9 @@ class PrevoteContracts(PrevoteBase):
             voted_for=after.voted_for,
             votes_recv=received,
             pending_ack=after.pending_ack,
-            flwr_end_offset=after.flwr_end_offset,
+            flwr_end_offset=credited(Map(), before.config.members) if deposed else before.flwr_end_offset,
         )
-        return step.consumes and not step.sends and votes(before) and known and after == told
+        return takes_only(step) and votes(before) and after == told
 
     # Who leads
 
@@ -185,7 +227,7 @@ class PrevoteContracts(PrevoteBase):
             pending_ack=after.pending_ack,
         )
         current = message.replica_epoch >= before.current_epoch
-        return step.consumes and not step.sends and current and after == follows
+        return takes_only(step) and current and after == follows
 
     # Fetching
 
@@ -196,24 +238,18 @@ class PrevoteContracts(PrevoteBase):
         Only a leader in the fetch's epoch serves, and only its members, from a position that its log has. KIP-595,
         Fetch, Request Handling; the specification, AcceptFetchRequest.
         """
-        error: Error | Nil = Nil.NIL
-        if before.state is not ServerState.LEADER:
-            error = Error.NOT_LEADER
-        elif message.replica_epoch != before.current_epoch:
-            older = message.replica_epoch < before.current_epoch
-            error = Error.FENCED_LEADER_EPOCH if older else Error.UNKNOWN_LEADER
-        end = message.fetch_offset - 1
+        error, end = fetch_error(before, message), message.fetch_offset - 1
         held = end == 0 or (message.last_fetched_epoch, end) == log_end(before.log[:end])
-        kind: type[FetchResponse] = FetchSucceeded if held else FetchDiverging
-        result = Result.OK if held else Result.DIVERGING
+        expected: tuple[object, Result] = (FetchSucceeded, Result.OK) if held else (FetchDiverging, Result.DIVERGING)
         if error is not Nil.NIL:
-            kind, result = FetchRejected, Result.NOT_OK
-        (answer,) = step.sent if len(step.sent) == 1 else (None,)
-        if type(answer) is not kind or not only_answers(step, answer):
+            expected = (FetchRejected, Result.NOT_OK)
+        elif held and message.source not in before.config.members:
             return False
-        serves = kind is not FetchSucceeded or message.source in before.config.members
-        said = answer.result, answer.error, answer.source, answer.dest, answer.correlation
-        return serves and said == (result, error, before.id, message.source, message)
+        answer = step.sent[0] if len(step.sent) == 1 else None
+        if not isinstance(answer, FetchResponse) or not only_answers(step, answer):
+            return False
+        said = type(answer), answer.result, answer.error, answer.source, answer.dest, answer.correlation
+        return said == (*expected, error, before.id, message.source, message)
 
     @step_invariant
     def answers_tell_what_follows(self, before: Server, after: Server, message: FetchRequest, step: Step) -> bool:
@@ -246,7 +282,7 @@ class PrevoteContracts(PrevoteBase):
         It tells clients of what it commits, and resigns where that is its own removal, and only there. KIP-595, Fetch;
         KIP-853, Fetch, Handling, and Removing voters.
         """
-        if not any(isinstance(one, FetchSucceeded) for one in step.sent):
+        if not sent(step, FetchSucceeded):
             return after == before and not step.puts
         agreed = self._agreed(before, message)
         offsets = self._noted(before, message)
@@ -260,19 +296,8 @@ class PrevoteContracts(PrevoteBase):
         config = last_voters(before.log, agreed)
         noted = before.but(hwm=agreed, config=config, pending_ack=before.pending_ack - acked)
         if any(isinstance(value, RemovedVoter) and value.old == before.id for value in committed):
-            resigned = noted.but(
-                state=ServerState.RESIGNED,
-                leader=before.id,
-                voted_for=Nil.NIL,
-                votes_recv=frozenset(),
-                hwm=0,
-                pending_ack=frozenset(),
-                flwr_end_offset=Map(()),
-            )
-            return after == resigned
-        credited = {member: offsets.get(member, 0) for member in config.members}
-        same = after == noted.but(flwr_end_offset=after.flwr_end_offset)
-        return same and dict(after.flwr_end_offset.items()) == credited
+            return after == out_of_office(noted).but(hwm=0, flwr_end_offset=Map(()))
+        return after == noted.but(flwr_end_offset=credited(offsets, config.members))
 
     def _noted(self, leader: Server, message: FetchRequest) -> Map[int, int]:
         """Return what a leader knows of others' logs once a member's fetch is noted."""
@@ -320,10 +345,362 @@ class PrevoteContracts(PrevoteBase):
         current = message.replica_epoch == before.current_epoch and message.error is Nil.NIL
         stands = (after.state, after.current_epoch) == (before.state, before.current_epoch)
         received = before.votes_recv if stands and votes(before) == votes(after) else frozenset[int]()
-        config, offsets = before.config, dict(before.flwr_end_offset.items())
+        config, offsets = before.config, before.flwr_end_offset
         if current:
             config = last_voters(after.log, message.hwm)
-            offsets = {member: before.flwr_end_offset.get(member, 0) for member in config.members}
-        used = after.config, after.votes_recv, after.pending_ack
-        known = dict(after.flwr_end_offset.items()) == offsets
-        return known and used == (config, received, before.pending_ack)
+            offsets = credited(before.flwr_end_offset, config.members)
+        used = after.config, after.votes_recv, after.pending_ack, after.flwr_end_offset
+        return used == (config, received, before.pending_ack, offsets)
+
+
+def has_won(me: Server, state: ServerState) -> bool:
+    """Return whether a server stands, with the votes or pre-votes of a majority."""
+    return me.state is state and majority(me.config.members, me.votes_recv)
+
+
+def reaches(shared: Shared, one: int, other: int) -> bool:
+    """Return whether two servers are connected."""
+    return shared.connectivity.get(frozenset((one, other)), False)
+
+
+def sends_only(step: Step, shared: Shared, *messages: Record) -> bool:
+    """Return whether a step sends these messages, each once, as far as their connections are up."""
+    arriving = [one for one in messages if reaches(shared, one.source, one.dest)]  # type: ignore[attr-defined]
+    return len(step.sent) == len(arriving) and set(step.sent) == set(arriving)
+
+
+def may_fetch_from(me: Server, peer: int) -> bool:
+    """Return whether a server that waits for nothing follows a peer or is an unattached voter, or a lost observer."""
+    if me.state is ServerState.FOLLOWER and not votes(me):
+        return True
+    if me.fetch_state.pending_fetch is not Nil.NIL:
+        return False
+    if me.state is ServerState.FOLLOWER:
+        return peer == me.leader
+    return me.state is ServerState.UNATTACHED and votes(me)
+
+
+def asks_for_votes(me: Server, epoch: int, *, pre_vote: bool) -> list[RequestVoteRequest]:
+    """Return a request to each other member, with the end of the server's log."""
+    last_epoch, last_offset = log_end(me.log)
+    peers = [member for member in me.config.members if member != me.id]
+    return [RequestVoteRequest(epoch, last_epoch, last_offset, pre_vote, me.id, peer) for peer in peers]
+
+
+def may_change_voters(leader: Server) -> bool:
+    """Return whether a leader has no change of its voters under way, and has committed something in its epoch."""
+    in_epoch = leader.current_epoch in {entry.epoch for entry in leader.log[: leader.hwm]}
+    return leader.state is ServerState.LEADER and leader.config.committed and in_epoch
+
+
+def with_change(leader: Server, changed: int, members: frozenset[int]) -> Server:
+    """Return a leader that has appended a change of its voters, which it uses before it is committed."""
+    number, adds = leader.config.id + 1, changed in members
+    command, kind = (Command.ADD_VOTER, AddedVoter) if adds else (Command.REMOVE_VOTER, RemovedVoter)
+    return leader.but(
+        log=(*leader.log, Entry(command, leader.current_epoch, kind(number, changed, members))),
+        config=Config(number, members, False),
+        flwr_end_offset=credited(leader.flwr_end_offset, members),
+    )
+
+
+def changes_one_voter(before: Server, after: Server, step: Step, shared: Shared) -> bool:
+    """Return whether a leader appends a change of one voter, and announces itself to it if it is added."""
+    changed = before.config.members ^ after.config.members
+    if len(changed) != 1 or not may_change_voters(before):
+        return False
+    (voter,) = changed
+    told = [BeginQuorumEpochRequest(before.current_epoch, before.id, one) for one in changed & after.config.members]
+    return after == with_change(before, voter, after.config.members) and sends_only(step, shared, *told)
+
+
+class PrevoteOwnSteps(PrevoteMembership):
+    """Step invariants of what a server does by itself, and invariants of servers that start."""
+
+    # Elections
+
+    @step_invariant
+    def prospectives_ask_for_pre_votes(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
+        """A voter that hears of no leader asks all others for pre-votes, and keeps its epoch, vote and leader.
+
+        KIP-996, Proposed Changes. An unattached voter has a reason; what has none is counted as a disruption.
+        """
+        asks = any(one.pre_vote for one in sent(step, RequestVoteRequest))
+        begins = after.state is ServerState.PROSPECTIVE is not before.state
+        if not asks and not begins:
+            return True
+        states = (ServerState.FOLLOWER, ServerState.CANDIDATE, ServerState.UNATTACHED)
+        stands = before.but(state=ServerState.PROSPECTIVE, votes_recv=frozenset({before.id}), fetch_state=FetchState())
+        counters = counters_after(step, shared)
+        disruptive = counters.disruptive_ctr - shared.counters.disruptive_ctr
+        counted = disruptive in ((0,) if before.state is ServerState.UNATTACHED else (0, 1))
+        same = counters == shared.counters.but(
+            disruptive_ctr=counters.disruptive_ctr, prevote_ctr=shared.counters.prevote_ctr + self.test_liveness
+        )
+        requests = asks_for_votes(before, before.current_epoch, pre_vote=True)
+        may_stand = before.state in states and votes(before)
+        return may_stand and after == stands and counted and same and sends_only(step, shared, *requests)
+
+    @step_invariant
+    def candidates_have_pre_votes(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
+        """A prospective that a majority would elect enters a new epoch, votes for itself, and asks the others.
+
+        KIP-996, Proposed Changes; KIP-595, Vote.
+        """
+        asks = any(not one.pre_vote for one in sent(step, RequestVoteRequest))
+        begins = after.state is ServerState.CANDIDATE and after.current_epoch != before.current_epoch
+        if not asks and not begins:
+            return True
+        epoch = before.current_epoch + 1
+        stands = before.but(
+            state=ServerState.CANDIDATE,
+            current_epoch=epoch,
+            leader=Nil.NIL,
+            voted_for=before.id,
+            votes_recv=frozenset({before.id}),
+        )
+        wins = has_won(before, ServerState.PROSPECTIVE) and votes(before)
+        bounded = epoch <= self.max_epoch or self.test_liveness
+        requests = asks_for_votes(before, epoch, pre_vote=False)
+        return wins and bounded and after == stands and sends_only(step, shared, *requests)
+
+    @step_invariant
+    def prospectives_give_up(self, before: Server, after: Server, step: Step) -> bool:
+        """A prospective that gives up by itself follows the leader that it last knew, or nobody, in its epoch.
+
+        It has no majority, and keeps its vote. KIP-996, Proposed Changes.
+        """
+        gives_up = before.state is ServerState.PROSPECTIVE and after.state in (
+            ServerState.FOLLOWER,
+            ServerState.UNATTACHED,
+        )
+        if not gives_up or step.consumes or step.puts:
+            return True
+        state = ServerState.UNATTACHED if before.leader is Nil.NIL else ServerState.FOLLOWER
+        wins = majority(before.config.members, before.votes_recv)
+        return not wins and after == before.but(state=state, votes_recv=frozenset()) and not step.sends
+
+    @step_invariant
+    def elected_leaders_announce_themselves(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
+        """A candidate leads with a majority's votes, appends a LeaderChange record, and tells every other member.
+
+        It knows nothing of its followers yet. KIP-595, Leader Election, BeginQuorumEpoch and LeaderChangeMessage.
+        """
+        told = any(not one.resend for one in sent(step, ElectedLeaderRequest))
+        begins = after.state is ServerState.LEADER is not before.state
+        if not told and not begins and (before.state, after.leader) != (ServerState.CANDIDATE, before.id):
+            return True
+        members, epoch = before.config.members, before.current_epoch
+        leads = before.but(
+            state=ServerState.LEADER,
+            leader=before.id,
+            voted_for=Nil.NIL,
+            votes_recv=frozenset(),
+            log=(*before.log, Entry(Command.LEADER_CHANGE, epoch, Nil.NIL)),
+            fetch_state=FetchState(),
+            flwr_end_offset=credited(Map(), members),
+        )
+        peers = [ElectedLeaderRequest(epoch, before.id, one, False) for one in members - {before.id}]
+        if len(members) == 1 and before.hwm != len(before.log) + 1:  # the specification never elects it
+            return False
+        return has_won(before, ServerState.CANDIDATE) and after == leads and sends_only(step, shared, *peers)
+
+    @step_invariant
+    def announcements_are_repeated(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
+        """A leader that was elected may announce itself to a member again. KIP-595, BeginQuorumEpoch."""
+        again = [one for one in sent(step, ElectedLeaderRequest) if one.resend]
+        if not again:
+            return True
+        peer = again[0].dest
+        request = ElectedLeaderRequest(before.current_epoch, before.id, peer, True)
+        leads = before.state is ServerState.LEADER and before.current_epoch > 1
+        outside = peer in before.config.members - {before.id} and reaches(shared, before.id, peer)
+        return leads and outside and after == before and step.sent == (request,)
+
+    @step_invariant
+    def resigned_leaders_go_on(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
+        """A leader that too few fetch from resigns and forgets its followers; later it is unattached in a new epoch.
+
+        KIP-595, Check Quorum; the specification, CheckQuorumResign and ResignedElectionTimeout.
+        """
+        if before.state is ServerState.RESIGNED and not (step.consumes or step.puts):
+            return after == unattached_in(before, before.current_epoch + 1) and not step.sends
+        counters = counters_after(step, shared)
+        restarts = counters.restart_ctr != shared.counters.restart_ctr
+        if not (after.state is ServerState.RESIGNED is not before.state) or step.consumes or restarts:
+            return True
+        resigned = out_of_office(before).but(flwr_end_offset=credited(Map(), before.config.members))
+        more = shared.counters.but(disruptive_ctr=shared.counters.disruptive_ctr + 1)
+        counted = counters in (shared.counters, more)
+        return before.state is ServerState.LEADER and counted and (after, step.sends) == (resigned, ())
+
+    # Fetching
+
+    @step_invariant
+    def fetches_go_to_leaders(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
+        """A server fetches from the leader that it follows, from the offset behind its log, one fetch at a time.
+
+        A voter that knows no leader, and an observer that lost its own, asks any server. KIP-595, Fetch; KIP-853,
+        Endpoints information. A fetch on a cut connection is lost, and waited for.
+        """
+        fetch = after.fetch_state.pending_fetch
+        asks = isinstance(fetch, FetchRequest) and fetch != before.fetch_state.pending_fetch
+        if not asks and not sent(step, FetchRequest):
+            return True
+        if not isinstance(fetch, FetchRequest) or fetch.dest == before.id or not may_fetch_from(before, fetch.dest):
+            return False
+        last_epoch, end = log_end(before.log)
+        due = FetchRequest(before.current_epoch, end + 1, last_epoch, before.id, fetch.dest)
+        waits = after == before.but(fetch_state=before.fetch_state.but(pending_fetch=due))
+        return fetch == due and waits and sends_only(step, shared, due)
+
+    # Clients and administrators
+
+    @step_invariant
+    def clients_values_are_appended(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
+        """A leader appends a client's value, once, with its epoch; alone it commits it at once. KIP-595."""
+        put, new = dict(step.puts), clients_values(before.log, after.log)
+        if "sent" not in put and (not new or step.consumes):
+            return True
+        if (len(new), before.state) != (1, ServerState.LEADER) or new[0] in shared.sent:
+            return False
+        (value,), epoch = new, before.current_epoch
+        log = (*before.log, Entry(Command.APPEND, epoch, value))
+        in_epoch = clients_values((), [one for one in log if one.epoch == epoch])
+        hwm = len(log) if len(before.config.members) == 1 else before.hwm
+        follows = after == before.but(log=log, hwm=hwm, pending_ack=before.pending_ack | {value})
+        told = (put, step.sends) == ({"sent": shared.sent | {value}}, ())
+        return follows and told and len(in_epoch) <= self.max_values_per_epoch
+
+    @step_invariant
+    def changes_are_appended(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
+        """A leader adds or removes one voter, if no change is under way and its epoch has committed something.
+
+        It uses the new voters at once, announces itself to one that is added, and counts the change. KIP-853, AddVoter
+        and RemoveVoter, Handling.
+        """
+        new = any(isinstance(one.value, AddedVoter | RemovedVoter) for one in after.log[len(before.log) :])
+        counters, known = counters_after(step, shared), shared.counters
+        added = counters.add_reconfig_ctr - known.add_reconfig_ctr
+        counts = added, counters.remove_reconfig_ctr - known.remove_reconfig_ctr
+        if step.consumes or not (new or counts != (0, 0) or (after.config != before.config and not step.puts)):
+            return True
+        old, members = before.config.members, after.config.members
+        if counts != (len(members - old), len(old - members)):
+            return False
+        fits = len(members) <= self.max_cluster_size if added else len(members) >= self.min_cluster_size
+        return fits and changes_one_voter(before, after, step, shared)
+
+    @step_invariant
+    def clients_hear_of_lost_offices(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
+        """A leader that leaves its office tells clients that what it has not committed may be lost, and only then.
+
+        The specification, FailAnyPendingWritesIfLeader.
+        """
+        put = dict(step.puts)
+        committed = put.get("positively_acked", shared.positively_acked) - shared.positively_acked
+        refused = put.get("negatively_acked", shared.negatively_acked)
+        if before.state is ServerState.LEADER is not after.state:
+            failed = before.pending_ack - committed
+            return refused == shared.negatively_acked | failed and not after.pending_ack
+        return bool(refused == shared.negatively_acked)
+
+    # Restarts and crashes
+
+    @step_invariant
+    def restarts_keep_what_is_stored(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
+        """A server that restarts keeps epoch, vote, log and configuration, and loses what it had in memory.
+
+        Who led resigns, or is unattached as an observer; who was prospective is unattached. KIP-595, Quorum State.
+        """
+        counters = counters_after(step, shared)
+        if counters.restart_ctr == shared.counters.restart_ctr:
+            return True
+        kept = before
+        if before.state is ServerState.LEADER and votes(before):
+            kept = out_of_office(before)
+        elif before.state in (ServerState.LEADER, ServerState.PROSPECTIVE):
+            kept = before.but(state=ServerState.UNATTACHED, leader=Nil.NIL, votes_recv=frozenset())
+        kept = kept.but(hwm=0, fetch_state=FetchState(), pending_ack=frozenset(), flwr_end_offset=after.flwr_end_offset)
+        nothing = set(after.flwr_end_offset) == set(before.flwr_end_offset) and not any(after.flwr_end_offset.values())
+        counted = counters == shared.counters.but(restart_ctr=shared.counters.restart_ctr + 1)
+        alive = before.state is not ServerState.DEAD_NO_STATE
+        return counted and counters.restart_ctr <= self.max_restarts and alive and nothing and after == kept
+
+    @step_invariant
+    def the_dead_know_nothing(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
+        """A voter that is lost with its disk knows nothing any more, and no connection of it is up.
+
+        The specification, CrashLoseState.
+        """
+        put = dict(step.puts)
+        counters = counters_after(step, shared)
+        crashes = counters.crash_ctr != shared.counters.crash_ctr
+        if not crashes and "connectivity" not in put and after.state is not ServerState.DEAD_NO_STATE:
+            return before.state is not ServerState.DEAD_NO_STATE or after == before
+        dead = Server(before.id, before.identity, state=ServerState.DEAD_NO_STATE)
+        counted = counters == shared.counters.but(crash_ctr=shared.counters.crash_ctr + 1)
+        up = Map((pair, is_up and before.id not in pair) for pair, is_up in shared.connectivity.items())
+        lost = (put.get("connectivity"), after) == (up, dead)
+        return lost and counted and counters.crash_ctr <= self.max_crashes and votes(before)
+
+    # Servers
+
+    @invariant
+    def newest_configuration_is_used(self, me: Server) -> bool:
+        """A server that has a log uses its last configuration, committed or not. KIP-853, Reconfiguration."""
+        if not me.log or me.state in (ServerState.DEAD_NO_STATE, ServerState.ILLEGAL):
+            return True
+        last = last_voters(me.log, me.hwm)
+        return (me.config.id, me.config.members) == (last.id, last.members)
+
+    @invariant
+    def logs_hold_what_is_committed(self, me: Server) -> bool:
+        """A log holds its high watermark, its epochs do not fall, and none is newer than the server's. KIP-595."""
+        epochs = [entry.epoch for entry in me.log]
+        return (me.hwm <= len(me.log) and epochs == sorted(epochs) and max(epochs, default=0) <= me.current_epoch) or (
+            me.state in (ServerState.DEAD_NO_STATE, ServerState.ILLEGAL)
+        )
+
+    @invariant
+    def leaders_know_their_followers(self, me: Server, peer: Server) -> bool:
+        """A leader credits nobody with more than it has, and candidates count votes that were given. KIP-595."""
+        if me.current_epoch != peer.current_epoch or peer.state in (ServerState.DEAD_NO_STATE, ServerState.ILLEGAL):
+            return True
+        return me.state is not ServerState.LEADER or me.flwr_end_offset.get(peer.id, 0) <= len(peer.log)
+
+    @invariant
+    def disturbances_are_counted(self, shared: Shared) -> bool:
+        """Nothing happens more often than its limit allows. The specification's auxiliary counters."""
+        counters = shared.counters
+        return (
+            counters.disruptive_ctr <= self.max_disruptions
+            and counters.crash_ctr <= self.max_crashes
+            and counters.restart_ctr <= self.max_restarts
+            and counters.add_reconfig_ctr <= self.max_add_reconfigs
+            and counters.remove_reconfig_ctr <= self.max_remove_reconfigs
+            and shared.connectivity_ctr <= self.max_connectivity_changes
+        )
+
+    @invariant(reads=PrevoteMembership.leads)
+    def servers_are_counted(self, shared: Shared, leads: Map[int, Config]) -> bool:
+        """Each server that starts has the next number and a disk id of its own, and no more start than may."""
+        started = shared.disk_id_gen
+        numbers = range(1, self.init_cluster_size + started + 1)
+        return set(leads) == set(numbers) and len(numbers) <= self.max_spawned_servers
+
+    @invariant
+    def servers_start_as_observers(self, me: Server) -> bool:
+        """A server has a disk id of its own unless it was there from the start; with no epoch it is unattached."""
+        original = me.id <= self.init_cluster_size
+        if (me.identity.disk_id == 0) != original or me.identity.disk_id > max(0, me.id - self.init_cluster_size):
+            return False
+        idle = me.state in (ServerState.UNATTACHED, ServerState.DEAD_NO_STATE, ServerState.ILLEGAL)
+        return me.current_epoch > 0 or (idle and not me.log and me.leader is Nil.NIL)
+
+    @invariant
+    def fetches_have_positions(self, message: FetchRequest) -> bool:
+        """A fetch asks another server from a position that a log can have. KIP-595, Fetch."""
+        empty = message.fetch_offset <= 1
+        sane = message.last_fetched_epoch <= message.replica_epoch and empty == (message.last_fetched_epoch == 0)
+        return message.source != message.dest and sane and message.fetch_offset >= (message.replica_epoch > 0)

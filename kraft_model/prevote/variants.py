@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraftcheck.kraft_model.prevote import Prevote
 from kraftcheck.kraft_model.prevote.records import Nil, RequestVoteRequest, Server, Shared
-from kraftcheck.kraft_model.prevote.transitions import Transition
+from kraftcheck.kraft_model.prevote.rules import Transition
 from kraftcheck.spec import Step
 
 

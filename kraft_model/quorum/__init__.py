@@ -10,50 +10,44 @@ principals. A fetch returns as many batches as the leader has, or `FetchLimit`; 
 =============  =======================================================================================================
 module         what is in it
 =============  =======================================================================================================
-`records`      symbols (modes, errors), replica keys, voters, log records, batches
-`messages`     requests and responses, and the groups of messages that are dropped together
-`state`        what a replica knows; what belongs to nobody, with the history that properties read
-`log`          pure rules: log ends, truncation, replica keys
-`membership`   voter sets in a log, who is a voter, majorities: what a design change overrides in one place
-`transitions`  pure rules: how a replica enters each mode, and what a restart leaves
-`base`         constants and bounds, the network (LoseMessage, DuplicateMessage), `Init`; what several modules use:
-               steps, fetches, the high watermark
-`timing`       whether what a timer waits for can still come
-`hearing`      what replicas hear of epochs, leaders and their endpoints, and where they fail
+`records`      symbols (modes, errors), replica keys, voters, log records, batches; requests and responses, and the
+               groups of messages that are dropped together; what a replica knows; what belongs to nobody, with the
+               history that properties read
+`rules`        pure rules: log ends, truncation, replica keys; how a replica enters each mode, what a restart leaves
+`base`         voter sets in a log, who is a voter, majorities: what a design change overrides in one place; what
+               replicas hear of epochs, leaders and their endpoints, and where they fail; constants and bounds, the
+               network (LoseMessage, DuplicateMessage), `Init`; steps, fetches, the high watermark; whether what a
+               timer waits for can still come
 `elections`    FetchTimeout, ElectionTimeout, PreVoteTimeout, ResignedTimeout, HandleVoteRequest, HandleVoteResponse,
                RepeatBeginQuorumEpoch, HandleBeginQuorumEpochRequest, HandleAcknowledgement, Resign,
                HandleEndQuorumEpochRequest
 `replication`  HandleFetchRequest, HandleFetchResponse, FetchFromBootstrapServer, Retry, TakeSnapshot,
                HandleFetchSnapshotRequest, HandleFetchSnapshotResponse
 `voters`       AddVoter, HandleAddVoterRequest, HandleApiVersionsRequest, HandleApiVersionsResponse, RemoveVoter,
-               HandleRemoveVoterRequest, ExpireOperation, Join, HandleJoinResponse, ReadAnswer, DescribeQuorum
-`upgrade`      SendUpdateVoter, HandleUpdateVoterRequest, HandleUpdateVoterResponse, Upgrade, Downgrade
+               HandleRemoveVoterRequest, ExpireOperation, Join, HandleJoinResponse, ReadAnswer, DescribeQuorum,
+               SendUpdateVoter, HandleUpdateVoterRequest, HandleUpdateVoterResponse, Upgrade, Downgrade
 `environment`  ClientAppend, Restart, RestartLosingUnflushed, Crash, LoseDisk, MoveEndpoint, ChangeSoftware, Cut,
                Heal, CheckQuorum
-`properties`   invariants, step invariants and constraints
-`answers`      invariants about what administrators and voters are told
+`properties`   invariants, step invariants and constraints; what administrators and voters are told
 `contracts/`   what each message and each step of a replica's own must do
-`progress`     what should stay reachable
-`liveness`     temporal properties, and what is fair
+`liveness`     what should stay reachable; temporal properties, and what is fair
 `starts`       named starts for INIT, besides `Init`
-`variants/`    `faults`, `progress`: seeded faults; `readings`: other readings of the KIPs; `designs`: design changes
+`variants/`    `faults`: seeded faults; `readings`: other readings of the KIPs; `designs`: design changes; `kafka`:
+               what Kafka does otherwise
 `configurations`  bounded configurations (TOML)
 =============  =======================================================================================================
 """
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.quorum.answers import QuorumAnswers
-from kraftcheck.kraft_model.quorum.contracts import QuorumContracts
+from kraftcheck.kraft_model.quorum.contracts.steps import QuorumContracts
 from kraftcheck.kraft_model.quorum.elections import QuorumElections
 from kraftcheck.kraft_model.quorum.environment import QuorumEnvironment
-from kraftcheck.kraft_model.quorum.liveness import QuorumLiveness
-from kraftcheck.kraft_model.quorum.progress import QuorumProgress
-from kraftcheck.kraft_model.quorum.properties import QuorumProperties
+from kraftcheck.kraft_model.quorum.liveness import QuorumLiveness, QuorumProgress
+from kraftcheck.kraft_model.quorum.properties import QuorumAnswers, QuorumProperties
 from kraftcheck.kraft_model.quorum.replication import QuorumReplication
 from kraftcheck.kraft_model.quorum.starts import QuorumStarts
-from kraftcheck.kraft_model.quorum.upgrade import QuorumUpgrades
-from kraftcheck.kraft_model.quorum.voters import QuorumVoterChanges
+from kraftcheck.kraft_model.quorum.voters import QuorumUpgrades, QuorumVoterChanges
 
 
 # The bases stand in reverse: actions are listed from the last base to the first.

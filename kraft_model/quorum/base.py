@@ -1,46 +1,76 @@
-"""The constants of `quorum`, how it starts, and what several modules use: steps, fetches, the high watermark."""
+"""What several modules of `quorum` use: voters and majorities, constants, `Init`, steps, fetches, the high watermark.
+
+`QuorumMembership` says who is a voter and what a majority is, in one place: a design change overrides a method there,
+and all follows it. Elections, the high watermark, check quorum, voter changes and the properties call these methods. A
+replica keeps the voter set in use (`Replica.voters`); an entry of a voter set may be a subclass of `Voter` that says
+more.
+
+There are no clocks: a timer may expire whenever it runs, and safety must not depend on it. Progress does: where every
+answer comes too late, nobody ever gets anywhere. With TimelyFetches a fetch timer expires only where the leader is gone
+or cut off, and a request is sent again only where nobody gets it, or where messages are lost (MaxLosses):
+`QuorumTiming`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import cache
+from itertools import chain, combinations
 from typing import ClassVar
 
-from kraftcheck.kraft_model.quorum.hearing import QuorumHearing
-from kraftcheck.kraft_model.quorum.log import end_of, epoch_start, keys, last_epoch, matches, version_in, voter_of
-from kraftcheck.kraft_model.quorum.messages import (
-    AdminResponse,
-    Answered,
-    Answers,
-    EndQuorumEpochRequest,
-    FetchRequest,
-    PreVotes,
-    UpdateVoterRequest,
-    UpdateVoterResponse,
-    VoteRequest,
-    group_of,
-)
 from kraftcheck.kraft_model.quorum.records import (
     ENDED,
     SYMBOLS,
     UNKNOWN_DIRECTORY,
+    Admin,
+    AdminResponse,
+    Answered,
+    Answers,
+    Change,
+    EndQuorumEpochRequest,
     Error,
+    FetchRequest,
     Key,
+    LeaderResponse,
     Mode,
     Nil,
     Operation,
+    PreVotes,
+    Replica,
+    Shared,
+    UpdateVoterRequest,
+    UpdateVoterResponse,
     Voter,
+    VoterAdded,
+    VoteRequest,
+    VoterRemoved,
+    Voters,
+    group_of,
 )
-from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Shared
-from kraftcheck.kraft_model.quorum.transitions import (
+from kraftcheck.kraft_model.quorum.rules import (
+    Log,
+    VoterSet,
+    end_of,
     endpoint_of,
+    epoch_start,
     failed,
+    following,
+    keys,
+    last_epoch,
+    matches,
     resigned,
     restarted,
+    unattached,
+    version_in,
+    voter_of,
+    without_directories,
 )
 from kraftcheck.spec import (
     Bag,
     ConstantError,
+    Map,
     ModelValue,
+    Protocol,
     Record,
     State,
     Step,
@@ -48,7 +78,141 @@ from kraftcheck.spec import (
     constant,
     hide,
     ordered,
+    projection,
 )
+
+
+class QuorumMembership(Protocol):
+    """Voter sets, voters and majorities."""
+
+    # Voter sets
+
+    def voters_after(self, voters: VoterSet, record: Record) -> VoterSet | None:
+        """Return the voter set after a log record; None where the record says nothing about voters.
+
+        A VotersRecord holds the entire set (KIP-853, "VotersRecord"); a record of the draft changes the set before it.
+        """
+        if isinstance(record, Voters):
+            return record.voters
+        if isinstance(record, VoterAdded):
+            return voters | {record.voter}
+        if isinstance(record, VoterRemoved):
+            return frozenset(voter for voter in voters if voter.key != record.voter)
+        return None
+
+    def voter_sets(self, log: Log, otherwise: VoterSet = frozenset()) -> list[tuple[int, VoterSet]]:
+        """Return every voter set that a log goes through: the end offset of the batch that makes it, and the set."""
+        found: list[tuple[int, VoterSet]] = []
+        current = otherwise
+        for offset, batch in enumerate(log, start=1):
+            for record in batch.records:
+                after = self.voters_after(current, record)
+                if after is not None:
+                    current = after
+                    found.append((offset, current))
+        return found
+
+    def voters_in(self, log: Log, otherwise: VoterSet) -> VoterSet:
+        """Return the voter set at the end of a log or snapshot, committed or not."""
+        sets = self.voter_sets(log, otherwise)
+        return sets[-1][1] if sets else otherwise
+
+    def last_voters_record(self, log: Log) -> int:
+        """Return the end offset of the last batch that says who the voters are; 0 where there is none."""
+        sets = self.voter_sets(log)
+        return sets[-1][0] if sets else 0
+
+    # Voters
+
+    def is_voter(self, me: Replica) -> bool:
+        """Return whether a replica is in the voter set that it uses, by id and directory id (KIP-853, "Key terms")."""
+        return voter_of(me.voters, me.key) is not None
+
+    def others(self, me: Replica) -> list[Key]:
+        """Return the voters besides this replica, in canonical order: it asks these for votes."""
+        return [voter.key for voter in ordered(me.voters) if not matches(voter.key, me.key)]
+
+    def own_votes(self, me: Replica) -> frozenset[Key]:
+        """Return the voter that this replica is, which grants itself its vote; empty for an observer."""
+        return frozenset(voter.key for voter in me.voters if matches(voter.key, me.key))
+
+    # Majorities
+
+    def is_majority(self, voters: VoterSet, group: Collection[Key]) -> bool:
+        """Return whether the voters in a group are a majority: these elect leaders, and commit what they hold."""
+        return 2 * sum(voter.key in group for voter in voters) > len(voters)
+
+    def majority_is_lost(self, voters: VoterSet, rejected: Collection[Key]) -> bool:
+        """Return whether so many have refused that no majority can grant."""
+        return not self.is_majority(voters, keys(voters).difference(rejected))
+
+    def majorities_meet(self, one: VoterSet, other: VoterSet) -> bool:
+        """Return whether every majority of one voter set has a member in common with every majority of the other."""
+        return _meet(self.is_majority, *without_directories(one, other))
+
+
+@cache
+def _meet(is_majority: Callable[[VoterSet, Collection[Key]], bool], one: VoterSet, other: VoterSet) -> bool:
+    members = keys(one)
+    groups = chain.from_iterable(combinations(ordered(members), size) for size in range(len(members) + 1))
+    return not any(is_majority(one, group) and is_majority(other, keys(other).difference(group)) for group in groups)
+
+
+class QuorumHearing(QuorumMembership):
+    """What a replica makes of what it hears; where Kafka throws, it fails."""
+
+    def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> Replica:
+        """Return the replica after it heard of an epoch, and perhaps of its leader, in a request or an error.
+
+        An older epoch changes nothing. In its own epoch the replica follows a leader that it did not know, or had no
+        endpoint of, as after a restart (KIP-996). It fails if it hears of another leader of its epoch than the one that
+        it knows, or that it leads itself and does not (`KafkaRaftClient.maybeTransition`).
+        """
+        if epoch < me.epoch:
+            return me
+        if not self.is_consistent(me, leader, epoch):
+            return failed(me)
+        if isinstance(leader, Nil):
+            return unattached(me, epoch) if epoch > me.epoch else me
+        endpoint = endpoint or endpoint_of(me, leader)
+        if epoch > me.epoch or isinstance(me.leader, Nil) or me.leader_endpoint == 0 < endpoint:
+            return self.follow(me, leader, epoch, endpoint)
+        return me
+
+    def is_consistent(self, me: Replica, leader: ModelValue | Nil, epoch: int) -> bool:
+        """Whether what a replica hears of a leader fits to what it knows (`KafkaRaftClient.hasConsistentLeader`)."""
+        if leader == me.id:
+            return me.mode is Mode.LEADER
+        return epoch != me.epoch or isinstance(leader, Nil) or isinstance(me.leader, Nil) or leader == me.leader
+
+    def follow(self, me: Replica, leader: ModelValue, epoch: int, endpoint: int) -> Replica:
+        """Return the replica as follower; it fails without the leader's endpoint, or if it is to follow itself.
+
+        The endpoint is the one that it was told, else that of the voter set (`QuorumState.transitionToFollower`).
+        """
+        endpoint = endpoint or endpoint_of(me, leader)
+        return failed(me) if endpoint == 0 or leader == me.id else following(me, leader, epoch, endpoint)
+
+    def common_response(self, me: Replica, response: LeaderResponse) -> tuple[Replica, bool]:
+        """Return the replica after the fields that all responses share, and whether the response is dealt with.
+
+        KIP-595, "Leader Election and Discovery"; Kafka does this before it looks at the rest of a response. It takes
+        INVALID_REQUEST for impossible (`KafkaRaftClient.maybeHandleCommonResponse`).
+        """
+        error, leader, epoch = response.error, response.leader, response.epoch
+        if epoch < me.epoch or error is Error.UNKNOWN_LEADER_EPOCH:
+            return me, True
+        if epoch > me.epoch or error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER):
+            return self.learn(me, leader, epoch, response.endpoint), True
+        dealt = error not in (Error.NONE, Error.UNSUPPORTED_VERSION, Error.SNAPSHOT_NOT_FOUND)
+        if isinstance(me.leader, Nil) and not isinstance(leader, Nil):
+            return self.follow(me, leader, epoch, response.endpoint), dealt
+        return (failed(me), True) if error is Error.INVALID_REQUEST else (me, dealt)
+
+    def endpoint_shown(self, me: Replica) -> int:
+        """Return the endpoint of the leader that a replica names in its answers; 0 where it knows none of it."""
+        return me.endpoint if me.leader == me.id else me.leader_endpoint
+
 
 ADMIN = ModelValue("admin", 1 << 20)
 """The administrator's id: it sends requests and receives the answers."""
@@ -122,18 +286,18 @@ class QuorumBase(QuorumHearing):
             if not hosts <= self.hosts:
                 unknown = ", ".join(map(str, ordered(hosts - self.hosts)))
                 raise ConstantError(name, f"expected some of Hosts, found {unknown}")
-        if not self.initial_voters:
-            raise ConstantError("InitialVoters", "expected at least one host")
-        if self.brokers & self.initial_voters:
-            raise ConstantError("Brokers", "expected hosts that are not among InitialVoters")
-        if self.standalone and self.initial_version == 0:
-            raise ConstantError("Standalone", "expected none where KRaftVersion is 0")
-        if self.initial_version not in (0, 1):
-            raise ConstantError("KRaftVersion", f"expected 0 or 1, found {self.initial_version}")
-        if self.initial_version == 1 and self.old_software & self.initial_voters:
-            raise ConstantError("OldSoftware", "expected no initial voter where KRaftVersion is 1")
-        if self.watch_answers and not self.plain_answers:
-            raise ConstantError("WatchAnswers", "expected PlainAnswers = TRUE, without which there are no answers")
+        version, voters = self.initial_version, self.initial_voters
+        unheard = self.watch_answers and not self.plain_answers
+        for name, is_wrong, expected in (
+            ("InitialVoters", not voters, "at least one host"),
+            ("Brokers", self.brokers & voters, "hosts that are not among InitialVoters"),
+            ("Standalone", self.standalone and version == 0, "none where KRaftVersion is 0"),
+            ("KRaftVersion", version not in (0, 1), f"0 or 1, found {version}"),
+            ("OldSoftware", version == 1 and self.old_software & voters, "no initial voter where KRaftVersion is 1"),
+            ("WatchAnswers", unheard, "PlainAnswers = TRUE, without which there are no answers"),
+        ):
+            if is_wrong:
+                raise ConstantError(name, f"expected {expected}")
 
     # The start
 
@@ -396,4 +560,50 @@ class QuorumBase(QuorumHearing):
         return Error.NONE if me.mode is Mode.LEADER else Error.NOT_LEADER_OR_FOLLOWER
 
 
-__all__ = ["ADMIN", "QuorumBase", "voter_of"]
+Bystanders = Map[ModelValue, Replica | Nil]
+
+
+class QuorumTiming(QuorumBase):
+    """Whether what a replica waits for can still come."""
+
+    @projection
+    def bystander(self, me: Replica | Admin) -> Replica | Nil:
+        """With WatchPreVotes, every replica: a pre-vote round notes who watches it.
+
+        With TimelyFetches, of every replica that runs where it is reached, and whether it leads.
+        """
+        if not isinstance(me, Replica):
+            return Nil.NIL
+        if self.watch_pre_votes or not self.timely_fetches:
+            return me if self.watch_pre_votes else Nil.NIL
+        if me.mode in ENDED:
+            return Nil.NIL
+        seen = self.replica_type(me.id, endpoint=me.endpoint)
+        return seen.but(mode=me.mode, epoch=me.epoch) if me.mode is Mode.LEADER else seen
+
+    def is_reached(self, me: Replica, server: ModelValue, address: int, shared: Shared, seen: Bystanders) -> bool:
+        """Whether a replica that runs is at an address, and the link to it is not cut; 0 is always right."""
+        found = seen.get(server, Nil.NIL)
+        if not isinstance(found, Replica) or self.is_cut(me, server, shared):
+            return False
+        return address in (0, found.endpoint)
+
+    def is_served(self, me: Replica, shared: Shared, seen: Bystanders) -> bool:
+        """Whether the leader that a follower fetches from still leads its epoch, and can be reached."""
+        if not self.timely_fetches or isinstance(me.leader, Nil):
+            return False
+        if not self.is_reached(me, me.leader, me.leader_endpoint, shared, seen):
+            return False
+        leader = seen[me.leader]
+        return isinstance(leader, Replica) and (leader.mode, leader.epoch) == (Mode.LEADER, me.epoch)
+
+    def is_answered(self, me: Replica, shared: Shared, seen: Bystanders) -> bool:
+        """Whether what a replica waits for will come: its request reaches who runs, and no message is ever lost."""
+        request = me.pending
+        if not self.timely_fetches or self.losses or isinstance(request, Nil):
+            return False
+        return self.is_reached(me, request.dest, request.address, shared, seen)
+
+    def is_worked_for(self, me: Replica, shared: Shared, seen: Bystanders) -> bool:
+        """Whether the leader will answer a replica's own UpdateVoter, AddVoter or RemoveVoter."""
+        return not self.losses and self.is_served(me, shared, seen)

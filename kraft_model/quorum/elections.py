@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraftcheck.kraft_model.quorum.log import end_of, matches, voter_of
-from kraftcheck.kraft_model.quorum.messages import (
-    BeginQuorumEpochRequest,
-    BeginQuorumEpochResponse,
-    EndQuorumEpochRequest,
-    EndQuorumEpochResponse,
-    VoteRequest,
-    VoteResponse,
-)
+from kraftcheck.kraft_model.quorum.base import Bystanders, QuorumTiming
 from kraftcheck.kraft_model.quorum.records import (
     ENDED,
     UNKNOWN_DIRECTORY,
     Batch,
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
     Error,
     Key,
     KRaftVersion,
@@ -24,18 +20,24 @@ from kraftcheck.kraft_model.quorum.records import (
     LogRecord,
     Mode,
     Nil,
+    Replica,
+    Shared,
+    Term,
+    VoteRequest,
+    VoteResponse,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.state import Replica, Shared, Term
-from kraftcheck.kraft_model.quorum.timing import Bystanders, QuorumTiming
-from kraftcheck.kraft_model.quorum.transitions import (
+from kraftcheck.kraft_model.quorum.rules import (
     after_lost_pre_vote,
     candidate,
+    end_of,
     endpoint_of,
     enter,
+    matches,
     prospective,
     resigned,
     unattached,
+    voter_of,
 )
 from kraftcheck.spec import Record, Step, Steps, internal, on
 
@@ -155,17 +157,10 @@ class QuorumElections(QuorumTiming):
         """
         if self.is_cut(me, request.source, shared):
             return
-        if request.pre_vote and me.id in self.without_pre_vote:
-            yield self.taken(me, me, self.vote_answer(self.unnamed(me), request, Error.UNSUPPORTED_VERSION))
-            return
-        if self.is_foreign(me, request.source):
-            yield self.taken(me, me, self.vote_answer(self.unnamed(me), request, Error.INCONSISTENT_CLUSTER_ID))
-            return
-        if request.epoch < me.epoch:
-            yield self.taken(me, me, self.vote_answer(me, request, Error.FENCED_LEADER_EPOCH))
-            return
-        if self.is_illegal(request):
-            yield self.taken(me, me, self.vote_answer(me, request, Error.INVALID_REQUEST))
+        error = self.refused_vote(me, request)
+        if error is not Error.NONE:
+            hides = error in (Error.UNSUPPORTED_VERSION, Error.INCONSISTENT_CLUSTER_ID)
+            yield self.taken(me, me, self.vote_answer(self.unnamed(me) if hides else me, request, error))
             return
         now = unattached(me, request.epoch) if request.epoch > me.epoch else me
         if not self.is_meant(request.voter, me):
@@ -176,6 +171,16 @@ class QuorumElections(QuorumTiming):
             noted = now if isinstance(now.voted, Key) else self.votes_for(now, request.candidate)
             now = noted.but(ballot=now.ballot | {request.candidate})
         yield self.taken(me, now, self.vote_answer(now, request, Error.NONE, granted=granted))
+
+    def refused_vote(self, me: Replica, request: VoteRequest) -> Error:
+        """Return the error that refuses Vote at once; NONE where the epoch of the request is taken over."""
+        if request.pre_vote and me.id in self.without_pre_vote:
+            return Error.UNSUPPORTED_VERSION
+        if self.is_foreign(me, request.source):
+            return Error.INCONSISTENT_CLUSTER_ID
+        if request.epoch < me.epoch:
+            return Error.FENCED_LEADER_EPOCH
+        return Error.INVALID_REQUEST if self.is_illegal(request) else Error.NONE
 
     def vote_answer(self, me: Replica, request: VoteRequest, error: Error, *, granted: bool = False) -> VoteResponse:
         """Return the answer to Vote."""

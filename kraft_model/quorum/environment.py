@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kraftcheck.kraft_model.quorum.elections import QuorumElections
-from kraftcheck.kraft_model.quorum.log import matches
-from kraftcheck.kraft_model.quorum.records import ENDED, Batch, Data, Key, Mode, Nil
-from kraftcheck.kraft_model.quorum.state import Admin, Replica, Shared
-from kraftcheck.kraft_model.quorum.transitions import resigned, stopped
+from kraftcheck.kraft_model.quorum.records import ENDED, Admin, Batch, Data, Key, Mode, Nil, Replica, Shared
+from kraftcheck.kraft_model.quorum.rules import matches, resigned, stopped
 from kraftcheck.spec import Map, ModelValue, Step, Steps, environment, internal, ordered, projection
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.quorum.log import end_offset_for_epoch, matches, truncated
-from kraftcheck.kraft_model.quorum.messages import (
+from kraftcheck.kraft_model.quorum.base import Bystanders, QuorumTiming
+from kraftcheck.kraft_model.quorum.records import (
+    ENDED,
+    Error,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    Key,
+    Mode,
+    Nil,
+    Position,
+    Replica,
+    Shared,
 )
-from kraftcheck.kraft_model.quorum.records import ENDED, Error, Key, Mode, Nil, Position
-from kraftcheck.kraft_model.quorum.state import Replica, Shared
-from kraftcheck.kraft_model.quorum.timing import Bystanders, QuorumTiming
-from kraftcheck.kraft_model.quorum.transitions import stopped
+from kraftcheck.kraft_model.quorum.rules import end_offset_for_epoch, matches, stopped, truncated
 from kraftcheck.spec import ModelValue, Record, Step, Steps, internal, on, ordered
 
 

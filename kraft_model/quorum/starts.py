@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from kraftcheck.kraft_model.quorum.base import QuorumBase
-from kraftcheck.kraft_model.quorum.records import Mode
-from kraftcheck.kraft_model.quorum.state import Replica
+from kraftcheck.kraft_model.quorum.records import Mode, Replica
 from kraftcheck.spec import ConstantError, ModelValue, State, ordered
 from kraftcheck.spec.language.starts import Take, scenario, take
 

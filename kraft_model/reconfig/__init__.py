@@ -8,23 +8,18 @@ kept and listed in `docs/conformance.md`; what was meant is a variant.
 module         what is in it
 =============  =======================================================================================================
 `records`      identities, log entries, messages, a server's state, the shared state
-`log`          pure rules: last epoch, truncation, configurations in a log, majorities
-`transitions`  pure rules: how a server's state changes when it hears of an epoch or a leader
-`base`         constants and bounds, the network, `Init`
-`restarts`     RestartWithState, RestartWithoutState
-`elections`    RequestVote, HandleRequestVoteRequest, HandleRequestVoteResponse, BecomeLeader
-`leader`       ClientRequest, RejectFetchRequest, DivergingFetchRequest, AcceptFetchRequestFromVoter,
-               AcceptFetchRequestFromObserver; the high watermark
-`followers`    AcceptBeginQuorumRequest, SendFetchRequest, HandleSuccessFetchResponse, HandleDivergingFetchResponse,
-               HandleNonSuccessFetchResponse
+`rules`        pure rules: last epoch, truncation, configurations in a log, majorities; how a server's state changes
+               when it hears of an epoch or a leader
+`base`         constants and bounds, the network, `Init`, named starts for INIT
+`elections`    RestartWithState, RestartWithoutState, RequestVote, HandleRequestVoteRequest,
+               HandleRequestVoteResponse, BecomeLeader
+`replication`  ClientRequest, RejectFetchRequest, DivergingFetchRequest, AcceptFetchRequestFromVoter,
+               AcceptFetchRequestFromObserver, the high watermark; AcceptBeginQuorumRequest, SendFetchRequest,
+               HandleSuccessFetchResponse, HandleDivergingFetchResponse, HandleNonSuccessFetchResponse
 `membership`   StartNewServer, SendJoinRequest, AcceptJoinRequest, RejectJoinRequest, HandleRejectJoinResponse,
                HandleRemoveRequest
-`properties`   the specification's invariants
-`liveness`     the specification's temporal properties
-`details`      more invariants, which mutants asked for
-`contracts`    how a server answers each message, and what it makes of it
-`own_steps`    what each step must be that a server takes by itself
-`starts`       named starts for INIT, besides `Init`
+`properties`   the specification's invariants and temporal properties; more invariants, which mutants asked for
+`contracts`    how a server answers each message, what it makes of it, and what it does by itself
 `variants`     a correction, and seeded faults
 `configurations`  bounded configurations (TOML)
 =============  =======================================================================================================
@@ -32,17 +27,12 @@ module         what is in it
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.reconfig.contracts import ReconfigContracts
-from kraftcheck.kraft_model.reconfig.details import ReconfigDetails
-from kraftcheck.kraft_model.reconfig.elections import ReconfigElections
-from kraftcheck.kraft_model.reconfig.followers import ReconfigFollowers
-from kraftcheck.kraft_model.reconfig.leader import ReconfigLeader
-from kraftcheck.kraft_model.reconfig.liveness import ReconfigLiveness
+from kraftcheck.kraft_model.reconfig.base import ReconfigStarts
+from kraftcheck.kraft_model.reconfig.contracts import ReconfigContracts, ReconfigOwnSteps
+from kraftcheck.kraft_model.reconfig.elections import ReconfigElections, ReconfigRestarts
 from kraftcheck.kraft_model.reconfig.membership import ReconfigMembership
-from kraftcheck.kraft_model.reconfig.own_steps import ReconfigOwnSteps
-from kraftcheck.kraft_model.reconfig.properties import ReconfigProperties
-from kraftcheck.kraft_model.reconfig.restarts import ReconfigRestarts
-from kraftcheck.kraft_model.reconfig.starts import ReconfigStarts
+from kraftcheck.kraft_model.reconfig.properties import ReconfigDetails, ReconfigLiveness, ReconfigProperties
+from kraftcheck.kraft_model.reconfig.replication import ReconfigFollowers, ReconfigLeader
 
 
 # The bases stand in reverse: actions are listed from the last base to the first.

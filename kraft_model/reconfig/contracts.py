@@ -1,16 +1,17 @@
-"""Contracts of `reconfig`: how a server answers each message, and what it makes of it.
+"""Contracts of `reconfig`: how a server answers each message, what it makes of it, and what it does by itself.
 
 They say what KIP-595 and KIP-853 say, where the specification agrees with them, and else what the comments on the
-specification's action say. They share no rule with the actions, so that a slip in one shows here.
+specification's action say. They share no rule with the actions, so that a slip in one shows here. What a step sends,
+writes and spends tells which one it is where it delivers no message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kraftcheck.kraft_model.reconfig.base import ReconfigBase
-from kraftcheck.kraft_model.reconfig.log import HasEpoch
+from kraftcheck.kraft_model.reconfig.membership import ReconfigMembership
 from kraftcheck.kraft_model.reconfig.records import (
     AddedMember,
     BeginQuorumRequest,
@@ -36,10 +37,12 @@ from kraftcheck.kraft_model.reconfig.records import (
     ServerState,
     Shared,
 )
-from kraftcheck.spec import Map, ModelValue, Record, Step, step_invariant
+from kraftcheck.kraft_model.reconfig.rules import HasEpoch
+from kraftcheck.spec import Map, ModelValue, Record, Step, invariant, step_invariant
 
 AnyEntry = TypeVar("AnyEntry", bound=HasEpoch)
 Member = TypeVar("Member")
+Message = TypeVar("Message", bound=Record)
 
 
 def log_end(log: Sequence[HasEpoch]) -> tuple[int, int]:
@@ -66,17 +69,39 @@ def last_configuration(log: tuple[Entry, ...], high_watermark: int) -> Config:
 
 
 def may_change_members(leader: Server) -> bool:
-    """Return whether a leader has no change of its members under way, and has committed something in its epoch."""
+    """Return whether a server leads without a pending change of its members, and has committed in its epoch."""
     settled = leader.config == last_configuration(leader.log, leader.high_watermark) and leader.config.committed
-    return settled and leader.current_epoch in {entry.epoch for entry in leader.log[: leader.high_watermark]}
+    return (
+        leader.state is ServerState.LEADER
+        and settled
+        and leader.current_epoch in {entry.epoch for entry in leader.log[: leader.high_watermark]}
+    )
 
 
-def changes_members(before: Server, after: Server, entry: Entry) -> bool:
-    """Return whether a leader appends a change of its members, and uses it before it is committed."""
-    change = entry.value
-    assert not isinstance(change, ModelValue)
-    used = (after.config.id, after.config.members, after.config.committed)
-    return after.log == (*before.log, entry) and used == (change.id, change.members, False)
+def removes(entries: tuple[Entry, ...], member: ServerId) -> bool:
+    """Return whether one of some entries removes a member."""
+    return any(isinstance(entry.value, RemovedMember) and entry.value.old == member for entry in entries)
+
+
+def with_change(leader: Server, command: Command, change: AddedMember | RemovedMember) -> Server:
+    """Return a leader that has appended a change of its members, which it uses before it is committed."""
+    log = (*leader.log, Entry(command, leader.current_epoch, change))
+    return leader.but(log=log, config=Config(change.id, change.members, False))
+
+
+def none_noted(server: Server, shared: Shared) -> bool:
+    """Return whether a server credits every server that was started, and nobody else, with no entry."""
+    return set(server.end_offset) == shared.servers and not any(server.end_offset.values())
+
+
+def sent(step: Step, kind: type[Message]) -> list[Message]:
+    """Return the messages of a kind that a step sends."""
+    return [message for message in step.sent if isinstance(message, kind)]
+
+
+def sends_only(step: Step, *messages: Record) -> bool:
+    """Return whether a step sends these messages, in any order, and each once."""
+    return len(step.sent) == len(messages) and set(step.sent) == set(messages)
 
 
 def only_answers(step: Step, answer: Record) -> bool:
@@ -87,6 +112,11 @@ def only_answers(step: Step, answer: Record) -> bool:
 def only_listens(step: Step) -> bool:
     """Return whether a step takes a message away, and does nothing else beyond its server."""
     return step.consumes and not (step.sends or step.puts or step.writes or step.spends)
+
+
+def clients_values(before: Sequence[Any], after: Sequence[Any]) -> list[ModelValue]:
+    """Return the clients' values in the entries that are appended to a log."""
+    return [entry.value for entry in after[len(before) :] if isinstance(entry.value, ModelValue)]
 
 
 class ReconfigContracts(ReconfigBase):
@@ -120,7 +150,7 @@ class ReconfigContracts(ReconfigBase):
 
         The answer tells whether it is granted. What a server fetches it goes on waiting for, unless its state changes.
         """
-        granted = any(isinstance(answer, RequestVoteResponse) and answer.vote_granted for answer in step.sent)
+        granted = any(answer.vote_granted for answer in sent(step, RequestVoteResponse))
         state, leader, voted_for = before.state, before.leader, before.voted_for
         if message.epoch > before.current_epoch:
             state, leader = ServerState.UNATTACHED, Nil.NIL
@@ -207,7 +237,7 @@ class ReconfigContracts(ReconfigBase):
         result = Result.OK if held else Result.DIVERGING
         if error is not Nil.NIL:
             kind, result = FetchRejected, Result.NOT_OK
-        (answer,) = step.sent if len(step.sent) == 1 else (None,)
+        answer = step.sent[0] if len(step.sent) == 1 else None
         if type(answer) is not kind or not only_answers(step, answer):
             return False
         said = answer.result, answer.error, answer.source, answer.dest, answer.correlation
@@ -245,18 +275,15 @@ class ReconfigContracts(ReconfigBase):
         It resigns where that commits its own removal, and only there. Observers and who is refused change nothing.
         KIP-595, Fetch; KIP-853, Fetch, Handling, and Removing voters.
         """
-        served = any(isinstance(one, FetchSucceeded) for one in step.sent) and not message.observer
-        if not served:
+        if message.observer or not sent(step, FetchSucceeded):
             return after == before and not step.puts
         agreed = self._agreed(before, message)
         noted = before.but(end_offset=self._noted(before, message))
         if agreed > before.high_watermark:
             noted = noted.but(high_watermark=agreed, config=last_configuration(before.log, agreed))
-        committed = [entry.value for entry in before.log[before.high_watermark : agreed]]
-        if not any(isinstance(value, RemovedMember) and value.old == before.id for value in committed):
+        if not removes(before.log[before.high_watermark : agreed], before.id):
             return after == noted
-        forgotten = all(offset == 0 for offset in after.end_offset.values()) and set(after.end_offset) == shared.servers
-        return forgotten and after == noted.but(
+        return none_noted(after, shared) and after == noted.but(
             role=Role.OBSERVER,
             state=ServerState.UNATTACHED,
             leader=Nil.NIL,
@@ -271,7 +298,7 @@ class ReconfigContracts(ReconfigBase):
     ) -> bool:
         """A client is told of its value when that is committed, and not before. The specification's `_acked`."""
         told = dict(step.puts).get("acked", shared.acked)
-        advances = any(isinstance(one, FetchSucceeded) for one in step.sent) and not message.observer
+        advances = sent(step, FetchSucceeded) and not message.observer
         end = self._agreed(before, message) if advances else 0
         committed = {entry.value for entry in before.log[before.high_watermark : end]}
         tells = {value: True for value, was in shared.acked.items() if was is False and value in committed}
@@ -356,12 +383,9 @@ class ReconfigContracts(ReconfigBase):
         if leads and joiner not in members:
             error, result = Nil.NIL, Result.OK
             change = AddedMember(before.config.id + 1, joiner, members | {joiner})
-            appends = changes_members(before, after, Entry(Command.ADD_SERVER, before.current_epoch, change))
-            begins = joiner in before.end_offset
-            offsets = before.end_offset if begins else before.end_offset.put(joiner, 0)
-            same = after == before.but(log=after.log, config=after.config, end_offset=offsets)
-            room = len(members) < self.max_cluster_size
-            follows = appends and same and room and may_change_members(before)
+            offsets = before.end_offset if joiner in before.end_offset else before.end_offset.put(joiner, 0)
+            same = after == with_change(before, Command.ADD_SERVER, change).but(end_offset=offsets)
+            follows = same and len(members) < self.max_cluster_size and may_change_members(before)
         answer = JoinResponse(before.current_epoch, before.leader, result, error, dest=joiner, source=before.id)
         return follows and only_answers(step, answer) and not step.puts
 
@@ -370,3 +394,204 @@ class ReconfigContracts(ReconfigBase):
         """An observer drops a refusal, and may ask again. The specification, HandleRejectJoinResponse."""
         refused = before.role is Role.OBSERVER and message.result is Result.NOT_OK
         return only_listens(step) and refused and after == before
+
+
+def has_won(me: Server) -> bool:
+    """Return whether a server is candidate, with the votes of a majority."""
+    return me.state is ServerState.CANDIDATE and majority(me.config.members, me.votes_granted)
+
+
+def may_fetch_from(me: Server, peer: ServerId) -> bool:
+    """Return whether a server follows a peer, or is an observer that knows no leader, and the peer a member."""
+    finds = me.role is Role.OBSERVER and me.state is ServerState.UNATTACHED
+    return (me.state is ServerState.FOLLOWER and peer == me.leader) or (finds and peer in me.config.members)
+
+
+class ReconfigOwnSteps(ReconfigMembership):
+    """Step invariants of what a server does by itself, and invariants of servers that start."""
+
+    # Elections
+
+    @step_invariant
+    def candidates_ask_all_members(self, before: Server, after: Server, step: Step) -> bool:
+        """A voter that stands enters a new epoch, votes for itself, and asks every other member with its log's end.
+
+        It stands for the configuration that it uses, and not while it leads. KIP-595, Vote; KIP-853, VotersRecord.
+        """
+        if "elections" not in step.spends and not sent(step, RequestVoteRequest):
+            return True
+        epoch, (last_epoch, last_offset) = before.current_epoch + 1, log_end(before.log)
+        peers = [member for member in before.config.members if member != before.id]
+        requests = [RequestVoteRequest(epoch, last_epoch, last_offset, before.id, peer) for peer in peers]
+        states = (ServerState.FOLLOWER, ServerState.CANDIDATE, ServerState.UNATTACHED)
+        may_stand = before.role is Role.VOTER and len(peers) < len(before.config.members) and before.state in states
+        stands = before.but(
+            state=ServerState.CANDIDATE,
+            current_epoch=epoch,
+            voted_for=before.id,
+            votes_granted=frozenset({before.id}),
+            leader=Nil.NIL,
+            pending_fetch=Nil.NIL,
+        )
+        return may_stand and after == stands and sends_only(step, *requests) and "elections" in step.spends
+
+    @step_invariant
+    def elected_leaders_announce_themselves(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
+        """A candidate leads with a majority's votes, knows nothing of its followers yet, and tells every other member.
+
+        KIP-595, Leader Election and BeginQuorumEpoch; KIP-853, BeginQuorumEpoch.
+        """
+        begins = after.state is ServerState.LEADER and before.state is not after.state
+        elected = before.state is ServerState.CANDIDATE and after.leader == before.id
+        if not begins and not elected and not sent(step, BeginQuorumRequest):
+            return True
+        members = before.config.members
+        told = [BeginQuorumRequest(before.current_epoch, before.id, one) for one in members - {before.id}]
+        leads = before.but(state=ServerState.LEADER, leader=before.id, end_offset=after.end_offset)
+        return has_won(before) and after == leads and none_noted(after, shared) and sends_only(step, *told)
+
+    # Fetching
+
+    @step_invariant
+    def fetches_go_to_leaders(self, before: Server, after: Server, step: Step) -> bool:
+        """A server fetches from the leader that it follows, behind its log's end, one fetch at a time.
+
+        An observer that follows nobody asks a member. KIP-595, Fetch; KIP-853, Endpoints information.
+        """
+        asks = isinstance(after.pending_fetch, FetchRequest) and after.pending_fetch != before.pending_fetch
+        fetches = sent(step, FetchRequest)
+        if not asks and not fetches:
+            return True
+        if len(fetches) != 1 or before.pending_fetch is not Nil.NIL:
+            return False
+        peer, (last_epoch, end) = fetches[0].dest, log_end(before.log)
+        due = FetchRequest(before.current_epoch, end, last_epoch, before.role is Role.OBSERVER, before.id, peer)
+        asks_one = fetches == [due] and peer != before.id and may_fetch_from(before, peer)
+        return asks_one and after == before.but(pending_fetch=due)
+
+    # What clients and administrators do
+
+    @step_invariant
+    def clients_values_are_appended(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
+        """A leader appends a client's value, once, with its epoch, and the client is not told yet.
+
+        KIP-595, Log Replication. The specification's history counts it for the epoch.
+        """
+        put, new = dict(step.puts), clients_values(before.log, after.log)
+        if "value_ctr" not in put and (not new or step.consumes):
+            return True
+        if len(new) != 1 or before.state is not ServerState.LEADER or shared.acked[new[0]] is not Nil.NIL:
+            return False
+        (value,), epoch = new, before.current_epoch
+        counts = shared.value_ctr
+        counted = (*counts[: epoch - 1], counts[epoch - 1] + 1, *counts[epoch:])
+        follows = after == before.but(log=(*before.log, Entry(Command.APPEND, epoch, value)))
+        told = put == {"acked": shared.acked.put(value, False), "value_ctr": counted}
+        return follows and told and counted[epoch - 1] <= self.max_values_per_epoch and not step.sends
+
+    @step_invariant
+    def removals_are_appended(self, before: Server, after: Server, step: Step) -> bool:
+        """A leader removes one member, if no change is under way and its epoch has committed something.
+
+        It uses the members without it at once, leads on as observer if it is that member, and changes nothing else.
+        KIP-853, RemoveVoter, Handling, and Removing voters.
+        """
+        appends = any(one.command is Command.REMOVE_SERVER for one in after.log[len(before.log) :])
+        if "remove_reconfigs" not in step.spends and (not appends or step.consumes):
+            return True
+        members = before.config.members
+        gone = members - after.config.members
+        if not may_change_members(before) or len(gone) != 1 or len(members) <= self.min_cluster_size:
+            return False
+        (removed,) = gone
+        change = RemovedMember(before.config.id + 1, removed, members - {removed})
+        role = Role.OBSERVER if removed == before.id else before.role
+        return after == with_change(before, Command.REMOVE_SERVER, change).but(role=role) and not step.sends
+
+    @step_invariant
+    def observers_ask_to_join(self, before: Server, after: Server, step: Step) -> bool:
+        """An observer that is no member may ask the leader that it knows to let it in. KIP-853, AddVoter."""
+        if "add_reconfigs" not in step.needs and not sent(step, JoinRequest):
+            return True
+        if isinstance(before.leader, Nil) or before.leader == before.id:
+            return False
+        outside = before.role is Role.OBSERVER and before.id not in before.config.members
+        request = JoinRequest(before.current_epoch, dest=before.leader, source=before.id)
+        return outside and after == before and sends_only(step, request) and not step.consumes
+
+    # Restarts
+
+    @step_invariant
+    def restarts_keep_what_is_stored(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
+        """A server that restarts keeps epoch, vote, leader, log and configuration, and loses what it had in memory.
+
+        Who led does not lead on: KIP-595, Quorum State; the specification, RestartWithState.
+        """
+        if "restarts" not in step.spends or step.writes:
+            return True
+        state = before.state
+        if state is ServerState.LEADER:
+            state = ServerState.RESIGNED if before.role is Role.VOTER else ServerState.UNATTACHED
+        kept = before.but(
+            state=state,
+            leader=before.leader if state is before.state else Nil.NIL,
+            votes_granted=frozenset(),
+            pending_fetch=Nil.NIL,
+            high_watermark=0,
+            end_offset=after.end_offset,
+        )
+        return (
+            none_noted(after, shared)
+            and after == kept
+            and before.state is not ServerState.DEAD_NO_STATE
+            and not step.sends
+        )
+
+    @step_invariant
+    def blank_disks_have_new_identities(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
+        """A server that lost its disk starts with an identity that nobody had, and knows nothing. KIP-853, Key Terms.
+
+        It is a restart: "the number of restarts with or without state" is limited (the specification, MaxRestarts).
+        """
+        if not step.writes:
+            return True
+        (blank,) = step.writes if len(step.writes) == 1 else (before,)
+        new = ServerId(before.id.host, shared.disk_id_gen + 1)
+        knows_nothing = blank == Server(new, end_offset=blank.end_offset) and not any(blank.end_offset.values())
+        put = {"servers": shared.servers | {new}, "disk_id_gen": new.disk_id}
+        died = before.but(role=Role.DEAD_NO_STATE, state=ServerState.DEAD_NO_STATE)
+        old = after in (before, died) and before.state is not ServerState.DEAD_NO_STATE
+        return knows_nothing and old and dict(step.puts) == put and "restarts" in step.spends
+
+    # Servers that start
+
+    @invariant
+    def servers_start_as_observers(self, me: Server) -> bool:
+        """Who has heard of no epoch is an observer, has no log, and waits for its first fetch. KIP-853, Key Terms."""
+        if me.current_epoch > 0 or me.state in (ServerState.DEAD_NO_STATE, ServerState.ILLEGAL):
+            return True
+        fetch = me.pending_fetch
+        dest = me.id if isinstance(fetch, Nil) else fetch.dest
+        waits = fetch in (Nil.NIL, FetchRequest(0, 0, 0, True, me.id, dest))
+        return waits and me.role is Role.OBSERVER and not me.log and me.leader is Nil.NIL
+
+    @invariant(reads=ReconfigMembership.leads)
+    def every_server_is_there(self, shared: Shared, leads: Map[ServerId, bool]) -> bool:
+        """Each server that was ever started has a state, and no other has. The specification's `servers`."""
+        return set(leads) == shared.servers
+
+    @invariant
+    def identities_are_counted(self, shared: Shared) -> bool:
+        """Each server that starts has a disk id of its own, and no more start than may. KIP-853, Key Terms."""
+        numbers = sorted(server.disk_id for server in shared.servers)
+        started = len(numbers) - self.init_cluster_size
+        ids = [0] * self.init_cluster_size + list(range(1, started + 1))
+        room = max(self.max_spawned_servers, self.init_cluster_size)
+        return numbers == ids and shared.disk_id_gen == started and len(numbers) <= room
+
+    @invariant
+    def clusters_keep_their_size(self, me: Server) -> bool:
+        """A configuration has as many members as a cluster may have. The specification, MaxClusterSize."""
+        members = len(me.config.members)
+        most = max(self.max_cluster_size, self.init_cluster_size)
+        return me.config.id == 0 or self.min_cluster_size <= members <= most

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kraftcheck.kraft_model.reconfig.base import ReconfigBase
-from kraftcheck.kraft_model.reconfig.log import config_at
 from kraftcheck.kraft_model.reconfig.records import (
     AddedMember,
     Command,
@@ -21,6 +20,7 @@ from kraftcheck.kraft_model.reconfig.records import (
     ServerState,
     Shared,
 )
+from kraftcheck.kraft_model.reconfig.rules import config_at
 from kraftcheck.spec import (
     Map,
     ModelValue,

@@ -1,11 +1,114 @@
-"""The invariants of `reconfig`."""
+"""The properties of `reconfig`: the specification's five invariants and two temporal properties, and more invariants.
+
+Mutants showed what the specification's own leave open (`docs/mutation.md`).
+"""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from kraftcheck.kraft_model.reconfig.base import ReconfigBase
-from kraftcheck.kraft_model.reconfig.records import Nil, Role, Server, ServerId, ServerState, Shared
-from kraftcheck.kraft_model.reconfig.transitions import ILLEGAL
-from kraftcheck.spec import Map, ModelValue, Record, invariant, projection
+from kraftcheck.kraft_model.reconfig.records import (
+    AddedMember,
+    Config,
+    Entry,
+    Error,
+    FetchDiverging,
+    FetchRejected,
+    FetchRequest,
+    FetchResponse,
+    FetchSucceeded,
+    InitialMembers,
+    Nil,
+    RemovedMember,
+    RequestVoteResponse,
+    Result,
+    Role,
+    Server,
+    ServerId,
+    ServerState,
+    Shared,
+)
+from kraftcheck.kraft_model.reconfig.rules import ILLEGAL, last_epoch
+from kraftcheck.spec import (
+    Formula,
+    Map,
+    ModelValue,
+    Record,
+    every,
+    infinitely_often,
+    invariant,
+    ordered,
+    predicate,
+    projection,
+    step_invariant,
+    temporal,
+)
+
+
+class Holding(Record):
+    """The part of a server that tells what became of what was appended."""
+
+    state: ServerState
+    epoch: int
+    log: tuple[Entry, ...]
+    high_watermark: int
+    config: Config
+
+    def has(self, what: ModelValue | int) -> bool:
+        """Return whether its log holds a client's value, or the configuration of an id."""
+        return any(_is(entry, what) for entry in self.log)
+
+    def has_committed(self, what: ModelValue | int) -> bool:
+        """Return whether it knows that one is committed."""
+        return any(_is(entry, what) for entry in self.log[: self.high_watermark])
+
+
+def _is(entry: Entry, what: ModelValue | int) -> bool:
+    if isinstance(entry.value, (InitialMembers, AddedMember, RemovedMember)):
+        return entry.value.id == what
+    return entry.value == what
+
+
+def _all_or_none(members: list[Holding], what: ModelValue | int) -> bool:
+    """Whether all members have committed something, or none has it."""
+    return all(one.has_committed(what) for one in members) or not any(one.has(what) for one in members)
+
+
+class ReconfigLiveness(ReconfigBase):
+    """ValuesNotStuck and ReconfigurationNotStuck, under WF_vars(Next) in LivenessSpec."""
+
+    @projection
+    def holding(self, me: Server) -> Holding:
+        """What a server holds."""
+        return Holding(me.state, me.current_epoch, me.log, me.high_watermark, me.config)
+
+    @predicate(reads=holding, given=["what"])
+    def committed_or_nothing(
+        self, spent: Map[str, int], holding: Map[ServerId, Holding], what: ModelValue | int
+    ) -> bool:
+        """A value, or a configuration by its id, is everywhere or nowhere in a current leader's configuration.
+
+        It is true too where NoProgressPossible is: that asks for a server whose `state` is Voter, which is a role, so
+        all elections being used up is all that it asks (CommittedValueOrNothing, ConfigAllOrNothing).
+        """
+        if spent["elections"] == self.elections:
+            return True
+        newest = max(server.epoch for server in holding.values())
+        leaders = [one for one in holding.values() if one.state is ServerState.LEADER and one.epoch == newest]
+        return any(_all_or_none([holding[one] for one in leader.config.members], what) for leader in leaders)
+
+    @temporal
+    def values_not_stuck(self) -> Formula:
+        """A client's value is committed everywhere or truncated everywhere, again and again."""
+        return every([infinitely_often(self.committed_or_nothing.of(what=value)) for value in ordered(self.values)])
+
+    @temporal
+    def reconfiguration_not_stuck(self) -> Formula:
+        """A change of the configuration is committed everywhere or truncated everywhere, again and again."""
+        changes = self.add_reconfigs + self.remove_reconfigs
+        return every([infinitely_often(self.committed_or_nothing.of(what=number + 1)) for number in range(changes)])
+
 
 OBSERVER_STATES = (ServerState.LEADER, ServerState.FOLLOWER, ServerState.UNATTACHED, ServerState.VOTED)
 
@@ -62,3 +165,144 @@ class ReconfigProperties(ReconfigBase):
             for server in standing.values()
             if server.state is ServerState.LEADER and server.epoch == newest
         )
+
+
+GONE = (ServerState.DEAD_NO_STATE, ServerState.ILLEGAL)
+
+
+class ReconfigDetails(ReconfigBase):
+    """Invariants and step invariants."""
+
+    # Servers
+
+    @invariant
+    def states_match_leaders(self, me: Server) -> bool:
+        """A leader names itself and a follower another; who stands has voted for itself. KIP-595."""
+        if me.state is ServerState.LEADER:
+            return me.leader == me.id
+        if me.state is ServerState.FOLLOWER:
+            return me.leader not in (Nil.NIL, me.id)
+        if me.state is ServerState.CANDIDATE:
+            return me.voted_for == me.id and me.leader is Nil.NIL
+        return me.state is not ServerState.VOTED or me.voted_for not in (Nil.NIL, me.id)
+
+    @invariant
+    def logs_hold_what_is_committed(self, me: Server) -> bool:
+        """A log holds its high watermark, its epochs do not fall, and none is newer than the server's. KIP-595."""
+        epochs = [entry.epoch for entry in me.log]
+        return me.high_watermark <= len(me.log) and epochs == sorted(epochs) and last_epoch(me.log) <= me.current_epoch
+
+    @invariant
+    def newest_configuration_is_used(self, me: Server) -> bool:
+        """A server uses the last configuration in its log, committed or not. KIP-853, Reconfiguration."""
+        changes = [entry.value for entry in me.log if not isinstance(entry.value, ModelValue)]
+        if not changes or me.state in GONE:
+            return True
+        return (me.config.id, me.config.members) == (changes[-1].id, changes[-1].members)
+
+    @invariant
+    def changes_change_one_member(self, me: Server) -> bool:
+        """A configuration in a log differs from the one before by the member that it adds or removes. KIP-853."""
+        changes = [entry.value for entry in me.log if not isinstance(entry.value, ModelValue)]
+        for before, after in pairwise(changes):
+            if isinstance(after, AddedMember) and before.members | {after.new} != after.members:
+                return False
+            if isinstance(after, RemovedMember) and before.members - {after.old} != after.members:
+                return False
+            if len(before.members ^ after.members) != 1 or after.id != before.id + 1:
+                return False
+        return True
+
+    @step_invariant
+    def epochs_only_grow(self, before: Server, after: Server) -> bool:
+        """Epochs only grow, and in one epoch a server votes once and follows one leader. KIP-595, Vote.
+
+        The vote that an unattached server has is of an older epoch: the specification never takes it back.
+        """
+        if after.state in GONE or before.state in GONE:
+            return True
+        if before.current_epoch != after.current_epoch:
+            return before.current_epoch < after.current_epoch
+        voted = (
+            before.state is ServerState.UNATTACHED
+            or before.voted_for is Nil.NIL
+            or after.voted_for in (before.voted_for, Nil.NIL)
+        )
+        led = before.leader is Nil.NIL or after.leader in (before.leader, Nil.NIL)
+        return voted and led
+
+    @step_invariant
+    def committed_stays(self, before: Server, after: Server) -> bool:
+        """What a server knows to be committed stays in its log. KIP-595, Log Reconciliation."""
+        return after.state in GONE or before.log[: before.high_watermark] == after.log[: before.high_watermark]
+
+    @step_invariant
+    def commits_with_majorities(self, before: Server, after: Server) -> bool:
+        """A leader commits what a majority of its members has, and an entry of its epoch last. KIP-595; KIP-853."""
+        if before.state is not ServerState.LEADER or after.high_watermark <= before.high_watermark:
+            return True
+        members = before.config.members
+        holding = {
+            peer for peer in members if peer == before.id or after.end_offset.get(peer, 0) >= after.high_watermark
+        }
+        return 2 * len(holding) > len(members) and before.log[after.high_watermark - 1].epoch == before.current_epoch
+
+    @invariant
+    def leaders_know_their_followers(self, me: Server, peer: Server) -> bool:
+        """A leader credits nobody with more than it has, and counts votes that were given. KIP-595, Fetch and Vote."""
+        if me.current_epoch != peer.current_epoch or peer.state in GONE:
+            return True
+        if me.state is ServerState.CANDIDATE and peer.id in me.votes_granted and peer.voted_for != me.id:
+            return False
+        return me.state is not ServerState.LEADER or me.end_offset.get(peer.id, 0) <= len(peer.log)
+
+    @invariant
+    def values_are_clients(self, me: Server, shared: Shared) -> bool:
+        """A log holds values that clients sent, and every server is known. The specification's history."""
+        values = [entry.value for entry in me.log if isinstance(entry.value, ModelValue)]
+        return me.id in shared.servers and all(shared.acked[value] is not Nil.NIL for value in values)
+
+    # Messages
+
+    @invariant
+    def fetches_have_positions(self, message: FetchRequest) -> bool:
+        """A fetch asks another server from a position that a log can have. KIP-595, Fetch."""
+        empty = message.fetch_offset == 0
+        return (
+            message.source != message.dest
+            and empty == (message.last_fetched_epoch == 0)
+            and message.last_fetched_epoch <= message.epoch
+        )
+
+    @invariant
+    def fetches_are_answered_as_asked(self, message: FetchResponse) -> bool:
+        """An answer to a fetch fits it: who asked, why it is refused, where the logs part. KIP-595, Fetch."""
+        asked = message.correlation
+        if (asked.source, asked.dest) != (message.dest, message.source):
+            return False
+        if isinstance(message, FetchRejected):
+            return message.result is Result.NOT_OK and self._is_refusal(message, asked)
+        by_leader = message.leader in (message.source, Nil.NIL)  # nobody, once the leader has removed itself
+        if not by_leader or (message.epoch, message.error) != (asked.epoch, Nil.NIL):
+            return False
+        if isinstance(message, FetchDiverging):
+            position = (message.diverging_epoch, message.diverging_end_offset)
+            return position < (asked.last_fetched_epoch, asked.fetch_offset) and message.result is Result.DIVERGING
+        assert isinstance(message, FetchSucceeded)
+        return message.result is Result.OK and len(message.entries) <= 1
+
+    def _is_refusal(self, message: FetchRejected, asked: FetchRequest) -> bool:
+        """Whether the reason for which a fetch is refused holds."""
+        if message.error is Error.FENCED_LEADER_EPOCH:
+            return asked.epoch < message.epoch
+        if message.error is Error.UNKNOWN_LEADER:
+            return asked.epoch > message.epoch
+        if message.error is Error.NOT_LEADER:
+            return message.leader != message.source
+        return message.error is Error.UNKNOWN_MEMBER
+
+    @invariant
+    def votes_are_granted_without_error(self, message: RequestVoteResponse) -> bool:
+        """A granted vote has no error and names no leader; nobody answers itself. KIP-595, Vote."""
+        alone = message.error is Nil.NIL and message.leader is Nil.NIL
+        return message.source != message.dest and (alone or not message.vote_granted)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kraftcheck.kraft_model.reconfig import Reconfig
-from kraftcheck.kraft_model.reconfig.log import most_recent_config
+from kraftcheck.kraft_model.reconfig.elections import Membership
 from kraftcheck.kraft_model.reconfig.records import (
     FetchRequest,
     FetchResponse,
@@ -21,8 +21,7 @@ from kraftcheck.kraft_model.reconfig.records import (
     ServerId,
     ServerState,
 )
-from kraftcheck.kraft_model.reconfig.restarts import Membership
-from kraftcheck.kraft_model.reconfig.transitions import ILLEGAL, TransitionResult
+from kraftcheck.kraft_model.reconfig.rules import ILLEGAL, TransitionResult, most_recent_config
 from kraftcheck.spec import ModelValue, Step, Steps, become, consume
 
 

@@ -11,20 +11,18 @@ Left out are broker epochs, reassignment, transactions (recovering is one step) 
 module         what is in it
 =============  =======================================================================================================
 `records`      symbols (modes, errors), metadata records, messages, what each process knows
-`partition`    pure rules: changes of a partition and their records, ends of logs, the high watermark
-`base`         constants and bounds, the network (LoseMessage), `Init`; who is served, and when a value is
-               acknowledged
+`base`         pure rules: changes of a partition and their records, ends of logs, the high watermark; constants and
+               bounds, the network (LoseMessage), `Init`; who is served, and when a value is acknowledged
 `controller`   FenceBroker, UnfenceBroker, ElectUncleanly, RefuseAlterPartition, AcceptAlterPartition,
                ChangeController
 `brokers`      ApplyMetadata, HandleLeaderAndIsr, Recover, ReportRecovered, ExpandIsr, ShrinkIsr,
                ResendAlterPartition, SendInvalidAlterPartition, HandleAlterPartitionResponse, Crash, Restart,
                BreakConnection
-`clients`      SendRequest, HandleResponse, GiveUp; of brokers RefuseClient, ServeClient, AppendProduced
-`replication`  AskForEpochEnd, AnswerEpochEnd, Truncate, FetchFromLeader, NoteFetch, AnswerFetch, AppendFetched
-`properties`   invariants and step invariants
-`liveness`     temporal properties, and what is fair
-`contracts`    step properties: what the controller decides, and what brokers and leaders make of it
-`exchanges`    step properties: how clients and replicas ask and are answered
+`exchanges`    SendRequest, HandleResponse, GiveUp; of brokers RefuseClient, ServeClient, AppendProduced;
+               AskForEpochEnd, AnswerEpochEnd, Truncate, FetchFromLeader, NoteFetch, AnswerFetch, AppendFetched
+`properties`   invariants and step invariants; temporal properties, and what is fair
+`contracts`    step properties: what the controller decides, what brokers and leaders make of it, how clients and
+               replicas ask and are answered
 `variants`     other readings of the KIP, and seeded faults
 `configurations`  bounded configurations (TOML)
 =============  =======================================================================================================
@@ -33,13 +31,10 @@ module         what is in it
 from __future__ import annotations
 
 from kraftcheck.kraft_model.recovery.brokers import RecoveryBrokers
-from kraftcheck.kraft_model.recovery.clients import RecoveryClients
-from kraftcheck.kraft_model.recovery.contracts import BrokerContracts, ControllerContracts
+from kraftcheck.kraft_model.recovery.contracts import BrokerContracts, ControllerContracts, ExchangeContracts
 from kraftcheck.kraft_model.recovery.controller import RecoveryController
-from kraftcheck.kraft_model.recovery.exchanges import ExchangeContracts
-from kraftcheck.kraft_model.recovery.liveness import RecoveryLiveness
-from kraftcheck.kraft_model.recovery.properties import RecoveryProperties
-from kraftcheck.kraft_model.recovery.replication import RecoveryReplication
+from kraftcheck.kraft_model.recovery.exchanges import RecoveryClients, RecoveryReplication
+from kraftcheck.kraft_model.recovery.properties import RecoveryLiveness, RecoveryProperties
 
 
 # The bases stand in reverse: actions are listed from the last base to the first.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.recovery.base import RecoveryBase
-from kraftcheck.kraft_model.recovery.partition import high_watermark, image
+from kraftcheck.kraft_model.recovery.base import RecoveryBase, high_watermark, image
 from kraftcheck.kraft_model.recovery.records import (
     RECOVERED,
     RECOVERING,
@@ -136,15 +135,8 @@ class RecoveryBrokers(RecoveryBase):
     def _propose(self, me: Broker, isr: frozenset[ModelValue], recovery: RecoveryState) -> Step:
         """Return the step in which a leader sends an AlterPartition request and waits for the answer."""
         version = 0 if me.id in self.old_brokers | self.old_ibp else 1
-        request = AlterPartitionRequest(
-            version,
-            me.partition.leader_epoch,
-            me.partition.partition_epoch,
-            isr,
-            recovery if version else Nil.ABSENT,
-            1,
-            me.id,
-        )
+        epochs = me.partition.leader_epoch, me.partition.partition_epoch
+        request = AlterPartitionRequest(version, *epochs, isr, recovery if version else Nil.ABSENT, 1, me.id)
         return become(me.but(pending=request)).send(request)
 
     # The ISR

@@ -1,4 +1,4 @@
-"""Contracts of `recovery` about the partition's state: what controller and brokers decide, tell and make of it.
+"""Contracts of `recovery`: what controller and brokers decide, tell and make of it, and how clients and followers fare.
 
 Each names its source. They use no rule that an action uses, so that a slip in such a rule does not change them too.
 """
@@ -17,8 +17,13 @@ from kraftcheck.kraft_model.recovery.records import (
     AlterPartitionResponse,
     Api,
     Broker,
+    Client,
+    ClientRequest,
     ClientResponse,
     Controller,
+    Entry,
+    EpochEndRequest,
+    EpochEndResponse,
     Error,
     LeaderAndIsrRequest,
     MetadataLog,
@@ -28,6 +33,8 @@ from kraftcheck.kraft_model.recovery.records import (
     PartitionChangeRecord,
     PartitionRecord,
     RecoveryState,
+    ReplicaFetch,
+    ReplicaFetchResponse,
     Shared,
 )
 from kraftcheck.spec import ModelValue, Step, become, consume, invariant, ordered, step_invariant
@@ -101,24 +108,22 @@ class ControllerContracts(RecoveryBase):
         old, new = before.partition, after.partition
         elects = new.leader != old.leader
         changed = new.but(leader_epoch=0, partition_epoch=0) != old.but(leader_epoch=0, partition_epoch=0)
-        expected: dict[str, Any] = {}
+        expected = self._history_due(old, new, shared) if elects else {}
         if changed and self.mode is Mode.KRAFT:
-            record = PartitionChangeRecord(
-                leader=new.leader if elects else Nil.UNCHANGED,
-                isr=new.isr if new.isr != old.isr else Nil.UNCHANGED,
-                recovery=new.recovery if new.recovery is not old.recovery else Nil.UNCHANGED,
-            )
-            expected["metadata"] = (*shared.metadata, record)
-        if elects and new.leader is not Nil.NO_LEADER:
-            expected["last_leader"] = new.leader
-        if elects and new.leader in self.brokers - old.isr:
-            expected["unclean_epoch"] = new.leader_epoch
-        unrecovered = "unclean_epoch" in expected or old.leader_epoch in shared.unrecovered
-        if elects and unrecovered and self.controller_recovers:
-            expected["unrecovered"] = shared.unrecovered | {new.leader_epoch}
+            expected["metadata"] = (*shared.metadata, difference(old, new))
         puts = {name: value for name, value in step.puts if not (name == "unrecovered" and step.consumes)}
         epochs = (new.leader_epoch - old.leader_epoch, new.partition_epoch - old.partition_epoch)
         return puts == expected and epochs == (elects, changed) and not step.writes
+
+    def _history_due(self, old: Partition, new: Partition, shared: Shared) -> dict[str, Any]:
+        """Return the history of an election."""
+        history: dict[str, Any] = {} if new.leader is Nil.NO_LEADER else {"last_leader": new.leader}
+        unclean = new.leader in self.brokers - old.isr
+        if unclean:
+            history["unclean_epoch"] = new.leader_epoch
+        if self.controller_recovers and (unclean or old.leader_epoch in shared.unrecovered):
+            history["unrecovered"] = shared.unrecovered | {new.leader_epoch}
+        return history
 
     @step_invariant
     def zookeeper_brokers_are_told(self, before: Controller, after: Controller, step: Step) -> bool:
@@ -151,10 +156,9 @@ class ControllerContracts(RecoveryBase):
         error = self._alter_partition_error(before, message)
         recovery = RECOVERED if message.version == 0 else message.recovery
         wanted = before.partition.but(isr=message.isr, recovery=recovery)
-        if error is not Error.NONE or wanted == before.partition:
+        if error is not Error.NONE:
             wanted = before.partition
-        else:
-            wanted = wanted.but(partition_epoch=before.partition.partition_epoch + 1)
+        wanted = wanted.but(partition_epoch=wanted.partition_epoch + (wanted != before.partition))
         answer = AlterPartitionResponse(
             error=error,
             asked=(message.leader_epoch, message.partition_epoch, message.attempt),
@@ -167,7 +171,7 @@ class ControllerContracts(RecoveryBase):
         done = error is Error.NONE and (message.version == 0 or message.leader_epoch in shared.finished)
         history = dict(step.puts).get("unrecovered") == (shared.unrecovered - {message.leader_epoch} if done else None)
         answers = [one for one in step.sent if isinstance(one, AlterPartitionResponse)]
-        return step.consumes and after == before.but(partition=wanted) and answers == [answer] and history
+        return step.consumes and history and (after, answers) == (before.but(partition=wanted), [answer])
 
     def _alter_partition_error(self, me: Controller, request: AlterPartitionRequest) -> Error:
         """Return the error of the first thing that is wrong with a request."""
@@ -244,8 +248,6 @@ class BrokerContracts(RecoveryBase):
             again = asked.but(attempt=asked.attempt + 1)
             return step == become(before.but(pending=again)).send(again).spend("resends")
         version = 0 if before.id in self.old_brokers | self.old_ibp else 1
-        wants = RECOVERED if version == 0 else request.recovery
-        leads = known.leader == before.id and before.running
         expected = AlterPartitionRequest(
             version=version,
             leader_epoch=known.leader_epoch,
@@ -255,21 +257,19 @@ class BrokerContracts(RecoveryBase):
             attempt=1,
             source=before.id,
         )
+        leads, bound = known.leader == before.id and before.running, self._bound_of(before, request)
         sends = become(before.but(pending=expected)).send(expected)
-        ways = []
-        if known.recovery is RECOVERING and before.recovered and wants is RECOVERED and request.isr == {before.id}:
-            ways.append(sends)
-        if known.recovery is RECOVERED and wants is RECOVERED and self._changes_by_one(before, request.isr):
-            ways.append(sends.spend("isr_changes"))
-        others = request.isr - {before.id}
-        if (
-            version
-            and wants is RECOVERING
-            and len(others) == (known.recovery is RECOVERING)
-            and before.id in request.isr
-        ):
-            ways.append(sends.spend("invalid_requests"))
-        return leads and step in ways
+        return leads and bound is not None and step == (sends.spend(bound) if bound else sends)
+
+    def _bound_of(self, leader: Broker, request: AlterPartitionRequest) -> str | None:
+        """Return the bound of a request that a leader may send, "" where it has none; None where it may not send it."""
+        recovering, isr = leader.partition.recovery is RECOVERING, request.isr
+        if request.version == 0 or request.recovery is RECOVERED:
+            if recovering:
+                return "" if leader.recovered and isr == {leader.id} else None
+            return "isr_changes" if self._changes_by_one(leader, isr) else None
+        is_invalid = leader.id in isr and len(isr) == 1 + recovering
+        return "invalid_requests" if is_invalid and request.recovery is RECOVERING else None
 
     def _changes_by_one(self, leader: Broker, isr: frozenset[ModelValue]) -> bool:
         """Whether an ISR lacks one follower that is in sync, or has one that has caught up."""
@@ -338,6 +338,15 @@ def same(step: Step, expected: Step) -> bool:
     return rest and Counter(step.puts) == Counter(expected.puts) and Counter(step.sends) == Counter(expected.sends)
 
 
+def difference(old: Partition, new: Partition) -> PartitionChangeRecord:
+    """Return the record of what has changed in a partition."""
+    return PartitionChangeRecord(
+        leader=new.leader if new.leader != old.leader else Nil.UNCHANGED,
+        isr=new.isr if new.isr != old.isr else Nil.UNCHANGED,
+        recovery=new.recovery if new.recovery is not old.recovery else Nil.UNCHANGED,
+    )
+
+
 def state_after(metadata: MetadataLog) -> Partition:
     """Return the partition after metadata records: the last change of a field counts."""
     if not metadata:
@@ -397,3 +406,206 @@ def answers(broker: Broker, shared: Shared) -> Step:
     responses = [ClientResponse(Api.PRODUCE, value, Error.NONE, epoch, broker.id) for value in told]
     acknowledged = shared.acknowledged | {(epoch, value) for value in told}
     return become(broker.but(waiting=broker.waiting - done)).put(acknowledged=acknowledged).send(*responses)
+
+
+class ExchangeContracts(RecoveryBase):
+    """Step properties of who asks and who answers."""
+
+    # Clients
+
+    @step_invariant
+    def clients_ask_again_what_was_refused(self, before: Client, after: Client, step: Step, shared: Shared) -> bool:
+        """A client asks one thing at a time; refused, it asks the same again somewhere, or gives up after a while.
+
+        KIP-704, Clients ("the clients will retry this error", "within the retry window").
+        """
+        if step.consumes:
+            return True
+        if not step.sent:
+            return before.refused and step == become(Client())
+        api, asked = after.waiting, step.sent[0]
+        may_ask = api in self.apis if before.waiting is Nil.NIL else before.refused and api is before.waiting
+        if not may_ask or not isinstance(api, Api) or not isinstance(asked, ClientRequest):
+            return False
+        value = shared.values + 1 if api is Api.PRODUCE else 0
+        sends = become(Client(waiting=api)).send(ClientRequest(api, value, asked.dest)).spend("requests")
+        return asked.dest in self.brokers and step == (sends.put(values=value) if value else sends)
+
+    @step_invariant
+    def clients_take_their_answers(self, before: Client, message: ClientResponse, step: Step) -> bool:
+        """A client that is served is done; one that gets an error may try again. KIP-704, Clients."""
+        return step == consume(Client() if message.error is Error.NONE else before.but(refused=True))
+
+    @step_invariant
+    def clients_are_served_by_who_may(self, before: Broker, message: ClientRequest, step: Step, shared: Shared) -> bool:
+        """The leader serves clients, and a follower FETCH, unless the leader is recovering; all else is refused.
+
+        KIP-704, Topic Partition Leader ("it will return a NOT_LEADER_OR_FOLLOWER error") and Topic Partition Follower;
+        KIP-392. What is produced is answered when every replica in sync has it.
+        """
+        known = before.partition
+        if not before.running:
+            return True
+        follower = known.leader not in (before.id, Nil.NO_LEADER)
+        may = known.leader == before.id or (follower and message.api is Api.FETCH)
+        served = may and known.recovery is not RECOVERING
+        answer = ClientResponse(
+            api=message.api,
+            value=message.value,
+            error=Error.NONE if served else Error.NOT_LEADER_OR_FOLLOWER,
+            leader_epoch=known.leader_epoch,
+            source=before.id,
+        )
+        if not served:
+            return step == consume(before).reply(answer)
+        noted = shared.served if before.id in self.old_brokers else shared.served | {known.leader_epoch}
+        if message.api is not Api.PRODUCE:
+            return step == consume(before).put(served=noted).reply(answer)
+        log = (*before.log, Entry(known.leader_epoch, message.value))
+        appended = before.but(log=log, waiting=before.waiting | {len(log)})
+        return same(step, answers(appended, shared).put(served=noted).but(consumes=True))
+
+    @step_invariant
+    def connections_break(
+        self,
+        before: Broker,
+        message: LeaderAndIsrRequest
+        | AlterPartitionResponse
+        | EpochEndRequest
+        | EpochEndResponse
+        | ReplicaFetch
+        | ReplicaFetchResponse
+        | ClientRequest,
+        step: Step,
+    ) -> bool:
+        """Who waits for an answer of a broker that is down notices, and one that runs is not taken for down.
+
+        KIP-704, Clients, for what they then do.
+        """
+        if before.running:
+            return all(getattr(one, "error", Error.NONE) is not Error.DISCONNECTED for one in step.sent)
+        lost = Error.DISCONNECTED
+        match message:
+            case ClientRequest():
+                return step == consume(before).reply(ClientResponse(message.api, message.value, lost, -1, before.id))
+            case ReplicaFetch():
+                refused = ReplicaFetchResponse(lost, message.leader_epoch, message.offset, (), message.source)
+                return step == consume(before).reply(refused)
+            case EpochEndRequest():
+                return step == consume(before).reply(
+                    EpochEndResponse(lost, message.leader_epoch, -1, 0, message.source)
+                )
+        return step == consume(before)
+
+    # Followers
+
+    @step_invariant
+    def followers_ask_their_leader(self, before: Broker, after: Broker, step: Step) -> bool:
+        """A follower asks where its last epoch ends, and once it knows that, for what comes after its log.
+
+        One request at a time, to the leader of its epoch. KIP-101, KIP-279. An empty log needs no truncation.
+        """
+        requests = [message for message in step.sent if isinstance(message, EpochEndRequest | ReplicaFetch)]
+        if not requests:
+            return before.fetching if after.fetching else _asks_nothing(before, after, step)
+        epoch, leader, dest = before.partition.leader_epoch, before.partition.leader, requests[0].dest
+        if before.truncated:
+            request: EpochEndRequest | ReplicaFetch = ReplicaFetch(epoch, len(before.log), before.id, dest)
+        elif before.log:
+            request = EpochEndRequest(epoch, before.log[-1].epoch, before.id, dest)
+        else:
+            return False
+        follows = before.running and leader not in (before.id, Nil.NO_LEADER) and not before.fetching
+        sends = become(before.but(fetching=True)).send(request).spend("fetches")
+        return follows and dest == leader and step == sends
+
+    @step_invariant
+    def epoch_ends_are_answered(self, before: Broker, message: EpochEndRequest, step: Step) -> bool:
+        """The leader answers with the largest epoch that is not above the one asked for, and its end, or an error.
+
+        KIP-279; KIP-704, Topic Partition Leader (OFFSET_FOR_LEADER_EPOCH); KIP-320.
+        """
+        if not before.running:
+            return True
+        error = _refusal(before, message.leader_epoch)
+        upto = [entry.epoch for entry in before.log if entry.epoch <= message.asked_epoch]
+        served = error is Error.NONE and upto
+        answer = EpochEndResponse(
+            error=error,
+            leader_epoch=message.leader_epoch,
+            epoch=max(upto) if served else -1,
+            end_offset=len(upto) if served else 0,
+            dest=message.source,
+        )
+        return step == consume(before).reply(answer)
+
+    @step_invariant
+    def followers_truncate_as_told(self, before: Broker, message: EpochEndResponse, step: Step) -> bool:
+        """A follower keeps of its log what the leader has too: up to the leader's end of the largest common epoch.
+
+        Where the leader lacks its last epoch it asks again; where it is refused it keeps its log. KIP-279; KIP-704,
+        Clients ("the replicas will handle this error by backing off").
+        """
+        if not _awaits(before, message.leader_epoch):
+            return step == consume(before)
+        if message.error is not Error.NONE or before.truncated:
+            return step == consume(before.but(fetching=False))
+        own = [entry for entry in before.log if entry.epoch <= message.epoch]
+        kept = tuple(own[: message.end_offset])
+        last = before.log[-1].epoch if before.log else -1
+        known = message.epoch == last or kept == ()
+        return step == consume(before.but(log=kept, truncated=known, fetching=False))
+
+    @step_invariant
+    def fetches_are_answered(self, before: Broker, message: ReplicaFetch, step: Step, shared: Shared) -> bool:
+        """The leader notes how far a follower has fetched, and answers with what it has beyond that, or an error.
+
+        KIP-704, Topic Partition Leader (FETCH): not while it is recovering. KIP-320, the epochs; KIP-497, what is
+        committed then.
+        """
+        if not before.running:
+            return True
+        error = _refusal(before, message.leader_epoch)
+        entries = before.log[message.offset :] if error is Error.NONE else ()
+        answer = ReplicaFetchResponse(
+            error=error,
+            leader_epoch=message.leader_epoch,
+            offset=message.offset,
+            entries=entries,
+            dest=message.source,
+        )
+        noted = before.but(ends=before.ends.put(message.source, message.offset))
+        if error is Error.NONE and noted != before:
+            return same(step, answers(noted, shared))
+        return (error is not Error.NONE or entries != ()) and step == consume(before).reply(answer)
+
+    @step_invariant
+    def followers_append_what_they_asked_for(self, before: Broker, message: ReplicaFetchResponse, step: Step) -> bool:
+        """A follower appends what comes after its log, and nothing else; refused, it asks again. KIP-704, Clients."""
+        if not _awaits(before, message.leader_epoch):
+            return step == consume(before)
+        fits = message.error is Error.NONE and message.offset == len(before.log)
+        log = before.log + message.entries if fits else before.log
+        return step == consume(before.but(fetching=False, log=log))
+
+
+def _refusal(broker: Broker, leader_epoch: int) -> Error:
+    """Return the error for a replica that knows a leader epoch (KIP-320; KIP-704); NONE where it is served."""
+    known = broker.partition
+    if known.leader_epoch != leader_epoch:
+        return Error.UNKNOWN_LEADER_EPOCH if known.leader_epoch < leader_epoch else Error.FENCED_LEADER_EPOCH
+    serves = known.leader == broker.id and known.recovery is not RECOVERING
+    return Error.NONE if serves else Error.NOT_LEADER_OR_FOLLOWER
+
+
+def _asks_nothing(before: Broker, after: Broker, step: Step) -> bool:
+    """Return whether a broker that asks nothing takes its log for truncated only where that is empty, or it is told."""
+    if after.truncated <= before.truncated or step.consumes:
+        return True
+    return before.log == () and step == become(before.but(truncated=True))
+
+
+def _awaits(broker: Broker, leader_epoch: int) -> bool:
+    """Return whether a broker that runs waits, as follower in an epoch, for an answer of its leader."""
+    follows = broker.running and broker.partition.leader not in (broker.id, Nil.NO_LEADER)
+    return follows and broker.fetching and broker.partition.leader_epoch == leader_epoch

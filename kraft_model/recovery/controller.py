@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kraftcheck.kraft_model.recovery.base import RecoveryBase
-from kraftcheck.kraft_model.recovery.partition import change, from_isr, merged
+from kraftcheck.kraft_model.recovery.base import RecoveryBase, change, from_isr, merged
 from kraftcheck.kraft_model.recovery.records import (
     RECOVERED,
     RECOVERING,
@@ -218,18 +217,10 @@ class RecoveryController(RecoveryBase):
 
     def _leader_and_isr(self, me: Controller, brokers: Iterable[ModelValue]) -> Iterable[LeaderAndIsrRequest]:
         partition = me.partition
+        state = partition.leader, partition.leader_epoch, partition.partition_epoch, partition.isr
         version, recovery = (6, partition.recovery) if self.controller_recovers else (5, Nil.ABSENT)
         for broker in ordered(brokers):
-            yield LeaderAndIsrRequest(
-                version,
-                me.epoch,
-                partition.leader,
-                partition.leader_epoch,
-                partition.partition_epoch,
-                partition.isr,
-                recovery,
-                broker,
-            )
+            yield LeaderAndIsrRequest(version, me.epoch, *state, recovery, broker)
 
     def _history(self, before: Partition, after: Partition, shared: Shared) -> dict[str, object]:
         """Return the history of an election for properties: was it unclean, and which epochs have not recovered."""
@@ -249,12 +240,6 @@ class RecoveryController(RecoveryBase):
 def _answer(request: AlterPartitionRequest, error: Error, partition: Partition) -> AlterPartitionResponse:
     """Return the response, in the request's version, with the partition as it then is."""
     recovery = partition.recovery if request.version >= 1 else Nil.ABSENT
-    return AlterPartitionResponse(
-        error,
-        (request.leader_epoch, request.partition_epoch, request.attempt),
-        partition.leader_epoch,
-        partition.partition_epoch,
-        partition.isr,
-        recovery,
-        request.source,
-    )
+    asked = request.leader_epoch, request.partition_epoch, request.attempt
+    state = partition.leader_epoch, partition.partition_epoch, partition.isr, recovery
+    return AlterPartitionResponse(error, asked, *state, request.source)

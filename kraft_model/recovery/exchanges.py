@@ -1,15 +1,9 @@
-"""Contracts of `recovery` about requests and answers: of clients, of followers, and of who is down.
-
-Each names its source. They use no rule that an action uses, so that a slip in such a rule does not change them too.
-"""
+"""Requests and answers of `recovery`: clients ask and are served or refused; followers truncate and fetch."""
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.recovery.base import RecoveryBase
-from kraftcheck.kraft_model.recovery.contracts import answers, same
+from kraftcheck.kraft_model.recovery.base import RecoveryBase, epoch_end, last_epoch
 from kraftcheck.kraft_model.recovery.records import (
-    RECOVERING,
-    AlterPartitionResponse,
     Api,
     Broker,
     Client,
@@ -19,208 +13,196 @@ from kraftcheck.kraft_model.recovery.records import (
     EpochEndRequest,
     EpochEndResponse,
     Error,
-    LeaderAndIsrRequest,
     Nil,
     ReplicaFetch,
     ReplicaFetchResponse,
     Shared,
 )
-from kraftcheck.spec import Step, become, consume, step_invariant
+from kraftcheck.spec import ModelValue, Steps, become, consume, internal, on, ordered
 
 
-class ExchangeContracts(RecoveryBase):
-    """Step properties of who asks and who answers."""
+class RecoveryClients(RecoveryBase):
+    """Requests of clients, and the brokers' answers."""
 
-    # Clients
+    @internal
+    def send_request(self, me: Client, shared: Shared) -> Steps:
+        """A client asks some broker, since its metadata may be old; if refused, it tries again anywhere.
 
-    @step_invariant
-    def clients_ask_again_what_was_refused(self, before: Client, after: Client, step: Step, shared: Shared) -> bool:
-        """A client asks one thing at a time; refused, it asks the same again somewhere, or gives up after a while.
-
-        KIP-704, Clients ("the clients will retry this error", "within the retry window").
+        Source: KIP-704, Clients ("the clients will retry this error").
         """
-        if step.consumes:
-            return True
-        if not step.sent:
-            return before.refused and step == become(Client())
-        free = before.waiting is Nil.NIL and after.waiting in self.apis
-        requests = [message for message in step.sent if isinstance(message, ClientRequest)]
-        value = shared.values + 1 if after.waiting is Api.PRODUCE else 0
-        asked = [one for one in requests if one.dest in self.brokers and (one.api, one.value) == (after.waiting, value)]
-        sends = become(Client(waiting=after.waiting)).send(*asked[:1]).spend("requests")
-        expected = sends.put(values=value) if after.waiting is Api.PRODUCE else sends
-        return (free or (before.refused and after.waiting is before.waiting)) and bool(asked) and step == expected
+        if me.waiting is not Nil.NIL and not me.refused:
+            return
+        apis = [me.waiting] if isinstance(me.waiting, Api) else ordered(self.apis)
+        for api in apis:
+            value = shared.values + 1 if api is Api.PRODUCE else 0
+            for broker in ordered(self.brokers):
+                step = become(Client(waiting=api)).send(ClientRequest(api, value, broker)).spend("requests")
+                yield step.put(values=value) if value else step
 
-    @step_invariant
-    def clients_take_their_answers(self, before: Client, message: ClientResponse, step: Step) -> bool:
-        """A client that is served is done; one that gets an error may try again. KIP-704, Clients."""
-        return step == consume(Client() if message.error is Error.NONE else before.but(refused=True))
+    @on(ClientResponse)
+    def handle_response(self, me: Client, response: ClientResponse) -> Steps:
+        """A client is served, or will try again."""
+        refused = response.error is not Error.NONE
+        yield consume(Client(waiting=me.waiting, refused=True) if refused else Client())
 
-    @step_invariant
-    def clients_are_served_by_who_may(self, before: Broker, message: ClientRequest, step: Step, shared: Shared) -> bool:
-        """The leader serves clients, and a follower FETCH, unless the leader is recovering; all else is refused.
+    @internal
+    def give_up(self, me: Client) -> Steps:
+        """A client gives up after a while. Source: KIP-704, Clients ("within the retry window")."""
+        if me.refused:
+            yield become(Client())
 
-        KIP-704, Topic Partition Leader ("it will return a NOT_LEADER_OR_FOLLOWER error") and Topic Partition Follower;
-        KIP-392. What is produced is answered when every replica in sync has it.
+    @on(ClientRequest)
+    def refuse_client(self, me: Broker, request: ClientRequest) -> Steps:
+        """A broker refuses clients with NOT_LEADER_OR_FOLLOWER: all, while the leader is recovering.
+
+        Source: KIP-704, Topic Partition Leader and Topic Partition Follower.
         """
-        known = before.partition
-        if not before.running:
-            return True
-        follower = known.leader not in (before.id, Nil.NO_LEADER)
-        may = known.leader == before.id or (follower and message.api is Api.FETCH)
-        served = may and known.recovery is not RECOVERING
-        answer = ClientResponse(
-            api=message.api,
-            value=message.value,
-            error=Error.NONE if served else Error.NOT_LEADER_OR_FOLLOWER,
-            leader_epoch=known.leader_epoch,
-            source=before.id,
+        if not me.running or self._serves(me, request.api):
+            return
+        yield consume(me).reply(_answer(me, request, Error.NOT_LEADER_OR_FOLLOWER))
+
+    @on(ClientRequest)
+    def serve_client(self, me: Broker, request: ClientRequest, shared: Shared) -> Steps:
+        """A broker serves FETCH (a follower does too, KIP-392), LIST_OFFSETS, DELETE_RECORDS or
+        OFFSET_FOR_LEADER_EPOCH.
+
+        The contents of the answer make no difference here; nor does where the log then starts.
+        """
+        if request.api is Api.PRODUCE or not self._serves(me, request.api):
+            return
+        yield consume(me).put(served=self._served(me, shared)).reply(_answer(me, request, Error.NONE))
+
+    @on(ClientRequest)
+    def append_produced(self, me: Broker, request: ClientRequest, shared: Shared) -> Steps:
+        """A leader appends what a client produces, and answers when all in-sync replicas have it (acks=all)."""
+        if request.api is not Api.PRODUCE or not self._serves(me, request.api):
+            return
+        log = (*me.log, Entry(me.partition.leader_epoch, request.value))
+        appended = me.but(log=log, waiting=me.waiting | {len(log)})
+        yield self._acknowledge(appended, shared).put(served=self._served(me, shared)).but(consumes=True)
+
+    def _served(self, me: Broker, shared: Shared) -> frozenset[int]:
+        """Return the leader epochs in which clients were served, with that of a broker that serves one now."""
+        return shared.served if me.id in self.old_brokers else shared.served | {me.partition.leader_epoch}
+
+
+def _answer(me: Broker, request: ClientRequest, error: Error) -> ClientResponse:
+    return ClientResponse(request.api, request.value, error, me.partition.leader_epoch, me.id)
+
+
+class RecoveryReplication(RecoveryBase):
+    """Truncating, fetching, and serving both."""
+
+    # The follower
+
+    @internal
+    def ask_for_epoch_end(self, me: Broker) -> Steps:
+        """A follower asks a new leader where its last epoch ends there, before it fetches (KIP-101, KIP-279)."""
+        if not me.follows or me.fetching or me.truncated:
+            return
+        leader = me.partition.leader
+        assert isinstance(leader, ModelValue)
+        if not me.log:
+            yield become(me.but(truncated=True))
+            return
+        request = EpochEndRequest(me.partition.leader_epoch, last_epoch(me.log), me.id, leader)
+        yield become(me.but(fetching=True)).send(request).spend("fetches")
+
+    @on(EpochEndRequest)
+    def answer_epoch_end(self, me: Broker, request: EpochEndRequest) -> Steps:
+        """A leader that is not recovering answers; other brokers refuse.
+
+        Source: KIP-704, Topic Partition Leader (OFFSET_FOR_LEADER_EPOCH); KIP-320 for the epochs.
+        """
+        if not me.running:
+            return
+        error = self._replica_refusal(me, request.leader_epoch)
+        epoch, end = epoch_end(me.log, request.asked_epoch) if error is Error.NONE else (-1, 0)
+        yield consume(me).reply(EpochEndResponse(error, request.leader_epoch, epoch, end, request.source))
+
+    @on(EpochEndResponse)
+    def truncate(self, me: Broker, response: EpochEndResponse) -> Steps:
+        """A follower cuts its log where the leader's epoch ends; if the leader lacks the epoch, it asks again.
+
+        If refused, it backs off and asks again. Source: KIP-279; KIP-704, Clients ("the replicas will handle this error
+        by backing off").
+        """
+        if not me.running:
+            return
+        if not me.follows or not me.fetching or response.leader_epoch != me.partition.leader_epoch:
+            yield consume(me)
+            return
+        if response.error is not Error.NONE or me.truncated:
+            yield consume(me.but(fetching=False))
+            return
+        agreed = response.epoch == last_epoch(me.log)
+        _, own_end = epoch_end(me.log, response.epoch)
+        kept = me.log[: min(response.end_offset, own_end)]
+        yield consume(me.but(log=kept, truncated=agreed or not kept, fetching=False))
+
+    @internal
+    def fetch_from_leader(self, me: Broker) -> Steps:
+        """A follower fetches what follows the end of its log, one request at a time."""
+        if not me.follows or me.fetching or not self._may_fetch(me):
+            return
+        leader = me.partition.leader
+        assert isinstance(leader, ModelValue)
+        request = ReplicaFetch(me.partition.leader_epoch, len(me.log), me.id, leader)
+        yield become(me.but(fetching=True)).send(request).spend("fetches")
+
+    def _may_fetch(self, me: Broker) -> bool:
+        """Whether the log is known to be a prefix of the leader's."""
+        return me.truncated
+
+    @on(ReplicaFetch)
+    def note_fetch(self, me: Broker, request: ReplicaFetch, shared: Shared) -> Steps:
+        """A leader notes a follower's log end, which may commit values; the request waits until there is more."""
+        if not me.running or self._replica_refusal(me, request.leader_epoch) is not Error.NONE:
+            return
+        if me.ends.get(request.source, -1) == request.offset:
+            return
+        yield self._acknowledge(me.but(ends=me.ends.put(request.source, request.offset)), shared)
+
+    @on(ReplicaFetch)
+    def answer_fetch(self, me: Broker, request: ReplicaFetch) -> Steps:
+        """A leader that is not recovering answers once it has more; other brokers refuse at once.
+
+        Source: KIP-704, Topic Partition Leader (FETCH).
+        """
+        if not me.running:
+            return
+        error = self._replica_refusal(me, request.leader_epoch)
+        if error is Error.NONE:
+            if me.ends.get(request.source, -1) != request.offset or request.offset >= len(me.log):
+                return
+            entries = me.log[request.offset :]
+        else:
+            entries = ()
+        yield consume(me).reply(
+            ReplicaFetchResponse(error, request.leader_epoch, request.offset, entries, request.source)
         )
-        if not served:
-            return step == consume(before).reply(answer)
-        noted = shared.served if before.id in self.old_brokers else shared.served | {known.leader_epoch}
-        if message.api is not Api.PRODUCE:
-            return step == consume(before).put(served=noted).reply(answer)
-        log = (*before.log, Entry(known.leader_epoch, message.value))
-        appended = before.but(log=log, waiting=before.waiting | {len(log)})
-        return same(step, answers(appended, shared).put(served=noted).but(consumes=True))
 
-    @step_invariant
-    def connections_break(
-        self,
-        before: Broker,
-        message: LeaderAndIsrRequest
-        | AlterPartitionResponse
-        | EpochEndRequest
-        | EpochEndResponse
-        | ReplicaFetch
-        | ReplicaFetchResponse
-        | ClientRequest,
-        step: Step,
-    ) -> bool:
-        """Who waits for an answer of a broker that is down notices, and one that runs is not taken for down.
+    @on(ReplicaFetchResponse)
+    def append_fetched(self, me: Broker, response: ReplicaFetchResponse) -> Steps:
+        """A follower appends what it asked for. If refused, it backs off and asks again."""
+        if not me.running:
+            return
+        if not me.follows or not me.fetching or response.leader_epoch != me.partition.leader_epoch:
+            yield consume(me)
+            return
+        asked_for = response.error is Error.NONE and response.offset == len(me.log)
+        yield consume(me.but(fetching=False, log=me.log + response.entries if asked_for else me.log))
 
-        KIP-704, Clients, for what they then do.
-        """
-        if before.running:
-            return all(getattr(one, "error", Error.NONE) is not Error.DISCONNECTED for one in step.sent)
-        lost = Error.DISCONNECTED
-        match message:
-            case ClientRequest():
-                return step == consume(before).reply(ClientResponse(message.api, message.value, lost, -1, before.id))
-            case ReplicaFetch():
-                refused = ReplicaFetchResponse(lost, message.leader_epoch, message.offset, (), message.source)
-                return step == consume(before).reply(refused)
-            case EpochEndRequest():
-                return step == consume(before).reply(
-                    EpochEndResponse(lost, message.leader_epoch, -1, 0, message.source)
-                )
-        return step == consume(before)
+    def _replica_refusal(self, me: Broker, leader_epoch: int) -> Error:
+        """Return the error that refuses a replica's request; NONE if it is served."""
+        if me.partition.leader_epoch > leader_epoch:
+            return Error.FENCED_LEADER_EPOCH
+        if me.partition.leader_epoch < leader_epoch:
+            return Error.UNKNOWN_LEADER_EPOCH
+        if not me.leads or self._refuses_replicas(me):
+            return Error.NOT_LEADER_OR_FOLLOWER
+        return Error.NONE
 
-    # Followers
-
-    @step_invariant
-    def followers_ask_their_leader(self, before: Broker, after: Broker, step: Step) -> bool:
-        """A follower asks where its last epoch ends, and once it knows that, for what comes after its log.
-
-        One request at a time, to the leader of its epoch. KIP-101, KIP-279. An empty log needs no truncation.
-        """
-        requests = [message for message in step.sent if isinstance(message, EpochEndRequest | ReplicaFetch)]
-        if not requests and not after.fetching:
-            empty = after.truncated <= before.truncated or step.consumes
-            return empty or (before.log == () and step == become(before.but(truncated=True)))
-        if not requests:
-            return before.fetching
-        known, leader = before.partition, before.partition.leader
-        follows = before.running and leader not in (before.id, Nil.NO_LEADER) and not before.fetching
-        request: EpochEndRequest | ReplicaFetch = ReplicaFetch(
-            known.leader_epoch, len(before.log), before.id, requests[0].dest
-        )
-        if not before.truncated and before.log:
-            request = EpochEndRequest(known.leader_epoch, before.log[-1].epoch, before.id, requests[0].dest)
-        fits = follows and requests[0].dest == leader and (before.truncated or before.log != ())
-        return fits and step == become(before.but(fetching=True)).send(request).spend("fetches")
-
-    @step_invariant
-    def epoch_ends_are_answered(self, before: Broker, message: EpochEndRequest, step: Step) -> bool:
-        """The leader answers with the largest epoch that is not above the one asked for, and its end, or an error.
-
-        KIP-279; KIP-704, Topic Partition Leader (OFFSET_FOR_LEADER_EPOCH); KIP-320.
-        """
-        if not before.running:
-            return True
-        error = _refusal(before, message.leader_epoch)
-        upto = [entry.epoch for entry in before.log if entry.epoch <= message.asked_epoch]
-        served = error is Error.NONE and upto
-        answer = EpochEndResponse(
-            error=error,
-            leader_epoch=message.leader_epoch,
-            epoch=max(upto) if served else -1,
-            end_offset=len(upto) if served else 0,
-            dest=message.source,
-        )
-        return step == consume(before).reply(answer)
-
-    @step_invariant
-    def followers_truncate_as_told(self, before: Broker, message: EpochEndResponse, step: Step) -> bool:
-        """A follower keeps of its log what the leader has too: up to the leader's end of the largest common epoch.
-
-        Where the leader lacks its last epoch it asks again; where it is refused it keeps its log. KIP-279; KIP-704,
-        Clients ("the replicas will handle this error by backing off").
-        """
-        if not _awaits(before, message.leader_epoch):
-            return step == consume(before)
-        if message.error is not Error.NONE or before.truncated:
-            return step == consume(before.but(fetching=False))
-        own = [entry for entry in before.log if entry.epoch <= message.epoch]
-        kept = tuple(own[: message.end_offset])
-        last = before.log[-1].epoch if before.log else -1
-        known = message.epoch == last or kept == ()
-        return step == consume(before.but(log=kept, truncated=known, fetching=False))
-
-    @step_invariant
-    def fetches_are_answered(self, before: Broker, message: ReplicaFetch, step: Step, shared: Shared) -> bool:
-        """The leader notes how far a follower has fetched, and answers with what it has beyond that, or an error.
-
-        KIP-704, Topic Partition Leader (FETCH): not while it is recovering. KIP-320, the epochs; KIP-497, what is
-        committed then.
-        """
-        if not before.running:
-            return True
-        error = _refusal(before, message.leader_epoch)
-        entries = before.log[message.offset :] if error is Error.NONE else ()
-        answer = ReplicaFetchResponse(
-            error=error,
-            leader_epoch=message.leader_epoch,
-            offset=message.offset,
-            entries=entries,
-            dest=message.source,
-        )
-        noted = before.but(ends=before.ends.put(message.source, message.offset))
-        if error is Error.NONE and noted != before:
-            return same(step, answers(noted, shared))
-        return (error is not Error.NONE or entries != ()) and step == consume(before).reply(answer)
-
-    @step_invariant
-    def followers_append_what_they_asked_for(self, before: Broker, message: ReplicaFetchResponse, step: Step) -> bool:
-        """A follower appends what comes after its log, and nothing else; refused, it asks again. KIP-704, Clients."""
-        if not _awaits(before, message.leader_epoch):
-            return step == consume(before)
-        fits = message.error is Error.NONE and message.offset == len(before.log)
-        log = before.log + message.entries if fits else before.log
-        return step == consume(before.but(fetching=False, log=log))
-
-
-def _refusal(broker: Broker, leader_epoch: int) -> Error:
-    """Return the error for a replica that knows a leader epoch (KIP-320; KIP-704); NONE where it is served."""
-    known = broker.partition
-    if known.leader_epoch != leader_epoch:
-        return Error.UNKNOWN_LEADER_EPOCH if known.leader_epoch < leader_epoch else Error.FENCED_LEADER_EPOCH
-    serves = known.leader == broker.id and known.recovery is not RECOVERING
-    return Error.NONE if serves else Error.NOT_LEADER_OR_FOLLOWER
-
-
-def _awaits(broker: Broker, leader_epoch: int) -> bool:
-    """Return whether a broker that runs waits, as follower in an epoch, for an answer of its leader."""
-    follows = broker.running and broker.partition.leader not in (broker.id, Nil.NO_LEADER)
-    return follows and broker.fetching and broker.partition.leader_epoch == leader_epoch
+    def _refuses_replicas(self, me: Broker) -> bool:
+        """Whether a leader refuses its followers: as long as it refuses clients."""
+        return self._is_recovering(me)

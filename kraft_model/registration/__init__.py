@@ -13,15 +13,14 @@ Its successor may lack what was not committed. `quorum` is the model of KRaft it
 module        what is in it
 ============  ========================================================================================================
 `records`     symbols (errors, tools), metadata records, messages, what each node and the operator know
-`image`       pure rules: what metadata records add up to, who can read them, majorities
-`base`        constants and bounds, the network, `Init`; images of the log, voters and members
+`base`        pure rules: what metadata records add up to, who can read them, majorities; constants and bounds, the
+              network, `Init`; images of the log, voters and members
 `active`      RefuseNotController, HandleRegistration, HandleUnregisterController, HandleUnregisterBroker,
               HandleRemoveVoter, HandleUpdateFeatures, Commit, Resign, ElectActive
 `nodes`       ApplyRecord, FailOnRecord, Register, HandleRegistrationResponse, Stop, Restart, ComeBack, Replace
 `tools`       RunUnregisterController, RunUnregisterBroker, RunRemoveController, RunUpgrade, HandleResponse, TimeOut,
               ChangeConfiguration
-`properties`  the invariants
-`liveness`    temporal properties, and what is fair
+`properties`  the invariants; temporal properties, and what is fair
 `contracts`   step properties: how requests are answered, what answers lead to, what nodes do by themselves
 `variants`    other readings, a rejected alternative, and seeded faults
 `configurations`  bounded configurations (TOML)
@@ -32,9 +31,8 @@ from __future__ import annotations
 
 from kraftcheck.kraft_model.registration.active import RegistrationActiveController
 from kraftcheck.kraft_model.registration.contracts import RegistrationContracts
-from kraftcheck.kraft_model.registration.liveness import RegistrationLiveness
 from kraftcheck.kraft_model.registration.nodes import RegistrationNodes
-from kraftcheck.kraft_model.registration.properties import RegistrationProperties
+from kraftcheck.kraft_model.registration.properties import RegistrationLiveness, RegistrationProperties
 from kraftcheck.kraft_model.registration.tools import RegistrationTools
 
 

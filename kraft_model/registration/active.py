@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.registration.base import RegistrationBase
-from kraftcheck.kraft_model.registration.image import is_majority
+from kraftcheck.kraft_model.registration.base import RegistrationBase, is_majority
 from kraftcheck.kraft_model.registration.records import (
     UNREGISTRATION_LEVEL,
     AdminRequest,

@@ -4,8 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraftcheck.kraft_model.registration.image import image_of
-from kraftcheck.kraft_model.registration.records import SYMBOLS, Admin, Broker, Controller, Image, Registered, Shared
+from kraftcheck.kraft_model.registration.records import (
+    SYMBOLS,
+    UNREGISTRATION_LEVEL,
+    Admin,
+    Broker,
+    Controller,
+    FeatureLevelRecord,
+    Image,
+    LogRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    Registered,
+    Shared,
+    UnregisterBrokerRecord,
+    UnregisterControllerRecord,
+)
 from kraftcheck.spec import (
     Bag,
     ConstantError,
@@ -20,6 +34,42 @@ from kraftcheck.spec import (
     ordered,
     projection,
 )
+
+
+def replayed(image: Image, record: LogRecord) -> Image:
+    """Return the image after a record."""
+    if isinstance(record, RegisterControllerRecord):
+        registered = Registered(record.incarnation, record.supports)
+        return image.but(controllers=image.controllers.put(record.controller, registered))
+    if isinstance(record, UnregisterControllerRecord):
+        return image.but(controllers=image.controllers.without(record.controller))
+    if isinstance(record, RegisterBrokerRecord):
+        registered = Registered(record.incarnation, record.supports)
+        return image.but(brokers=image.brokers.put(record.broker, registered))
+    if isinstance(record, UnregisterBrokerRecord):
+        return image.but(brokers=image.brokers.without(record.broker))
+    if isinstance(record, FeatureLevelRecord):
+        return image.but(level=record.level)
+    return image.but(voters=record.voters)
+
+
+def image_of(snapshot: Image, log: tuple[LogRecord, ...]) -> Image:
+    """Return what a log adds up to after a snapshot."""
+    for record in log:
+        snapshot = replayed(snapshot, record)
+    return snapshot
+
+
+def needed_level(record: LogRecord) -> int:
+    """Return the metadata.version that a node's software must know to read a record."""
+    if isinstance(record, FeatureLevelRecord):
+        return record.level
+    return UNREGISTRATION_LEVEL if isinstance(record, UnregisterControllerRecord) else 1
+
+
+def is_majority(some: frozenset[ModelValue], voters: frozenset[ModelValue]) -> bool:
+    """Return whether some nodes are more than half of the voters."""
+    return 2 * len(some & voters) > len(voters)
 
 
 class RegistrationBase(Protocol):
@@ -65,17 +115,17 @@ class RegistrationBase(Protocol):
             if not chosen <= among:
                 strangers = ", ".join(map(str, ordered(chosen - among)))
                 raise ConstantError(name, f"expected nodes that there are, found {strangers}")
-        if not self.initial_voters - self.stopped:
-            raise ConstantError("InitialVoters", "expected a voter that runs, found none")
-        if self.serials and self.timeouts:
-            raise ConstantError("Serials", "expected 0 where MaxTimeouts is not")
-        if self.controllers & self.brokers:
-            raise ConstantError("Brokers", "expected nodes that are no controllers")
-        for name, level in (("InitialLevel", self.initial_level), ("OldLevel", self.old_level)):
-            if level > self.newest:
-                raise ConstantError(name, f"expected at most NewestLevel = {self.newest}, found {level}")
-        if self.old and self.old_level < self.initial_level:
-            raise ConstantError("OldLevel", f"expected at least InitialLevel = {self.initial_level}")
+        newest, first, old = self.newest, self.initial_level, self.old_level
+        for name, is_wrong, expected in (
+            ("InitialVoters", self.initial_voters <= self.stopped, "a voter that runs, found none"),
+            ("Serials", self.serials and self.timeouts, "0 where MaxTimeouts is not"),
+            ("Brokers", self.controllers & self.brokers, "nodes that are no controllers"),
+            ("InitialLevel", first > newest, f"at most NewestLevel = {newest}, found {first}"),
+            ("OldLevel", old > newest, f"at most NewestLevel = {newest}, found {old}"),
+            ("OldLevel", self.old and old < first, f"at least InitialLevel = {first}"),
+        ):
+            if is_wrong:
+                raise ConstantError(name, f"expected {expected}")
 
     def snapshot(self) -> Image:
         """Return the image at the start: every node is registered, unless Unregistered has it."""

@@ -268,7 +268,7 @@ class RegistrationContracts(RegistrationBase):
         known = [self._registration(before.id, shared.log[:end]) for end in range(before.cursor + 1)]
         asked = known[-1:] if isinstance(before, Controller) else known
         request = RegistrationRequest(before.incarnation, before.supports, before.id, shared.active)
-        needed = not any(one and one.incarnation == before.incarnation for one in asked)
+        needed = before.incarnation not in [one.incarnation for one in asked if one]
         return needed and step == become(before.but(registering=True)).send(request)
 
     @step_invariant
@@ -320,11 +320,12 @@ class RegistrationContracts(RegistrationBase):
         if not isinstance(command, Command) or message.serial != before.serial:
             return step == consume(before)
         first = command.tool is Tool.REMOVE_AND_UNREGISTER and not before.unregistering
-        if first and message.error is Error.NONE and not isinstance(shared.active, Nil):
+        goes_on = first and message.error is Error.NONE
+        if goes_on and not isinstance(shared.active, Nil):
             assert isinstance(command.target, ModelValue)
             request = UnregisterControllerRequest(command.target, before.serial + 1, shared.active)
             return step == consume(before.but(unregistering=True, serial=before.serial + 1)).send(request)
-        error = Error.NOT_CONTROLLER if first and message.error is Error.NONE else message.error
+        error = Error.NOT_CONTROLLER if goes_on else message.error
         outcome = Outcome(command, error, advice=first and error is not Error.NONE)
         return step == consume(Admin(serial=before.serial, outcome=outcome))
 

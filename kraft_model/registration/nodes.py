@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.registration.base import RegistrationBase
-from kraftcheck.kraft_model.registration.image import image_of, needed_level
+from kraftcheck.kraft_model.registration.base import RegistrationBase, image_of, needed_level
 from kraftcheck.kraft_model.registration.records import (
     Broker,
     Controller,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kraftcheck.kraft_model.registration import Registration
 from kraftcheck.kraft_model.registration.active import response_to
-from kraftcheck.kraft_model.registration.image import image_of
+from kraftcheck.kraft_model.registration.base import image_of
 from kraftcheck.kraft_model.registration.records import (
     Admin,
     AdminRequest,

@@ -8,11 +8,21 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.log import epoch_start, matches
-from kraftcheck.kraft_model.quorum.messages import AdminResponse, EndQuorumEpochRequest
-from kraftcheck.kraft_model.quorum.records import ENDED, Key, Mode, Nil, Operation, Voter
-from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Term
-from kraftcheck.kraft_model.quorum.transitions import failed
+from kraftcheck.kraft_model.quorum.records import (
+    ENDED,
+    Admin,
+    AdminResponse,
+    Change,
+    EndQuorumEpochRequest,
+    Key,
+    Mode,
+    Nil,
+    Operation,
+    Replica,
+    Term,
+    Voter,
+)
+from kraftcheck.kraft_model.quorum.rules import epoch_start, failed, matches
 from kraftcheck.kraft_model.quorum.voters import QuorumVoterChanges
 from kraftcheck.lockstep.messages import Held, Json, LogBook, MessageReader, canonical, is_silent
 from kraftcheck.lockstep.process import Answer, Driver

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.messages import AdminResponse
-from kraftcheck.kraft_model.quorum.records import Error, Key, Mode, Nil, Operation, Voter
-from kraftcheck.kraft_model.quorum.state import Change, Replica
+from kraftcheck.kraft_model.quorum.records import (
+    AdminResponse,
+    Change,
+    Error,
+    Key,
+    Mode,
+    Nil,
+    Operation,
+    Replica,
+    Voter,
+)
 from kraftcheck.lockstep.cluster import KafkaCluster, NotUnderWay, messages_of, number_of
 from kraftcheck.lockstep.messages import canonical
 from kraftcheck.spec import State, ordered

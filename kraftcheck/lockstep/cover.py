@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from kraftcheck.kraft_model.quorum.messages import FetchRequest, VoteRequest
+from kraftcheck.kraft_model.quorum.records import FetchRequest, VoteRequest
 from kraftcheck.lockstep.commands import is_driven
 from kraftcheck.lockstep.lockstep import Choose, Lockstep
 from kraftcheck.lockstep.walks import Chosen, Offers, Taken, labelled

@@ -9,15 +9,16 @@ from itertools import filterfalse, pairwise
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.result import TraceStep
-from kraftcheck.kraft_model.quorum.messages import (
+from kraftcheck.kraft_model.quorum.records import (
+    ENDED,
     EndQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
     FetchSnapshotResponse,
+    Mode,
+    Replica,
     VoteResponse,
 )
-from kraftcheck.kraft_model.quorum.records import ENDED, Mode
-from kraftcheck.kraft_model.quorum.state import Replica
 from kraftcheck.kraft_model.quorum.voters import QuorumVoterChanges
 from kraftcheck.lockstep.cluster import (
     FieldDifference,

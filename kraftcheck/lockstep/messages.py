@@ -8,37 +8,35 @@ from collections.abc import Callable, Mapping
 from functools import partialmethod
 from typing import Any, NamedTuple
 
-from kraftcheck.kraft_model.quorum.messages import (
+from kraftcheck.kraft_model.quorum.records import (
     AddVoterRequest,
     AdminResponse,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    Batch,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
+    Data,
     DescribeQuorumResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
+    Error,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
-    RemoveVoterRequest,
-    UpdateVoterRequest,
-    UpdateVoterResponse,
-    VoteRequest,
-    VoteResponse,
-)
-from kraftcheck.kraft_model.quorum.records import (
-    Batch,
-    Data,
-    Error,
     Key,
     KRaftVersion,
     LeaderChange,
     Nil,
     Operation,
     Position,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+    UpdateVoterResponse,
     Voter,
+    VoteRequest,
+    VoteResponse,
     Voters,
 )
 from kraftcheck.spec import ModelValue, Record, ordered

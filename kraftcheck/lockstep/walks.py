@@ -27,8 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kraftcheck.files import read_small, replacing
-from kraftcheck.kraft_model.quorum.records import Nil
-from kraftcheck.kraft_model.quorum.state import Replica
+from kraftcheck.kraft_model.quorum.records import Nil, Replica
 from kraftcheck.spec import Protocol, Record, State
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError

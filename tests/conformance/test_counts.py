@@ -9,8 +9,8 @@ import pytest
 from kraftcheck.explorer.reference import ReferenceSearch, explore
 from kraftcheck.explorer.result import Options, Search, Verdict
 from kraftcheck.kraft_model.reconfig import Reconfig
-from kraftcheck.kraft_model.reconfig.log import end_offset_for_epoch
 from kraftcheck.kraft_model.reconfig.records import FetchRequest
+from kraftcheck.kraft_model.reconfig.rules import end_offset_for_epoch
 from tests.support.tlc import LARGE, MODELS, bound, expected
 
 OBSERVER = "AcceptFetchRequestFromObserver"

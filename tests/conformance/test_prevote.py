@@ -18,8 +18,8 @@ from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables.engine import explore as explore_tables
 from kraftcheck.kraft_model.prevote import Prevote
 from kraftcheck.kraft_model.prevote.records import FetchRequest, LastFetch, Nil, Server, ServerState
-from kraftcheck.kraft_model.prevote.transitions import is_voter
-from kraftcheck.kraft_model.reconfig.log import end_offset_for_epoch, is_quorum
+from kraftcheck.kraft_model.prevote.rules import is_voter
+from kraftcheck.kraft_model.reconfig.rules import end_offset_for_epoch, is_quorum
 from kraftcheck.spec import constraint, invariant
 from kraftcheck.spec.cfg.binding import bind_leniently
 from kraftcheck.spec.cfg.config import read_config

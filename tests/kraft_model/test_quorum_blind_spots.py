@@ -6,9 +6,18 @@ import pytest
 
 from kraftcheck.catalogue import find_config, find_model
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.messages import Answered, DescribeQuorumResponse, FetchResponse
-from kraftcheck.kraft_model.quorum.records import Error, Key, Mode, Nil, Operation
-from kraftcheck.kraft_model.quorum.state import Replica, Shared
+from kraftcheck.kraft_model.quorum.records import (
+    Answered,
+    DescribeQuorumResponse,
+    Error,
+    FetchResponse,
+    Key,
+    Mode,
+    Nil,
+    Operation,
+    Replica,
+    Shared,
+)
 from kraftcheck.kraft_model.quorum.variants.faults import BusyLeaderRefuses
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome

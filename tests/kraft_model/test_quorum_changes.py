@@ -7,24 +7,21 @@ from collections.abc import Iterator
 import pytest
 
 from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.messages import (
+from kraftcheck.kraft_model.quorum.records import (
     AddVoterRequest,
+    Admin,
     AdminResponse,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    Batch,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
+    Change,
     DescribeQuorumResponse,
+    Error,
     FetchRequest,
     FetchResponse,
     FetchSnapshotResponse,
-    RemoveVoterRequest,
-    UpdateVoterRequest,
-    UpdateVoterResponse,
-)
-from kraftcheck.kraft_model.quorum.records import (
-    Batch,
-    Error,
     Key,
     KRaftVersion,
     LeaderChange,
@@ -32,12 +29,16 @@ from kraftcheck.kraft_model.quorum.records import (
     Nil,
     Operation,
     Position,
+    RemoveVoterRequest,
+    Replica,
+    Shared,
+    UpdateVoterRequest,
+    UpdateVoterResponse,
     Voter,
     VoterAdded,
     VoterRemoved,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.state import Admin, Change, Replica, Shared
 from kraftcheck.spec import Map, ModelValue, Step
 from tests.support.kraft_model.quorum_steps import (
     ALL,

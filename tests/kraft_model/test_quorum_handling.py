@@ -14,30 +14,29 @@ import pytest
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.messages import (
+from kraftcheck.kraft_model.quorum.records import (
+    Admin,
     Answers,
+    Batch,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
+    Error,
     FetchRequest,
     FetchResponse,
-    PreVotes,
-    VoteRequest,
-    VoteResponse,
-)
-from kraftcheck.kraft_model.quorum.records import (
-    Batch,
-    Error,
     Key,
     KRaftVersion,
     LeaderChange,
     Mode,
     Nil,
+    PreVotes,
+    Replica,
     Voter,
+    VoteRequest,
+    VoteResponse,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.state import Admin, Replica
 from kraftcheck.spec import Map, ModelValue, Step
 from tests.support.kraft_model.quorum_steps import (
     ALL,

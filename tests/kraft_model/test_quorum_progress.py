@@ -6,8 +6,7 @@ import pytest
 
 from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Verdict
-from kraftcheck.kraft_model.quorum.records import Mode
-from kraftcheck.kraft_model.quorum.state import Replica
+from kraftcheck.kraft_model.quorum.records import Mode, Replica
 from kraftcheck.spec import State
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.starts import initial_states

@@ -7,23 +7,32 @@ from typing import Any
 
 import pytest
 
-from kraftcheck.kraft_model.quorum.messages import (
+from kraftcheck.kraft_model.quorum.records import (
     AddVoterRequest,
     AdminResponse,
+    Batch,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
+    Error,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    Key,
+    LeaderChange,
+    Mode,
+    Nil,
+    Position,
     RemoveVoterRequest,
+    Replica,
+    Shared,
     UpdateVoterResponse,
+    Voter,
     VoteResponse,
+    Voters,
 )
-from kraftcheck.kraft_model.quorum.records import Batch, Error, Key, LeaderChange, Mode, Nil, Position, Voter, Voters
-from kraftcheck.kraft_model.quorum.state import Replica, Shared
 from kraftcheck.spec import Map, ModelValue, Record, Step
 from tests.support.kraft_model.quorum_steps import (
     ALL,

@@ -7,8 +7,18 @@ from collections.abc import Iterator
 import pytest
 
 from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.records import Batch, Key, Mode, Nil, Operation, Voter, Voters
-from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
+from kraftcheck.kraft_model.quorum.records import (
+    Batch,
+    Change,
+    Key,
+    Mode,
+    Nil,
+    Operation,
+    Replica,
+    Shared,
+    Voter,
+    Voters,
+)
 from kraftcheck.kraft_model.quorum.variants.faults import SuccessorsById
 from kraftcheck.lockstep.commands import _asked
 from kraftcheck.lockstep.jars import classpath

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.messages import FetchRequest, FetchSnapshotRequest, VoteRequest
-from kraftcheck.kraft_model.quorum.records import Key, Position
+from kraftcheck.kraft_model.quorum.records import FetchRequest, FetchSnapshotRequest, Key, Position, VoteRequest
 from kraftcheck.lockstep.messages import LogBook, MessageReader, Unknown
 from kraftcheck.spec import ModelValue
 

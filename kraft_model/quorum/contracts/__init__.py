@@ -7,21 +7,9 @@ module         what is in it
 =============  =======================================================================================================
 `rules`        what the KIPs say of replicas, logs and answers, told once more: a slip in the model does not change
                its judge
-`elections`    Vote, BeginQuorumEpoch, EndQuorumEpoch and their answers
-`replication`  Fetch, FetchSnapshot and their answers
-`membership`   AddVoter, RemoveVoter, ApiVersions, UpdateVoter, upgrades, DescribeQuorum and their answers
-`steps`        any step: what is sent, what is forgotten, who is answered, what a new role begins with
-`processes`    own steps: timers, office, commits, restarts, disks, snapshots, retries
+`messages`     elections, Fetch and FetchSnapshot, AddVoter, RemoveVoter, ApiVersions, UpdateVoter, upgrades,
+               DescribeQuorum, and their answers
+`steps`        any step: what is sent, what is forgotten, who is answered, what a new role begins with; own steps:
+               timers, office, commits, restarts, disks, snapshots, retries
 =============  =======================================================================================================
 """
-
-from __future__ import annotations
-
-from kraftcheck.kraft_model.quorum.contracts.processes import ProcessContracts
-
-
-class QuorumContracts(ProcessContracts):
-    """All contracts."""
-
-
-__all__ = ["QuorumContracts"]

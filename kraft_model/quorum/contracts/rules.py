@@ -8,15 +8,23 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple, TypeVar
 
-from kraftcheck.kraft_model.quorum.messages import LeaderResponse
-from kraftcheck.kraft_model.quorum.records import Batch, Error, Key, KRaftVersion, LogRecord, Mode, Nil, Voter, Voters
-from kraftcheck.kraft_model.quorum.state import Change, Replica
+from kraftcheck.kraft_model.quorum.records import (
+    Batch,
+    Change,
+    Error,
+    Key,
+    KRaftVersion,
+    LeaderResponse,
+    LogRecord,
+    Mode,
+    Nil,
+    Replica,
+    Voter,
+    Voters,
+)
 from kraftcheck.spec import ModelValue, Record, Step
 
 M = TypeVar("M", bound=Record)
-
-UNNAMED = (0, Nil.NIL, 1)
-"""Epoch, leader and endpoint in an answer to another cluster, or to a request that the version does not have."""
 
 REFUSED = (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER)
 NO_REFUSAL = (Error.NONE, Error.UNSUPPORTED_VERSION, Error.SNAPSHOT_NOT_FOUND)
@@ -32,6 +40,16 @@ def is_same(voter: Key, key: Key) -> bool:
 def seats(me: Replica) -> frozenset[Key]:
     """Return the voter that a replica is; none for an observer."""
     return frozenset(voter.key for voter in me.voters if is_same(voter.key, me.key))
+
+
+def voter_keys(me: Replica) -> frozenset[Key]:
+    """Return the replica keys of the voters that a replica uses."""
+    return frozenset(voter.key for voter in me.voters)
+
+
+def has_none(me: Replica, *names: str) -> bool:
+    """Whether fields of a replica are empty, or FALSE."""
+    return not any(getattr(me, name) for name in names)
 
 
 def peers(me: Replica) -> dict[Key, int]:
@@ -159,8 +177,7 @@ def role_after(me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int)
     """
     if epoch < me.epoch:
         return role(me)
-    is_other = epoch == me.epoch and leader != me.leader and Nil.NIL not in (leader, me.leader)
-    if is_other or (leader == me.id and me.mode is not Mode.LEADER):
+    if is_impossible(me, leader, epoch):
         return failure(me)
     if leader == Nil.NIL:
         return role(me) if epoch == me.epoch else Role(Mode.UNATTACHED, epoch, Nil.NIL, 1)
@@ -168,6 +185,12 @@ def role_after(me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int)
     if epoch == me.epoch and me.leader == leader and (me.leader_endpoint > 0 or place == 0):
         return role(me)
     return follower(me, leader, epoch, place)
+
+
+def is_impossible(me: Replica, leader: ModelValue | Nil, epoch: int) -> bool:
+    """Whether another leader of an epoch is known than the one that is named, or a replica is told that it leads."""
+    is_other = epoch == me.epoch and leader != me.leader and Nil.NIL not in (leader, me.leader)
+    return is_other or (leader == me.id and me.mode is not Mode.LEADER)
 
 
 def follower(me: Replica, leader: ModelValue, epoch: int, endpoint: int) -> Role:

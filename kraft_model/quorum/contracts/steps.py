@@ -1,35 +1,64 @@
-"""Contracts of any step: what is sent, what is forgotten, who is answered, and what a new role begins with."""
+"""Contracts of any step and of own steps: timers, office, commits, restarts, snapshots, retries."""
 
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.contracts.membership import MembershipContracts
-from kraftcheck.kraft_model.quorum.contracts.rules import addressed, end, has_open_voters, must_wait, peers, seats, sent
-from kraftcheck.kraft_model.quorum.messages import (
+from kraftcheck.kraft_model.quorum.contracts.messages import MessageContracts, asks_next, gave_up, stood
+from kraftcheck.kraft_model.quorum.contracts.rules import (
+    addressed,
+    are_most,
+    committed_end,
+    end,
+    has_none,
+    has_open_voters,
+    is_same,
+    known_endpoint,
+    must_wait,
+    peers,
+    records_of,
+    seats,
+    sent,
+    voter_keys,
+)
+from kraftcheck.kraft_model.quorum.records import (
+    ENDED,
     AddVoterRequest,
     AdminResponse,
     Answered,
     Answers,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    Batch,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
+    Change,
+    Data,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
+    Error,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    Key,
+    KRaftVersion,
+    LeaderChange,
+    LogRecord,
+    Mode,
+    Nil,
     PreVotes,
     RemoveVoterRequest,
+    Replica,
+    Shared,
+    Term,
     UpdateVoterRequest,
     UpdateVoterResponse,
+    Voter,
     VoteRequest,
     VoteResponse,
+    Voters,
 )
-from kraftcheck.kraft_model.quorum.records import ENDED, Error, Key, Mode, Nil, Voter
-from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
-from kraftcheck.spec import Record, Step, step_invariant
+from kraftcheck.spec import ModelValue, Record, Step, step_invariant
 
 Delivered = (
     VoteRequest
@@ -54,9 +83,21 @@ Delivered = (
 BEGINS = ("restarts", "crashes", "lost_disks", "moved_endpoints", "software_changes")
 """Bounds of the steps in which a process ends or starts."""
 
+ANSWERS_TO_ROLES = {
+    Mode.CANDIDATE: "vote",
+    Mode.PROSPECTIVE: "pre-vote",
+    Mode.LEADER: "leader",
+    Mode.RESIGNED: "leader",
+}
+OF_ROLES = ("rejected", "heard", "watched", "updating", "updated", "joining", "offsets")
+"""Fields that are empty in a new role."""
 
-class StepContracts(MembershipContracts):
-    """What holds of every step of a replica."""
+OF_PROCESSES = ("fetched", "ended", "rejected", "offsets", "updating", "joining", "heard", "watched", "updated")
+"""Fields that are empty in a process that has just started."""
+
+
+class QuorumContracts(MessageContracts):
+    """All contracts: of messages, of any step, and of what processes do and disks keep."""
 
     @step_invariant
     def messages_are_taken_once(
@@ -77,18 +118,10 @@ class StepContracts(MembershipContracts):
             return True
         if (after.directory, after.mode in ENDED) != (before.directory, False):
             return True
-        stands = after.mode in (Mode.PROSPECTIVE, Mode.CANDIDATE)
-        granted = seats(after) if stands else frozenset()
-        forgot = after.granted == granted and not (after.rejected or after.heard or after.watched)
-        forgot = forgot and not (after.updating or after.updated or after.joining or after.offsets)
-        forgot = forgot and isinstance(after.change, Nil) and (after.mode is Mode.FOLLOWER or not after.fetched)
-        if after.mode is Mode.CANDIDATE or (after.mode is Mode.LEADER and after.epoch > before.epoch):
-            voted: Key | Nil = after.key
-        elif after.epoch == before.epoch:
-            voted = before.voted
-        else:
-            voted = after.voted if after.mode is Mode.UNATTACHED else Nil.NIL
-        return forgot and (after.voted == voted or bool(set(step.spends) & set(BEGINS)))
+        granted = seats(after) if after.mode in (Mode.PROSPECTIVE, Mode.CANDIDATE) else frozenset()
+        forgot = after.granted == granted and has_none(after, *OF_ROLES) and isinstance(after.change, Nil)
+        known = after.mode is Mode.FOLLOWER or not after.fetched
+        return forgot and known and (after.voted == vote_in_role(before, after) or begins(step))
 
     # Messages
 
@@ -101,38 +134,43 @@ class StepContracts(MembershipContracts):
         """
         votes = sent(step, VoteRequest)
         stands = after.mode in (Mode.PROSPECTIVE, Mode.CANDIDATE)
-        begins = bool(set(step.spends) & set(BEGINS)) or (before.mode, before.epoch) != (after.mode, after.epoch)
+        is_new = begins(step) or (before.mode, before.epoch) != (after.mode, after.epoch)
         last, size = end(after.log)
         pre_vote = after.mode is Mode.PROSPECTIVE
         fields = after.epoch, pre_vote, after.key, last, size, after.id
-        if not addressed(votes, peers(after) if begins and stands else {}):
+        if not addressed(votes, peers(after) if is_new and stands else {}):
             return False
         if any((v.epoch, v.pre_vote, v.candidate, v.last_epoch, v.last_offset, v.source) != fields for v in votes):
             return False
-        return all(self.is_so(after, one) for one in step.sent) and announces(before, after, step)
+        announced = all(self.is_so(after, one) for one in step.sent) and announces(before, after, step)
+        return announced and leaves_as_due(before, after, step)
 
     def is_so(self, me: Replica, message: Record) -> bool:
         """Whether a request says what its sender is."""
         if isinstance(message, VoteRequest | BeginQuorumEpochRequest):
             return message.voter in peers(me) and message.voter.id == message.dest
         if isinstance(message, FetchRequest):
-            known = (message.epoch, message.offset, message.last_epoch, message.directory, message.source)
-            if known != (me.epoch, len(me.log), end(me.log)[0], me.directory, me.id) or me.pending != message:
-                return False
-            to_leader = (message.dest, message.address) == (me.leader, me.leader_endpoint) and me.mode is Mode.FOLLOWER
-            return to_leader or (message.dest in self.bootstrap_servers - {me.id} and message.address == 0)
+            return self.asks_for_what_follows(me, message)
         if isinstance(message, AddVoterRequest):
             wanted = AddVoterRequest(Voter(me.key, me.endpoint), me.id, message.dest, me.leader_endpoint)
             return message == wanted and message.dest == me.leader and not seats(me)
         if isinstance(message, RemoveVoterRequest):
-            former = {voter.key for voter in me.voters if voter.key.id == me.id}
-            to = (message.source, message.dest, message.address)
-            return message.voter in former and to == (me.id, me.leader, me.leader_endpoint) and not seats(me)
+            to = (message.voter.id, message.source, message.dest, message.address)
+            is_former = message.voter in voter_keys(me) and not seats(me)
+            return is_former and to == (me.id, me.id, me.leader, me.leader_endpoint)
         if isinstance(message, UpdateVoterRequest):
             told = (message.epoch, message.voter, message.version, message.source, message.dest, message.address)
             own = (me.epoch, Voter(me.key, me.endpoint), me.software, me.id, me.leader, me.leader_endpoint)
             return told == own and bool(seats(me))
         return True
+
+    def asks_for_what_follows(self, me: Replica, fetch: FetchRequest) -> bool:
+        """Whether a replica waits for a fetch from its log end, of its leader or of a bootstrap server."""
+        known = (fetch.epoch, fetch.offset, fetch.last_epoch, fetch.directory, fetch.source)
+        if known != (me.epoch, len(me.log), end(me.log)[0], me.directory, me.id) or me.pending != fetch:
+            return False
+        to_leader = (fetch.dest, fetch.address) == (me.leader, me.leader_endpoint) and me.mode is Mode.FOLLOWER
+        return to_leader or (fetch.dest in self.bootstrap_servers - {me.id} and fetch.address == 0)
 
     @step_invariant
     def answers_are_forgotten_with_the_role(self, before: Replica, after: Replica, step: Step) -> bool:
@@ -141,26 +179,23 @@ class StepContracts(MembershipContracts):
         Kafka resets its connections at every transition (`KafkaRaftClient`); a follower that has its answer, or no
         longer waits for it, drops later ones, as correlation ids tell.
         """
-        kind = {
-            Mode.CANDIDATE: "vote", Mode.PROSPECTIVE: "pre-vote", Mode.LEADER: "leader", Mode.RESIGNED: "leader"
-        }.get(before.mode)  # fmt: skip
-        is_new = (before.mode, before.epoch, before.directory) != (after.mode, after.epoch, after.directory)
-        is_new = is_new or bool(set(step.spends) & set(BEGINS)) or after.mode in ENDED
+        is_new = leaves_role(before, after, step)
         if is_new and len(after.voters) == len(seats(after)) == 1:
             return True  # the only voter goes through two roles at once
-        expected: set[Record] = set()
-        if is_new and kind:
-            expected.add(Answers(kind, before.id))
-        if is_new and before.mode is Mode.PROSPECTIVE and not self.late_pre_votes:
-            expected |= {PreVotes(before.id, key.id) for key in peers(before)}
-        if is_new and before.updating:
-            expected.add(Answers("update", before.id))
-        waited = not isinstance(before.pending, Nil)
-        awaits_no_more = is_new or bool(sent(step, FetchRequest) or sent(step, FetchSnapshotRequest))
-        if waited and (awaits_no_more or after.pending != before.pending):
+        expected = self.awaited_in_role(before) if is_new else set()
+        asks = [m for m in step.sent if isinstance(m, FetchRequest | FetchSnapshotRequest)]
+        if not isinstance(before.pending, Nil) and (is_new or asks or after.pending != before.pending):
             expected.add(Answers("fetch", before.id))
-        forgotten = {group for operation, group in step.sends if operation == "forget"}
-        return forgotten == expected
+        return {group for operation, group in step.sends if operation == "forget"} == expected
+
+    def awaited_in_role(self, me: Replica) -> set[Record]:
+        """Return the groups of messages that only the role of a replica waits for."""
+        groups: set[Record] = set()
+        if me.mode in ANSWERS_TO_ROLES:
+            groups.add(Answers(ANSWERS_TO_ROLES[me.mode], me.id))
+        if me.mode is Mode.PROSPECTIVE and not self.late_pre_votes:
+            groups |= {PreVotes(me.id, key.id) for key in peers(me)}
+        return groups | {Answers("update", me.id)} if me.updating else groups
 
     # Answers to those who wait
 
@@ -171,33 +206,18 @@ class StepContracts(MembershipContracts):
         KIP-853, "AddVoter", steps 4, 8 and 9; "RemoveVoter", steps 5 and 6; "UpdateVoter", step 8. A leader that loses
         office answers NOT_LEADER_OR_FOLLOWER; who restarts, nothing.
         """
-        change = before.change
-        if not isinstance(change, Change) or isinstance(after.change, Change):
-            stays = not isinstance(change, Change) or (
-                isinstance(after.change, Change)
-                and (change.operation, change.client, change.asked)
-                == (after.change.operation, after.change.client, after.change.asked)
-            )
+        change, later = before.change, after.change
+        if not isinstance(change, Change):
+            return "expirations" not in step.spends
+        if isinstance(later, Change):
+            stays = (change.operation, change.client, change.asked) == (later.operation, later.client, later.asked)
             return stays and "expirations" not in step.spends
-        kinds = AdminResponse | UpdateVoterResponse
-        answers = [m for m in step.sent if isinstance(m, kinds) and m.dest == change.client]
-        is_gone = bool(set(step.spends) & set(BEGINS)) or after.mode in ENDED
-        if is_gone or (change.client == ADMIN and not self.plain_answers):
+        answers = answers_for(change.client, step)
+        if begins(step) or after.mode in ENDED or (change.client == ADMIN and not self.plain_answers):
             return not answers
-        if 0 < change.offset <= after.high_watermark:
-            error = Error.NONE
-        elif "expirations" in step.spends:
-            error = Error.REQUEST_TIMED_OUT
-        else:
-            error = Error.INVALID_REQUEST if after.mode is Mode.LEADER else Error.NOT_LEADER_OR_FOLLOWER
-        if "expirations" in step.spends and (error is not Error.REQUEST_TIMED_OUT or step.consumes):
+        if len(answers) != 1 or answers[0].error is not error_at_end(change, after, step):
             return False
-        if len(answers) != 1 or answers[0].error is not error:
-            return False
-        answer = answers[0]
-        if isinstance(answer, UpdateVoterResponse):
-            return answer.request == change.asked and answer.leader == before.id and answer.epoch == before.epoch
-        return (answer.operation, answer.source) == (change.operation, before.id)
+        return is_answer_to(change, answers[0], before)
 
     @step_invariant
     def what_is_watched_is_so(self, before: Replica, after: Replica, step: Step) -> bool:
@@ -205,51 +225,300 @@ class StepContracts(MembershipContracts):
 
         History, which other properties read.
         """
-        for answer in sent(step, AdminResponse):
-            about = answer.about
-            if isinstance(about, Nil) == (self.watch_answers and answer.dest == ADMIN):
-                return False
-            if isinstance(about, Answered) and not is_so_now(before, after, about, answer.error):
-                return False
+        if not all(self.says_what_it_knows(before, after, answer) for answer in sent(step, AdminResponse)):
+            return False
+        if not step.writes:
+            return True
         rounds = not step.consumes and ("pre_votes" in step.spends or before.ended)
-        watches = all(
-            isinstance(peer, Replica)
-            and before.id in peer.watched
-            and (peer.mode is Mode.LEADER or (peer.mode is Mode.FOLLOWER and peer.fetched))
-            for peer in step.writes
-        )
-        return watches and (not step.writes or (rounds and self.watch_pre_votes))
+        return rounds and self.watch_pre_votes and all(is_watching(peer, before.id) for peer in step.writes)
+
+    def says_what_it_knows(self, before: Replica, after: Replica, answer: AdminResponse) -> bool:
+        """Whether an answer to an administrator, and no other, has what its replica knew."""
+        about = answer.about
+        if isinstance(about, Nil) == (self.watch_answers and answer.dest == ADMIN):
+            return False
+        return isinstance(about, Nil) or is_so_now(before, after, about, answer.error)
+
+    # Timers and office
+
+    @step_invariant
+    def timers_do_as_they_should(self, before: Replica, after: Replica, step: Step) -> bool:
+        """A voter whose timer expires asks for pre-votes in its epoch; who resigned goes to the next one.
+
+        KIP-996, "Proposed Changes"; KIP-595, "EndQuorumEpoch", for a follower that need not wait; KAFKA-18379. Nobody
+        else leaves its mode of its own but a leader that resigns.
+        """
+        if (before.mode, before.epoch, before.leader) == (after.mode, after.epoch, after.leader):
+            return "pre_votes" not in step.spends or before.mode is Mode.CANDIDATE
+        if step.consumes or set(step.spends) & {*BEGINS, "resignations"}:
+            return True
+        if before.mode is Mode.PROSPECTIVE:
+            return gave_up(before, after) and not step.spends
+        if before.mode is Mode.RESIGNED:
+            now = after.mode, after.epoch, after.leader, step.spends
+            return now == (Mode.UNATTACHED, before.epoch + 1, Nil.NIL, ())
+        if before.mode is Mode.LEADER:
+            return self.may_lose_office(before, after, step)
+        return bool(seats(before)) and self.times_out(before, after, step)
+
+    def times_out(self, before: Replica, after: Replica, step: Step) -> bool:
+        """Whether a voter whose timer expires asks for pre-votes, or stands at once where it need not ask."""
+        waits = [] if before.mode is Mode.FOLLOWER and before.ended else ["pre_votes"]
+        if sorted(step.spends) not in (waits, sorted([*waits, "elections"])):
+            return set(step.spends) >= {"elections", "restarts"}
+        asks_first = before.id not in self.without_pre_vote
+        if "elections" in step.spends:
+            return stood(before, after) and (len(before.voters) == 1 or not asks_first)
+        kept = before.epoch, before.leader, before.leader_endpoint
+        asks = (after.mode, after.epoch, after.leader, after.leader_endpoint) == (Mode.PROSPECTIVE, *kept)
+        return asks and asks_first and not are_most(seats(before), before.voters)
+
+    def may_lose_office(self, before: Replica, after: Replica, step: Step) -> bool:
+        """Whether a leader resigns that may have lost its majority, or has committed that it is no voter."""
+        return after.mode is Mode.RESIGNED and (not step.puts or after.high_watermark > before.high_watermark)
+
+    @step_invariant
+    def leaders_hear_a_majority(self, before: Replica, after: Replica, step: Step, shared: Shared) -> bool:
+        """A leader resigns if most voters can no longer fetch, not while they can (KAFKA-13621; KIP-595).
+
+        Who is cut off or has ended cannot; here nobody ends, and no disk is lost. One that shuts down resigns too.
+        """
+        resigns = (before.mode, after.mode) == (Mode.LEADER, Mode.RESIGNED) and not step.spends and not step.consumes
+        if not resigns or step.puts or self.crashes or self.lost_disks or not step.sent:
+            return True
+        near = {key for key in peers(before) if frozenset({before.id, key.id}) not in shared.cuts}
+        return len(before.voters) > 1 and not are_most(near | seats(before), before.voters)
+
+    @step_invariant
+    def leaders_open_their_epoch(self, before: Replica, after: Replica, step: Step, shared: Shared) -> bool:
+        """A new leader appends LeaderChangeMessage, and the voters where the log has none, or its old endpoint.
+
+        KIP-595, "Leader Change Message"; KIP-853, "First leader", "VotersRecord", "Automatic endpoint and directory id
+        discovery". Nobody else is elected.
+        """
+        elected = dict(step.puts).get("elected")
+        if after.mode is not Mode.LEADER or before.mode is Mode.LEADER:
+            failed = after.leader == after.id and "restarts" in step.spends
+            failed = failed and (step.consumes or before.mode not in ENDED)
+            return elected is None or failed or len(after.voters) == 1
+        log = (*before.log, Batch(after.epoch, (LeaderChange(before.id), *first_voters(before, after))))
+        opened = (after.log, after.flushed, after.leader) == (log, len(log), before.id)
+        return opened and elected == shared.elected | {Term(after.epoch, before.id)}
+
+    @step_invariant
+    def leaders_commit_what_most_hold(self, before: Replica, after: Replica, step: Step, shared: Shared) -> bool:
+        """A leader's high watermark is what most of its voters hold, with a batch of its epoch, and never goes back.
+
+        KIP-595, "Fetch"; KIP-853, "High watermark". Only leaders decide what is committed, and only they append records
+        of clients, one at a time.
+        """
+        puts = dict(step.puts)
+        if after.mode is Mode.LEADER and after.high_watermark != max(committed_end(after), before.high_watermark):
+            return False
+        known = after.high_watermark if Mode.LEADER in (before.mode, after.mode) else 0
+        is_new = known > before.high_watermark and known > len(shared.committed)
+        ours = after.log[:known] if is_new else None
+        if puts.get("committed") != ours:
+            return False
+        if "appends" not in step.spends:
+            return "appended" not in puts and (step.consumes or self.log_stays(before, after, step))
+        number = shared.appended + 1
+        return puts.get("appended") == number and appends_record(before, after, Data(number))
+
+    def log_stays(self, before: Replica, after: Replica, step: Step) -> bool:
+        """Whether a replica's log stays, unless its own step changes voters, opens an epoch or loses a disk."""
+        changes = {"added_voters", "removed_voters", "upgrades", "elections", "restarts", "lost_disks"}
+        return bool(changes & set(step.spends)) or (before.log, before.voters) == (after.log, after.voters)
+
+    # Processes and disks
+
+    @step_invariant
+    def restarts_keep_what_is_on_disk(self, before: Replica, after: Replica, step: Step) -> bool:
+        """A process that starts again has epoch, vote, leader, log and snapshot, and nothing else.
+
+        KIP-595, "Quorum State"; KIP-853, "Quorum state", "Upgrading controller listener", "Supported features". A power
+        loss takes what was not flushed. `mode_after_restart` says what it is then. Nobody goes back to software that
+        cannot read its log.
+        """
+        ways = set(step.spends) & {"restarts", "moved_endpoints", "software_changes"}
+        if not ways or step.consumes:
+            return True
+        if "restarts" in ways and ("elected" in dict(step.puts) or "elections" in step.spends):
+            return after.epoch >= before.epoch  # the only voter leads at once, and may fail as it does
+        if ways != {"restarts"} and before.id in self.brokers:
+            return False
+        fresh = starts_as_it_was(before, after, ways) and has_none(after, *OF_PROCESSES)
+        return fresh and finds_its_leader(before, after, step)
+
+    @step_invariant
+    def disks_come_back_empty(self, before: Replica, after: Replica, step: Step, shared: Shared) -> bool:
+        """A lost disk comes back with the next directory id, and without log, epoch and vote; no other step changes it.
+
+        KIP-853, "Disk failure recovery", "Replica directory ID". Who crashes or fails is gone for good.
+        """
+        if "lost_disks" in step.spends:
+            blank = Replica(before.id, before.directory + 1, before.endpoint, before.software)
+            voters = self.formatted_set(blank)
+            blank = blank.but(voters=voters, version=self.initial_version if voters else 0)
+            lost = shared.lost.put(before.key, before.log)
+            return (dict(step.puts).get("lost"), after, step.sent) == (lost, blank, ())
+        if (after.id, after.directory) != (before.id, before.directory) or before.mode in ENDED:
+            return False
+        if "crashes" in step.spends and (after.mode is not Mode.DOWN or step.sent):
+            return False
+        if after.mode in ENDED:
+            return has_ended(before, after, step)
+        moves = (after.endpoint, after.software) != (before.endpoint, before.software)
+        may_move = bool({"moved_endpoints", "software_changes"} & set(step.spends))
+        return "lost" not in dict(step.puts) and moves == may_move
+
+    @step_invariant
+    def snapshots_end_where_committed(self, before: Replica, after: Replica, step: Step) -> bool:
+        """A snapshot ends at the high watermark, behind the one before it, and is flushed (KIP-630).
+
+        It changes nothing else, and no other step of a replica's own begins the log elsewhere.
+        """
+        if "snapshots" not in step.spends:
+            return step.consumes or after.start == before.start or "lost_disks" in step.spends
+        place = before.high_watermark
+        expected = before.but(start=place, flushed=max(before.flushed, place))
+        return after == expected and place > before.start and not step.sent
+
+    # Requests of a replica's own
+
+    @step_invariant
+    def requests_are_repeated_in_vain(self, before: Replica, after: Replica, step: Step) -> bool:
+        """A replica whose answer does not come asks again, or stops waiting; observers may turn to a bootstrap server.
+
+        KIP-595, "Fetch"; KAFKA-17030; KIP-853, "UpdateVoter".
+        """
+        if "retries" not in step.spends:
+            return True
+        if before.mode is Mode.LEADER:
+            return (after, len(step.sent)) == (before, 1)
+        if (after.updating, after.joining) != (before.updating, before.joining):
+            return (after, len(step.sent)) == (before.but(updating=False, joining=False), 0)
+        asked = sent(step, FetchRequest)
+        free = (after.but(pending=Nil.NIL), len(asked)) == (before.but(pending=Nil.NIL), len(step.sent))
+        if not free or isinstance(before.pending, Nil):
+            return False
+        if before.leader_endpoint != 0 and [one.address for one in asked[:1]] == [0]:
+            return not seats(before) and (before.mode, after.pending) == (Mode.FOLLOWER, asked[0])
+        return asks_next(before, after, step) or (after.mode, after.leader_endpoint) == (Mode.FOLLOWER, 0)
+
+    @step_invariant
+    def requests_have_their_time(self, before: Replica, after: Replica, step: Step) -> bool:
+        """Who knows no leader asks bootstrap servers; voters tell a new leader what they are, others may join.
+
+        KIP-853, "Bootstrap-servers"; "UpdateVoter"; "Controller auto joining". Each request is sent once, until it is
+        answered.
+        """
+        updates, joins = sent(step, UpdateVoterRequest), [*sent(step, AddVoterRequest), *sent(step, RemoveVoterRequest)]
+        if step.consumes or begins(step):
+            return not [*updates, *joins]
+        fetches = [m for m in sent(step, FetchRequest) if m.address == 0]
+        if fetches and before.mode is Mode.UNATTACHED:
+            asks = before.but(pending=fetches[0])
+            return isinstance(before.pending, Nil) and (after, step.spends, len(step.sent)) == (asks, (), 1)
+        if updates or "updated_voters" in step.spends:
+            return len(updates) == 1 and updates_once(before, after, step)
+        if joins:
+            return self.joins_once(before, after, step)
+        return not {"added_voters", "removed_voters"} & set(step.spends) or before.mode is Mode.LEADER
+
+    def joins_once(self, before: Replica, after: Replica, step: Step) -> bool:
+        """Whether a controller that may join asks to remove the voter with its id, if any, or else to add itself."""
+        has_former = any(voter.key.id == before.id for voter in before.voters)
+        spends, kind = (("removed_voters",), RemoveVoterRequest) if has_former else (("added_voters",), AddVoterRequest)
+        if step.spends != spends or [type(message) for message in step.sent] != [kind] or before.joining:
+            return False
+        may_join = self.auto_join and before.id not in self.brokers and follows_somebody(before)
+        return may_join and after == before.but(joining=True)
+
+
+def begins(step: Step) -> bool:
+    """Whether a process ends or starts."""
+    return bool(set(step.spends) & set(BEGINS))
+
+
+def leaves_role(before: Replica, after: Replica, step: Step) -> bool:
+    """Whether mode, epoch or disk of a replica change, or its process ends or starts."""
+    is_other = (before.mode, before.epoch, before.directory) != (after.mode, after.epoch, after.directory)
+    return is_other or begins(step) or after.mode in ENDED
+
+
+def vote_in_role(before: Replica, after: Replica) -> Key | Nil:
+    """Return the vote of a replica in a new role: it stays as long as its epoch, and may be given once unattached."""
+    if after.mode is Mode.CANDIDATE or (after.mode is Mode.LEADER and after.epoch > before.epoch):
+        return after.key
+    if after.epoch == before.epoch:
+        return before.voted
+    return after.voted if after.mode is Mode.UNATTACHED else Nil.NIL
+
+
+def answers_for(client: ModelValue, step: Step) -> list[AdminResponse | UpdateVoterResponse]:
+    """Return the answers that a step sends to the client of a change."""
+    return [m for m in step.sent if isinstance(m, AdminResponse | UpdateVoterResponse) and m.dest == client]
+
+
+def is_answer_to(change: Change, answer: AdminResponse | UpdateVoterResponse, me: Replica) -> bool:
+    """Whether a leader answers what was asked."""
+    if isinstance(answer, UpdateVoterResponse):
+        return (answer.request, answer.leader, answer.epoch) == (change.asked, me.id, me.epoch)
+    return (answer.operation, answer.source) == (change.operation, me.id)
+
+
+def error_at_end(change: Change, after: Replica, step: Step) -> Error | None:
+    """Return the error with which a change ends; None where it must not end so."""
+    expires = "expirations" in step.spends
+    if 0 < change.offset <= after.high_watermark:
+        return None if expires else Error.NONE
+    if expires:
+        return None if step.consumes else Error.REQUEST_TIMED_OUT
+    return Error.INVALID_REQUEST if after.mode is Mode.LEADER else Error.NOT_LEADER_OR_FOLLOWER
+
+
+def is_watching(peer: Record, host: ModelValue) -> bool:
+    """Whether a replica that leads, or follows and has fetched, has noted that another begins a pre-vote round."""
+    if not isinstance(peer, Replica) or host not in peer.watched:
+        return False
+    return peer.mode is Mode.LEADER or (peer.mode is Mode.FOLLOWER and peer.fetched)
 
 
 def announces(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a new leader tells all other voters, with its epoch and endpoint, and others only repeat that to one.
 
-    KIP-595, "BeginQuorumEpoch", "EndQuorumEpoch"; KIP-853. One that leaves office tells them all too, and prefers those
-    that have fetched most.
+    KIP-595, "BeginQuorumEpoch"; KIP-853.
     """
     told = sent(step, BeginQuorumEpochRequest)
     if any((m.epoch, m.source, m.endpoint) != (after.epoch, after.id, after.endpoint) for m in told):
         return False
-    elected = after.mode is Mode.LEADER and before.mode is not Mode.LEADER
-    if elected and not addressed(told, peers(after)):
-        return False
-    if told and not elected:
-        one = {told[0].voter: peers(after).get(told[0].voter, 0)}
-        if after != before or step.spends != ("retries",) or len(step.sent) != 1 or not addressed(told, one):
-            return False
+    if after.mode is Mode.LEADER is not before.mode:
+        return addressed(told, peers(after))
+    if not told:
+        return True
+    one = {told[0].voter: peers(after).get(told[0].voter, 0)}
+    return (after, step.spends, len(step.sent)) == (before, ("retries",), 1) and addressed(told, one)
+
+
+def leaves_as_due(before: Replica, after: Replica, step: Step) -> bool:
+    """Whether a leader that leaves office tells all other voters, and nobody else does (KIP-595, "EndQuorumEpoch")."""
     ends = sent(step, EndQuorumEpochRequest)
-    begins = bool(set(step.spends) & set(BEGINS))
-    resigns = after.mode is Mode.RESIGNED and (before.mode is not Mode.RESIGNED or begins)
-    if not addressed(ends, peers(after) if resigns else {}):
+    resigns = after.mode is Mode.RESIGNED and (before.mode is not Mode.RESIGNED or begins(step))
+    return addressed(ends, peers(after) if resigns else {}) and all(is_farewell(before, after, m, step) for m in ends)
+
+
+def is_farewell(before: Replica, after: Replica, message: EndQuorumEpochRequest, step: Step) -> bool:
+    """Whether EndQuorumEpoch prefers those that have fetched most, and nobody after a restart (KIP-595, KIP-853)."""
+    if (message.epoch, message.source) != (after.epoch, after.id):
         return False
-    if any((m.epoch, m.source) != (after.epoch, after.id) for m in ends):
+    if begins(step):
+        return not message.preferred
+    others = peers(after)
+    if (set(message.preferred), len(message.preferred)) != (set(others), len(others)):
         return False
-    ranks = [[before.offsets.get(key, 0) for key in m.preferred] for m in ends]
-    if begins:
-        return not any(ranks)
-    if any(set(m.preferred) != set(peers(after)) or len(m.preferred) != len(peers(after)) for m in ends):
-        return False
-    return step.consumes or all(rank == sorted(rank, reverse=True) for rank in ranks)
+    ranks = [before.offsets.get(key, 0) for key in message.preferred]
+    return step.consumes or ranks == sorted(ranks, reverse=True)
 
 
 def is_so_now(before: Replica, after: Replica, about: Answered, error: Error) -> bool:
@@ -260,14 +529,96 @@ def is_so_now(before: Replica, after: Replica, about: Answered, error: Error) ->
     change = before.change
     asked = change.asked if isinstance(change, Change) else Nil.NIL
     moved = {voter.key for voter in before.voters ^ after.voters}
+    done = error is Error.NONE and about.subject != before.version
     subjects: set[object] = {Nil.NIL, asked, *moved, *([before.version] if error is Error.NONE else [])}
     known = about.mode, about.version, about.voters
-    done = error is Error.NONE and about.subject != before.version
-    return any(
-        known == (me.mode, me.version, frozenset(voter.key for voter in me.voters))
-        and about.busy == (done or must_wait(me) or has_open_voters(me))
+    return about.subject in subjects and any(
+        known == (me.mode, me.version, voter_keys(me)) and about.busy == (done or must_wait(me) or has_open_voters(me))
         for me in (before, after, after.but(change=change))
-    ) and about.subject in subjects
+    )
 
 
-__all__ = ["BEGINS", "StepContracts"]
+def appends_record(before: Replica, after: Replica, record: Data) -> bool:
+    """Whether a leader appends a client's record, and goes on as before, unless that lets it resign."""
+    stays = (after.epoch, after.change) == (before.epoch, before.change) or after.mode is Mode.RESIGNED
+    log = (*before.log, Batch(before.epoch, (record,)))
+    return before.mode is Mode.LEADER and after.log == log and stays
+
+
+def first_voters(before: Replica, after: Replica) -> list[LogRecord]:
+    """Return what a new leader writes beside LeaderChangeMessage: voters if the log has none, or its old endpoint."""
+    if before.version == 0 or not seats(before):
+        return []
+    own = seats(after)
+    told = frozenset(Voter(v.key, after.endpoint) if v.key in own else v for v in before.voters)
+    if any(isinstance(record, Voters) for record in records_of(before.log)):
+        return [Voters(told)] if told != before.voters else []
+    return [KRaftVersion(before.version), Voters(told)]
+
+
+def updates_once(before: Replica, after: Replica, step: Step) -> bool:
+    """Whether a follower says for the first time what it is, and waits for the acknowledgement."""
+    once = not (before.updating or before.updated) and follows_somebody(before)
+    return once and step.spends == ("updated_voters",) and after == before.but(updating=True)
+
+
+def follows_somebody(me: Replica) -> bool:
+    """Whether a replica is the follower of a leader."""
+    return me.mode is Mode.FOLLOWER and bool(me.leader)
+
+
+def has_ended(before: Replica, after: Replica, step: Step) -> bool:
+    """Whether a process that has ended keeps log and epoch, and neither waits for anything nor fetches."""
+    gone = (after.log, after.epoch, after.high_watermark, after.pending) == (before.log, before.epoch, 0, Nil.NIL)
+    forgot = has_none(after, "offsets", "granted", "heard") and isinstance(after.change, Nil)
+    return gone and forgot and not sent(step, FetchRequest)
+
+
+def starts_as_it_was(before: Replica, after: Replica, ways: set[str]) -> bool:
+    """Whether a process has what its disk holds, the endpoint and the software with which it starts, and no more."""
+    changes = "software_changes" in ways
+    software = (0 if before.software else 1) if changes else before.software
+    if changes and before.version > software:
+        return False
+    disks = [before.log, before.log[: before.flushed]] if ways == {"restarts"} else [before.log]
+    if after.log not in disks or (after.mode, after.epoch, after.leader, after.voted) != role_at_start(after, before):
+        return False
+    endpoint = before.endpoint + ("moved_endpoints" in ways)
+    kept = (after.flushed, after.start, after.directory) == (before.flushed, before.start, before.directory)
+    fresh = after.endpoint, after.software, after.high_watermark, after.change
+    return kept and fresh == (endpoint, software, 0, Nil.NIL)
+
+
+def role_at_start(after: Replica, before: Replica) -> tuple[Mode, int, ModelValue | Nil, Key | Nil]:
+    """Return mode, epoch, leader and vote of a replica that starts (`QuorumState.initialize`; KIP-996; KAFKA-10661).
+
+    A leader comes back as one that resigned; who voted for itself is candidate again, and cannot start if it is no
+    voter; who knows a leader that it can reach follows it. The only voter follows nobody.
+    """
+    leader, epoch, voted = before.leader, before.epoch, vote_on_disk(before)
+    newest, _ = end(after.log)
+    if newest > epoch:
+        return Mode.UNATTACHED, newest, Nil.NIL, Nil.NIL
+    if leader != before.id and isinstance(voted, Key) and is_same(voted, before.key):
+        if not seats(after):
+            return Mode.FAILED, epoch, leader, voted
+        return Mode.CANDIDATE, epoch, Nil.NIL, after.key
+    if len(after.voters) == len(seats(after)) == 1:
+        return Mode.UNATTACHED, epoch, Nil.NIL, voted
+    if leader == before.id:
+        return Mode.RESIGNED, epoch, leader, voted
+    return Mode.FOLLOWER if known_endpoint(after, leader) else Mode.UNATTACHED, epoch, leader, voted
+
+
+def vote_on_disk(me: Replica) -> Key | Nil:
+    """Return the vote that quorum-state holds: without the directory id at kraft.version 0 (KIP-853)."""
+    return Key(me.voted.id, 0) if me.version == 0 and isinstance(me.voted, Key) else me.voted
+
+
+def finds_its_leader(before: Replica, after: Replica, step: Step) -> bool:
+    """Whether a replica reaches its leader where the voter set says, and asks it; an unattached one cannot reach it."""
+    if after.mode is Mode.FOLLOWER and not asks_next(before, after, step):
+        return False
+    if after.mode not in (Mode.FOLLOWER, Mode.UNATTACHED) or isinstance(after.leader, Nil):
+        return True
+    return after.leader_endpoint == (0 if after.mode is Mode.UNATTACHED else known_endpoint(after, after.leader))

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.log import VoterSet, keys
-from kraftcheck.kraft_model.quorum.records import Batch, Key, Mode, Nil, Voter, Voters
-from kraftcheck.kraft_model.quorum.state import Replica, Shared
+from kraftcheck.kraft_model.quorum.records import Batch, Key, Mode, Nil, Replica, Shared, Voter, Voters
+from kraftcheck.kraft_model.quorum.rules import VoterSet, keys
 from kraftcheck.kraft_model.quorum.voters import controllers
 from kraftcheck.spec import Map, ModelValue, Record, Steps, bound, constant, internal
 

@@ -4,35 +4,33 @@
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.log import keys, version_in, voter_of
-from kraftcheck.kraft_model.quorum.messages import (
+from kraftcheck.kraft_model.quorum.base import ADMIN, Bystanders
+from kraftcheck.kraft_model.quorum.records import (
     AdminResponse,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    Batch,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
+    Change,
+    Error,
     FetchResponse,
     FetchSnapshotResponse,
-    UpdateVoterRequest,
-    VoteRequest,
-)
-from kraftcheck.kraft_model.quorum.records import (
-    Batch,
-    Error,
     Key,
     LogRecord,
     Mode,
     Nil,
     Operation,
+    Replica,
+    Shared,
+    UpdateVoterRequest,
     Voter,
     VoterAdded,
+    VoteRequest,
     VoterRemoved,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.state import Change, Replica, Shared
-from kraftcheck.kraft_model.quorum.timing import Bystanders
-from kraftcheck.kraft_model.quorum.transitions import remembered
+from kraftcheck.kraft_model.quorum.rules import keys, remembered, version_in, voter_of
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import ModelValue, Record, Steps
 

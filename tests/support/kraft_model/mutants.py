@@ -37,7 +37,7 @@ NOTICED: dict[str, dict[str, Noticed]] = {
             "smoke",
             "elections.awaits: Mode.PROSPECTIVE if response.pre_vote else Mode.CANDIDATE -> Mode.PROSPECTIVE",
         ),
-        "LeadersAreFollowed": Noticed("smoke", "hearing.learn: epoch < me.epoch -> epoch >= me.epoch"),
+        "LeadersAreFollowed": Noticed("smoke", "base.learn: epoch < me.epoch -> epoch >= me.epoch"),
         "ResignationsAreHeard": Noticed(
             "smoke-network",
             "elections.handle_end_quorum_epoch_request: self.is_foreign(me, request.source) -> not "
@@ -67,7 +67,7 @@ NOTICED: dict[str, dict[str, Noticed]] = {
             "else 0))",
         ),
         "MessagesAreTakenOnce": Noticed("smoke-network", "base.is_cut: 0 -> 1"),
-        "NewRolesBeginAfresh": Noticed("smoke", "transitions.enter: me.voted if kept else Nil.NIL -> Nil.NIL"),
+        "NewRolesBeginAfresh": Noticed("smoke", "rules.enter: me.voted if kept else Nil.NIL -> Nil.NIL"),
         "RequestsSayWhatIsSo": Noticed(
             "smoke",
             "base.vote_requests: VoteRequest(me.epoch, pre_vote, me.key, key, end.epoch, end.offset, me.id, "
@@ -77,7 +77,7 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         "AnswersAreForgottenWithTheRole": Noticed("smoke", "base.no_longer_awaited: Mode.CANDIDATE -> Mode.LEADER"),
         "TimersDoAsTheyShould": Noticed(
             "smoke",
-            "transitions.after_lost_pre_vote: isinstance(me.leader, Nil) or me.leader == me.id or "
+            "rules.after_lost_pre_vote: isinstance(me.leader, Nil) or me.leader == me.id or "
             "me.leader_endpoint == 0 -> False",
         ),
         "LeadersOpenTheirEpoch": Noticed("smoke", "elections.first_records: me.voters -> me.heard"),
@@ -109,10 +109,10 @@ NOTICED: dict[str, dict[str, Noticed]] = {
             "Voter) or change.checked -> not (not isinstance(change, Change) or not isinstance(change.voter, "
             "Voter) or change.checked)",
         ),
-        "UpdatesAreNoted": Noticed("default-endpoints", "upgrade.begin_updating: error is not None -> error is None"),
+        "UpdatesAreNoted": Noticed("default-endpoints", "voters.begin_updating: error is not None -> error is None"),
         "UpdatesAreAcknowledged": Noticed(
             "default-endpoints",
-            "upgrade.handle_update_voter_response: me.mode is not Mode.FOLLOWER or response.request != "
+            "voters.handle_update_voter_response: me.mode is not Mode.FOLLOWER or response.request != "
             "self.update_request(me, response.source) -> not (me.mode is not Mode.FOLLOWER or response.request "
             "!= self.update_request(me, response.source))",
         ),
@@ -134,7 +134,7 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         ),
         "RestartsKeepWhatIsOnDisk": Noticed(
             "default-restart",
-            "transitions.restarted: last_epoch(back.log) > back.epoch -> last_epoch(back.log) <= back.epoch",
+            "rules.restarted: last_epoch(back.log) > back.epoch -> last_epoch(back.log) <= back.epoch",
         ),
         "DisksComeBackEmpty": Noticed("default-disk", "environment.lose_disk: 1 -> 0"),
         "RequestsAreRepeatedInVain": Noticed(
@@ -143,7 +143,7 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         ),
         "RequestsHaveTheirTime": Noticed(
             "default-endpoints",
-            "upgrade.send_update_voter: me.mode is not Mode.FOLLOWER or isinstance(me.leader, Nil) -> "
+            "voters.send_update_voter: me.mode is not Mode.FOLLOWER or isinstance(me.leader, Nil) -> "
             "isinstance(me.leader, Nil)",
         ),
     },
@@ -246,17 +246,17 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         ),
         "CommittedIsAnswered": Noticed("default", "base._acknowledge: offset <= end -> offset > end"),
         "ClientsAreAnsweredAsTheyAsked": Noticed(
-            "default", "clients.send_request: shared.values + 1 if api is Api.PRODUCE else 0 -> 0"
+            "default", "exchanges.send_request: shared.values + 1 if api is Api.PRODUCE else 0 -> 0"
         ),
         "ErrorsCarryNothing": Noticed(
             "default-crash", "brokers.break_connection: Error.DISCONNECTED -> Error.NONE (2)"
         ),
-        "WaitingClientsTryAgain": Noticed("default", "clients.append_produced: True -> False"),
+        "WaitingClientsTryAgain": Noticed("default", "exchanges.append_produced: True -> False"),
         "ExpiredSessionsAreFenced": Noticed("smoke", "controller.fence_broker: me.fenced | {broker} -> me.fenced"),
         "BrokersComeBackAsTheyLeft": Noticed("smoke", "controller.unfence_broker: Nil.NO_LEADER -> Nil.UNCHANGED"),
         "UncleanLeadersAreAloneAndRecover": Noticed("smoke", "controller.elect_uncleanly: RECOVERING -> RECOVERED"),
         "NewControllersKnowAndTell": Noticed("smoke-zookeeper", "controller.change_controller: 1 -> 0"),
-        "DecisionsArePersisted": Noticed("smoke", "partition.change: Nil.UNCHANGED -> Nil.ABSENT"),
+        "DecisionsArePersisted": Noticed("smoke", "base.change: Nil.UNCHANGED -> Nil.ABSENT"),
         "ZookeeperBrokersAreTold": Noticed("smoke-zookeeper", "controller._tells_followers: True -> False"),
         "AlterPartitionIsAnswered": Noticed("default-isr", "controller._answer: 1 -> 2"),
         "MetadataIsAppliedInOrder": Noticed("smoke", "brokers._told: 0 -> 1"),
@@ -270,40 +270,36 @@ NOTICED: dict[str, dict[str, Noticed]] = {
             "default-isr", "brokers._is_awaited: pending.attempt -> pending.version"
         ),
         "BrokersLoseAllButTheirLogs": Noticed("default-crash", "brokers.restart: True -> False"),
-        "ClientsAskAgainWhatWasRefused": Noticed("smoke", "clients.give_up: me.refused -> not me.refused"),
+        "ClientsAskAgainWhatWasRefused": Noticed("smoke", "exchanges.give_up: me.refused -> not me.refused"),
         "ClientsTakeTheirAnswers": Noticed(
-            "smoke", "clients.handle_response: Error.NONE -> Error.NOT_LEADER_OR_FOLLOWER"
+            "smoke", "exchanges.handle_response: Error.NONE -> Error.NOT_LEADER_OR_FOLLOWER"
         ),
-        "ClientsAreServedByWhoMay": Noticed("default", "clients.append_produced: True -> False"),
+        "ClientsAreServedByWhoMay": Noticed("default", "exchanges.append_produced: True -> False"),
         "ConnectionsBreak": Noticed("default-crash", "brokers.break_connection: 1 -> 2"),
-        "FollowersAskTheirLeader": Noticed("default", "replication.fetch_from_leader: True -> False"),
-        "EpochEndsAreAnswered": Noticed(
-            "default-former", "replication.answer_epoch_end: request.source -> request.dest"
-        ),
-        "FollowersTruncateAsTold": Noticed("default-former", "replication.truncate: agreed or not kept -> agreed"),
-        "FetchesAreAnswered": Noticed("default", "replication.answer_fetch: request.leader_epoch -> request.offset"),
-        "FollowersAppendWhatTheyAskedFor": Noticed("default", "replication.append_fetched: False -> True"),
+        "FollowersAskTheirLeader": Noticed("default", "exchanges.fetch_from_leader: True -> False"),
+        "EpochEndsAreAnswered": Noticed("default-former", "exchanges.answer_epoch_end: request.source -> request.dest"),
+        "FollowersTruncateAsTold": Noticed("default-former", "exchanges.truncate: agreed or not kept -> agreed"),
+        "FetchesAreAnswered": Noticed("default", "exchanges.answer_fetch: request.leader_epoch -> request.offset"),
+        "FollowersAppendWhatTheyAskedFor": Noticed("default", "exchanges.append_fetched: False -> True"),
     },
     "reconfig": {
         "StatesMatchLeaders": Noticed(
-            "smoke-details", "transitions.unattached: ServerState.UNATTACHED -> ServerState.FOLLOWER"
+            "smoke-details", "rules.unattached: ServerState.UNATTACHED -> ServerState.FOLLOWER"
         ),
-        "LogsHoldWhatIsCommitted": Noticed(
-            "smoke-details", "transitions.has_consistent_leader: me.leader -> me.voted_for"
-        ),
+        "LogsHoldWhatIsCommitted": Noticed("smoke-details", "rules.has_consistent_leader: me.leader -> me.voted_for"),
         "NewestConfigurationIsUsed": Noticed(
             "default-details",
-            "followers._switch_configuration: me.but(config=config, role=role, state=state, leader=outcome.leader, "
+            "replication._switch_configuration: me.but(config=config, role=role, state=state, leader=outcome.leader, "
             "end_offset=offsets) -> me.but(role=role, state=state, leader=outcome.leader, end_offset=offsets)",
         ),
         "ChangesChangeOneMember": Noticed(
             "default-details",
             "membership.accept_join_request: me.config.members | {request.source} -> me.config.members",
         ),
-        "EpochsOnlyGrow": Noticed("smoke-details", "transitions.unchanged: me.current_epoch -> me.high_watermark"),
-        "CommittedStays": Noticed("smoke-details", "leader._success: min -> max"),
+        "EpochsOnlyGrow": Noticed("smoke-details", "rules.unchanged: me.current_epoch -> me.high_watermark"),
+        "CommittedStays": Noticed("smoke-details", "replication._success: min -> max"),
         "CommitsWithMajorities": Noticed(
-            "smoke-details", "leader._new_high_watermark: peer == me.id or end_offset[peer] >= offset -> True"
+            "smoke-details", "replication._new_high_watermark: peer == me.id or end_offset[peer] >= offset -> True"
         ),
         "LeadersKnowTheirFollowers": Noticed(
             "smoke-details",
@@ -311,15 +307,13 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         ),
         "ValuesAreClients": Noticed(
             "smoke-details",
-            "leader.client_request: become(me.but(log=(*me.log, entry))).put(acked=shared.acked.put(value, False), "
-            "value_ctr=counts) -> become(me.but(log=(*me.log, entry))).put(value_ctr=counts)",
+            "replication.client_request: become(me.but(log=(*me.log, entry))).put(acked=shared.acked.put(value, "
+            "False), value_ctr=counts) -> become(me.but(log=(*me.log, entry))).put(value_ctr=counts)",
         ),
-        "FetchesHavePositions": Noticed(
-            "smoke-details", "transitions.unchanged: me.current_epoch -> me.high_watermark"
-        ),
+        "FetchesHavePositions": Noticed("smoke-details", "rules.unchanged: me.current_epoch -> me.high_watermark"),
         "FetchesAreAnsweredAsAsked": Noticed(
             "smoke-details",
-            "leader.reject_fetch_request: request.epoch > me.current_epoch -> request.epoch >= me.current_epoch",
+            "replication.reject_fetch_request: request.epoch > me.current_epoch -> request.epoch >= me.current_epoch",
         ),
         "VotesAreGrantedWithoutError": Noticed(
             "smoke-details", "elections.handle_request_vote_request: request.source -> request.dest (3)"
@@ -330,24 +324,22 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         ),
         "VotesAreCounted": Noticed("smoke-details", "elections.handle_request_vote_response: vote.source -> vote.dest"),
         "AnnouncementsAreFollowed": Noticed(
-            "smoke-details", "followers.accept_begin_quorum_request: consume -> become"
+            "smoke-details", "replication.accept_begin_quorum_request: consume -> become"
         ),
-        "AnswersTellWhoLeads": Noticed(
-            "joining-details", "transitions.maybe_transition: epoch > me.current_epoch -> False"
-        ),
+        "AnswersTellWhoLeads": Noticed("joining-details", "rules.maybe_transition: epoch > me.current_epoch -> False"),
         "FetchesAreAnswered": Noticed(
-            "joining-details", "leader.reject_fetch_request: me.state is not ServerState.LEADER -> False"
+            "joining-details", "replication.reject_fetch_request: me.state is not ServerState.LEADER -> False"
         ),
-        "AnswersTellWhatFollows": Noticed("joining-details", "leader._success: 1 -> 0"),
-        "FetchesAreNoted": Noticed("smoke-details", "leader._is_removed: any -> all"),
+        "AnswersTellWhatFollows": Noticed("joining-details", "replication._success: 1 -> 0"),
+        "FetchesAreNoted": Noticed("smoke-details", "replication._is_removed: any -> all"),
         "ClientsAreToldWhatIsCommitted": Noticed(
-            "smoke-details", "leader.accept_fetch_request_from_voter: False -> True"
+            "smoke-details", "replication.accept_fetch_request_from_voter: False -> True (2)"
         ),
         "OnlyAwaitedAnswersCount": Noticed(
-            "joining-details", "followers.handle_success_fetch_response: consume -> become"
+            "joining-details", "replication.handle_success_fetch_response: consume -> become"
         ),
-        "WhatIsFetchedIsKept": Noticed("competing-details", "log.truncated: offset -> offset + 1"),
-        "FollowersUseWhatTheirLogsSay": Noticed("joining-details", "followers._switch_configuration: 0 -> 1"),
+        "WhatIsFetchedIsKept": Noticed("competing-details", "rules.truncated: offset -> offset + 1"),
+        "FollowersUseWhatTheirLogsSay": Noticed("joining-details", "replication._switch_configuration: 0 -> 1"),
         "JoinsAreAnswered": Noticed(
             "joining-details", "membership.reject_join_request: request.source -> request.dest"
         ),
@@ -361,10 +353,10 @@ NOTICED: dict[str, dict[str, Noticed]] = {
             "smoke-details", "elections.become_leader: become(leader).send_once(*announcements) -> become(leader)"
         ),
         "FetchesGoToLeaders": Noticed(
-            "joining-details", "followers.send_fetch_request: me.pending_fetch is not Nil.NIL -> False"
+            "joining-details", "replication.send_fetch_request: me.pending_fetch is not Nil.NIL -> False"
         ),
         "ClientsValuesAreAppended": Noticed(
-            "smoke-details", "leader.client_request: me.but(log=(*me.log, entry)) -> me"
+            "smoke-details", "replication.client_request: me.but(log=(*me.log, entry)) -> me"
         ),
         "RemovalsAreAppended": Noticed(
             "competing-details", "membership._reconfig_error: not self._is_ready(me) -> False"
@@ -375,7 +367,7 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         "RestartsKeepWhatIsStored": Noticed("joining-details", "base._no_offsets: 0 -> 1"),
         "BlankDisksHaveNewIdentities": Noticed(
             "joining-details",
-            "restarts.restart_without_state: not any( self._is_voter(peer) and me.id in peer.members "
+            "elections.restart_without_state: not any( self._is_voter(peer) and me.id in peer.members "
             "and len(peer.members) > self.min_cluster_size for peer in membership.values() ) -> False",
         ),
         "ServersStartAsObservers": Noticed("joining-details", "membership.start_new_server: True -> False"),

@@ -6,27 +6,26 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from kraftcheck.catalogue import find_config, find_model
-from kraftcheck.kraft_model.quorum.messages import (
-    FetchRequest,
-    FetchSnapshotRequest,
-    UpdateVoterRequest,
-    VoteRequest,
-    VoteResponse,
-)
 from kraftcheck.kraft_model.quorum.records import (
     Batch,
     Data,
     Error,
+    FetchRequest,
+    FetchSnapshotRequest,
     Key,
     KRaftVersion,
     LeaderChange,
     Mode,
     Nil,
     Position,
+    Replica,
+    Shared,
+    UpdateVoterRequest,
     Voter,
+    VoteRequest,
+    VoteResponse,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.state import Replica, Shared
 from kraftcheck.spec import ModelValue, Record, Step, ordered
 from kraftcheck.spec.cfg.binding import bind_constants
 from kraftcheck.spec.cfg.config import override, parse_setting

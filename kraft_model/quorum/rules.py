@@ -1,15 +1,102 @@
-"""The transitions between a replica's modes, as functions of the replica (KIP-996, "Proposed Changes"; KIP-595).
+"""Rules of `quorum` about logs and replica keys, and the transitions between a replica's modes.
 
-Every transition drops what belongs to the old mode, and its requests under way: Kafka resets its connections. A vote
-stays as long as the epoch does (KAFKA-17641), also when the replica knows the leader.
+Offsets count batches: the batch at offset n is `log[n]`, and an end offset of n covers `log[:n]`. Transitions are
+functions of the replica (KIP-996, "Proposed Changes"; KIP-595). Each drops what belongs to the old mode, and its
+requests under way: Kafka resets its connections. A vote stays as long as the epoch does (KAFKA-17641), also when the
+replica knows the leader.
 """
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.quorum.log import last_epoch
-from kraftcheck.kraft_model.quorum.records import UNKNOWN_DIRECTORY, Key, Mode, Nil
-from kraftcheck.kraft_model.quorum.state import Replica
+from collections.abc import Iterable
+
+from kraftcheck.kraft_model.quorum.records import (
+    UNKNOWN_DIRECTORY,
+    Batch,
+    Key,
+    KRaftVersion,
+    Mode,
+    Nil,
+    Position,
+    Replica,
+    Voter,
+)
 from kraftcheck.spec import Map, ModelValue, ordered
+
+Log = tuple[Batch, ...]
+VoterSet = frozenset[Voter]
+
+
+def last_epoch(log: Log) -> int:
+    """Return the epoch of the last batch, 0 for an empty log."""
+    return log[-1].epoch if log else 0
+
+
+def end_of(log: Log) -> Position:
+    """Return the log end."""
+    return Position(len(log), last_epoch(log))
+
+
+def epoch_start(log: Log, epoch: int) -> int:
+    """Return the offset of the first batch of an epoch; the log end where there is none."""
+    return next((offset for offset, batch in enumerate(log) if batch.epoch >= epoch), len(log))
+
+
+def end_offset_for_epoch(log: Log, epoch: int) -> Position:
+    """Return the largest epoch of the log that is not above the given one, and its end offset (KIP-595, "Fetch")."""
+    for offset in range(len(log), 0, -1):
+        if log[offset - 1].epoch <= epoch:
+            return Position(offset, log[offset - 1].epoch)
+    return Position(0, 0)
+
+
+def truncated(log: Log, diverging: Position) -> Log:
+    """Return the log up to where it can agree with the leader's, given the divergence it names (KIP-595, "Fetch")."""
+    ours = end_offset_for_epoch(log, diverging.epoch)
+    end = min(ours.offset, diverging.offset) if ours.epoch == diverging.epoch else ours.offset
+    return log[:end]
+
+
+def version_in(log: Log, otherwise: int) -> int:
+    """Return the kraft.version of the last KRaftVersionRecord of a log or snapshot, committed or not."""
+    for batch in reversed(log):
+        for record in reversed(batch.records):
+            if isinstance(record, KRaftVersion):
+                return record.version
+    return otherwise
+
+
+def matches(voter: Key, key: Key) -> bool:
+    """Return whether a voter is this replica: same id, and same directory id if the voter's is known."""
+    return voter.id == key.id and voter.directory in (UNKNOWN_DIRECTORY, key.directory)
+
+
+def voter_of(voters: Iterable[Voter], key: Key) -> Voter | None:
+    """Return the voter that this replica is, or None."""
+    return next((voter for voter in voters if matches(voter.key, key)), None)
+
+
+def keys(voters: Iterable[Voter]) -> frozenset[Key]:
+    """Return the replica keys of a voter set."""
+    return frozenset(voter.key for voter in voters)
+
+
+def without_directories(one: VoterSet, other: VoterSet) -> tuple[VoterSet, VoterSet]:
+    """Return two voter sets, without directory ids if one of the sets lacks them."""
+    if all(voter.key.directory != UNKNOWN_DIRECTORY for voter in one | other):
+        return one, other
+    return _by_id(one), _by_id(other)
+
+
+def _by_id(voters: VoterSet) -> VoterSet:
+    return frozenset(voter.but(key=Key(voter.key.id, UNKNOWN_DIRECTORY)) for voter in voters)
+
+
+def alike(one: VoterSet, other: VoterSet) -> tuple[frozenset[Key], frozenset[Key]]:
+    """Return the replica keys of two voter sets, without directory ids if one of the sets lacks them."""
+    first, second = without_directories(one, other)
+    return keys(first), keys(second)
+
 
 VOLATILE = {
     "leader_endpoint": 1,
@@ -127,19 +214,3 @@ def voted_for_itself(me: Replica) -> bool:
 def endpoint_of(me: Replica, host: ModelValue | Nil) -> int:
     """Return the endpoint that the voter set has for a replica id; 0 where it has none."""
     return next((voter.endpoint for voter in ordered(me.voters) if voter.key.id == host), 0)
-
-
-__all__ = [
-    "after_lost_pre_vote",
-    "candidate",
-    "endpoint_of",
-    "enter",
-    "failed",
-    "following",
-    "prospective",
-    "remembered",
-    "resigned",
-    "restarted",
-    "stopped",
-    "unattached",
-]

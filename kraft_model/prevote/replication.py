@@ -1,9 +1,9 @@
-"""Leaders of `prevote`: they announce themselves again, append, serve fetches, and commit."""
+"""Replication of `prevote`: leaders announce themselves again, append, serve fetches and commit; followers fetch."""
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.prevote.base import zeros
-from kraftcheck.kraft_model.prevote.log import appended_in, most_recent_config
+from kraftcheck.kraft_model.prevote.base import Refusal, Seen, zeros
+from kraftcheck.kraft_model.prevote.elections import PrevoteTimeouts, Standing
 from kraftcheck.kraft_model.prevote.records import (
     BeginQuorumEpochRequest,
     Command,
@@ -13,7 +13,10 @@ from kraftcheck.kraft_model.prevote.records import (
     FetchDiverging,
     FetchRejected,
     FetchRequest,
+    FetchResponse,
+    FetchState,
     FetchSucceeded,
+    LastFetch,
     Nil,
     RemovedVoter,
     Result,
@@ -21,9 +24,16 @@ from kraftcheck.kraft_model.prevote.records import (
     ServerState,
     Shared,
 )
-from kraftcheck.kraft_model.prevote.timeouts import PrevoteTimeouts, Standing
-from kraftcheck.kraft_model.prevote.transitions import resigned
-from kraftcheck.kraft_model.reconfig.log import end_offset_for_epoch, is_quorum
+from kraftcheck.kraft_model.prevote.rules import (
+    Transition,
+    appended_in,
+    handle_common_response,
+    is_voter,
+    maybe_transition,
+    most_recent_config,
+    resigned,
+)
+from kraftcheck.kraft_model.reconfig.rules import end_offset_for_epoch, is_quorum, last_epoch, truncated
 from kraftcheck.spec import Map, Record, Steps, become, consume, internal, on, ordered, projection
 
 
@@ -89,20 +99,11 @@ class PrevoteLeader(PrevoteTimeouts):
         if self._valid_position(me, request):
             return
         common = end_offset_for_epoch(me.log, request.last_fetched_epoch)
-        yield consume(me).reply(
-            FetchDiverging(
-                me.current_epoch,
-                me.leader,
-                Result.DIVERGING,
-                Nil.NIL,
-                me.hwm,
-                me.id,
-                request.source,
-                request,
-                common.epoch,
-                common.offset + 1,
-            )
-        )
+        answer = FetchDiverging(
+            me.current_epoch, me.leader, Result.DIVERGING, Nil.NIL, me.hwm, me.id, request.source, request,
+            common.epoch, common.offset + 1,
+        )  # fmt: skip
+        yield consume(me).reply(answer)
 
     @on(FetchRequest)
     def accept_fetch_request(self, me: Server, request: FetchRequest, shared: Shared) -> Steps:
@@ -110,9 +111,7 @@ class PrevoteLeader(PrevoteTimeouts):
 
         A leader that commits its own removal resigns. Nobody else's fetch is served.
         """
-        if me.state is not ServerState.LEADER or request.replica_epoch != me.current_epoch:
-            return
-        if request.source not in me.config.members or not self._valid_position(me, request):
+        if not self._serves(me, request):
             return
         offsets = me.flwr_end_offset
         if request.source in offsets:
@@ -131,17 +130,16 @@ class PrevoteLeader(PrevoteTimeouts):
                 after = resigned(me).of(after).but(hwm=0, pending_ack=frozenset(), flwr_end_offset=zeros(()))
                 told["negatively_acked"] = shared.negatively_acked | (me.pending_ack - acked)
         response = FetchSucceeded(
-            me.current_epoch,
-            Nil.NIL if leaves else me.leader,
-            Result.OK,
-            Nil.NIL,
-            min(hwm, request.fetch_offset),
-            me.id,
-            request.source,
-            request,
-            me.log[request.fetch_offset - 1 : request.fetch_offset],
-        )
+            me.current_epoch, Nil.NIL if leaves else me.leader, Result.OK, Nil.NIL, min(hwm, request.fetch_offset),
+            me.id, request.source, request, me.log[request.fetch_offset - 1 : request.fetch_offset],
+        )  # fmt: skip
         yield consume(after).reply(response).put(**told)
+
+    def _serves(self, me: Server, request: FetchRequest) -> bool:
+        """Whether this server leads in the epoch of a member's fetch, and its log holds the position."""
+        if me.state is not ServerState.LEADER or request.replica_epoch != me.current_epoch:
+            return False
+        return request.source in me.config.members and self._valid_position(me, request)
 
     def _valid_position(self, me: Server, request: FetchRequest) -> bool:
         """Whether this server's log goes on where the follower's ends (`ValidFetchPosition`)."""
@@ -169,4 +167,95 @@ class PrevoteLeader(PrevoteTimeouts):
         """Whether the high watermark passes the removal of this server (`EntryRemovesServerFromCluster`)."""
         return any(
             isinstance(entry.value, RemovedVoter) and me.id not in entry.value.members for entry in me.log[me.hwm : hwm]
+        )
+
+
+Fetches = Map[int, frozenset[FetchRequest]]
+Refusals = Map[int, frozenset[Refusal]]
+
+
+class PrevoteFollowers(PrevoteTimeouts):
+    """Following, fetching, and what responses change."""
+
+    @on(BeginQuorumEpochRequest)
+    def accept_begin_quorum_request(self, me: Server, request: BeginQuorumEpochRequest, shared: Shared) -> Steps:
+        """A server follows the leader that announces itself, unless the announcement is stale: then it stays."""
+        if request.replica_epoch < me.current_epoch:
+            return
+        outcome = maybe_transition(me, request.source, request.replica_epoch)
+        yield self._fail_pending(consume(outcome.of(me).but(fetch_state=FetchState())), me, shared)
+
+    @internal(reads=(PrevoteTimeouts.seen, PrevoteTimeouts.fetches_under_way, PrevoteTimeouts.refusals))
+    def send_fetch_request(
+        self, me: Server, shared: Shared, seen: Map[int, Seen], fetches_under_way: Fetches, refusals: Refusals
+    ) -> Steps:
+        """A follower fetches from its leader, and an unattached voter from anyone, to hear who leads.
+
+        An observer whose fetch timed out fetches from anyone too. The request is noted also where it is lost at once.
+        """
+        can_time_out = self._fetch_can_time_out(me, fetches_under_way)
+        for peer in ordered(seen.keys()):
+            if peer == me.id:
+                continue
+            if not (
+                self._is_free_to_fetch(me, peer, shared, seen, refusals)
+                or (self._is_lost_observer(me, can_time_out) and self._is_another_peer(me, peer))
+            ):
+                continue
+            fetch = FetchRequest(me.current_epoch, len(me.log) + 1, last_epoch(me.log), me.id, peer)
+            after = me.but(fetch_state=me.fetch_state.but(pending_fetch=fetch))
+            yield self._send(become(after), shared, [fetch])
+
+    def _is_free_to_fetch(
+        self, me: Server, peer: int, shared: Shared, seen: Map[int, Seen], refusals: Refusals
+    ) -> bool:
+        """Whether nothing is pending, and this peer leads or might know who does."""
+        if me.fetch_state.pending_fetch is not Nil.NIL:
+            return False
+        if me.state is ServerState.FOLLOWER:
+            return (
+                me.leader == peer
+                and self._helps(me, peer, seen)
+                and not self._is_in_prevote_cycle(me, peer, shared, refusals)
+            )
+        return me.state is ServerState.UNATTACHED and is_voter(me) and self._is_valid_peer(me, peer, shared, seen)
+
+    def _is_lost_observer(self, me: Server, can_time_out: bool) -> bool:
+        return can_time_out and me.state is ServerState.FOLLOWER and not is_voter(me)
+
+    @on(FetchResponse)
+    def handle_fetch_response(self, me: Server, response: FetchResponse) -> Steps:
+        """A follower appends what it fetched or truncates, or takes on a newer epoch or another leader.
+
+        With its log changes the configuration that it uses, and with that whether it votes. An answer to anything but
+        the fetch that it waits for stays where it is.
+        """
+        if me.fetch_state.pending_fetch != response.correlation:
+            return
+        outcome = handle_common_response(me, response.leader, response.replica_epoch, response.error)
+        after = outcome.of(me) if outcome.handled else self._follow(me, outcome, response)
+        fetch_state = FetchState(
+            last_fetch_res=LastFetch(response.source, response.error),
+            has_fetch_success=me.fetch_state.has_fetch_success or response.error is Nil.NIL,
+        )
+        yield consume(after.but(fetch_state=fetch_state))
+
+    def _follow(self, me: Server, outcome: Transition, response: FetchResponse) -> Server:
+        """Return the server with the log that a response leaves, and with that log's last configuration.
+
+        This is `MaybeSwitchConfigurations`, and what HandleFetchResponse does around it.
+        """
+        log, hwm = me.log, me.hwm
+        if isinstance(response, FetchSucceeded):
+            log, hwm = log + response.entries, response.hwm
+        elif isinstance(response, FetchDiverging):
+            log = truncated(log, response.diverging_end_offset - 1, response.diverging_epoch)
+        config = most_recent_config(log, response.hwm)
+        if is_voter(me) != (me.id in config.members):
+            outcome = outcome._replace(state=ServerState.FOLLOWER, votes_recv=frozenset())
+        offsets = Map((member, me.flwr_end_offset.get(member, 0)) for member in ordered(config.members))
+        return (
+            outcome._replace(voted_for=me.voted_for)
+            .of(me)
+            .but(log=log, hwm=hwm, config=config, flwr_end_offset=offsets)
         )

@@ -1,13 +1,47 @@
-"""Transitions of a server's state in `prevote`.
+"""Rules of `prevote` about configurations in logs, and the transitions of a server's state.
 
-Source: the section "Transition helpers" of module kraft_kip_996_functions of the TLA+ specification kraft_kip_996.
+Source: module kraft_kip_996_functions of the TLA+ specification kraft_kip_996. Offsets count from 1, as there. Rules
+about logs that hold anything are those of `kraftcheck.kraft_model.reconfig.rules`.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraftcheck.kraft_model.prevote.records import Error, Nil, Server, ServerState
+from kraftcheck.kraft_model.prevote.records import (
+    AddedVoter,
+    Command,
+    Config,
+    Entry,
+    Error,
+    InitialMembers,
+    Nil,
+    RemovedVoter,
+    Server,
+    ServerState,
+)
+
+Log = tuple[Entry, ...]
+
+
+def config_at(offset: int, value: InitialMembers | AddedVoter | RemovedVoter, hwm: int) -> Config:
+    """Return a configuration; it is committed once the high watermark covers its offset (`ConfigFor`)."""
+    return Config(value.id, value.members, hwm >= offset)
+
+
+def most_recent_config(log: Log, hwm: int) -> Config:
+    """Return the last configuration of a log as a server caches it (`MostRecentReconfigEntry`, `ConfigFor`)."""
+    for offset in range(len(log), 0, -1):
+        value = log[offset - 1].value
+        if isinstance(value, InitialMembers | AddedVoter | RemovedVoter):
+            return config_at(offset, value, hwm)
+    raise ValueError("the log holds no configuration")
+
+
+def appended_in(log: Log, epoch: int) -> int:
+    """Return how many clients' values a log holds that were appended in an epoch."""
+    return sum(entry.epoch == epoch and entry.command is Command.APPEND for entry in log)
+
 
 OFFICELESS = (ServerState.RESIGNED, ServerState.PROSPECTIVE, ServerState.UNATTACHED)
 

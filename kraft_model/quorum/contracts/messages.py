@@ -1,0 +1,799 @@
+"""Contracts of messages: what each makes of a replica, and how it is answered (KIP-595, KIP-630, KIP-853, KIP-996)."""
+
+from __future__ import annotations
+
+from kraftcheck.kraft_model.quorum.base import ADMIN, QuorumBase
+from kraftcheck.kraft_model.quorum.contracts.rules import (
+    Role,
+    are_most,
+    committed_end,
+    end,
+    end_of_epoch,
+    failure,
+    has_open_voters,
+    heard,
+    is_same,
+    is_silent,
+    known_endpoint,
+    last_voters_end,
+    must_wait,
+    role,
+    role_after,
+    seats,
+    sent,
+    shown,
+    takes_role,
+    version_of,
+    voter_keys,
+    voters_of,
+)
+from kraftcheck.kraft_model.quorum.records import (
+    ENDED,
+    AddVoterRequest,
+    Admin,
+    AdminResponse,
+    Answered,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    Batch,
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    Change,
+    DescribeQuorumResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    Error,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    Key,
+    KRaftVersion,
+    LogRecord,
+    Mode,
+    Nil,
+    Operation,
+    Position,
+    RemoveVoterRequest,
+    Replica,
+    Told,
+    UpdateVoterRequest,
+    UpdateVoterResponse,
+    Voter,
+    VoteRequest,
+    VoteResponse,
+    Voters,
+)
+from kraftcheck.spec import ModelValue, Record, Step, step_invariant
+
+
+class MessageContracts(QuorumBase):
+    """What replicas make of messages, how they answer them, and how voters are added, removed and updated."""
+
+    def comes_from_elsewhere(self, me: Replica, source: ModelValue) -> bool:
+        """Whether a request is from another cluster (KIP-595, INCONSISTENT_CLUSTER_ID)."""
+        return len({me.id, source} & self.other_cluster) == 1
+
+    # Vote
+
+    def vote_error(self, me: Replica, request: VoteRequest) -> Error:
+        """Return the error of Vote (KIP-595, KIP-996, KIP-853, "Vote"; INVALID_VOTER_KEY as in Kafka)."""
+        newest = request.epoch if request.pre_vote else request.epoch - 1
+        errors = {
+            Error.UNSUPPORTED_VERSION: request.pre_vote and me.id in self.without_pre_vote,
+            Error.INCONSISTENT_CLUSTER_ID: self.comes_from_elsewhere(me, request.source),
+            Error.FENCED_LEADER_EPOCH: request.epoch < me.epoch,
+            Error.INVALID_REQUEST: request.last_epoch > newest,
+            Error.INVALID_VOTER_KEY: not is_same(request.voter, me.key),
+        }
+        return next((error for error, holds in errors.items() if holds), Error.NONE)
+
+    def deserves_vote(self, me: Replica, request: VoteRequest) -> bool:
+        """Whether a replica of the request's epoch grants it: a pre-vote, unless it leads or follows actively.
+
+        A vote goes to one candidate an epoch, while no leader is known; both go to a log that is not behind.
+        """
+        is_behind = (request.last_epoch, request.last_offset) < end(me.log)
+        if request.pre_vote:
+            return not is_behind and not (me.mode is Mode.LEADER or (me.mode is Mode.FOLLOWER and me.fetched))
+        if me.mode not in (Mode.UNATTACHED, Mode.PROSPECTIVE):
+            return False
+        if not isinstance(me.voted, Nil):
+            return is_same(me.voted, request.candidate)
+        return isinstance(me.leader, Nil) and not is_behind
+
+    @step_invariant
+    def votes_are_answered(self, before: Replica, after: Replica, message: VoteRequest, step: Step) -> bool:
+        """Whoever is asked for its vote answers once, with its epoch and leader and the error that holds, if any.
+
+        KIP-595, "Vote", Response Handling and Request Handling; KIP-853, "Vote"; KIP-996.
+        """
+        answers, error = sent(step, VoteResponse), self.vote_error(before, message)
+        epoch, leader, endpoint = named(after, error)
+        granted = len(answers) == 1 and answers[0].granted
+        asked = message.pre_vote, message.voter, message.epoch, before.id, message.source
+        return answers == [VoteResponse(epoch, leader, granted, error, *asked, endpoint)]
+
+    @step_invariant
+    def votes_are_granted_as_due(self, before: Replica, after: Replica, message: VoteRequest, step: Step) -> bool:
+        """A vote is granted if, and only if, it is due, and then it is written; a pre-vote is not (KIP-595, "Vote").
+
+        KIP-996, "Proposed Changes". A newer epoch is taken over first; else nothing but the vote changes.
+        """
+        error = self.vote_error(before, message)
+        takes_over = message.epoch > before.epoch and error in (Error.NONE, Error.INVALID_VOTER_KEY)
+        if takes_over:
+            fresh = {"mode": Mode.UNATTACHED, "epoch": message.epoch, "leader": Nil.NIL, "voted": Nil.NIL}
+            now = before.but(**fresh, ballot=frozenset())
+        else:
+            now = before
+        due = error is Error.NONE and self.deserves_vote(now, message)
+        if any(answer.granted != due for answer in sent(step, VoteResponse)):
+            return False
+        if due and not message.pre_vote:
+            voted = message.candidate if isinstance(now.voted, Nil) else now.voted
+            now = now.but(voted=voted, ballot=now.ballot | {message.candidate})
+        if takes_over:
+            return (after.mode, after.epoch, after.leader, after.voted, after.ballot) == (
+                now.mode, now.epoch, now.leader, now.voted, now.ballot
+            )  # fmt: skip
+        return after == now
+
+    @step_invariant
+    def votes_are_counted(self, before: Replica, after: Replica, message: VoteResponse, step: Step) -> bool:
+        """A round counts each voter's answer once; most grants end it, and so do too many refusals of a pre-vote.
+
+        KIP-595, "Vote", Response Handling; KIP-996, "Proposed Changes". Answers to other rounds change nothing.
+        """
+        stands = Mode.PROSPECTIVE if message.pre_vote else Mode.CANDIDATE
+        is_counted = message.voter in before.granted or message.voter in before.rejected
+        if before.mode is not stands or message.of != before.epoch or is_counted:
+            return is_silent(before, after, step)
+        if message.error is Error.UNSUPPORTED_VERSION:
+            return stood(before, after)
+        expected, is_over = heard(before, message)
+        if is_over or expected != role(before):
+            return takes_role(before, after, expected)
+        return (counts_grant if message.granted else counts_refusal)(before, after, message, step)
+
+    # BeginQuorumEpoch and EndQuorumEpoch
+
+    def acknowledges(
+        self,
+        before: Replica,
+        after: Replica,
+        request: BeginQuorumEpochRequest | EndQuorumEpochRequest,
+        error: Error,
+        step: Step,
+    ) -> bool:
+        """Whether a replica answers with its epoch and leader, and with this error.
+
+        Without PlainAnswers only errors are told.
+        """
+        answers = [m for m in step.sent if isinstance(m, BeginQuorumEpochResponse | EndQuorumEpochResponse)]
+        if after.mode in ENDED or (error is Error.NONE and not self.plain_answers):
+            return not answers
+        epoch, leader, place = named(after, error)
+        kind = BeginQuorumEpochResponse if isinstance(request, BeginQuorumEpochRequest) else EndQuorumEpochResponse
+        return answers == [kind(epoch, leader, error, request.epoch, before.id, request.source, place)]
+
+    @step_invariant
+    def leaders_are_followed(
+        self, before: Replica, after: Replica, message: BeginQuorumEpochRequest, step: Step
+    ) -> bool:
+        """A replica, voter or not, follows whoever leads an epoch that is not older than its own.
+
+        KIP-853, "BeginQuorumEpoch"; KIP-595, "BeginQuorumEpoch", Request Handling. It fetches from the endpoint that
+        the request names. It follows also where the request was meant for its former disk.
+        """
+        is_meant = is_same(message.voter, before.key)
+        error = Error.NONE if is_meant else Error.INVALID_VOTER_KEY
+        expected = role_after(before, message.source, message.epoch, message.endpoint)
+        if message.epoch < before.epoch:
+            error = Error.FENCED_LEADER_EPOCH
+        if self.comes_from_elsewhere(before, message.source):
+            error, expected = Error.INCONSISTENT_CLUSTER_ID, role(before)
+        return takes_role(before, after, expected) and self.acknowledges(before, after, message, error, step)
+
+    @step_invariant
+    def resignations_are_heard(
+        self, before: Replica, after: Replica, message: EndQuorumEpochRequest, step: Step
+    ) -> bool:
+        """A follower of the leader that resigns need not wait any more if it is the first of those preferred.
+
+        KIP-595, "EndQuorumEpoch", Request Handling; KIP-853, "EndQuorumEpoch": by replica key. Whoever did not know
+        the leader follows it first. Where nobody is preferred, nobody waits.
+        """
+        error = Error.FENCED_LEADER_EPOCH if message.epoch < before.epoch else Error.NONE
+        expected = role_after(before, message.source, message.epoch, 0)
+        if self.comes_from_elsewhere(before, message.source):
+            error, expected = Error.INCONSISTENT_CLUSTER_ID, role(before)
+        if not self.acknowledges(before, after, message, error, step):
+            return False
+        if error is Error.NONE and (expected.mode, expected.leader) == (Mode.FOLLOWER, message.source):
+            is_first = not message.preferred or is_same(message.preferred[0], before.key)
+            return after.ended == is_first and takes_role(before, after.but(ended=before.ended), expected)
+        return takes_role(before, after, expected)
+
+    @step_invariant
+    def acknowledgements_are_heard(
+        self, before: Replica, after: Replica, message: BeginQuorumEpochResponse | EndQuorumEpochResponse, step: Step
+    ) -> bool:
+        """A leader, or one that resigned, takes over a newer epoch that an answer tells; else nothing changes.
+
+        KIP-595, "BeginQuorumEpoch", "EndQuorumEpoch", Response Handling. It fails if somebody acknowledges that is no
+        voter (`LeaderState.addAcknowledgementFrom`).
+        """
+        if message.of != before.epoch or before.mode not in (Mode.LEADER, Mode.RESIGNED):
+            return is_silent(before, after, step)
+        expected, is_over = heard(before, message)
+        is_counted = before.mode is Mode.LEADER and isinstance(message, BeginQuorumEpochResponse) and not is_over
+        if is_counted and known_endpoint(before, message.source) == 0:
+            expected = failure(before)
+        return takes_role(before, after, expected) and (role(before) != expected or not step.sent)
+
+    def leaders_error(self, me: Replica, request: FetchRequest | FetchSnapshotRequest | UpdateVoterRequest) -> Error:
+        """Return the error of a request that only the leader of its epoch serves (KIP-595, KIP-630, KIP-853)."""
+        if self.comes_from_elsewhere(me, request.source):
+            return Error.INCONSISTENT_CLUSTER_ID
+        if request.epoch != me.epoch:
+            return Error.FENCED_LEADER_EPOCH if request.epoch < me.epoch else Error.UNKNOWN_LEADER_EPOCH
+        return Error.NONE if me.mode is Mode.LEADER else Error.NOT_LEADER_OR_FOLLOWER
+
+    # Fetch
+
+    @step_invariant
+    def fetches_are_answered(self, before: Replica, after: Replica, message: FetchRequest, step: Step) -> bool:
+        """A leader answers a fetch once: with what follows, where the logs part, or the snapshot to load.
+
+        KIP-595, "Fetch", Request Handling; KIP-630, "Fetch", for the snapshot. The high watermark comes with each of
+        these; an error comes alone.
+        """
+        error = self.leaders_error(before, message)
+        records: tuple[Batch, ...] = ()
+        parts: Position | Nil = Nil.NIL
+        snapshot: Position | Nil = Nil.NIL
+        if error is Error.NONE and needs_snapshot(before, message):
+            snapshot = Position(before.start, before.log[before.start - 1].epoch)
+        elif error is Error.NONE and not is_held(before, message):
+            parts = Position(*end_of_epoch(before.log, message.last_epoch))
+        elif error is Error.NONE:
+            most = self.fetch_limit or len(before.log)
+            records = before.log[message.offset :][:most]
+        epoch, leader, place = named(before, error)
+        known = shown(after) if error is Error.NONE else 0
+        answer = FetchResponse(
+            epoch, leader, error, known, records, parts, snapshot, message, before.id, message.source, place
+        )
+        return sent(step, FetchResponse) == [answer]
+
+    @step_invariant
+    def fetches_are_noted(self, before: Replica, after: Replica, message: FetchRequest, step: Step) -> bool:
+        """A leader notes the log end of whoever fetches, by replica key, if its own log holds that; else nothing.
+
+        KIP-853, "Fetch"; KIP-595, "Fetch". It may then commit, leave office, and append the voter set with the new
+        voter that has caught up (KIP-853, "AddVoter", steps 5 and 6), and no other record.
+        """
+        is_noted = self.leaders_error(before, message) is Error.NONE
+        if not is_noted or needs_snapshot(before, message) or not is_held(before, message):
+            return after == before and len(step.sent) == 1
+        key = Key(message.source, message.directory)
+        key = next((voter.key for voter in before.voters if is_same(voter.key, key)), key)
+        noted = before.but(offsets=before.offsets.put(key, message.offset))
+        noted = noted.but(high_watermark=committed_end(noted))
+        if leaves(before, noted):
+            return (after.mode, after.high_watermark) == (Mode.RESIGNED, noted.high_watermark)
+        change = before.change
+        if not isinstance(change, Change):
+            return after == noted
+        if 0 < change.offset <= noted.high_watermark:
+            return after == noted.but(change=Nil.NIL)
+        return after == with_new_voter(noted)
+
+    @step_invariant
+    def fetched_is_stored(self, before: Replica, after: Replica, message: FetchResponse, step: Step) -> bool:
+        """A follower stores what it fetched, truncates, or asks for a snapshot, and hears what is committed.
+
+        KIP-595, "Fetch", Response Handling; KIP-630. Only the answer that it waits for counts. It fails where it would
+        go below its high watermark, and stops where its software does not know a record (KIP-853). Brokers do not flush
+        what they fetch (KAFKA-10533).
+        """
+        if before.pending != message.request:
+            return is_silent(before, after, step)
+        free = before.but(pending=Nil.NIL)
+        expected, is_over = heard(free, message)
+        if is_over or expected.mode in ENDED:
+            return asks_next(before, after, step) and takes_role(free, after.but(pending=Nil.NIL), expected)
+        if expected.mode is not Mode.FOLLOWER:
+            return after.mode is Mode.FAILED
+        if isinstance(message.snapshot, Position):
+            place = expected.endpoint
+            request = FetchSnapshotRequest(
+                expected.epoch, message.snapshot, before.directory, before.id, message.source, place
+            )
+            kept = (after.log, after.high_watermark, after.pending) == (before.log, before.high_watermark, request)
+            return step.sent == (request,) and kept and after.fetched
+        return self.stores(before, after, message, expected, step)
+
+    def stores(self, before: Replica, after: Replica, message: FetchResponse, expected: Role, step: Step) -> bool:
+        """Whether a follower appends or truncates, takes the high watermark, and fetches again, or fails at that."""
+        log = before.log + message.records
+        known = min(message.high_watermark, len(log)) or before.high_watermark
+        if isinstance(message.diverging, Position):
+            log, known = parted(before.log, message.diverging), before.high_watermark
+        if version_of(log, before.version) > before.software:
+            return after.mode is Mode.DOWN
+        if known < before.high_watermark or len(log) < before.high_watermark:
+            return after.mode is Mode.FAILED
+        stored = (after.log, after.high_watermark, after.start, after.fetched) == (log, known, before.start, True)
+        flushed = after.flushed == (min(before.flushed, len(log)) if before.id in self.brokers else len(log))
+        return stored and flushed and role(after) == expected and asks_next(before, after, step)
+
+    # FetchSnapshot
+
+    @step_invariant
+    def snapshots_are_sent(self, before: Replica, after: Replica, message: FetchSnapshotRequest, step: Step) -> bool:
+        """A leader answers FetchSnapshot once, with the snapshot that it has, or an error; nothing else changes.
+
+        KIP-630, "FetchSnapshot", Request Handling; KIP-853, "FetchSnapshot".
+        """
+        error = self.leaders_error(before, message)
+        if error is Error.NONE and message.snapshot.offset != before.start:
+            error = Error.SNAPSHOT_NOT_FOUND
+        content = before.log[: before.start] if error is Error.NONE else ()
+        epoch, leader, place = named(before, error)
+        answer = FetchSnapshotResponse(epoch, leader, error, content, message, before.id, message.source, place)
+        return after == before and step.sent == (answer,)
+
+    @step_invariant
+    def snapshots_are_loaded(self, before: Replica, after: Replica, message: FetchSnapshotResponse, step: Step) -> bool:
+        """A follower replaces its log by the snapshot that it waits for, which is committed, and fetches what follows.
+
+        KIP-630, "FetchSnapshot", Response Handling. After an error it fetches again.
+        """
+        if before.pending != message.request:
+            return is_silent(before, after, step)
+        free = before.but(pending=Nil.NIL)
+        expected, is_over = heard(free, message)
+        if is_over or expected.mode is not Mode.FOLLOWER or message.error is not Error.NONE:
+            return asks_next(before, after, step) and takes_role(free, after.but(pending=Nil.NIL), expected)
+        if version_of(message.content, before.version) > before.software:
+            return after.mode is Mode.DOWN
+        size = len(message.content)
+        loaded = (after.log, after.start, after.flushed, after.fetched) == (message.content, size, size, True)
+        known = after.high_watermark == max(size, before.high_watermark)
+        return loaded and known and role(after) == expected and asks_next(before, after, step)
+
+    # AddVoter and RemoveVoter
+
+    @step_invariant
+    def joiners_are_served(
+        self, before: Replica, after: Replica, message: AddVoterRequest | RemoveVoterRequest, step: Step
+    ) -> bool:
+        """A leader begins the change that a controller asks for, or answers at once with the error that holds.
+
+        KIP-853, "AddVoter", "RemoveVoter"; "Controller auto joining".
+        """
+        wanted = message.voter
+        adds = isinstance(wanted, Voter)
+        error = addition_error(before, wanted) if isinstance(wanted, Voter) else removal_error(before, wanted)
+        if self.comes_from_elsewhere(before, message.source):
+            error = Error.INCONSISTENT_CLUSTER_ID
+        if error is not None:
+            operation = Operation.ADD_VOTER if adds else Operation.REMOVE_VOTER
+            return after == before and step.sent == (AdminResponse(operation, error, before.id, message.source),)
+        return began(before, after, wanted, message.source, step)
+
+    @step_invariant
+    def administrators_are_served(self, before: Replica, after: Replica, step: Step) -> bool:
+        """A replica begins the change that an administrator asks for, or answers with an error that holds.
+
+        KIP-853, "AddVoter", "RemoveVoter", "UpdateFeatures". What is begun is not refused, nor the other way round.
+        """
+        if step.consumes:
+            return True
+        for name, operation in (("added_voters", Operation.ADD_VOTER), ("removed_voters", Operation.REMOVE_VOTER)):
+            if name in step.spends and before.mode is not Mode.FOLLOWER:
+                return asked_by_admin(before, after, operation, step)
+        if "upgrades" in step.spends and sent(step, AdminResponse) == []:
+            return upgraded(self.old_brokers(), before, after)
+        if "refusals" not in step.spends:
+            return True
+        refusals = [m for m in sent(step, AdminResponse) if m.dest == ADMIN]
+        refuses = (after, [*step.sent], len(refusals)) == (before, refusals, 1)
+        return refuses and all(self.is_error_due(before, refusal) for refusal in refusals)
+
+    def old_brokers(self) -> bool:
+        """Whether a broker is known that does not support the newest kraft.version."""
+        return not self.old_software.isdisjoint(self.brokers)
+
+    def is_error_due(self, me: Replica, answer: AdminResponse) -> bool:
+        """Whether an error holds for some request of an administrator."""
+        error = change_error(me)
+        if answer.operation is Operation.UPDATE_FEATURES:
+            return answer.error in (upgrade_error(self.old_brokers(), me, one) for one in (0, 1))
+        if error is not None:
+            return answer.error is error
+        if answer.operation is Operation.ADD_VOTER:
+            return answer.error is Error.DUPLICATE_VOTER
+        return answer.error is Error.VOTER_NOT_FOUND or (answer.error is Error.INVALID_REQUEST and len(me.voters) == 1)
+
+    # ApiVersions
+
+    @step_invariant
+    def versions_are_told(self, before: Replica, after: Replica, message: ApiVersionsRequest, step: Step) -> bool:
+        """Whoever is asked says which kraft.version it supports, once (KIP-853, "Supported features")."""
+        answer = ApiVersionsResponse(before.software, message.of, before.id, message.source)
+        return after == before and step.sent == (answer,)
+
+    @step_invariant
+    def new_voters_are_checked(self, before: Replica, after: Replica, message: ApiVersionsResponse, step: Step) -> bool:
+        """A leader refuses a new voter that does not support the kraft.version, and waits for one that does.
+
+        KIP-853, "AddVoter", steps 4 to 6. Answers that it does not wait for change nothing.
+        """
+        change = before.change
+        asked = change.voter if isinstance(change, Change) and not change.checked else Nil.NIL
+        is_awaited = isinstance(asked, Voter) and (asked.key.id, before.epoch) == (message.source, message.of)
+        if not isinstance(change, Change) or not is_awaited:
+            return is_silent(before, after, step)
+        if message.version < before.version:
+            refusal = self.answers_due(before, change, Error.INVALID_REQUEST)
+            return after == before.but(change=Nil.NIL) and without_history(step) == refusal
+        waiting = with_new_voter(before.but(change=change.but(checked=True)))
+        return after == waiting.but(high_watermark=committed_end(waiting)) and not step.sent
+
+    def answers_due(self, me: Replica, change: Change, error: Error) -> list[AdminResponse | UpdateVoterResponse]:
+        """Return the answer to the client of a change, without history; administrators may not be told."""
+        if isinstance(change.asked, UpdateVoterRequest):
+            return [self.update_answer_due(me, error, change.asked)]
+        if change.client == ADMIN and not self.plain_answers:
+            return []
+        return [AdminResponse(change.operation, error, me.id, change.client)]
+
+    # UpdateVoter
+
+    def update_answer_due(self, me: Replica, error: Error, request: UpdateVoterRequest) -> UpdateVoterResponse:
+        """Return an answer to UpdateVoter."""
+        epoch, leader, place = named(me, error)
+        return UpdateVoterResponse(epoch, leader, error, request, me.id, request.source, place)
+
+    @step_invariant
+    def updates_are_noted(self, before: Replica, after: Replica, message: UpdateVoterRequest, step: Step) -> bool:
+        """A leader writes what a voter is now into its log, or notes it at kraft.version 0, or answers the error.
+
+        KIP-853, "UpdateVoter", steps 1 to 8. The answer comes once the record is committed.
+        """
+        told = message.voter
+        known = [voter for voter in before.voters if is_same(voter.key, told.key)]
+        error = self.leaders_error(before, message)
+        if error is Error.NONE:
+            error = update_error_due(before, message.version, is_known=bool(known))
+        if error is not Error.NONE or before.version == 0:
+            heard_of = before.heard if error is not Error.NONE else noted(before, message)
+            answer = self.update_answer_due(before, error, message)
+            return after == before.but(heard=heard_of) and step.sent == (answer,)
+        voters = (before.voters - set(known)) | {Voter(told.key, told.endpoint)}
+        change = Change(Operation.UPDATE_VOTER, Nil.NIL, True, 0, message.source, message)
+        expected = appended(before, voters, change)
+        done = committed_end(expected) >= len(expected.log)
+        answers = [self.update_answer_due(after, Error.NONE, message)] if done else []
+        return settled(expected) == after and sent(step, UpdateVoterResponse) == answers
+
+    @step_invariant
+    def updates_are_acknowledged(
+        self, before: Replica, after: Replica, message: UpdateVoterResponse, step: Step
+    ) -> bool:
+        """A voter sends UpdateVoter until its leader has acknowledged what it is now (KIP-853, "UpdateVoter")."""
+        own = UpdateVoterRequest(
+            before.epoch, Voter(before.key, before.endpoint), before.software, before.id, message.source,
+            before.leader_endpoint,
+        )  # fmt: skip
+        if before.mode is not Mode.FOLLOWER or message.request != own:
+            return is_silent(before, after, step)
+        expected, _ = heard(before, message)
+        if (expected.mode, expected.epoch) != (Mode.FOLLOWER, before.epoch):
+            return takes_role(before, after, expected)
+        done = message.error is Error.NONE
+        return after == before.but(updating=False, updated=done) and not step.sent
+
+    # Answers
+
+    @step_invariant
+    def joiners_go_on(self, before: Replica, after: Replica, message: AdminResponse, step: Step) -> bool:
+        """A controller that hears how its request ended may send the next (KIP-853, "Controller auto joining")."""
+        return after == before.but(joining=False) and not step.sent
+
+    @step_invariant
+    def administrators_remember(
+        self, before: Admin, after: Admin, message: AdminResponse | DescribeQuorumResponse, step: Step
+    ) -> bool:
+        """With WatchAnswers an administrator knows what it was told is done, and no error (KIP-853, "Admin client")."""
+        if step.sent or not self.watch_answers or message.error is not Error.NONE:
+            return after == before and not step.sent
+        if isinstance(message, DescribeQuorumResponse):
+            return after == before.but(described=before.described | {message})
+        about = message.about
+        what = Told(message.operation, about.subject if isinstance(about, Answered) else Nil.NIL)
+        return after == before.but(told=before.told | {what})
+
+    @step_invariant
+    def quorums_are_described(self, before: Replica, after: Replica, step: Step) -> bool:
+        """A leader tells the voters in use, the committed ones and the observers; whoever does not lead, an error.
+
+        KIP-853, "DescribeQuorum"; KIP-595, "DescribeQuorum".
+        """
+        told = sent(step, DescribeQuorumResponse)
+        if not told:
+            return "descriptions" not in step.spends
+        error = Error.NONE if before.mode is Mode.LEADER else Error.NOT_LEADER_OR_FOLLOWER
+        none: frozenset[Voter] = frozenset()
+        answer = DescribeQuorumResponse(error, before.epoch, 0, none, none, frozenset(), before.id, ADMIN)
+        if error is Error.NONE:
+            fetching = {key for key in before.offsets if key.directory != 0}
+            answer = answer.but(
+                high_watermark=shown(before),
+                current=before.voters,
+                committed=voters_of(before.log[: before.high_watermark], self.formatted_set(before)),
+                observers=frozenset(key for key in fetching if not any(is_same(v.key, key) for v in before.voters)),
+            )
+        return after == before and list(step.sent) == told == [answer]
+
+    # Disks as they are formatted
+
+    def formatted_set(self, me: Replica) -> frozenset[Voter]:
+        """Return the voters that formatting gave a disk (KIP-853, "Bootstrapping with multiple voters").
+
+        At kraft.version 0 it is what `controller.quorum.voters` says, without directory ids. A new disk has none.
+        """
+        if self.initial_version == 0:
+            return frozenset(Voter(Key(host, 0)) for host in self.initial_voters)
+        if me.directory > 1 or me.id not in self.initial_voters:
+            return frozenset()
+        alone = {me.id} if me.id in self.standalone else self.initial_voters
+        return frozenset(Voter(Key(host)) for host in alone)
+
+    @step_invariant
+    def voters_follow_the_log(self, before: Replica, after: Replica, step: Step) -> bool:
+        """Voter set and kraft.version are the last of log and snapshot, committed or not (KIP-853, "VotersRecord").
+
+        KIP-853, "KRaftVersionRecord". What is flushed is in the log.
+        """
+        formatted = self.formatted_set(after)
+        version = version_of(after.log, self.initial_version if formatted else 0)
+        follows = (after.voters, after.version) == (voters_of(after.log, formatted), version)
+        return follows and after.start <= after.flushed <= len(after.log)
+
+
+def counts_grant(before: Replica, after: Replica, message: VoteResponse, step: Step) -> bool:
+    """Whether a replica counts a grant, or ends its round with most of them."""
+    granted = before.granted | {message.voter}
+    if are_most(granted, before.voters):
+        return stood(before, after) if message.pre_vote else won(before, after)
+    return after == before.but(granted=granted) and not step.sent
+
+
+def counts_refusal(before: Replica, after: Replica, message: VoteResponse, step: Step) -> bool:
+    """Whether a replica counts a refusal, or gives up a pre-vote round that it can no longer win."""
+    rejected = before.rejected | {message.voter}
+    if message.pre_vote and not are_most(voter_keys(before) - rejected, before.voters):
+        return gave_up(before, after)
+    return after == before.but(rejected=rejected) and not step.sent
+
+
+def named(me: Replica, error: Error) -> tuple[int, ModelValue | Nil, int]:
+    """Return epoch, leader and its endpoint as an answer names them: none to another cluster, or to an old request."""
+    if error in (Error.UNSUPPORTED_VERSION, Error.INCONSISTENT_CLUSTER_ID):
+        return 0, Nil.NIL, 1
+    return me.epoch, me.leader, me.endpoint if me.leader == me.id else me.leader_endpoint
+
+
+def stood(before: Replica, after: Replica) -> bool:
+    """Whether a replica stands for election: next epoch, its own vote, nobody's follower (KIP-595, "Vote").
+
+    The only voter wins at once.
+    """
+    if after.epoch != before.epoch + 1:
+        return False
+    if len(after.voters) == 1:
+        return won(before.but(epoch=after.epoch), after)
+    own: Key = after.key
+    return (after.mode, after.leader, after.voted, after.granted) == (Mode.CANDIDATE, Nil.NIL, own, seats(before))
+
+
+def won(before: Replica, after: Replica) -> bool:
+    """Whether a replica leads its epoch now, or failed after it wrote that, and comes back as one that resigned."""
+    if (after.epoch, after.leader) == (before.epoch, before.id):
+        return after.mode in (Mode.LEADER, Mode.RESIGNED)
+    return len(before.voters) == 1 and after.mode is Mode.UNATTACHED and after.epoch == before.epoch
+
+
+def gave_up(before: Replica, after: Replica) -> bool:
+    """Whether a replica is back after a lost pre-vote round: it follows the leader that it can reach, if any."""
+    reaches = not isinstance(before.leader, Nil) and before.leader != before.id and before.leader_endpoint > 0
+    mode = Mode.FOLLOWER if reaches else Mode.UNATTACHED
+    return (after.mode, after.epoch, after.leader, after.voted) == (mode, before.epoch, before.leader, before.voted)
+
+
+def needs_snapshot(me: Replica, request: FetchRequest) -> bool:
+    """Whether a leader's log begins behind what a replica asks for, or behind its last epoch (KIP-630, "Fetch")."""
+    if me.start == 0:
+        return False
+    first = me.log[me.start - 1].epoch
+    return (
+        request.offset < me.start
+        or request.last_epoch < first
+        or (request.offset == me.start and request.last_epoch > first)
+    )
+
+
+def is_held(me: Replica, request: FetchRequest) -> bool:
+    """Whether a leader's log has the last batch of a replica's log, where that has it (KIP-595, "Fetch")."""
+    if request.offset == 0:
+        return request.last_epoch == 0
+    return request.offset <= len(me.log) and me.log[request.offset - 1].epoch == request.last_epoch
+
+
+def parted(log: tuple[Batch, ...], leaders: Position) -> tuple[Batch, ...]:
+    """Return the part of a log that can agree with the leader's, whose epoch ends there (KIP-595, "Fetch")."""
+    kept = [
+        batch.epoch < leaders.epoch or (batch.epoch == leaders.epoch and place < leaders.offset)
+        for place, batch in enumerate(log)
+    ]
+    return log[: sum(kept)]
+
+
+def leaves(before: Replica, after: Replica) -> bool:
+    """Whether a leader has committed a voter set without itself (KIP-853, "RemoveVoter", step 7)."""
+    return not seats(before) and last_voters_end(before.log) <= after.high_watermark
+
+
+def with_new_voter(me: Replica) -> Replica:
+    """Return a leader with the voter set that has the new voter, once that is checked and has the leader's log.
+
+    KIP-853, "AddVoter", steps 4 to 6.
+    """
+    change = me.change
+    if not isinstance(change, Change) or change.operation is not Operation.ADD_VOTER or isinstance(change.voter, Nil):
+        return me
+    has_all = me.offsets.get(change.voter.key, -1) == len(me.log)
+    if not change.checked or change.offset or not has_all:
+        return me
+    voters = me.voters | {change.voter}
+    log = (*me.log, Batch(me.epoch, (Voters(voters),)))
+    return me.but(log=log, flushed=len(log), voters=voters, change=change.but(offset=len(log)))
+
+
+def asks_next(before: Replica, after: Replica, step: Step) -> bool:
+    """Whether a follower's next request is under way, the one that it waits for, and no other (KIP-595, "Fetch")."""
+    requests = [m for m in step.sent if isinstance(m, FetchRequest | FetchSnapshotRequest)]
+    if after.mode is not Mode.FOLLOWER:
+        return not requests
+    leader = after.leader
+    assert not isinstance(leader, Nil)
+    last = after.log[-1].epoch if after.log else 0
+    place = after.leader_endpoint
+    fetch = FetchRequest(after.epoch, len(after.log), last, after.directory, after.id, leader, place)
+    return requests == [fetch] and after.pending == fetch
+
+
+# Errors
+
+
+def change_error(me: Replica) -> Error | None:
+    """Return the error of AddVoter and RemoveVoter that has nothing to do with the voter (KIP-853, steps 1 and 2)."""
+    if me.mode is not Mode.LEADER:
+        return Error.NOT_LEADER_OR_FOLLOWER
+    if not must_wait(me) and me.version == 0:
+        return Error.UNSUPPORTED_VERSION
+    busy = must_wait(me) or has_open_voters(me)
+    return Error.REQUEST_TIMED_OUT if busy else None
+
+
+def addition_error(me: Replica, voter: Voter) -> Error | None:
+    """Return the error of AddVoter (KIP-853, "AddVoter"): an id can be a voter once."""
+    is_voter = any(known.key.id == voter.key.id for known in me.voters)
+    return change_error(me) or (Error.DUPLICATE_VOTER if is_voter else None)
+
+
+def removal_error(me: Replica, key: Key) -> Error | None:
+    """Return the error of RemoveVoter (KIP-853, "RemoveVoter")."""
+    if change_error(me) is not None:
+        return change_error(me)
+    if all(known.key != key for known in me.voters):
+        return Error.VOTER_NOT_FOUND
+    return Error.INVALID_REQUEST if len(me.voters) < 2 else None
+
+
+def update_error_due(me: Replica, version: int, *, is_known: bool) -> Error:
+    """Return the error of UpdateVoter at the leader of its epoch (KIP-853, "UpdateVoter", steps 1 to 4)."""
+    if must_wait(me) or has_open_voters(me):
+        return Error.REQUEST_TIMED_OUT
+    if version < me.version:
+        return Error.INVALID_UPDATE
+    return Error.NONE if is_known else Error.VOTER_NOT_FOUND
+
+
+def upgrade_error(old_brokers: bool, me: Replica, version: int) -> Error | None:
+    """Return the error of UpdateFeatures for a kraft.version; NONE where it is that version (KIP-853)."""
+    if me.mode is not Mode.LEADER:
+        return Error.NOT_LEADER_OR_FOLLOWER
+    if must_wait(me) or has_open_voters(me):
+        return Error.REQUEST_TIMED_OUT
+    if version == me.version:
+        return Error.NONE
+    supported = not old_brokers and len(upgraded_voters(me)) == len(me.voters)
+    return None if version > me.version and supported else Error.INVALID_UPDATE_VERSION
+
+
+# What a leader does
+
+
+def appended(me: Replica, voters: frozenset[Voter], change: Change, *first: LogRecord) -> Replica:
+    """Return a leader with one more VotersRecord, which it uses at once (KIP-853, "VotersRecord")."""
+    log = (*me.log, Batch(me.epoch, (*first, Voters(voters))))
+    version = version_of(log, me.version)
+    return me.but(log=log, flushed=len(log), voters=voters, version=version, change=change.but(offset=len(log)))
+
+
+def settled(me: Replica) -> Replica:
+    """Return a leader after it has committed what its voters hold; a change is over once it is committed."""
+    known = committed_end(me)
+    change = me.change
+    over = isinstance(change, Change) and 0 < change.offset <= known
+    return me.but(high_watermark=known, change=Nil.NIL if over else change)
+
+
+def began(before: Replica, after: Replica, wanted: Voter | Key, client: ModelValue, step: Step) -> bool:
+    """Whether a leader began to add or remove a voter: AddVoter asks it for its versions (KIP-853, step 3)."""
+    if isinstance(wanted, Voter):
+        change = Change(Operation.ADD_VOTER, wanted, False, 0, client, wanted.key)
+        question = ApiVersionsRequest(before.epoch, before.id, wanted.key.id, wanted.endpoint)
+        return after == before.but(change=change) and step.sent == (question,)
+    rest = frozenset(voter for voter in before.voters if voter.key != wanted)
+    expected = appended(before, rest, Change(Operation.REMOVE_VOTER, Nil.NIL, True, 0, client, wanted))
+    if after.mode is Mode.RESIGNED:
+        return committed_end(expected) >= len(expected.log) == len(after.log)
+    return after == settled(expected)
+
+
+def asked_by_admin(before: Replica, after: Replica, operation: Operation, step: Step) -> bool:
+    """Whether a leader began the change that an administrator may ask for now."""
+    change = after.change
+    if operation is Operation.ADD_VOTER:
+        wanted = change.voter if isinstance(change, Change) else Nil.NIL
+        is_due = isinstance(wanted, Voter) and addition_error(before, wanted) is None
+        return is_due and isinstance(wanted, Voter) and began(before, after, wanted, ADMIN, step)
+    gone = {voter.key for voter in before.voters - after.voters}
+    return len(gone) == 1 and all(
+        removal_error(before, key) is None and began(before, after, key, ADMIN, step) for key in gone
+    )
+
+
+def without_history(step: Step) -> list[Record]:
+    """Return the messages that a step sends, without what only properties read."""
+    return [one.but(about=Nil.NIL) if isinstance(one, AdminResponse) else one for one in step.sent]
+
+
+def noted(me: Replica, request: UpdateVoterRequest) -> frozenset[Voter]:
+    """Return what a leader at kraft.version 0 knows of voters after UpdateVoter: who supports version 1."""
+    others = frozenset(voter for voter in me.heard if voter.key.id != request.source)
+    return others | {request.voter} if request.version > 0 else others
+
+
+def upgraded_voters(me: Replica) -> frozenset[Voter]:
+    """Return the voters that a leader knows to support kraft.version 1, itself among them (KIP-853)."""
+    known = {*me.heard, *([Voter(me.key, me.endpoint)] if me.software == 1 else [])}
+    return frozenset(one for one in known if any(is_same(voter.key, one.key) for voter in me.voters))
+
+
+def upgraded(old_brokers: bool, before: Replica, after: Replica) -> bool:
+    """Whether a leader that might wrote kraft.version 1 and the voters in one batch (KIP-853, "UpdateFeatures")."""
+    if upgrade_error(old_brokers, before, 1) is not None:
+        return False
+    known = {Key(voter.key.id, 0): voter.key for voter in upgraded_voters(before)}
+    offsets = {known.get(key, key): place for key, place in before.offsets.items()}
+    change = Change(Operation.UPDATE_FEATURES, Nil.NIL, True, 0, ADMIN, 1)
+    expected = appended(before, upgraded_voters(before), change, KRaftVersion(1))
+    expected = expected.but(offsets=type(before.offsets)(offsets))
+    return after == settled(expected)
