@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
 from typing import Any
 
 from kraftcheck.explorer import reachability
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.request import OPTIONS, SearchRequest
+from kraftcheck.explorer.request import Feature as Feature
 from kraftcheck.explorer.temporal import conditions
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
-
-
-class Feature(StrEnum):
-    """Something a search may be asked for, as the documentation calls it."""
-
-    CONSTRAINT = "CONSTRAINT"
-    ACTION_CONSTRAINT = "ACTION_CONSTRAINT"
-    SYMMETRY = "SYMMETRY"
-    VIEW = "VIEW that hides shared fields"
-    VIEW_OF_BOUNDS = "VIEW that hides bounds"
-    LIMITS = "--max-states, --max-depth"
-    NON_LOCAL = "non-local properties and constraints"
-    REACHABLE = "@reachable"
-    TEMPORAL = "@temporal"
-    CHECKPOINT = "--checkpoint, --resume"
-    MEMORY = "--memory"
-
 
 ALL = frozenset(Feature)
 DEEP = ALL - {Feature.REACHABLE, Feature.TEMPORAL, Feature.CHECKPOINT, Feature.MEMORY}
@@ -42,20 +25,6 @@ CAPABILITIES = {
 }
 """By engine and search order."""
 
-ASKED = {
-    "constraints": (Feature.CONSTRAINT, "CONSTRAINT {}"),
-    "action_constraints": (Feature.ACTION_CONSTRAINT, "ACTION_CONSTRAINT {}"),
-    "symmetry": (Feature.SYMMETRY, "SYMMETRY {}"),
-    "reachable": (Feature.REACHABLE, "@reachable {}"),
-    "temporal": (Feature.TEMPORAL, "@temporal {}"),
-    "max_states": (Feature.LIMITS, "--max-states {}"),
-    "max_depth": (Feature.LIMITS, "--max-depth {}"),
-    "checkpoint": (Feature.CHECKPOINT, "--checkpoint {}"),
-    "resume": (Feature.CHECKPOINT, "--resume {}"),
-    "memory": (Feature.MEMORY, "--memory"),
-}
-"""Fields of `Options` that ask for a feature, each with its text in a message."""
-
 
 def able(engine: str, order: str) -> frozenset[Feature]:
     """Return the features of a search order. An order that a user adds to the engine tables has those of `dfs`."""
@@ -65,19 +34,23 @@ def able(engine: str, order: str) -> frozenset[Feature]:
     return orders.get(order, DEEP)
 
 
-def asked(protocol: Protocol, options: Options) -> Iterator[tuple[Feature, str]]:
+def asked(protocol: Protocol, options: SearchRequest) -> Iterator[tuple[Feature, str]]:
     """Yield each feature that a search is asked for, with the text that names it."""
-    for name, (feature, text) in ASKED.items():
+    for name, option in OPTIONS.items():
         value: Any = getattr(options, name)
-        if value is not None and value != ():
-            yield feature, text.format(", ".join(p.name for p in value) if isinstance(value, tuple) else value)
-    hidden = protocol.hidden(options.view) if options.view is not None else None
-    for names, feature in ((hidden.shared, Feature.VIEW), (hidden.bounds, Feature.VIEW_OF_BOUNDS)) if hidden else ():
-        if names:
-            yield feature, f"VIEW {options.view}, which hides {', '.join(sorted(names))}"
+        if (feature := option.asks) is None or value in (None, ()):
+            continue
+        shown = ", ".join(one.name for one in value) if isinstance(value, tuple) else value
+        text = f"{option.word if feature.startswith('--') else feature} {shown}"
+        yield feature, option.word if feature is Feature.MEMORY else text
+    if options.view is not None:
+        hidden = protocol.hidden(options.view)
+        by_kind = ((hidden.shared, Feature.VIEW), (hidden.bounds, Feature.VIEW_OF_BOUNDS))
+        text = f"VIEW {options.view}, which hides "
+        yield from ((feature, text + ", ".join(sorted(names))) for names, feature in by_kind if names)
 
 
-def require_able(engine: str, protocol: Protocol, options: Options, non_local: Iterable[str] = ()) -> None:
+def require_able(engine: str, protocol: Protocol, options: SearchRequest, non_local: Iterable[str] = ()) -> None:
     """Raise InputError for the first feature that the search order lacks, or that does not fit the protocol.
 
     Non-local properties and constraints are given by what they read: it is the engine tables that tells them.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from kraftcheck.explorer.behaviour import Behaviour, step_of
-from kraftcheck.explorer.result import DEADLOCK, Options, TraceStep, Violation
-from kraftcheck.persistence.folder import CHECK_ACTIONS, Checkpoint, Identity, Noted
+from kraftcheck.explorer.request import OPTIONS, SearchRequest
+from kraftcheck.explorer.result import DEADLOCK, TraceStep, Violation
+from kraftcheck.persistence.folder import Checkpoint, Identity, Noted
 from kraftcheck.persistence.validation import Damaged, require, require_shape
 from kraftcheck.spec.diagnosis import vacuity
 from kraftcheck.spec.discovery import modules_of, reachable_classes, source_of
@@ -32,7 +33,7 @@ SHAPE = {
 """The form of what every engine notes: see `require_shape`."""
 
 
-def folder_of(options: Options) -> Path | None:
+def folder_of(options: SearchRequest) -> Path | None:
     """Return the folder in which a search keeps its checkpoint, or None."""
     if options.resume is not None and options.checkpoint not in (None, options.resume):
         raise InputError(
@@ -50,7 +51,7 @@ class SearchCheckpoint(Checkpoint):
         self,
         folder: Path,
         protocol: Protocol,
-        options: Options,
+        options: SearchRequest,
         starts: Sequence[State],
         *,
         engine: str | None = None,
@@ -107,7 +108,7 @@ class SearchCheckpoint(Checkpoint):
 # Identity
 
 
-def identity_of_search(protocol: Protocol, options: Options) -> Identity:
+def identity_of_search(protocol: Protocol, options: SearchRequest) -> Identity:
     """Return what must agree between a search and the checkpoint that it goes on from, as JSON can hold it.
 
     Limits, workers and memory are not part of it: they do not change what is found.
@@ -118,24 +119,8 @@ def identity_of_search(protocol: Protocol, options: Options) -> Identity:
         "source": dict(_sources(cls)),
         "constants": {name: [text_of(v), encode(v).hex()] for name, v in protocol.constant_values().items()},
         "order of model values": [value.name for value in model_values_of(protocol)],
-        "properties": _names(options.properties),
-        "what should stay reachable": _names(options.reachable),
-        "temporal properties": _names(options.temporal),
-        "fairness": ", ".join(map(str, options.fairness)),
-        "constraints": _names(options.constraints),
-        "action constraints": _names(options.action_constraints),
-        "deadlock": options.deadlock,
-        "symmetry": options.symmetry,
-        "view": options.view,
-        "start": options.init,
-        "search": str(options.search),
-        "--continue": options.keep_going,
-        CHECK_ACTIONS: options.check_actions,
+        **{one.identity: one.as_json(getattr(options, name)) for name, one in OPTIONS.items() if one.identity},
     }
-
-
-def _names(properties: Iterable[Property]) -> list[str]:
-    return sorted(prop.name for prop in properties)
 
 
 def _sources(cls: type[Protocol]) -> Iterator[tuple[str, str]]:
@@ -175,7 +160,7 @@ def decode_trace(text: str, lexicon: Lexicon) -> Behaviour:
 
 
 def require_violations(
-    protocol: Protocol, options: Options, starts: Sequence[State], violations: Sequence[Violation]
+    protocol: Protocol, options: SearchRequest, starts: Sequence[State], violations: Sequence[Violation]
 ) -> None:
     """Raise Damaged unless counterexamples are behaviours of a protocol, and violate what they are said to."""
     semantics, checked = Semantics(protocol), {prop.name: prop for prop in options.properties}

@@ -1,33 +1,24 @@
-"""What a search is asked for and what it finds, the same for every engine."""
+"""What a search finds, the same for every engine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kraftcheck.explorer.request import Progress as Progress
+from kraftcheck.explorer.request import Search as Search
+from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.spec.errors import RaisedError
-from kraftcheck.spec.language.formula import Fairness
-from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import DEADLOCK as DEADLOCK
 from kraftcheck.spec.language.state import State
 
 if TYPE_CHECKING:
-    from kraftcheck.spec.cfg.binding import BoundConfig
     from kraftcheck.spec.diagnosis.vacuity import Part, Vacuity
 
 
-class Search(StrEnum):
-    """Names of the search orders that every installation has.
-
-    `Options.search` takes any file of `explorer/tables/searches/` by its name, whether it stands here or not.
-    """
-
-    BFS = "bfs"
-    DFS = "dfs"
-    IDDFS = "iddfs"
+Options = SearchRequest
+"""What engines call a request."""
 
 
 class Verdict(StrEnum):
@@ -38,92 +29,6 @@ class Verdict(StrEnum):
     DEADLOCK = "deadlock"
     ASSERTION = "assertion"
     INCOMPLETE = "incomplete"
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a search has got.
-
-    Attributes
-    ----------
-    distinct_states, generated_states
-        Counts so far.
-    depth
-        States on the longest of the paths walked so far.
-    frontier
-        States found and not yet expanded.
-    seconds
-        Time since the search began.
-    nodes
-        Nodes of the decision diagrams, where states are found as sets: those of whole levels count above, of
-        saturation none before its end. Else None.
-    """
-
-    distinct_states: int
-    generated_states: int
-    depth: int
-    frontier: int
-    seconds: float
-    nodes: int | None = None
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a search checks, and where it stops."""
-
-    search: str = Search.BFS  # the name of the search order
-    properties: tuple[Property, ...] = ()  # the invariants and step invariants to check
-    # predicates beyond which states are not expanded (CONSTRAINT), and steps not taken (ACTION_CONSTRAINT)
-    constraints: tuple[Property, ...] = ()
-    action_constraints: tuple[Property, ...] = ()
-    deadlock: bool = True  # whether a state without any successor is an error, as in TLC
-    symmetry: str | None = None  # name of the protocol's symmetry to reduce by, or None
-    view: str | None = None  # name of the protocol's view that decides which states are the same, or None
-    # whether to go on after a violation, noting every property that is violated (`--continue`)
-    keep_going: bool = False
-    check_actions: bool = False  # whether to test that actions are pure
-    max_states: int | None = None  # limits on distinct states and on states along a path, or None
-    max_depth: int | None = None
-    time_limit: float | None = None  # seconds, or None
-    init: str = "Init"  # name of the start: `Init`, or a scenario's
-    workers: int | None = None  # threads, or None for the engine's default
-    # bytes that states and what is learned of the protocol may take in memory; states beyond it go to disk. None
-    # for a share of the machine's.
-    memory: int | None = None
-    checkpoint: str | PathLike[str] | None = None  # the folder to which checkpoints are saved, or None
-    checkpoint_every: float = 300.0  # seconds between two checkpoints
-    # the folder with the checkpoint to go on from, to which further ones are saved, or None
-    resume: str | PathLike[str] | None = None
-    report: Callable[[Progress], None] | None = None  # called from time to time with the progress
-    master: str | None = None  # the URL of a Spark master, or None for this machine
-    conf: tuple[tuple[str, str], ...] = ()  # spark's settings, as pairs
-    verbose: bool = False  # whether to show what Spark itself says while it starts and runs
-    # what should stay reachable from every state. It is known once all states are visited.
-    reachable: tuple[Property, ...] = ()
-    # temporal properties. What is known of them is known once all states are visited.
-    temporal: tuple[Property, ...] = ()
-    fairness: tuple[Fairness, ...] = ()  # what temporal properties assume to be fair, besides what each declares
-    # whether, to temporal properties, an action for which a bound has nothing left is not enabled. None: as the
-    # protocol says.
-    strict_bounds: bool | None = None
-    max_nodes: int | None = None  # limit on the nodes that diagrams may have at one time, or None
-
-    @property
-    def over_behaviours(self) -> tuple[Property, ...]:
-        """What is known once all states are visited."""
-        return (*self.reachable, *self.temporal)
-
-    @property
-    def checks_nothing(self) -> bool:
-        """Whether there is no property to check, and deadlock is not checked either."""
-        return not (self.properties or self.over_behaviours or self.deadlock)
-
-    @classmethod
-    def of(cls, bound: BoundConfig, **more: Any) -> Self:
-        """Return what a configuration asks a search for."""
-        asked = bound._asdict()
-        del asked["protocol"]
-        return cls(**(asked | more))
 
 
 @dataclass(frozen=True)

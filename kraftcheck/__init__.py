@@ -52,10 +52,10 @@ from __future__ import annotations
 from importlib import import_module
 
 _HOMES = {
-    "kraftcheck.api": "check explain simulate to_networkx write_report",
+    "kraftcheck.api": "CheckOptions Loaded SearchOptions check explain load simulate to_networkx write_report",
     "kraftcheck.explorer.frames": "to_pandas",
-    "kraftcheck.explorer.result": "Interrupted Progress Result Search TraceStep Verdict Violation",
-    "kraftcheck.loading": "Loaded SearchOptions load",
+    "kraftcheck.explorer.request": "Progress Search",
+    "kraftcheck.explorer.result": "Interrupted Result TraceStep Verdict Violation",
     "kraftcheck.traces.replay.replayer": "Replay Replayer",
 }
 """Modules of the public names that `kraftcheck.spec` does not have. Type checkers read `__init__.pyi` instead."""

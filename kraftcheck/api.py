@@ -1,84 +1,238 @@
-"""Checking a protocol from Python: what `kraftcheck check` does, as a function."""
+"""Checking from Python what `kraftcheck check` checks: a model by its name, or a protocol with its constants."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
-from os import PathLike
+from inspect import Parameter, signature
+from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, Unpack
 
-from kraftcheck.engines import choose, compiling, searches, special_of
-from kraftcheck.engines import search as run_search
-from kraftcheck.explorer.result import Options, Progress, Result, TraceStep, Violation
-from kraftcheck.jobs import widest_symmetry
+from kraftcheck.catalogue import Job, Model, blaming, find_model, model_of
+from kraftcheck.engines import compiling, search
+from kraftcheck.explorer.request import OPTIONS, Progress, Search, SearchRequest
+from kraftcheck.explorer.result import Result, TraceStep, Violation
+from kraftcheck.jobs import configuration, job_for
 from kraftcheck.options import read
 from kraftcheck.reporting.counterexample import counterexample_lines
 from kraftcheck.reporting.lines import plain
 from kraftcheck.running import judged
+from kraftcheck.spec.cfg.binding import BoundConfig, bind
 from kraftcheck.spec.errors import InputError, require_assertions, unknown
-from kraftcheck.spec.language.property import OF_BEHAVIOURS, PREDICATE, REACHABLE, TEMPORAL
+from kraftcheck.spec.language.property import OF_BEHAVIOURS, PREDICATE, REACHABLE, TEMPORAL, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.starts import start_names
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.graph import Graph
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+Keep = Callable[[int, tuple[TraceStep, ...]], None]
 
-def check(
-    protocol: Protocol,
+
+class SearchOptions(TypedDict, total=False):
+    """Options of a search, by the names that they have on the command line, with `_` for `-`.
+
+    `keep_going` is `--continue`; `report` is called with the progress. `symmetry` is one of the protocol's by its name,
+    or True for that of the configuration, else that of most sets. `memory` is in bytes, or "4G".
+    """
+
+    search: str
+    engine: str | None
+    deadlock: bool
+    symmetry: str | bool | None
+    strict_bounds: bool | None
+    keep_going: bool
+    check_actions: bool
+    workers: int | None
+    memory: int | str | None
+    max_states: int | None
+    max_depth: int | None
+    max_nodes: int | None
+    time_limit: float | None
+    checkpoint: str | PathLike[str] | None
+    checkpoint_every: float
+    resume: str | PathLike[str] | None
+    report: Callable[[Progress], None] | None
+    master: str | None
+    conf: Mapping[str, str]
+    verbose: bool
+
+
+class CheckOptions(SearchOptions, total=False):
+    """Options of a search without a configuration: besides those of every search, by name, what is checked.
+
+    `properties` are the invariants, step invariants, temporal properties and what should stay reachable; by default
+    all. States beyond `constraints` are not expanded, and steps against `action_constraints` not taken. `specification`
+    is what temporal properties assume to be fair (by default what actions declare); `view` one of the protocol's views,
+    `init` a start ("Init", or a scenario).
+    """
+
+    properties: Iterable[str] | None
+    constraints: Iterable[str]
+    action_constraints: Iterable[str]
+    specification: str | None
+    view: str | None
+    init: str
+
+
+def _with_options(function: Function) -> Function:
+    """Show the options of a function in `help` and in notebooks, with their defaults."""
+    names = CheckOptions if "Check" in function.__annotations__["options"] else SearchOptions
+    given = signature(function)
+    own = [one for one in given.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    defaults = {name: getattr(SearchRequest, name, None) for name in names.__annotations__ if name != "properties"}
+    defaults = dict.fromkeys(names.__annotations__) | defaults  # `properties`: by default all of them
+    more = [Parameter(name, Parameter.KEYWORD_ONLY, default=default) for name, default in defaults.items()]
+    function.__signature__ = given.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+    return function
+
+
+class Loaded(NamedTuple):
+    """A model in one of its configurations.
+
+    Attributes
+    ----------
+    model
+        The model, the variant chosen.
+    config
+        The configuration: one of the model's, a file, or None for the one that `load` takes by default.
+    constants
+        Constants that have another value than in the configuration, as a `.cfg` writes it.
+    """
+
+    model: Model
+    config: str | None
+    constants: Mapping[str, object]
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol with its constants."""
+        return self.job().protocol
+
+    @_with_options
+    def job(self, **options: Unpack[SearchOptions]) -> Job:
+        """Return the search that `check` would make; InputError for an option or a configuration that does not fit."""
+        asked = _asked(SearchOptions, options)
+        settings = [f"{name}={value}" for name, value in self.constants.items()]
+        with blaming(self.model):
+            name, content = configuration(self.model, self.config, settings)
+            return job_for(self.model, name, bind(self.model.protocol, content), asked, asked.pop("engine", None))
+
+    @_with_options
+    def check(self, *, strict: bool = False, **options: Unpack[SearchOptions]) -> Result:
+        """Search the states, as `kraftcheck check` does.
+
+        Parameters
+        ----------
+        strict
+            Whether a warning, or a property that holds vacuously, makes the verdict `incomplete`.
+        options
+            Those of the command line, with `_` for `-`: `max_states=1000`, `engine="reference"`, `symmetry=True`,
+            `checkpoint="folder"`, `memory="4G"` (or bytes), `keep_going=True` (`--continue`).
+        """
+        job = self.job(**options)
+        with blaming(self.model):
+            return _check(job, strict)
+
+    @_with_options
+    def simulate(
+        self, *, runs: int = 1000, depth: int = 100, seed: int = 0, **options: Unpack[SearchOptions]
+    ) -> Result:
+        """Walk at random through the states, as `kraftcheck simulate` does.
+
+        Parameters
+        ----------
+        runs, depth, seed
+            How many walks to make, the most states along one, and what the choices are drawn from.
+        options
+            As for `check`.
+        """
+        job = self.job(**options)
+        with blaming(self.model):
+            return _simulate(job, runs, depth, seed)
+
+    @_with_options
+    def to_networkx(self, **options: Unpack[SearchOptions]) -> Graph:
+        """Return the state graph, as `kraftcheck.to_networkx` does, with options as for `check`."""
+        return _graph(self.job(**options))
+
+    def explain(self, result: Result) -> str:
+        """Return the counterexamples of a result, told step by step; "" where there is none."""
+        return "\n\n".join(plain(counterexample_lines(self.protocol, violation)) for violation in result.violations)
+
+    @_with_options
+    def write_report(self, result: Result, path: str | PathLike[str], **options: Unpack[SearchOptions]) -> None:
+        """Write a result as one file to share, as `--report` does.
+
+        Parameters
+        ----------
+        result
+            What `check` returned.
+        path
+            The file: a page where it ends in `.html`, Mermaid for a pull request where it ends in `.md`.
+        options
+            Those that `check` was given.
+        """
+        _report(self.job(**options), result, Path(path))
+
+
+def load(
+    model: str | type[Protocol],
+    config: str | PathLike[str] | None = None,
     *,
-    properties: Iterable[str] | None = None,
-    constraints: Iterable[str] = (),
-    action_constraints: Iterable[str] = (),
-    deadlock: bool = True,
-    specification: str | None = None,
-    strict_bounds: bool | None = None,
-    symmetry: str | bool | None = None,
-    view: str | None = None,
-    init: str = "Init",
-    search: str = "bfs",
-    engine: str | None = None,
-    workers: int | None = None,
-    memory: int | str | None = None,
-    keep_going: bool = False,
-    check_actions: bool = False,
-    max_states: int | None = None,
-    max_depth: int | None = None,
-    max_nodes: int | None = None,
-    time_limit: float | None = None,
-    checkpoint: str | PathLike[str] | None = None,
-    checkpoint_every: float = 300.0,
-    resume: str | PathLike[str] | None = None,
-    strict: bool = False,
-    report: Callable[[Progress], None] | None = None,
-) -> Result:
+    variant: str | None = None,
+    constants: Mapping[str, object] | None = None,
+) -> Loaded:
+    """Return a model in one of its configurations.
+
+    Parameters
+    ----------
+    model
+        A name that `kraftcheck models` lists, `path/to/file.py:ClassName`, or a class of your own.
+    config
+        The name of one of the model's configurations, or a `.cfg` file. By default, as on the command line, the one
+        that the class names as its `configuration`; else `fault.<variant>`, the `.cfg` beside the class's file, or
+        `default`, where there is one; else all properties are checked.
+    variant
+        The name of a variant of the model.
+    constants
+        Constants to be given another value, as a `.cfg` writes it: {"MaxCrashes": 1}.
+
+    Raises
+    ------
+    InputError
+        There is no such model, variant or configuration; or Python leaves out `assert` statements (`-O`).
+
+    Examples
+    --------
+    >>> from kraftcheck import load
+    >>> result = load("two-phase-commit", config="smoke").check(engine="reference")
+    >>> result.verdict, result.distinct_states
+    (<Verdict.OK: 'ok'>, 288)
+    """
+    require_assertions()
+    found = find_model(model, variant) if isinstance(model, str) else model_of(model, variant)
+    loaded = Loaded(found, None if config is None else fspath(config), dict(constants or {}))
+    loaded.job()
+    return loaded
+
+
+@_with_options
+def check(protocol: Protocol, *, strict: bool = False, **options: Unpack[CheckOptions]) -> Result:
     """Search the reachable states of a protocol for a violation of its properties.
 
     Parameters
     ----------
     protocol
         The protocol, with its constants.
-    properties
-        Names of the invariants, step invariants, temporal properties and what should stay reachable; by default all.
-    constraints, action_constraints, deadlock
-        Predicates beyond which states are not expanded, and steps not taken; whether no step is an error.
-    specification, strict_bounds
-        What temporal properties assume to be fair (by default what actions declare), and how they take bounds.
-    symmetry, view, init
-        Names of a symmetry of the protocol (True: the one of most sets), a view, and a start ("Init", or a scenario).
-    search, engine
-        Their names; by default breadth first, and the first engine that can do what is asked.
-    workers, memory
-        Threads (by default one for every processor); bytes, or "4G", beyond which states go to disk.
-    keep_going, check_actions, strict
-        Whether to go on after a violation, to test in every call that actions are pure, and to accept no warning and no
-        property that holds vacuously: then the verdict is `incomplete`.
-    max_states, max_depth, max_nodes, time_limit
-        Limits on the distinct states, on the states along a path, on the symbolic engine's nodes, and on the seconds.
-    checkpoint, checkpoint_every, resume, report
-        A folder for checkpoints, seconds between two, the folder of one to go on from; what is called with progress.
+    strict
+        Whether a warning, or a property that holds vacuously, makes the verdict `incomplete`.
+    options
+        Those of `CheckOptions`: `properties=["OneHolder"]`, `max_states=1000`, `symmetry=True`, `memory="4G"`.
+        By default all properties are checked, breadth first, by the first engine that can do what is asked.
 
     Returns
     -------
@@ -100,31 +254,18 @@ def check(
     >>> result.verdict, result.distinct_states
     (<Verdict.OK: 'ok'>, 288)
     """
-    if isinstance(protocol, type):
-        raise InputError(f"expected a protocol with its constants, {protocol.__name__}(...), found the class")
-    options = _options(protocol, locals())
-    name = choose(engine, search, special_of(options))
-    run = partial(run_search, name, protocol, options, is_named=engine is not None)
-    return judged(protocol, options, name, run, strict=strict)
+    return _check(_job(protocol, options), strict)
 
 
+@_with_options
 def simulate(
     protocol: Protocol,
     *,
     runs: int = 1000,
     depth: int = 100,
     seed: int = 0,
-    properties: Iterable[str] | None = None,
-    constraints: Iterable[str] = (),
-    action_constraints: Iterable[str] = (),
-    deadlock: bool = True,
-    init: str = "Init",
-    workers: int | None = None,
-    keep_going: bool = False,
-    check_actions: bool = False,
-    time_limit: float | None = None,
-    report: Callable[[Progress], None] | None = None,
-    keep: Callable[[int, tuple[TraceStep, ...]], None] | None = None,
+    keep: Keep | None = None,
+    **options: Unpack[CheckOptions],
 ) -> Result:
     """Walk at random through the states of a protocol, each enabled successor being as likely as any other.
 
@@ -136,20 +277,15 @@ def simulate(
         How many walks to make, and the most states along one.
     seed
         What the choices are drawn from; walk `i` depends on the seed and on `i` alone.
-    properties, constraints, action_constraints, deadlock, init, workers, keep_going, check_actions, time_limit, report
-        As for `check`.
     keep
         Called with the number and the states of each walk.
+    options
+        As for `check`.
 
     Returns
     -------
     Result
         With `runs`, the walks made: up to the first that violates something, unless `keep_going`. It is never complete.
-
-    Raises
-    ------
-    InputError
-        As for `check`.
 
     Examples
     --------
@@ -160,14 +296,7 @@ def simulate(
     >>> result.verdict, result.violations[0].property
     (<Verdict.VIOLATION: 'violation'>, 'MutualExclusion')
     """
-    options = _options(protocol, locals())
-
-    def walk() -> Result:
-        from kraftcheck.explorer.tables import random_walks as walks
-
-        return walks.simulate(protocol, options, walks.Plan(runs, depth, seed), keep)
-
-    return compiling(walk)
+    return _simulate(_job(protocol, options), runs, depth, seed, keep)
 
 
 def explain(protocol: Protocol, violation: Violation) -> str:
@@ -183,36 +312,22 @@ def explain(protocol: Protocol, violation: Violation) -> str:
     return plain(counterexample_lines(protocol, violation))
 
 
-def to_networkx(
-    protocol: Protocol,
-    *,
-    constraints: Iterable[str] = (),
-    action_constraints: Iterable[str] = (),
-    symmetry: str | bool | None = None,
-    view: str | None = None,
-    init: str = "Init",
-    max_states: int | None = None,
-    max_depth: int | None = None,
-) -> Graph:
+@_with_options
+def to_networkx(protocol: Protocol, **options: Unpack[CheckOptions]) -> Graph:
     """Return the state graph of a protocol.
 
     Parameters
     ----------
     protocol
         The protocol, with its constants.
-    constraints, action_constraints, symmetry, view, init, max_states, max_depth
-        As for `check`.
+    options
+        As for `check`: what is checked does not matter.
 
     Returns
     -------
     networkx.MultiDiGraph
         Nodes are numbers, from 1 in the order of discovery, with `initial` and `state`. Edges are steps, with `action`
         and, where a replica took it, `actor`.
-
-    Raises
-    ------
-    InputError
-        As for `check`.
 
     Examples
     --------
@@ -222,10 +337,7 @@ def to_networkx(
     >>> len(graph), [number for number, initial in graph.nodes(data="initial") if initial]
     (56, [1])
     """
-    options = replace(_options(protocol, {**locals(), "properties": ()}), deadlock=False)
-    from kraftcheck.explorer.graph import explore_graph
-
-    return explore_graph(protocol, options, lambda state: state)[1]
+    return _graph(_job(protocol, options))
 
 
 def write_report(protocol: Protocol, result: Result, path: str | PathLike[str]) -> None:
@@ -239,54 +351,92 @@ def write_report(protocol: Protocol, result: Result, path: str | PathLike[str]) 
         What `check` or `simulate` returned.
     path
         The file: a page where it ends in `.html`, Mermaid for a pull request where it ends in `.md`.
-
-    Raises
-    ------
-    InputError
-        For a file of another ending.
     """
-    from kraftcheck.catalogue import Job, Model
-    from kraftcheck.reporting.files import require_report
-    from kraftcheck.reporting.report import run_as_data
-    from kraftcheck.reporting.report import write_report as write
-
-    require_report(Path(path))
-    model = Model(protocol.name(), type(protocol))
-    job = Job(model, "none", protocol, result.engine, True, _options(protocol, {"properties": None}))
-    write(Path(path), [run_as_data(job, result, {})])
+    _report(_job(protocol, {})._replace(engine=result.engine), result, Path(path))
 
 
-def _options(protocol: Protocol, parameters: Mapping[str, Any]) -> Options:
-    """Return the options of a search that are among a function's parameters, with the properties that these name."""
+# What both ways of asking share
+
+
+def _asked(known: type[SearchOptions], options: SearchOptions) -> dict[str, Any]:
+    """Return the options that have a value, as the command line reads them."""
+    names = list(known.__annotations__)
+    for name in options:
+        if name not in names:
+            raise InputError(unknown("option", name, names))
+    values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    return {name: read(name, value) if name in OPTIONS else value for name, value in values.items()}
+
+
+def _job(protocol: Protocol, options: CheckOptions) -> Job:
+    """Return the search of a protocol without a configuration."""
+    if isinstance(protocol, type):
+        raise InputError(f"expected a protocol with its constants, {protocol.__name__}(...), found the class")
     require_assertions()
-    given = [field.name for field in fields(Options) if field.name in parameters]
-    asked = {name: parameters[name] if name == "report" else read(name, parameters[name]) for name in given}
-    if isinstance(asked.get("symmetry"), bool):
-        asked["symmetry"] = widest_symmetry(protocol) if asked["symmetry"] else None
+    asked = {"search": Search.BFS, **_asked(CheckOptions, options)}
+    bound, engine = _bound(protocol, asked), asked.pop("engine", None)
+    return job_for(Model(protocol.name(), type(protocol)), "none", bound, asked, engine)
+
+
+def _bound(protocol: Protocol, asked: dict[str, Any]) -> BoundConfig:
+    """Take what is checked out of what was asked, and return it as a configuration would say it."""
     everything = protocol.properties
-    if asked["properties"] is None:
-        asked["properties"] = [p.name for p in everything.values() if not p.kind.endswith(("constraint", PREDICATE))]
-    over_states, over_steps = (
-        {name: p for name, p in everything.items() if p.over_steps is steps and p.kind not in OF_BEHAVIOURS}
-        for steps in (False, True)
-    )
-    for field, what, known in (
-        ("search", "search", searches()),
-        ("symmetry", "symmetry", protocol.symmetries),
-        ("view", "view", protocol.views),
-        ("init", "start", start_names(protocol)),
-        ("properties", "property", everything),
-        ("constraints", "constraint", over_states),
-        ("action_constraints", "action constraint", over_steps),
-    ):
-        value = asked.get(field)
-        names = [] if value is None else [value] if isinstance(value, str) else list(value)
+    local = {name: p for name, p in everything.items() if p.kind not in OF_BEHAVIOURS}
+    of_states = {name: p for name, p in local.items() if not p.over_steps}
+    of_steps = {name: p for name, p in local.items() if p.over_steps}
+    default = [p.name for p in everything.values() if not p.kind.endswith(("constraint", PREDICATE))]
+
+    def chosen(field: str, what: str, known: Mapping[str, Any], default: Iterable[str] = ()) -> list[str]:
+        given = asked.pop(field, default)
+        names = [given] if isinstance(given, str) else list(given)
         for name in names:
             if name not in known:
-                raise InputError(unknown(what, name, known, "" if what == "search" else protocol.name()))
-        if field.endswith(("properties", "constraints")):
-            asked[field] = tuple(everything[name] for name in names)
-    fairness = type(protocol).fairness_of(parameters.get("specification"))
-    of_kind = {kind: tuple(p for p in asked["properties"] if p.kind == kind) for kind in OF_BEHAVIOURS}
-    asked["properties"] = tuple(p for p in asked["properties"] if p.kind not in OF_BEHAVIOURS)
-    return Options(**asked, reachable=of_kind[REACHABLE], temporal=of_kind[TEMPORAL], fairness=fairness)
+                raise InputError(unknown(what, name, known, protocol.name()))
+        return names
+
+    def of_kind(*kinds: str) -> tuple[Property, ...]:
+        return tuple(prop for prop in checked if prop.kind in kinds)
+
+    views = chosen("view", "view", protocol.views)
+    (init,) = chosen("init", "start", start_names(protocol), "Init")
+    checked = [everything[name] for name in chosen("properties", "property", everything, default)]
+    return BoundConfig(
+        protocol,
+        tuple(prop for prop in checked if prop.name in local),
+        tuple(of_states[name] for name in chosen("constraints", "constraint", of_states)),
+        tuple(of_steps[name] for name in chosen("action_constraints", "action constraint", of_steps)),
+        view=views[0] if views else None,
+        init=init,
+        reachable=of_kind(REACHABLE),
+        temporal=of_kind(TEMPORAL),
+        fairness=type(protocol).fairness_of(asked.pop("specification", None)),
+    )
+
+
+def _check(job: Job, strict: bool) -> Result:
+    run = partial(search, job.engine, job.protocol, job.options, is_named=job.is_named)
+    return judged(job, run, strict=strict)
+
+
+def _simulate(job: Job, runs: int, depth: int, seed: int, keep: Keep | None = None) -> Result:
+    def walk() -> Result:
+        from kraftcheck.explorer.tables import random_walks as walks
+
+        return walks.simulate(job.protocol, job.options, walks.Plan(runs, depth, seed), keep)
+
+    return compiling(walk)
+
+
+def _graph(job: Job) -> Graph:
+    from kraftcheck.explorer.graph import explore_graph
+
+    asked = replace(job.options, properties=(), reachable=(), temporal=(), deadlock=False)
+    return explore_graph(job.protocol, asked, lambda state: state)[1]
+
+
+def _report(job: Job, result: Result, path: Path) -> None:
+    from kraftcheck.reporting.files import require_report
+    from kraftcheck.reporting.report import run_as_data, write_report
+
+    require_report(path)
+    write_report(path, [run_as_data(job, result, {})])

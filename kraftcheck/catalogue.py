@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.spec.cfg.config import (
     ModelConfig,
     Named,
@@ -28,6 +28,9 @@ from kraftcheck.spec.errors import InputError, ProtocolError, RaisedError, told_
 from kraftcheck.spec.language.property import OF_BEHAVIOURS
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.scenarios import Start
+
+if TYPE_CHECKING:
+    from kraftcheck.traces.replay.replayer import Replayer
 
 HOMES = ("kraftcheck.kraft_model", "kraftcheck.spec.examples")
 """The packages in which shipped models are: see `models_in`."""
@@ -95,16 +98,24 @@ class Model(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A search that a command line asks for."""
+    """A search request with its model and its engine."""
 
     model: Model
     config_name: str  # what its configuration is called
     protocol: Protocol  # the protocol with its constants
     engine: str  # the engine's name
     is_named: bool  # whether the user named the engine
-    options: Options  # what the search is asked for
+    options: SearchRequest
     # where traces are compared: the VIEW of the configuration, which plays no part but where a lasso comes back
     seen_as: str | None = None
+
+    def replayer(self, **more: Any) -> Replayer:
+        """Return what walks traces through the protocol."""
+        from kraftcheck.traces.replay.replayer import Replayer
+
+        asked = self.options
+        about: dict[str, Any] = {"init": asked.init, "symmetry": asked.symmetry, "fairness": asked.fairness}
+        return Replayer(self.protocol, seen_as=self.seen_as, **about, **more)
 
 
 def shipped_models() -> dict[str, str]:
@@ -179,17 +190,25 @@ def find_config(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
     if choice is None and own is None and not known:
         return "none", everything(model.protocol)
     name = choice if choice is not None else own or "default"
-    if own is not None and own not in known and not Path(own).exists():
-        raise InputError(f"{model.name}: configuration = {own!r}: there is no such file; expected --config FILE.cfg")
     if name in known:
         return name, parse_config(known[name].text, known[name].file)
-    if name in TIERS:
-        raise InputError(f"{unknown('configuration', name, known, model.name)}; expected --config FILE.cfg")
+    if own is not None and not Path(own).exists():
+        raise InputError(f"{model.name}: configuration = {own!r}: there is no such file; expected --config FILE.cfg")
+    _refuse_name(model, name)
+    return name, read_config(name)
+
+
+def _refuse_name(model: Model, name: str) -> None:
+    """Raise InputError for what is not the name of a configuration and is no file, but might be meant so."""
     if not name:
         raise InputError("expected a configuration's name or a .cfg file, found ''")
-    if not Path(name).exists() and Path(name).suffix == "" and known:
-        raise InputError(f"{unknown('configuration', name, known, model.name)}; and there is no such file")
-    return name, read_config(name)
+    if name in TIERS:
+        expected = "; expected --config FILE.cfg"
+    elif model.configurations and not Path(name).suffix and not Path(name).exists():
+        expected = "; and there is no such file"
+    else:
+        return
+    raise InputError(unknown("configuration", name, model.configurations, model.name) + expected)
 
 
 def everything(protocol: type[Protocol]) -> ModelConfig:
@@ -210,8 +229,13 @@ def scenario_job(start: Start) -> tuple[Model, ModelConfig]:
     settings = dict(start.settings)
     if start.bounds:
         bounds = [constant.name for constant in model.protocol.constants.values() if constant.is_bound]
-        settings.update({name: start.bounds for name in bounds if name not in settings})
-    return model, override(config, [parse_setting(f"{name}={value}", config) for name, value in settings.items()])
+        settings = dict.fromkeys(bounds, start.bounds) | settings
+    return model, with_settings(config, [f"{name}={value}" for name, value in settings.items()])
+
+
+def with_settings(config: ModelConfig, settings: Iterable[str]) -> ModelConfig:
+    """Return a configuration in which constants have other values, each as `NAME=VALUE`."""
+    return override(config, [parse_setting(text, config) for text in settings])
 
 
 @contextmanager

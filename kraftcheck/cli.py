@@ -55,21 +55,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     """Run a command line; return the exit code."""
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what the word under its cursor may become
-        from kraftcheck.completion import complete
+        from kraftcheck.options import complete
 
         complete(parser(next(iter(os.environ["COMP_LINE"].split()[1:]), "")))
     try:
         given = parser(next(iter(words), "")).parse_args(words)
-        from kraftcheck.spec.errors import InputError, RaisedError, require_assertions
+        from kraftcheck.spec.errors import InputError, require_assertions
     except _BadUsage as error:
         return _complain(str(error), _json_in(words), program=error.program)
     except KeyboardInterrupt:  # while modules are imported
         return _interrupted()
     given.words = words
-    if threading.current_thread() is threading.main_thread():
-        for number in SIGNALS:
-            if signal.getsignal(number) == signal.SIG_DFL:
-                signal.signal(number, signal.default_int_handler)
+    _heed_signals()
     json = getattr(given, "json", None)
     before = _stamp(json)
     try:
@@ -78,27 +75,41 @@ def _run(words: list[str]) -> int:
             code: int = given.run(given)
         sys.stdout.flush()
         return code
-    except RaisedError as error:
-        _trace_back(given)
-        return _told(error, _unwritten(json, before))
-    except InputError as error:
-        _trace_back(given)
-        return _complain(str(error), _unwritten(json, before))
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except (MemoryError, RuntimeError) as error:
-        return _complain(_shortage(error, given), _unwritten(json, before))
-    except OSError as error:
-        message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        return _complain(message, _unwritten(json, before))
+    except (InputError, MemoryError, RuntimeError, OSError) as error:
+        return _failed(error, given, _unwritten(json, before))
     except KeyboardInterrupt:
         return _interrupted()
     finally:
         exec(END_BY_CODE)
 
 
-def _shortage(error: MemoryError | RuntimeError, given: argparse.Namespace) -> str:
+def _heed_signals() -> None:
+    """Have the signals that end a process stop the command as Ctrl-C does, unless the caller handles them."""
+    if threading.current_thread() is threading.main_thread():
+        for number in SIGNALS:
+            if signal.getsignal(number) == signal.SIG_DFL:
+                signal.signal(number, signal.default_int_handler)
+
+
+def _failed(error: Exception, given: argparse.Namespace, json: Path | None) -> int:
+    """Tell what ended a command; return the exit code. An error of ours is raised again."""
+    from kraftcheck.spec.errors import InputError, RaisedError
+
+    if isinstance(error, InputError):
+        if given.traceback:
+            import traceback
+
+            traceback.print_exception(error)
+        return _told(error, json) if isinstance(error, RaisedError) else _complain(str(error), json)
+    if isinstance(error, OSError):
+        return _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error), json)
+    return _complain(_shortage(error, given), json)
+
+
+def _shortage(error: Exception, given: argparse.Namespace) -> str:
     """Return what the process has too little of; an error that says something else is raised again."""
     if isinstance(error, MemoryError):
         is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
@@ -177,14 +188,6 @@ def _stamp(path: Path | None) -> tuple[int, int] | None:
 def _unwritten(json: Path | None, before: tuple[int, int] | None) -> Path | None:
     """Return the file for an error, unless the command has written into it what it found until then."""
     return json if _stamp(json) == before else None
-
-
-def _trace_back(given: argparse.Namespace) -> None:
-    """Show Python's traceback of the error that is handled, where the user asks for it."""
-    if given.traceback:
-        import traceback
-
-        traceback.print_exc()
 
 
 def _told(error: RaisedError, json: Path | None) -> int:

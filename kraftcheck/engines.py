@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from kraftcheck.explorer.request import OPTIONS, SearchRequest
 from kraftcheck.explorer.tables.searches import names as searches_of_tables
 from kraftcheck.spec.errors import InputError, RaisedError, unknown
 from kraftcheck.spec.language.views import HiddenReadError
 
 if TYPE_CHECKING:
-    from kraftcheck.explorer.result import Options, Result
+    from kraftcheck.explorer.result import Result
     from kraftcheck.spec.language.protocol import Protocol
 
 WAY_SECONDS = 60.0
@@ -26,34 +27,34 @@ TRIAL_SECONDS = 3.0
 class Engine(NamedTuple):
     """One way of running a search."""
 
-    target: str  # where it is: `module:function`, with `(Protocol, Options) -> Result`. It is imported when it is used.
-    # the search orders that it has. The first is taken where the user names the engine and no order.
-    searches: tuple[str, ...]
+    target: str  # where it is: `module:function`, with `(Protocol, SearchRequest) -> Result`, imported when it is used
+    searches: tuple[str, ...]  # its search orders; the first is taken where the user names the engine and no order
     options: tuple[str, ...] = ()  # the command line's options that it has besides those that all have
 
     @property
-    def run(self) -> Callable[[Protocol, Options], Result]:
+    def words(self) -> set[str]:
+        """Its options, and its search orders as the command line asks for them."""
+        return {*self.options, *(f"--search {order}" for order in self.searches)}
+
+    @property
+    def run(self) -> Callable[[Protocol, SearchRequest], Result]:
         """The function that runs a search."""
         module, _, name = self.target.partition(":")
-        function: Callable[[Protocol, Options], Result] = getattr(import_module(module), name)
+        function: Callable[[Protocol, SearchRequest], Result] = getattr(import_module(module), name)
         return function
 
 
+def _engine(name: str, searches: tuple[str, ...], *more: str) -> Engine:
+    own = (option.word for option in OPTIONS.values() if option.engines and name in option.engines)
+    module = "reference" if name == "reference" else f"{name}.engine"
+    return Engine(f"kraftcheck.explorer.{module}:explore", searches, (*own, *more))
+
+
 ENGINES = {
-    "tables": Engine(
-        "kraftcheck.explorer.tables.engine:explore",
-        searches_of_tables(),
-        ("--check-actions", "--workers", "--memory", "--checkpoint", "--checkpoint-every", "--resume"),
-    ),
-    "reference": Engine("kraftcheck.explorer.reference:explore", ("bfs", "dfs"), ("--check-actions", "--graph")),
-    "symbolic": Engine(
-        "kraftcheck.explorer.symbolic.engine:explore",
-        ("saturation", "chaining", "bfs"),
-        ("--memory", "--max-nodes", "--checkpoint", "--checkpoint-every", "--resume"),
-    ),
-    "spark": Engine(
-        "kraftcheck.explorer.spark.engine:explore", ("bfs",), ("--checkpoint", "--resume", "--master", "--conf")
-    ),
+    "tables": _engine("tables", searches_of_tables()),
+    "reference": _engine("reference", ("bfs", "dfs"), "--graph"),
+    "symbolic": _engine("symbolic", ("saturation", "chaining", "bfs")),
+    "spark": _engine("spark", ("bfs",)),
 }
 """By name, the one to prefer first."""
 
@@ -62,21 +63,21 @@ def choose(name: str | None, search: str, options: Iterable[str] = ()) -> str:
     """Return the name of the engine to use."""
     if name is not None and name not in ENGINES:
         raise InputError(unknown("engine", name, ENGINES))
-    wanted = {f"--search {search}": {known for known, engine in ENGINES.items() if search in engine.searches}}
-    for option in options:
-        wanted[option] = {known for known, engine in ENGINES.items() if option in engine.options}
-    fitting = [known for known in ENGINES if all(known in able for able in wanted.values())]
-    if name is None and fitting:
-        return fitting[0]
-    for option, able in wanted.items():
-        if not able:
-            raise InputError(f"{option}: no engine can do this yet (there is {', '.join(ENGINES)})")
-        if name is not None and name not in able:
-            expected = " or ".join(sorted(able))
-            raise InputError(f"{option}: the engine {name} cannot do this; expected --engine {expected}")
-    if name is None:
-        raise InputError(f"no engine can do all of this together: {', '.join(wanted)}")
-    return name
+    wanted = (f"--search {search}", *options)
+    able = {option: [known for known, engine in ENGINES.items() if option in engine.words] for option in wanted}
+    fitting = [known for known in ENGINES if all(known in those for those in able.values())]
+    if fitting and name in (None, *fitting):
+        return name or fitting[0]
+    raise InputError(_refusal(name, able))
+
+
+def _refusal(name: str | None, able: dict[str, list[str]]) -> str:
+    for option, those in able.items():
+        if not those:
+            return f"{option}: no engine can do this yet (there is {', '.join(ENGINES)})"
+        if name is not None and name not in those:
+            return f"{option}: the engine {name} cannot do this; expected --engine {' or '.join(sorted(those))}"
+    return f"no engine can do all of this together: {', '.join(able)}"
 
 
 def searches() -> list[str]:
@@ -84,21 +85,16 @@ def searches() -> list[str]:
     return sorted({name for engine in ENGINES.values() for name in engine.searches})
 
 
-def special(options: Iterable[str]) -> list[str]:
-    """Return those options that not every engine has, as the command line calls them."""
-    known = {option for engine in ENGINES.values() for option in engine.options}
-    return [option for name in options if (option := "--" + name.replace("_", "-")) in known]
-
-
-def special_of(options: Options) -> list[str]:
-    """Return `special` of the options that have another value than their default."""
-    return special(field.name for field in fields(options) if getattr(options, field.name) != field.default)
+def special(options: SearchRequest) -> list[str]:
+    """Return the options that are asked for and that not every engine has, as the command line calls them."""
+    asked = ((name, option) for name, option in OPTIONS.items() if option.engines)
+    return [option.word for name, option in asked if getattr(options, name) != getattr(SearchRequest, name)]
 
 
 def search(
     engine: str,
     protocol: Protocol,
-    options: Options,
+    options: SearchRequest,
     *,
     is_named: bool = True,
     compiles: Callable[[], object] | None = None,
@@ -123,14 +119,14 @@ def search(
     return result
 
 
-def _first_found(engine: str, protocol: Protocol, options: Options) -> Result | None:
+def _first_found(engine: str, protocol: Protocol, options: SearchRequest) -> Result | None:
     """Return what the reference engine finds, where it can do what the table engine was asked for; else None.
 
     A property reads what a VIEW leaves out: then the states found first count, in TLC's order.
     """
     reference = ENGINES["reference"]
     workers = None if options.workers == 1 else options.workers
-    others = set(special_of(replace(options, workers=workers))) - set(reference.options)
+    others = set(special(replace(options, workers=workers))) - set(reference.options)
     if engine != "tables" or options.search != "bfs" or others:
         return None
     result = reference.run(protocol, replace(options, workers=None))
@@ -138,7 +134,7 @@ def _first_found(engine: str, protocol: Protocol, options: Options) -> Result | 
     return replace(result, engine="reference")
 
 
-def _run(engine: str, protocol: Protocol, options: Options) -> Result:
+def _run(engine: str, protocol: Protocol, options: SearchRequest) -> Result:
     try:
         return ENGINES[engine].run(protocol, options)
     except RaisedError as error:
@@ -167,7 +163,7 @@ def _is_compiled() -> bool:
     return is_compiled()
 
 
-def _way_to(error: RaisedError, protocol: Protocol, options: Options) -> Result:
+def _way_to(error: RaisedError, protocol: Protocol, options: SearchRequest) -> Result:
     """Return what the table engine finds where another one met an error and does not know the way to it."""
     known = replace(options, search="bfs", time_limit=WAY_SECONDS, report=None, master=None, conf=())
     found = ENGINES["tables"].run(protocol, replace(known, checkpoint=None, resume=None, workers=None))
@@ -177,10 +173,10 @@ def _way_to(error: RaisedError, protocol: Protocol, options: Options) -> Result:
     raise error
 
 
-def _tried(protocol: Protocol, options: Options) -> Result | None:
+def _tried(protocol: Protocol, options: SearchRequest) -> Result | None:
     """Return what the reference engine finds, where it can do what is asked and does it soon."""
     reference = ENGINES["reference"]
-    if options.search not in reference.searches or not set(special_of(options)) <= set(reference.options):
+    if options.search not in reference.searches or not set(special(options)) <= set(reference.options):
         return None
     seconds = min(TRIAL_SECONDS, options.time_limit or TRIAL_SECONDS)
     tried = reference.run(protocol, replace(options, time_limit=seconds))

@@ -1,18 +1,19 @@
-"""What a command line asks for, checked: a model, a configuration, an engine, options of a search."""
+"""A search request with its model and its engine, checked: of a command line, of a script, of a scenario."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
-from kraftcheck.catalogue import Job, Model, find_config
+from kraftcheck.catalogue import Job, Model, find_config, with_settings
 from kraftcheck.engines import ENGINES, choose, special
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.options import given
 from kraftcheck.spec.cfg.binding import BoundConfig, bind, bind_leniently
-from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
-from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.cfg.config import ModelConfig
+from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.protocol import Protocol
 
 CHECKS = ("invariants", "properties", "constraints", "action_constraints")
@@ -26,24 +27,34 @@ def job_of(
     others: Iterable[str] = (),
     beside: Iterable[type[Protocol]] = (),
 ) -> Job:
-    """Return what a command line asks for, checked."""
-    config_name, content = _configuration(model, config, arguments)
-    bound, asked = bind(model.protocol, _without_others(content, model.protocol, beside)), given(arguments)
+    """Return what a command line asks for, checked; `others` are options of an engine that no request has."""
+    config_name, content = configuration(model, config, getattr(arguments, "set", ()))
+    bound = bind(model.protocol, _without_others(content, model.protocol, beside))
+    return job_for(model, config_name, bound, given(arguments), arguments.engine, others)
+
+
+def job_for(
+    model: Model,
+    config_name: str,
+    bound: BoundConfig,
+    asked: Mapping[str, Any],
+    engine: str | None,
+    others: Iterable[str] = (),
+) -> Job:
+    """Return what a configuration and the fields of a request ask for, checked."""
     if "checkpoint_every" in asked and not asked.keys() & {"checkpoint", "resume"}:
         raise InputError("--checkpoint-every: expected --checkpoint or --resume too")
-    asked["symmetry"] = _symmetry(bound, asked.get("symmetry"))
-    if "search" not in asked and arguments.engine in ENGINES:
-        asked["search"] = ENGINES[arguments.engine].searches[0]
-    engine = choose(arguments.engine, asked.get("search", Options.search), special([*others, *asked]))
-    options = Options.of(bound, **asked)
-    return Job(model, config_name, bound.protocol, engine, arguments.engine is not None, options)
+    order = {"search": ENGINES[engine].searches[0]} if engine in ENGINES else {}
+    asked = {**order, **asked, "symmetry": _symmetry(bound, asked.get("symmetry"))}
+    options = SearchRequest.of(bound, **asked)
+    name = choose(engine, options.search, [*others, *special(options)])
+    return Job(model, config_name, bound.protocol, name, engine is not None, options)
 
 
-def _configuration(model: Model, config: str | None, arguments: argparse.Namespace) -> tuple[str, ModelConfig]:
+def configuration(model: Model, choice: str | None, settings: Iterable[str]) -> tuple[str, ModelConfig]:
     """Return what a configuration is called, and what it says with the constants of `--set`."""
-    name, content = find_config(model, config)
-    settings = getattr(arguments, "set", ())
-    return name, override(content, [parse_setting(text, content) for text in settings])
+    name, content = find_config(model, choice)
+    return name, with_settings(content, settings)
 
 
 def _without_others(config: ModelConfig, protocol: type[Protocol], beside: Iterable[type[Protocol]]) -> ModelConfig:
@@ -57,29 +68,28 @@ def _without_others(config: ModelConfig, protocol: type[Protocol], beside: Itera
     return replace(config, constants=constants, **kept)  # type: ignore[arg-type]
 
 
-def _symmetry(bound: BoundConfig, asked: bool | None) -> str | None:
-    """Return the symmetry to use: with `--symmetry` and none in the configuration, the protocol's widest."""
-    if asked is None or bound.symmetry is not None:
-        return bound.symmetry if asked is not False else None
-    return widest_symmetry(bound.protocol) if asked else None
-
-
-def widest_symmetry(protocol: Protocol) -> str:
-    """Return the name of the symmetry that has most sets."""
-    symmetries = protocol.symmetries
-    if not symmetries:
-        raise InputError(f"--symmetry: {protocol.name()} has no symmetric sets")
-    return max(symmetries, key=lambda name: len(symmetries[name]))
+def _symmetry(bound: BoundConfig, asked: bool | str | None) -> str | None:
+    """Return the symmetry to use: with `--symmetry` and none in the configuration, the one of most sets."""
+    if not asked:
+        return bound.symmetry if asked is None else None
+    known = bound.protocol.symmetries
+    if isinstance(asked, str):
+        if asked not in known:
+            raise InputError(unknown("symmetry", asked, known, bound.protocol.name()))
+        return asked
+    if not known:
+        raise InputError(f"--symmetry: {bound.protocol.name()} has no symmetric sets")
+    return bound.symmetry or max(known, key=lambda name: len(known[name]))
 
 
 def lenient_job(
     model: Model, arguments: argparse.Namespace, *, whole_space: bool = False, properties: bool = False
 ) -> tuple[Job, list[str]]:
     """Return what a command line asks for where traces or state sets are compared, with `bind_leniently`'s warnings."""
-    config_name, content = _configuration(model, arguments.config, arguments)
+    config_name, content = configuration(model, arguments.config, getattr(arguments, "set", ()))
     bound, warnings = bind_leniently(model.protocol, content, whole_space=whole_space, properties=properties)
     if not properties:
         bound = bound._replace(deadlock=False)
-    options = Options.of(bound, **given(arguments))
+    options = SearchRequest.of(bound, **given(arguments))
     seen_as = content.view.name if content.view and content.view.name in model.protocol.views else None
     return Job(model, config_name, bound.protocol, choose(None, options.search), False, options, seen_as), warnings

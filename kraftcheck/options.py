@@ -1,44 +1,23 @@
-"""The options that several commands have, each described once.
+"""The options of the command line: those of a `SearchRequest`, made from its fields, and those of commands alone.
 
-A command names those that it has (`add`). One that is also a field of `Options` has its default there: where the user
-does not give it, it is not among the arguments, and `given` returns those that are.
+A command names those that it has (`add`). One of a request that the user does not give is not among the arguments.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from kraftcheck.catalogue import Model, find_model, shipped_models
 from kraftcheck.engines import searches
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.request import OPTIONS, seconds, setting, size
+from kraftcheck.explorer.request import count as count
 from kraftcheck.spec.display import cut
-from kraftcheck.spec.errors import InputError
-
-_FIELDS = [field.name for field in fields(Options) if field.name != "report"]  # --report is a file, that is progress
-_EVERY = Options.checkpoint_every
-MOST_WORKERS = 4096
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
-
-
-def count(text: str) -> int:
-    """Read a number of at least 1."""
-    if not text.isascii() or not text.isdigit() or len(text) > 18 or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, found {cut(text, 60)!r}")
-    return int(text)
-
-
-def workers(text: str) -> int:
-    """Read a number of threads or processes: a slip shall not make as many as a machine cannot bear."""
-    number = count(text)
-    if number > MOST_WORKERS:
-        raise argparse.ArgumentTypeError(f"expected at most {MOST_WORKERS}, found {number}")
-    return number
+from kraftcheck.spec.errors import InputError, unknown
 
 
 def seed(text: str) -> int:
@@ -54,73 +33,30 @@ def _name(text: str) -> str:
     return text
 
 
-def _folder(text: str) -> Path:
-    if not text:
-        raise argparse.ArgumentTypeError("expected a folder, found ''")
-    return Path(text)
-
-
-def _setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key.startswith("spark."):
-        raise argparse.ArgumentTypeError(f"expected spark.KEY=VALUE, found {cut(text, 60)!r}")
-    return key, value
-
-
-def _seconds(text: str) -> float:
-    with suppress(ValueError):
-        if 0 < float(text) < math.inf:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, found {cut(text, 60)!r}")
-
-
-def _size(text: str) -> int:
-    match = _SIZE.fullmatch(text.strip())
-    if match is not None:
-        size = float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " ")
-        if 1 <= size < math.inf:
-            return int(size)
-    raise argparse.ArgumentTypeError(f"expected a size such as 512M or 4G, found {cut(text, 60)!r}")
-
-
-def _value(metavar: str, what: str | None = None, read: Callable[[str], object] = str, **more: Any) -> dict[str, Any]:
+def _value(metavar: str, what: str, read: Callable[[str], object] = str, **more: Any) -> dict[str, Any]:
     return {"metavar": metavar, "help": what, "type": read, **more}
 
 
-def _flag(what: str, action: Any = "store_true", **more: Any) -> dict[str, Any]:
-    return {"help": what, "action": action, **more}
+def _flag(what: str) -> dict[str, Any]:
+    return {"help": what, "action": "store_true"}
 
 
 COLUMNS = "columns"
 """The value of `--view` with which each replica has a column."""
 _MODEL = _value("MODEL", "a name that `kraftcheck models` lists, or path/to/file.py:ClassName")
-_OPTIONS: dict[str, dict[str, Any]] = {
+_ARGUMENTS: dict[str, dict[str, Any]] = {
+    **{
+        option.word: {"dest": name, "default": argparse.SUPPRESS, **option.arguments()}
+        for name, option in OPTIONS.items()
+        if option.word
+    },
     "model": _MODEL,
     "--model": _MODEL | {"required": True},
     "--config": _value("CONFIG", "a .cfg file, or one of the model's (default: the class's own, else default)", _name),
     "--set": _value("NAME=VALUE", "give a constant another value (repeatable)", action="append", default=[]),
     "--variant": _value("NAME", "a variant of the model"),
-    "--deadlock": _flag("check for deadlock, whatever the .cfg says", argparse.BooleanOptionalAction),
-    "--symmetry": _flag("reduce by symmetry, whatever the .cfg says", argparse.BooleanOptionalAction),
-    "--strict-bounds": _flag(
-        "to temporal properties, what a bound forbids is not enabled, as in TLC", argparse.BooleanOptionalAction
-    ),
-    "--continue": _flag("go on after a violation", dest="keep_going"),
-    "--check-actions": _flag("test in every call that actions are pure, not in a sample of them"),
-    "--search": {"choices": searches(), "help": f"the order (default: {Options.search})"},
     "--engine": _value("NAME", "tables, reference, symbolic or spark (default: the first that can do what is asked)"),
-    "--workers": _value("N", "threads", workers),
-    "--memory": _value("SIZE", "such as 4G; states beyond it go to disk (default: 60 %% of the machine)", _size),
-    "--master": _value("URL", "spark://HOST:PORT, yarn, ... (default: this machine)"),
-    "--conf": _value("KEY=VALUE", "one of Spark's settings (repeatable)", _setting, action="append"),
-    "--max-states": _value("N", "distinct states", count),
-    "--max-depth": _value("N", "states along a path; 1: the initial ones alone", count),
-    "--max-nodes": _value("N", "nodes of the symbolic engine's diagrams at one time", count),
-    "--time-limit": _value("SECONDS", read=_seconds),
-    "--checkpoint": _value("DIR", "where to keep the search's state", _folder),
-    "--checkpoint-every": _value("SECONDS", f"how often it is written (default: {_EVERY:.0f})", _seconds),
-    "--resume": _value("DIR", "go on with a search from its checkpoint", _folder),
-    "--max-size": _value("SIZE", "what a file may unpack to (default: %(default)s)", _size, default="4G"),
+    "--max-size": _value("SIZE", "what a file may unpack to (default: %(default)s)", size, default="4G"),
     "--resume-if-present": _flag("go on from the folder of --checkpoint, if it holds a checkpoint"),
     "--allow-incomplete": _flag("exit with 0 where nothing is violated and the search stopped at a limit"),
     "--strict": _flag("exit with 20 where a warning stands or a property holds vacuously"),
@@ -133,13 +69,13 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "help": "how a counterexample is told: what each step changes, or with one column a replica (default: steps)",
     },
     "--simplify": _flag("make a counterexample easier to read: shorter, fewer replicas, actions, switches, messages"),
-    "--simplify-time": _value("SECONDS", "how long that may take (default: 30)", _seconds, default=30.0),
+    "--simplify-time": _value("SECONDS", "how long that may take (default: 30)", seconds, default=30.0),
     "--junit": _value("FILE", "write the verdict on each property as JUnit's XML", Path),
     "--github": _flag("print annotations of GitHub Actions, with the file and line of the property"),
     "--calls": _flag("say how often each action had to be called in Python"),
-    "--verbose": _flag("show what Spark itself says while it starts and runs"),
     "--quiet": _flag("only the verdict, with warnings and counterexamples"),
 }
+_ARGUMENTS["--search"]["choices"] = searches()
 CHECKED = ("--config", "--set", "--deadlock", "--symmetry", "--strict-bounds", "--continue", "--check-actions")
 """What is checked."""
 
@@ -147,30 +83,65 @@ CHECKED = ("--config", "--set", "--deadlock", "--symmetry", "--strict-bounds", "
 def add(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None:
     """Add options to a command's parser, or to a group of its arguments."""
     for name in names:
-        settings = _OPTIONS[name] | changes
-        if settings.get("dest", attribute(name)) in _FIELDS:
-            settings = {"default": argparse.SUPPRESS} | settings
-        parser.add_argument(name, **settings)
+        parser.add_argument(name, **(_ARGUMENTS[name] | changes))
 
 
 def read(name: str, value: Any) -> Any:
-    """Return the value of an option that a script gives, as the command line reads it."""
-    option = "--" + name.replace("_", "-")
-    reader = _OPTIONS.get(option, {}).get("type")
-    if value is None or reader in (None, str, Path):
+    """Return the value of a request's option that a script gives, as the command line reads it."""
+    option = OPTIONS[name]
+    if name == "search" and value not in searches():
+        raise InputError(unknown("search", value, searches()))
+    if value is None or option.read is str:
         return value
     try:
-        return reader(str(value)) if reader is not _setting else tuple(dict(value).items())
+        return tuple(dict(value).items()) if option.read is setting else option.read(str(value))
     except (argparse.ArgumentTypeError, ValueError) as error:
-        raise InputError(f"argument {option}: {error}") from None
-
-
-def attribute(option: str) -> str:
-    """Return the name of the attribute that holds an option's value."""
-    return option.lstrip("-").replace("-", "_")
+        raise InputError(f"argument {option.word}: {error}") from None
 
 
 def given(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of `Options` that the user gives a value, with these."""
-    found = {name: getattr(arguments, name) for name in _FIELDS if name in arguments}
+    """Return the fields of a request that the user gives a value, with these."""
+    found = {name: getattr(arguments, name) for name, option in OPTIONS.items() if option.word and name in arguments}
     return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+
+
+# What a shell completes: argcomplete is imported for a shell alone
+
+
+def complete(parser: argparse.ArgumentParser) -> None:
+    """Answer a shell, and end the process: `eval "$(register-python-argcomplete kraftcheck)"`."""
+    import argcomplete
+
+    with_completers(parser)
+    argcomplete.autocomplete(parser)
+
+
+def with_completers(parser: argparse.ArgumentParser) -> None:
+    """Say of the arguments of the commands what may stand there."""
+    from argcomplete.completers import FilesCompleter
+
+    def names(of: Callable[[Model], Iterable[str]], files: str = "") -> Callable[..., Iterable[str]]:
+        def offered(prefix: str, **given: Any) -> list[str]:
+            """Return names of the model that the command line has so far, and files."""
+            found: list[str] = []
+            with suppress(InputError):
+                found += of(find_model(str(getattr(given["parsed_args"], "model", None))))
+            return [*found, *(FilesCompleter((files,))(prefix) if files else ())]
+
+        return offered
+
+    completers = {
+        "model": lambda prefix, **_: [*shipped_models(), *FilesCompleter(("py",))(prefix)],
+        "variant": names(lambda model: model.variants),
+        "variants": names(lambda model: model.variants),
+        "config": names(lambda model: model.configurations, "cfg"),
+        "cfg": names(lambda model: model.configurations),
+        "set": names(lambda model: [f"{name}=" for name in model.protocol.constants]),
+    }
+    waiting = [parser]
+    while waiting:
+        for action in waiting.pop()._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                waiting += action.choices.values()
+            elif action.dest in completers:
+                action.completer = completers[action.dest]  # type: ignore[attr-defined]

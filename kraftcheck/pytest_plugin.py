@@ -24,6 +24,7 @@ import pytest
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.result import Result
+    from kraftcheck.spec.errors import InputError
     from kraftcheck.spec.language.protocol import Protocol
 
 LONGEST_NAME = 150
@@ -73,6 +74,18 @@ def _file_name(test: str) -> str:
     return f"{plain[:LONGEST_NAME]}-{blake2b(test.encode('utf-8', 'replace'), digest_size=4).hexdigest()}"
 
 
+def _told(error: InputError) -> str:
+    """Return an error as text, with the behaviour that leads there."""
+    from kraftcheck.reporting.counterexample import behaviour_lines
+    from kraftcheck.reporting.lines import plain
+    from kraftcheck.spec.errors import RaisedError
+
+    if not isinstance(error, RaisedError) or not error.trace:
+        return str(error)
+    way = behaviour_lines(error.protocol, error.trace, f"The way to the error in {error.name}")
+    return f"{error}\n\n{plain(way)}"
+
+
 def _checked(
     page: Callable[[], Path],
     model: str | type[Protocol],
@@ -87,14 +100,13 @@ def _checked(
 ) -> Result:
     """Search a model; fail the test with the counterexample where something is violated."""
     __tracebackhide__ = True
+    from kraftcheck.api import load
     from kraftcheck.explorer.result import NOTHING_CHECKED
-    from kraftcheck.loading import load
-    from kraftcheck.reporting.counterexample import behaviour_lines
     from kraftcheck.reporting.files import require_report
     from kraftcheck.reporting.lines import plain
     from kraftcheck.reporting.summary import report as told
     from kraftcheck.running import exit_code
-    from kraftcheck.spec.errors import InputError, RaisedError
+    from kraftcheck.spec.errors import InputError
 
     problem = None
     try:
@@ -105,10 +117,7 @@ def _checked(
             raise InputError(f"{NOTHING_CHECKED}; or expect it with allow_unchecked=True")
         result = loaded.check(strict=strict, **options)
     except InputError as error:
-        problem = str(error)
-        if isinstance(error, RaisedError) and error.trace:
-            way = behaviour_lines(error.protocol, error.trace, f"The way to the error in {error.name}")
-            problem += f"\n\n{plain(way)}"
+        problem = _told(error)
     if problem is not None:
         pytest.fail(f"kraftcheck: {problem}", pytrace=False)
     if exit_code(result, allow_incomplete=allow_incomplete, strict=strict):

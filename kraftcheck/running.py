@@ -16,12 +16,12 @@ from kraftcheck.catalogue import Job
 from kraftcheck.engines import search
 from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.interruption import EXIT_INTERRUPTED
+from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import (
     DEADLOCK,
     INTERRUPTED,
     STRICT,
     Interrupted,
-    Options,
     Result,
     Verdict,
     Violation,
@@ -30,9 +30,10 @@ from kraftcheck.explorer.simplifying.cost import told as simplifying_told
 from kraftcheck.explorer.simplifying.simplifier import Simplifier
 from kraftcheck.options import COLUMNS
 from kraftcheck.reporting.as_json import result_as_json
-from kraftcheck.reporting.files import Writing, write_counterexamples, write_json
+from kraftcheck.reporting.files import Writing, write_counterexamples
 from kraftcheck.reporting.lines import Meter, print_lines
-from kraftcheck.reporting.summary import report
+from kraftcheck.reporting.report import run_as_data, write_report
+from kraftcheck.reporting.summary import github_annotations, report, write_junit
 from kraftcheck.spec.diagnosis.slips import slips
 from kraftcheck.spec.diagnosis.vacuity import Watch, unmet, vacuous, watch
 from kraftcheck.spec.language.protocol import Protocol
@@ -57,7 +58,7 @@ def exit_code(result: Result, *, allow_incomplete: bool = False, strict: bool = 
 
 
 def run_job(
-    job: Job, *, quiet: bool, waiting: str = "frontier", work: Callable[[Options], Result] | None = None
+    job: Job, *, quiet: bool, waiting: str = "frontier", work: Callable[[SearchRequest], Result] | None = None
 ) -> Result:
     """Run a search, showing its progress, until it ends or the user interrupts it."""
     with Meter(quiet=quiet, waiting=waiting) as meter:
@@ -71,7 +72,7 @@ def run_job(
     return replace(result, engine=result.engine or job.engine)
 
 
-def _search(job: Job, options: Options, *, quiet: bool) -> Result:
+def _search(job: Job, options: SearchRequest, *, quiet: bool) -> Result:
     compiles = None if quiet else tell_of_compiling
     return search(job.engine, job.protocol, options, is_named=job.is_named, compiles=compiles)
 
@@ -81,15 +82,21 @@ def tell_of_compiling() -> None:
     print("compiling the kernel, once on this machine: about 30 s", file=sys.stderr)
 
 
-def judged(
-    protocol: Protocol, options: Options, engine: str, search: Callable[[], Result], *, strict: bool = False
-) -> Result:
-    """Run a search, and note what looks wrong in the model itself."""
-    # A search elsewhere does not evaluate properties here.
-    watched = [] if engine == "spark" else watch(protocol, (*options.properties, *options.reachable))
+def judged(job: Job, search: Callable[[], Result], *, strict: bool = False) -> Result:
+    """Run a search, and note what looks wrong in the model itself; `strict` does not accept that."""
+    result = _linted(job, search)
+    if strict and result.verdict is Verdict.OK and result.doubts:
+        return replace(result, verdict=Verdict.INCOMPLETE, limit=STRICT)
+    return result
+
+
+def _linted(job: Job, search: Callable[[], Result]) -> Result:
+    protocol, options = job.protocol, job.options
+    is_local = job.engine != "spark"  # a search elsewhere does not evaluate properties here
+    watched = watch(protocol, (*options.properties, *options.reachable)) if is_local else []
     try:
         result = search()
-        known = engine != "spark" and all(protocol.probes.get(one.prop.name) is one for one in watched)
+        known = is_local and all(protocol.probes.get(one.prop.name) is one for one in watched)
     finally:
         for one in watched:
             protocol.probes.pop(one.prop.name, None)
@@ -98,11 +105,10 @@ def judged(
             result.warnings += slips(protocol, complete=result.complete)
     if known:
         _note_vacuity(protocol, options, result, watched)
-    doubted = strict and result.verdict is Verdict.OK and bool(result.doubts)
-    return replace(result, verdict=Verdict.INCOMPLETE, limit=STRICT) if doubted else result
+    return result
 
 
-def _note_vacuity(protocol: Protocol, options: Options, result: Result, watched: list[Watch]) -> None:
+def _note_vacuity(protocol: Protocol, options: SearchRequest, result: Result, watched: list[Watch]) -> None:
     """Note the properties that hold vacuously, and the parts of properties that were never evaluated."""
     violated = {violation.property for violation in result.violations}
     followed = set() if result.complete else {prop.name for prop in options.reachable}
@@ -150,44 +156,31 @@ def simplified(
 def find_shortest(job: Job, violation: Violation, states: int, seconds: float) -> Behaviour | None:
     """Return a shortest counterexample, where one is found in time; None elsewhere."""
     properties = tuple(prop for prop in job.options.properties if prop.name == violation.property)
-    limits = {"max_depth": states, "time_limit": seconds, "max_states": None, "report": None}
-    options = replace(
-        Options(init=job.options.init, workers=job.options.workers, constraints=job.options.constraints),
-        action_constraints=job.options.action_constraints,
-        properties=job.options.properties if violation.failed else properties,
+    asked = job.options
+    options = SearchRequest(
+        properties=asked.properties if violation.failed else properties,
+        constraints=asked.constraints,
+        action_constraints=asked.action_constraints,
         deadlock=violation.property == DEADLOCK,
-        **limits,  # type: ignore[arg-type]
+        init=asked.init,
+        workers=asked.workers,
+        max_depth=states,
+        time_limit=seconds,
     )
     result = search("reference" if job.engine == "reference" else "tables", job.protocol, options, is_named=False)
     return next((one.trace for one in result.violations if one.property == violation.property), None)
 
 
-def tell(job: Job, result: Result, arguments: argparse.Namespace, **more: Any) -> int:
+def tell(job: Job, result: Result, arguments: argparse.Namespace, files: Writing, **more: Any) -> int:
     """Write the files that the user asks for, and print the report."""
-    writing = Writing()
-    if arguments.json:
-        with writing.of("--json", arguments.json):
-            write_json(arguments.json, result_as_json(job, result) | more)
-    if arguments.trace:
-        with writing.of("--trace", arguments.trace):
-            write_counterexamples(job.protocol, result.violations, arguments.trace)
-    if arguments.report:
-        from kraftcheck.reporting.report import run_as_data, write_report
-
-        with writing.of("--report", arguments.report):
-            write_report(arguments.report, [run_as_data(job, result, more)])
     strict, allowed = (bool(getattr(arguments, name, False)) for name in ("strict", "allow_incomplete"))
-    if getattr(arguments, "junit", None):
-        from kraftcheck.reporting.summary import write_junit
-
-        with writing.of("--junit", arguments.junit):
-            write_junit(job, result, arguments.junit, allow_incomplete=allowed, strict=strict)
-    columns = shutil.get_terminal_size().columns if getattr(arguments, "layout", None) == COLUMNS else None
+    files.json(lambda: result_as_json(job, result) | more)
+    files.file("trace", lambda path: write_counterexamples(job.protocol, result.violations, path))
+    files.file("report", lambda path: write_report(path, [run_as_data(job, result, more)]))
+    files.file("junit", lambda path: write_junit(job, result, path, allow_incomplete=allowed, strict=strict))
+    columns = shutil.get_terminal_size().columns if arguments.layout == COLUMNS else None
     shown = {"quiet": arguments.quiet, "calls": arguments.calls, "columns": columns}
     print_lines(report(job.protocol, result, configuration=job.config_name, **shown))
     if getattr(arguments, "github", False):
-        from kraftcheck.reporting.summary import github_annotations
-
         print_lines(github_annotations(job, result, strict=strict))
-    writing.end()
     return exit_code(result, allow_incomplete=allowed, strict=strict)

@@ -16,18 +16,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kraftcheck.catalogue import Job, named_model
-from kraftcheck.explorer.result import Options, Result
+from kraftcheck.explorer.request import SearchRequest
+from kraftcheck.explorer.result import Result
 from kraftcheck.jobs import job_of
 from kraftcheck.options import CHECKED, add, count
-from kraftcheck.reporting.files import Writing, require_report, require_writable
+from kraftcheck.reporting.files import Writing
 from kraftcheck.reporting.lines import notes, print_lines
 from kraftcheck.reporting.summary import header, how_to_go_on
 from kraftcheck.running import judged, run_job, simplify, tell
 from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.tla.view import StateView
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.graph import Graph
@@ -58,43 +61,34 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     if arguments.resume_if_present:
         _resume(arguments)
-    graphs: list[Graph] = []
     whole = arguments.graph is not None and arguments.graph_around is None
-    if arguments.graph is None and (arguments.graph_around or arguments.graph_most):
-        raise InputError("--graph-around, --graph-most: expected --graph too, the file to write")
-    with named_model(arguments) as model:
-        job = job_of(model, arguments.config, arguments, ("graph",) if whole else ())
-        require_writable(arguments, "json", "trace", "graph", "junit", "report")
-        require_report(arguments.report)
-        if arguments.trace or arguments.graph:
-            from kraftcheck.spec.tla.view import StateView
-
-            StateView(job.protocol)  # a protocol that has none is refused before the search
-        if arguments.graph:
-            from kraftcheck.explorer.graph import graph_writer
-
-            graph_writer(arguments.graph)
+    with named_model(arguments) as model, Writing(arguments, "json", "trace", "graph", "junit", "report") as files:
+        job = job_of(model, arguments.config, arguments, ("--graph",) if whole else ())
+        _require_drawable(job, arguments)
         if not arguments.quiet:
             print_lines(header(job))
-        result = judged(
-            job.protocol,
-            job.options,
-            job.engine,
-            lambda: _with_graph(job, arguments, graphs) if whole else run_job(job, quiet=arguments.quiet),
-            strict=arguments.strict,
-        )
-        result = simplify(job, result, arguments)
-        code = tell(job, result, arguments)
-        writing = Writing()
-        if arguments.graph:
-            with writing.of("--graph", arguments.graph):
-                for graph in graphs:
-                    _write(graph, arguments)
-                if not whole:
-                    _draw_around(job, result, arguments)
+        graphs: list[Graph] = []
+        search = partial(_with_graph, job, arguments, graphs) if whole else partial(run_job, job, quiet=arguments.quiet)
+        result = simplify(job, judged(job, search, strict=arguments.strict), arguments)
+        code = tell(job, result, arguments, files)
+        if not whole:
+            files.file("graph", lambda _: _draw_around(job, result, arguments))
+        elif graphs:
+            files.file("graph", lambda _: _write(graphs[0], arguments))
         print_lines(how_to_go_on(arguments.words, job.options, result))
-        writing.end()
         return code
+
+
+def _require_drawable(job: Job, arguments: argparse.Namespace) -> None:
+    """Refuse before the search a protocol without variables of TLA+, and a graph that cannot be drawn."""
+    if arguments.trace or arguments.graph:
+        StateView(job.protocol)
+    if arguments.graph is None and (arguments.graph_around or arguments.graph_most):
+        raise InputError("--graph-around, --graph-most: expected --graph too, the file to write")
+    if arguments.graph:
+        from kraftcheck.explorer.graph import graph_writer
+
+        graph_writer(arguments.graph)
 
 
 def _resume(arguments: argparse.Namespace) -> None:
@@ -112,7 +106,7 @@ def _with_graph(job: Job, arguments: argparse.Namespace, graphs: list[Graph]) ->
     """Run the search, and keep its state graph unless it is interrupted."""
     from kraftcheck.explorer.graph import explore_graph
 
-    def work(options: Options) -> Result:
+    def work(options: SearchRequest) -> Result:
         result, graph = explore_graph(job.protocol, options, _state_text(job))
         graphs.append(graph)
         return result
@@ -144,7 +138,6 @@ def _write(graph: Graph, arguments: argparse.Namespace) -> None:
 
 
 def _state_text(job: Job) -> Callable[[State], str]:
-    from kraftcheck.spec.tla.view import StateView
     from kraftcheck.traces.formats.tlc_log import state_text
 
     view = StateView(job.protocol)

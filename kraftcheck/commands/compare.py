@@ -12,7 +12,8 @@ for example:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -22,8 +23,9 @@ from kraftcheck.explorer.result import INTERRUPTED, Result, Search, Verdict, Vio
 from kraftcheck.jobs import job_of
 from kraftcheck.options import CHECKED, add
 from kraftcheck.reporting.as_json import result_as_json
-from kraftcheck.reporting.files import Writing, require_report, require_writable, write_json
+from kraftcheck.reporting.files import Writing
 from kraftcheck.reporting.lines import HEAD, PLAIN, WARNING, Line, columns, print_lines
+from kraftcheck.reporting.report import run_as_data, write_report
 from kraftcheck.reporting.summary import LIMITS, header
 from kraftcheck.running import exit_code, run_job
 from kraftcheck.spec.errors import InputError
@@ -49,6 +51,8 @@ class ComparedRun(NamedTuple):
     seen_to: int | None  # the states on a path up to which every state was visited; None where all were
 
 
+Variants = list[tuple[str, Job]]
+"""The searches of variants, by their names."""
 Group = list[ComparedRun]
 """The runs within the same bounds: that of the model without a change, the base, then those of its variants."""
 
@@ -74,36 +78,29 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     base = find_model(arguments.model)
-    for name in arguments.variants:
-        if arguments.variants.count(name) > 1:
-            raise InputError(f"{name}: the variant is named twice")
-    variants = [find_variant(base, name) for name in arguments.variants]
-    require_writable(arguments, "json", "report")
-    require_report(arguments.report)
-    by_configuration: dict[str | None, list[tuple[str, Job]]] = {}
-    for name, model in zip(arguments.variants, variants, strict=True):
-        chosen = arguments.config or model.own_configuration or base.own_configuration
-        by_configuration.setdefault(chosen, []).append((name, _job(model, chosen, arguments, variants)))
-    jobs = [(_job(base, chosen, arguments, variants), jobs) for chosen, jobs in by_configuration.items()]
-    groups: list[Group] = []
-    for base_job, variant_jobs in jobs:
-        groups.append(_compare(base_job, variant_jobs, arguments))
-        if groups[-1][0].result.limit == INTERRUPTED:
-            break
-    writing = Writing()
-    if arguments.json:
-        with writing.of("--json", arguments.json):
-            write_json(arguments.json, [content for group in groups for content in as_json(group)])
-    if arguments.report:
-        from kraftcheck.reporting.report import run_as_data, write_report
-
-        runs = [run_as_data(one.job, one.result, {"label": one.label}) for group in groups for one in group]
-        with writing.of("--report", arguments.report):
-            write_report(arguments.report, runs)
-    print_lines(table(groups, quiet=arguments.quiet))
-    writing.end()
-    codes = [exit_code(one.result) for group in groups for one in group]
+    twice = [name for name, times in Counter(arguments.variants).items() if times > 1]
+    if twice:
+        raise InputError(f"{twice[0]}: the variant is named twice")
+    variants = {name: find_variant(base, name) for name in arguments.variants}
+    with Writing(arguments, "json", "report") as files:
+        groups = list(_groups(_jobs(base, variants, arguments), arguments))
+        files.json(lambda: [content for group in groups for content in as_json(group)])
+        runs = [one for group in groups for one in group]
+        pages = (run_as_data(one.job, one.result, {"label": one.label}) for one in runs)
+        files.file("report", lambda path: write_report(path, list(pages)))
+        print_lines(table(groups, quiet=arguments.quiet))
+    codes = [exit_code(one.result) for one in runs]
     return next(code for code in SEVERITY if code in codes)
+
+
+def _jobs(base: Model, variants: dict[str, Model], arguments: argparse.Namespace) -> list[tuple[Job, Variants]]:
+    """Return the searches of the variants in each configuration, beside that of the base."""
+    by_configuration: dict[str | None, Variants] = {}
+    beside = list(variants.values())
+    for name, model in variants.items():
+        chosen = arguments.config or model.own_configuration or base.own_configuration
+        by_configuration.setdefault(chosen, []).append((name, _job(model, chosen, arguments, beside)))
+    return [(_job(base, chosen, arguments, beside), jobs) for chosen, jobs in by_configuration.items()]
 
 
 def _job(model: Model, configuration: str | None, arguments: argparse.Namespace, beside: list[Model]) -> Job:
@@ -114,7 +111,16 @@ def _job(model: Model, configuration: str | None, arguments: argparse.Namespace,
 # Searching
 
 
-def _compare(base: Job, variants: list[tuple[str, Job]], arguments: argparse.Namespace) -> Group:
+def _groups(jobs: Sequence[tuple[Job, Variants]], arguments: argparse.Namespace) -> Iterator[Group]:
+    """Yield the runs of each configuration, up to an interruption."""
+    for base, variants in jobs:
+        group = _compare(base, variants, arguments)
+        yield group
+        if group[0].result.limit == INTERRUPTED:
+            return
+
+
+def _compare(base: Job, variants: Variants, arguments: argparse.Namespace) -> Group:
     """Search the variants, then the base; stop at an interruption."""
     runs: Group = []
     for name, job in variants:
@@ -191,12 +197,7 @@ def as_json(group: Group) -> Iterator[dict[str, Any]]:
 def table(groups: list[Group], *, quiet: bool = False) -> Iterator[Line]:
     """Yield the tables, one a configuration: a line a run, the base first."""
     if quiet:
-        yield [(HEAD, groups[0][0].job.model.name)]
-        rows: list[tuple[str, tuple[str, ...]]] = [(HEAD, ("configuration", *TITLES))]
-        for group in groups:
-            for one in group:
-                rows.append((PLAIN, (one.job.config_name if one is group[0] else "", *_row(group[0], one))))
-        yield from columns(rows, [place + 1 for place in NUMBERS])
+        yield from _short_table(groups)
     for number, group in enumerate(groups if not quiet else ()):
         if number:
             yield []
@@ -204,6 +205,17 @@ def table(groups: list[Group], *, quiet: bool = False) -> Iterator[Line]:
         yield from columns([(HEAD, TITLES), *((PLAIN, _row(group[0], one)) for one in group)], NUMBERS)
     warnings = (f"{one.job.config_name}: {text}" for group in groups for one in group for text in one.result.warnings)
     yield from ([(WARNING, f"Warning: {text}")] for text in dict.fromkeys(warnings))
+
+
+def _short_table(groups: list[Group]) -> Iterator[Line]:
+    """Yield one table for all configurations."""
+    yield [(HEAD, groups[0][0].job.model.name)]
+    rows = [
+        (PLAIN, (one.job.config_name if one is group[0] else "", *_row(group[0], one)))
+        for group in groups
+        for one in group
+    ]
+    yield from columns([(HEAD, ("configuration", *TITLES)), *rows], [place + 1 for place in NUMBERS])
 
 
 def _row(base: ComparedRun, one: ComparedRun) -> tuple[str, ...]:

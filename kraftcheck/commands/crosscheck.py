@@ -26,13 +26,13 @@ from kraftcheck.files import TemporaryFolder
 from kraftcheck.jobs import lenient_job
 from kraftcheck.options import add, count
 from kraftcheck.reporting.crosscheck import CrosscheckResult, crosscheck_as_json, crosscheck_lines
-from kraftcheck.reporting.files import Writing, require_writable, write_json
+from kraftcheck.reporting.files import Writing
 from kraftcheck.reporting.lines import Meter, print_lines, print_warnings
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.crosscheck.comparison import Comparison, depth_of, times_taken
 from kraftcheck.traces.files import detect_format, read_graph, read_states
-from kraftcheck.traces.replay.replayer import Replayer, StateReader
+from kraftcheck.traces.replay.replayer import StateReader
 from kraftcheck.traces.trace import TraceFormat, TraceState
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    with named_model(arguments) as model:
-        require_writable(arguments, "json")
+    with named_model(arguments) as model, Writing(arguments, "json") as files:
         job, warnings = lenient_job(model, arguments, whole_space=True)
         if job.options.view is not None:
             found = "which states are found under a view may depend on the order of the search"
@@ -77,12 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
             outcome = _with_spec(job, (file, text), arguments)
         else:
             outcome = _with_dump(job, arguments)
-        writing = Writing()
-        if arguments.json:
-            with writing.of("--json", arguments.json):
-                write_json(arguments.json, crosscheck_as_json(model.name, job.protocol, file, outcome))
+        files.json(lambda: crosscheck_as_json(model.name, job.protocol, file, outcome))
         print_lines(crosscheck_lines(outcome, quiet=arguments.quiet))
-        writing.end()
     if outcome.tlc is not None and outcome.tlc.violated is not None:
         return VIOLATED[outcome.tlc.kind or "safety"]
     return EQUAL if outcome.equal else DIFFERENT
@@ -148,11 +143,7 @@ def _with_spec(job: Job, config: tuple[str, str], arguments: argparse.Namespace)
 
             done = tlc.run(tool, copy, config_copy, options, dump=dump, workers=arguments.tlc_workers, report=report)
         if done.violated is not None:
-            made = job.options
-            replayer = Replayer(
-                job.protocol, init=made.init, symmetry=made.symmetry, seen_as=job.seen_as, fairness=made.fairness
-            )
-            outcome = CrosscheckResult(counted, counterexamples=list(replayer.replay(done.log)))
+            outcome = CrosscheckResult(counted, counterexamples=list(job.replayer().replay(done.log)))
         elif dump is not None:
             outcome = _compared(job, dump, TraceFormat.TLC_DOT, arguments)
         else:

@@ -14,15 +14,15 @@ import argparse
 import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from kraftcheck.commands._driving import DEPTH, RUNS, Driven, drive
-from kraftcheck.commands._walks import Task, tasks
+from kraftcheck.commands._lockstep import DEPTH, RUNS, Driven, Made, Task, drive, tasks
 from kraftcheck.lockstep.lockstep import LockstepVerdict
 from kraftcheck.lockstep.process import DriverDied
 from kraftcheck.options import add, count, seed
-from kraftcheck.reporting.files import Writing, require_report, require_writable, write_json
+from kraftcheck.reporting.files import Writing
 from kraftcheck.reporting.lines import HEAD, Meter, harmless, print_lines
 from kraftcheck.reporting.lockstep import (
     Cell,
@@ -81,71 +81,89 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    require_writable(arguments, "json", "reach", "report")
-    require_report(arguments.report)
     arguments.kafka = versions = list(dict.fromkeys(arguments.kafka or [NEWEST]))
     if arguments.reach and len(versions) > 1:
         raise InputError("--reach: expected one version of Kafka, found several")
-    asked = list(tasks(arguments))
-    driven, writing = list[Driven](), Writing()
-    with Meter("walks", quiet=arguments.quiet) as meter:
-        for kafka in versions:
-            driven.append(drive(kafka, asked, arguments, meter, writing))
-            if any(one.interrupted for one in driven[-1].made):
-                break
-    _write(driven, asked, arguments, writing)
-    _print(driven, asked, arguments)
-    made = [one for kafka in driven for one in kafka.made]
+    with Writing(arguments, "json", "reach", "report") as files:
+        asked = list(tasks(arguments))
+        with Meter("walks", quiet=arguments.quiet) as meter:
+            driven = list(_driven(versions, lambda kafka: drive(kafka, asked, arguments, meter, files)))
+        _write(driven, asked, files)
+        if len(versions) > 1:
+            _print_table(driven, asked, versions)
+        else:
+            _print(driven[0], asked, quiet=arguments.quiet)
+        made = [one for kafka in driven for one in kafka.made]
+        _raise_problem(made)
+    return _exit_code(made)
+
+
+def _driven(versions: Sequence[str], drive: Callable[[str], Driven]) -> Iterator[Driven]:
+    """Yield what was done with each version, until the user stops it."""
+    for kafka in versions:
+        driven = drive(kafka)
+        yield driven
+        if any(one.interrupted for one in driven.made):
+            return
+
+
+def _exit_code(made: Sequence[Made]) -> int:
+    if any(one.interrupted for one in made):
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    verdicts = Counter(one.verdict for one in made)
+    is_whole = all(one.problem is None for one in made)
+    return exit_code(verdicts) if is_whole or verdicts[LockstepVerdict.VIOLATES] else 2
+
+
+def _raise_problem(made: Sequence[Made]) -> None:
+    """Raise what ended Kafka, or kept all walks from being begun."""
     problems = [one.problem for one in made if one.problem is not None]
     if len(made) == len(problems) == 1 or any(isinstance(problem, DriverDied) for problem in problems):
         raise problems[-1]
     if problems and all(one.survey is None for one in made):
         raise problems[0]
-    writing.end()
-    if any(one.interrupted for one in made):
-        print("interrupted", file=sys.stderr)
-        return INTERRUPTED
-    verdicts = Counter(one.verdict for one in made)
-    if problems and not verdicts[LockstepVerdict.VIOLATES]:
-        return 2
-    return exit_code(verdicts)
 
 
-def _print(driven: Sequence[Driven], asked: Sequence[Task], arguments: argparse.Namespace) -> None:
-    """Print what the walks showed, once nothing can change it any more: one table where there are several versions."""
-    if len(arguments.kafka) > 1:
-        found = [one.version for one in driven]
-        names = [kafka if found.count(name) > 1 else name for kafka, name in zip(arguments.kafka, found, strict=False)]
-        columns = [_column(one, asked) for one in driven]
-        print("\n".join(versions_table([_row(task) for task in asked], dict(zip(names, columns, strict=True)))))
-        return
-    ((version, made),) = driven
-    for task, one in zip(asked, made, strict=False):
-        if one.problem is not None and len(asked) > 1 and not isinstance(one.problem, DriverDied):
+def _print_table(driven: Sequence[Driven], asked: Sequence[Task], versions: Sequence[str]) -> None:
+    """Print what the walks showed on several versions."""
+    found = [one.version for one in driven]
+    names = [kafka if found.count(name) > 1 else name for kafka, name in zip(versions, found, strict=False)]
+    columns = [_column(one, asked) for one in driven]
+    print("\n".join(versions_table([_row(task) for task in asked], dict(zip(names, columns, strict=True)))))
+
+
+def _print(driven: Driven, asked: Sequence[Task], *, quiet: bool) -> None:
+    """Print what the walks showed, once nothing can change it any more."""
+    several = len(asked) > 1
+    for task, one in zip(asked, driven.made, strict=False):
+        if several and one.problem is not None and not isinstance(one.problem, DriverDied):
             print(harmless(f"kraftcheck: error: {one.problem}"), file=sys.stderr)
         if one.survey is not None and one.survey.walks:
-            print_lines([[(HEAD, task.name)]] if len(asked) > 1 else [])
-            print_lines(survey_lines(one.survey, one.kinds, one.verdict, version, quiet=arguments.quiet))
+            print_lines([[(HEAD, task.name)]] if several else [])
+            print_lines(survey_lines(one.survey, one.kinds, one.verdict, driven.version, quiet=quiet))
             print_lines(cover_lines(one.cover) if one.cover is not None else [])
 
 
-def _write(driven: Sequence[Driven], asked: Sequence[Task], arguments: argparse.Namespace, writing: Writing) -> None:
+def _write(driven: Sequence[Driven], asked: Sequence[Task], files: Writing) -> None:
     """Write `--json` and `--report`, if anything was found out."""
-    documents, runs = [], []
-    for version, made in driven:
-        for task, one in zip(asked, made, strict=False):
-            if one.survey is not None and arguments.report:
-                runs.append(survey_as_run(one.survey, one.verdict, version, task.name.rpartition("/")[2]))
-            document = {} if one.survey is None else survey_as_json(one.survey, one.kinds, one.verdict, version)
-            document |= {} if one.cover is None else {"cover": cover_as_json(one.cover)}
-            document |= {} if one.problem is None else {"kafka": version, "error": str(one.problem)}
-            documents.append(document)
-    if arguments.json and any(one.survey is not None for kafka in driven for one in kafka.made):
-        with writing.of("--json", arguments.json):
-            write_json(arguments.json, documents)
-    if runs:
-        with writing.of("--report", arguments.report):
-            write_report(arguments.report, runs)
+    found = [(version, task, one) for version, made in driven for task, one in zip(asked, made, strict=False)]
+    if all(one.survey is None for _, _, one in found):
+        return
+    files.json(lambda: [_as_json(one, version) for version, _, one in found])
+    runs = (
+        survey_as_run(one.survey, one.verdict, version, task.name.rpartition("/")[2])
+        for version, task, one in found
+        if one.survey is not None
+    )
+    files.file("report", lambda path: write_report(path, list(runs)))
+
+
+def _as_json(made: Made, version: str) -> dict[str, Any]:
+    document = {} if made.survey is None else survey_as_json(made.survey, made.kinds, made.verdict, version)
+    if made.cover is not None:
+        document["cover"] = cover_as_json(made.cover)
+    return document if made.problem is None else document | {"kafka": version, "error": str(made.problem)}
 
 
 def _row(task: Task) -> str:

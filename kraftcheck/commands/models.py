@@ -15,7 +15,7 @@ from typing import Any
 
 from kraftcheck.catalogue import Model, find_model, shipped_models
 from kraftcheck.options import add
-from kraftcheck.reporting.files import Writing, require_writable, write_json
+from kraftcheck.reporting.files import Writing
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, columns, print_lines
 from kraftcheck.spec.discovery import first_sentence
 from kraftcheck.spec.errors import InputError, unknown
@@ -32,7 +32,6 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
-    require_writable(arguments, "json")
     if arguments.cfg is not None:
         if arguments.model is None:
             raise InputError(f"--cfg {arguments.cfg}: expected a model too (kraftcheck models MODEL --cfg NAME)")
@@ -41,13 +40,10 @@ def run(arguments: argparse.Namespace) -> int:
             raise InputError(unknown("configuration", arguments.cfg, model.configurations, model.name))
         print(model.configurations[arguments.cfg].text, end="")
         return 0
-    models = [find_model(name) for name in ([arguments.model] if arguments.model else shipped_models())]
-    writing = Writing()
-    if arguments.json:
-        with writing.of("--json", arguments.json):
-            write_json(arguments.json, [as_json(model) for model in models])
-    print_lines(lines(models[0]) if arguments.model else table(models))
-    writing.end()
+    with Writing(arguments, "json") as files:
+        models = [find_model(name) for name in ([arguments.model] if arguments.model else shipped_models())]
+        files.json(lambda: [as_json(model) for model in models])
+        print_lines(lines(models[0]) if arguments.model else table(models))
     return 0
 
 

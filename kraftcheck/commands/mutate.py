@@ -32,10 +32,10 @@ from kraftcheck.explorer.tables.threads import default_workers
 from kraftcheck.jobs import job_of
 from kraftcheck.mutation.mutants import Mutant, changeable_functions, changeable_modules, mutants_of
 from kraftcheck.mutation.recording import Recording, record
-from kraftcheck.mutation.trial import SURVIVED, MutantRunner
+from kraftcheck.mutation.trial import SURVIVED, MutantRunner, MutantVerdict
 from kraftcheck.mutation.workers import MutationFolder, Workers, judge_all
 from kraftcheck.options import add, count, seed
-from kraftcheck.reporting.files import Writing, require_writable, write_json
+from kraftcheck.reporting.files import Writing
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, Meter, many, print_lines, print_warnings
 from kraftcheck.reporting.mutation import Explanations, as_json, report
 from kraftcheck.spec.errors import InputError
@@ -64,14 +64,15 @@ def declare(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--only", action="append", default=[], metavar="TEXT", help=only)
     how = parser.add_argument_group("how")
     add(how, "--engine")
-    add(how, "--workers", help="processes (default: one for each processor)")
+    add(how, "--workers", help="processes (default: one for each processor)", dest="processes", default=None)
     stop = parser.add_argument_group("where to stop")
     add(stop, "--max-states", help=f"distinct states in a configuration (default: {MOST_STATES:,})")
     add(stop, "--max-depth")
     limit = f"what one mutant may take (default: {ONE_MUTANT:.0f}); one that takes longer is killed by an error"
-    add(stop, "--time-limit", help=limit)
+    add(stop, "--time-limit", help=limit, dest="seconds", default=ONE_MUTANT)
     going = parser.add_argument_group("stopping and going on")
-    add(going, "--checkpoint", help="where verdicts are kept; the same command goes on from there")
+    kept = "where verdicts are kept; the same command goes on from there"
+    add(going, "--checkpoint", help=kept, dest="folder", default=None)
     files = parser.add_argument_group("output")
     explained = "why survivors survive: a mutant's name, and below it, indented, the reason"
     files.add_argument("--explained", type=Path, metavar="FILE", help=explained)
@@ -82,41 +83,40 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    with named_model(arguments) as model:
-        require_writable(arguments, "json")
+    with named_model(arguments) as model, Writing(arguments, "json") as files:
         explanations = Explanations(arguments.explained)
         jobs = [_job(model, config, arguments) for config in _configurations(model, arguments.config)]
         modules = changeable_modules(model, model.protocol)
         functions = changeable_functions(model.protocol, modules)
         mutants = _chosen(list(mutants_of(functions, modules)), arguments)
-        if not mutants:
-            raise InputError(
-                f"{arguments.model}: there is nothing to change{' of that name' if arguments.only else ''}"
-            )
         if not arguments.quiet:
             print_lines(_header(model, jobs, mutants))
         print_warnings(f"{job.config_name}: {NOTHING_CHECKED}" for job in jobs if job.options.checks_nothing)
-        folder = arguments.checkpoint if "checkpoint" in arguments else None
-        with nullcontext() if folder is None else MutationFolder(folder, _identity(jobs)) as kept:
-            files = {function.function.__code__.co_filename for function in functions}
-            recordings = _recorded(jobs, files, modules, arguments)
-            workers = Workers(MutantRunner(recordings, modules), _processes(arguments), _seconds(arguments))
-            try:
-                with Meter(f"of {len(mutants):,} mutants", quiet=arguments.quiet) as meter:
-                    verdicts = judge_all(workers, mutants, kept, meter.reach)
-            except KeyboardInterrupt:
-                print_lines(_how_to_go_on(arguments))
-                return EXIT_INTERRUPTED
+        changed = {function.function.__code__.co_filename for function in functions}
+        try:
+            recordings, verdicts = _judged(jobs, modules, changed, mutants, arguments)
+        except KeyboardInterrupt:
+            print_lines(_how_to_go_on(arguments))
+            return EXIT_INTERRUPTED
         judged = [(mutant, verdicts[mutant.name]) for mutant in mutants]
-        writing = Writing()
-        if arguments.json:
-            about = {"model": model.name, "variant": model.protocol.variant, "configurations": _named(recordings)}
-            with writing.of("--json", arguments.json):
-                write_json(arguments.json, as_json(judged, explanations, about))
+        about = {"model": model.name, "variant": model.protocol.variant, "configurations": _named(recordings)}
+        files.json(lambda: as_json(judged, explanations, about))
         print_lines(report(judged, explanations, quiet=arguments.quiet))
-        writing.end()
-        survived = [mutant for mutant, verdict in judged if verdict.verdict == SURVIVED]
-        return int(arguments.strict and not all(map(explanations.of, survived)))
+    survived = [mutant for mutant, verdict in judged if verdict.verdict == SURVIVED]
+    return int(arguments.strict and not all(map(explanations.of, survived)))
+
+
+def _judged(
+    jobs: list[Job], modules: list[ModuleType], files: set[str], mutants: list[Mutant], arguments: argparse.Namespace
+) -> tuple[list[Recording], dict[str, MutantVerdict]]:
+    """Return what the model does, and the verdict on each mutant."""
+    folder = arguments.folder
+    with nullcontext() if folder is None else MutationFolder(folder, _identity(jobs)) as kept:
+        recordings = _recorded(jobs, files, modules, arguments)
+        processes = arguments.processes or default_workers()
+        workers = Workers(MutantRunner(recordings, modules), processes, arguments.seconds)
+        with Meter(f"of {len(mutants):,} mutants", quiet=arguments.quiet) as meter:
+            return recordings, judge_all(workers, mutants, kept, meter.reach)
 
 
 def _configurations(model: Model, chosen: list[str]) -> Iterator[str | None]:
@@ -135,19 +135,17 @@ def _configurations(model: Model, chosen: list[str]) -> Iterator[str | None]:
 
 def _job(model: Model, config: str | None, arguments: argparse.Namespace) -> Job:
     """Return the search of a configuration; its limits are those of every mutant."""
-    asked = argparse.Namespace(**{name: value for name, value in vars(arguments).items() if name not in OWN})
-    job = job_of(model, config, asked)
+    job = job_of(model, config, arguments)
     most = job.options.max_states or MOST_STATES
     return job._replace(options=replace(job.options, max_states=most, workers=None if job.engine != "tables" else 1))
-
-
-OWN = ("workers", "time_limit", "checkpoint")
-"""Options of a search that mean something else here."""
 
 
 def _chosen(mutants: list[Mutant], arguments: argparse.Namespace) -> list[Mutant]:
     """Return the mutants to judge: all, those of a name, or a sample that does not depend on lines."""
     named = [one for one in mutants if not arguments.only or any(text in one.name for text in arguments.only)]
+    if not named:
+        of_that_name = " of that name" if arguments.only else ""
+        raise InputError(f"{arguments.model}: there is nothing to change{of_that_name}")
     if arguments.sample is None:
         return named
     drawn = sorted(named, key=lambda one: blake2b(f"{arguments.seed}/{one.name}".encode()).digest())
@@ -186,16 +184,6 @@ def _recorded(
     return found
 
 
-def _processes(arguments: argparse.Namespace) -> int:
-    chosen: int | None = getattr(arguments, "workers", None)
-    return chosen or default_workers()
-
-
-def _seconds(arguments: argparse.Namespace) -> float:
-    chosen: float | None = getattr(arguments, "time_limit", None)
-    return chosen or ONE_MUTANT
-
-
 def _header(model: Model, jobs: list[Job], mutants: Iterable[Mutant]) -> Iterator[Line]:
     mutants = list(mutants)
     functions = len({mutant.changed.function for mutant in mutants})
@@ -215,7 +203,7 @@ def _named(recordings: Iterable[Recording]) -> dict[str, Any]:
 
 def _how_to_go_on(arguments: argparse.Namespace) -> Iterator[Line]:
     yield [(PLAIN, "interrupted")]
-    if "checkpoint" in arguments:
+    if arguments.folder is not None:
         yield [(PLAIN, f"To go on: kraftcheck {shlex.join(arguments.words)}")]
     else:
         yield [(PLAIN, "Nothing is kept; with --checkpoint DIR the same command goes on where it was stopped")]

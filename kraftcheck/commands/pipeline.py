@@ -20,7 +20,7 @@ from kraftcheck.catalogue import Job, named_model
 from kraftcheck.jobs import lenient_job
 from kraftcheck.options import add
 from kraftcheck.reporting.as_json import attributes
-from kraftcheck.reporting.files import require_writable, writable, write_json
+from kraftcheck.reporting.files import Writing
 from kraftcheck.reporting.lines import OLD, PLAIN, WARNING, Line, Meter, actions_table, print_lines, print_warnings
 from kraftcheck.reporting.replay import CONFORMS, DIVERGES, NOTHING_READ, verdict_counts
 from kraftcheck.spec.display import cut
@@ -47,18 +47,15 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    with named_model(arguments) as model:
-        require_writable(arguments, "json")
+    with named_model(arguments) as model, Writing(arguments, "json") as files:
         inputs = inputs_of(arguments.inputs, arguments.out)
         job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)
         with PipelineFolder(arguments.out, identity_of(job.protocol, job.options)) as output:
             kept = None if set(inputs) - output.done() else Summary.kept(output)
             summary = kept or _replay(job, arguments, inputs, output)
-    print_lines(told(summary, quiet=arguments.quiet))
-    if arguments.json:
-        with writable("--json", arguments.json):
-            write_json(arguments.json, as_json(summary))
+        print_lines(told(summary, quiet=arguments.quiet))
+        files.json(lambda: as_json(summary))
     return exit_code(summary)
 
 

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kraftcheck.catalogue import Job, named_model
 from kraftcheck.explorer.result import Violation
@@ -26,13 +26,13 @@ from kraftcheck.explorer.simplifying.simplifier import violation_of
 from kraftcheck.jobs import lenient_job
 from kraftcheck.options import add
 from kraftcheck.reporting.counterexample import counterexample_lines
-from kraftcheck.reporting.files import Writing, require_report, require_writable, write_counterexamples, write_json
+from kraftcheck.reporting.files import Writing, write_counterexamples
 from kraftcheck.reporting.lines import FAINT, Line, Meter, harmless, notes, print_lines, print_warnings
 from kraftcheck.reporting.replay import exit_code, replay_as_json, replay_lines, verdict_counts
 from kraftcheck.reporting.report import as_step, replay_as_data, write_report
 from kraftcheck.running import find_shortest, simplified
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.replay.replayer import Replay, ReplayedState, Replayer, ReplayVerdict
+from kraftcheck.traces.replay.replayer import Replay, ReplayedState, ReplayVerdict
 from kraftcheck.traces.trace import TraceFormat
 
 if TYPE_CHECKING:
@@ -57,59 +57,45 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    replays: list[Replay] = []
-    walked: list[ReplayedState] = []
-    runs = []
-    simpler: list[Violation] = []
     if arguments.trace and not arguments.simplify:
         raise InputError("--trace writes what --simplify finds: expected --simplify too")
-    with named_model(arguments) as model, Meter("states replayed", quiet=arguments.quiet) as meter:
-        require_writable(arguments, "json", "report", "trace")
-        require_report(arguments.report)
+    with named_model(arguments) as model, Writing(arguments, "json", "report", "trace") as files:
         job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)
-        with _tables(arguments, job) as tables:
-            watches = [walked.append] if arguments.report or arguments.simplify else []
-            watches += [tables.watch] if tables else []
-            replayer = Replayer(
-                job.protocol,
-                init=job.options.init,
-                symmetry=job.options.symmetry,
-                seen_as=job.seen_as,
-                fairness=job.options.fairness,
-                limit_bytes=arguments.max_size,
-                report=meter.add,
-                watch=partial(_tell_all, watches) if watches else None,
-            )
-            for file in arguments.traces:
-                for replay in replayer.replay(file):
-                    replays.append(replay)
-                    if tables:
-                        tables.end(replay)
-                    if arguments.report:
-                        runs.append(replay_as_data(job, replay, walked))
-                    if replay.verdict is ReplayVerdict.UNREADABLE:
-                        print(harmless(f"kraftcheck: error: {replay.problem}"), file=sys.stderr)
-                    else:
-                        print_lines(replay_lines(replay, quiet=arguments.quiet))
-                    if arguments.simplify and replay.verdict is ReplayVerdict.CONFORMS:
-                        print_lines(_simplified(job, replay, walked, arguments, simpler))
-                    walked.clear()
-    verdicts = Counter[str](replay.verdict for replay in replays)
-    if len(replays) > 1:
-        print_lines([verdict_counts(verdicts)])
-    writing = Writing()
-    if arguments.json:
-        with writing.of("--json", arguments.json):
-            write_json(arguments.json, [replay_as_json(replay) for replay in replays])
-    if arguments.report:
-        with writing.of("--report", arguments.report):
-            write_report(arguments.report, runs)
-    if arguments.trace:
-        with writing.of("--trace", arguments.trace):
-            write_counterexamples(job.protocol, simpler, arguments.trace)
-    writing.end()
+        replays, runs, simpler = list[Replay](), list[dict[str, Any]](), list[Violation]()
+        for replay, walked in _replayed(job, arguments):
+            replays.append(replay)
+            if arguments.report:
+                runs.append(replay_as_data(job, replay, walked))
+            if replay.verdict is ReplayVerdict.UNREADABLE:
+                print(harmless(f"kraftcheck: error: {replay.problem}"), file=sys.stderr)
+            else:
+                print_lines(replay_lines(replay, quiet=arguments.quiet))
+            if arguments.simplify and replay.verdict is ReplayVerdict.CONFORMS:
+                print_lines(_simplified(job, replay, walked, arguments, simpler))
+        verdicts = Counter[str](replay.verdict for replay in replays)
+        if len(replays) > 1:
+            print_lines([verdict_counts(verdicts)])
+        files.json(lambda: [replay_as_json(replay) for replay in replays])
+        files.file("report", lambda path: write_report(path, runs))
+        files.file("trace", lambda path: write_counterexamples(job.protocol, simpler, path))
     return exit_code(verdicts)
+
+
+def _replayed(job: Job, arguments: argparse.Namespace) -> Iterator[tuple[Replay, list[ReplayedState]]]:
+    """Yield what became of each trace, with its states where these are needed."""
+    walked: list[ReplayedState] = []
+    with Meter("states replayed", quiet=arguments.quiet) as meter, _tables(arguments, job) as tables:
+        watches = [walked.append] if arguments.report or arguments.simplify else []
+        watches += [tables.watch] if tables else []
+        watch = partial(_tell_all, watches) if watches else None
+        replayer = job.replayer(limit_bytes=arguments.max_size, report=meter.add, watch=watch)
+        for file in arguments.traces:
+            for replay in replayer.replay(file):
+                if tables:
+                    tables.end(replay)
+                yield replay, walked
+                walked.clear()
 
 
 def _simplified(

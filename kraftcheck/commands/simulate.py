@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from kraftcheck.catalogue import Job, named_model
 from kraftcheck.engines import compiling
-from kraftcheck.explorer.result import Options, Result
+from kraftcheck.explorer.request import SearchRequest
+from kraftcheck.explorer.result import Result
 from kraftcheck.jobs import job_of
 from kraftcheck.options import CHECKED, add, count, seed
-from kraftcheck.reporting.files import require_report, require_writable
+from kraftcheck.reporting.files import Writing
 from kraftcheck.reporting.lines import Meter, print_lines
 from kraftcheck.reporting.summary import header
 from kraftcheck.running import run_job, simplify, tell, tell_of_compiling
@@ -60,32 +61,31 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    with named_model(arguments) as model:
-        return _simulate(job_of(model, arguments.config, arguments), arguments)
+    if arguments.engine not in (None, *ENGINES):
+        raise InputError(f"--engine {arguments.engine}: random walks are made by {' or '.join(ENGINES)}")
+    with named_model(arguments) as model, Writing(arguments, "json", "trace", "report") as files:
+        job = job_of(model, arguments.config, arguments)
+        if arguments.trace or arguments.out:
+            StateView(job.protocol)  # bad names are refused before walks are made
+        more: dict[str, Any] = {"search": "random", "seed": arguments.seed, "depth_limit": arguments.depth}
+        if job.engine == SPARK:
+            _require_able(job, arguments)
+            more["distinct_states"] = None  # nobody has seen all states of a corpus
+        if not arguments.quiet:
+            print_lines(header(job, f"{arguments.runs:,} random walks, seed {arguments.seed}"))
+        plan = _plan(arguments)
+        result = (_walk_on_spark if job.engine == SPARK else _walk)(job, plan, arguments)
+        result.runs = result.runs or 0  # None where it was interrupted before the first walk began
+        return tell(job, simplify(job, result, arguments), arguments, files, runs=result.runs, **more)
 
 
-def _simulate(job: Job, arguments: argparse.Namespace) -> int:
+def _plan(arguments: argparse.Namespace) -> Plan:
     from kraftcheck.explorer.compiling import cache_problem
 
     cache_problem()
     from kraftcheck.explorer.tables.random_walks import Plan
 
-    if arguments.engine not in (None, *ENGINES):
-        raise InputError(f"--engine {arguments.engine}: random walks are made by {' or '.join(ENGINES)}")
-    plan = Plan(arguments.runs, arguments.depth, arguments.seed, least=arguments.min_depth)
-    require_writable(arguments, "json", "trace", "report")
-    require_report(arguments.report)
-    if arguments.trace or arguments.out:
-        StateView(job.protocol)  # bad names are refused before walks are made
-    more: dict[str, Any] = {"search": "random", "seed": plan.seed, "depth_limit": plan.depth}
-    if job.engine == SPARK:
-        _require_able(job, arguments)
-        more["distinct_states"] = None  # nobody has seen all states of a corpus
-    if not arguments.quiet:
-        print_lines(header(job, f"{plan.runs:,} random walks, seed {plan.seed}"))
-    result = (_walk_on_spark if job.engine == SPARK else _walk)(job, plan, arguments)
-    result.runs = result.runs or 0  # None where it was interrupted before the first walk began
-    return tell(job, simplify(job, result, arguments), arguments, runs=result.runs, **more)
+    return Plan(arguments.runs, arguments.depth, arguments.seed, least=arguments.min_depth)
 
 
 def _walk(job: Job, plan: Plan, arguments: argparse.Namespace) -> Result:
@@ -103,7 +103,7 @@ def _walk(job: Job, plan: Plan, arguments: argparse.Namespace) -> Result:
             keep, there = WalkWriter(StateView(job.protocol), arguments.out), folder.walks(plan.runs)
         compiles = None if arguments.quiet else tell_of_compiling
 
-        def walk(options: Options) -> Result:
+        def walk(options: SearchRequest) -> Result:
             return compiling(partial(simulate, job.protocol, options, plan, keep, there), compiles)
 
         result = run_job(job, quiet=arguments.quiet, waiting="walks left", work=walk)

@@ -113,16 +113,7 @@ class Tree:
     def open(self, file: str | PathLike[str], limit_bytes: int) -> None:
         """Put the traces of a file before the starts, as far as the protocol does what they say."""
         walked: list[ReplayedState] = []
-        options = self.job.options
-        replayer = Replayer(
-            self.job.protocol,
-            init=options.init,
-            symmetry=options.symmetry,
-            seen_as=self.job.seen_as,
-            fairness=options.fairness,
-            limit_bytes=limit_bytes,
-            watch=walked.append,
-        )
+        replayer = self.job.replayer(limit_bytes=limit_bytes, watch=walked.append)
         found: list[Start] = []
         for replay in replayer.replay(file):
             if walked:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kraftcheck.catalogue import Job
+from kraftcheck.explorer.request import OPTIONS
 from kraftcheck.explorer.result import Loop, Result, TraceStep, Violation
 from kraftcheck.persistence.folder import program_version
 from kraftcheck.reporting.changes import changes, is_shown_by_fields, messages
@@ -38,10 +39,8 @@ def result_as_json(job: Job, result: Result) -> dict[str, Any]:
         **tool(),
         **model_as_json(job),
         "engine": result.engine,
-        "search": job.options.search,
+        **{name: getattr(job.options, name) for name, option in OPTIONS.items() if option.in_json},
         "workers": result.workers,
-        "symmetry": job.options.symmetry,
-        "view": job.options.view,
         "result": result.verdict.value,
         "violated": violated[0] if violated else None,
         "violations": violated,

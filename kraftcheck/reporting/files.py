@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from kraftcheck.explorer.result import DEADLOCK, Violation
 from kraftcheck.files import real_path
@@ -62,13 +62,34 @@ def writable(option: str, path: Path) -> Iterator[None]:
 
 
 class Writing:
-    """Writes files of which one that cannot be written keeps nobody from hearing the result.
+    """Writes the files that options name, of which one that cannot be written keeps nobody from hearing the result.
 
-    Within `of` such an error is noted; `end`, called when all is told, raises it.
+    Made before the work begins, it refuses what cannot be written. What fails later is raised at its end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, arguments: argparse.Namespace, *options: str) -> None:
+        require_writable(arguments, *options)
+        require_report(getattr(arguments, "report", None))
+        self._arguments = arguments
         self._failed: InputError | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and self._failed is not None:
+            raise self._failed
+
+    def file(self, option: str, write: Callable[[Path], object]) -> None:
+        """Write the file of an option, if the user asks for it."""
+        path: Path | None = getattr(self._arguments, option, None)
+        if path is not None:
+            with self.of(f"--{option}", path):
+                write(path)
+
+    def json(self, content: Callable[[], object]) -> None:
+        """Write the file of `--json`."""
+        self.file("json", lambda path: write_json(path, content()))
 
     @contextmanager
     def of(self, option: str, path: Path) -> Iterator[None]:
@@ -78,11 +99,6 @@ class Writing:
                 yield
         except InputError as error:
             self._failed = self._failed or error
-
-    def end(self) -> None:
-        """Raise InputError for a file that could not be written."""
-        if self._failed is not None:
-            raise self._failed
 
 
 def _inputs(arguments: argparse.Namespace) -> Iterator[str]:

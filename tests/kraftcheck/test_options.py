@@ -7,7 +7,6 @@ import os
 import shlex
 import subprocess
 import sys
-from dataclasses import fields
 from importlib import import_module
 from inspect import Parameter, signature
 from io import StringIO
@@ -17,15 +16,17 @@ import argcomplete
 import pytest
 
 import kraftcheck
-from kraftcheck import SearchOptions, check, simulate
+from kraftcheck import CheckOptions, SearchOptions, check, load, simulate
 from kraftcheck.cli import parser
-from kraftcheck.completion import with_completers
 from kraftcheck.engines import ENGINES
-from kraftcheck.explorer.result import Options
-from kraftcheck.options import given
+from kraftcheck.explorer.checkpoint import identity_of_search
+from kraftcheck.explorer.request import OPTIONS, SearchRequest
+from kraftcheck.explorer.result import Result
+from kraftcheck.options import given, with_completers
+from kraftcheck.reporting.as_json import result_as_json
 
 COMMANDS = sorted(path.stem for path in (Path(kraftcheck.__file__).parent / "commands").glob("[!_]*.py"))
-FIELDS = {field.name: field.default for field in fields(Options)}
+FIELDS = {name: getattr(SearchRequest, name) for name in OPTIONS}
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:
@@ -135,6 +136,25 @@ def test_completion_in_bash(tmp_path: Path) -> None:
 def test_a_script_has_the_options_of_check() -> None:
     configured = {*WHAT, "constraints", "action_constraints", "view", "init"}
     assert set(SearchOptions.__annotations__) == {"engine", *FIELDS} - configured
+
+
+def test_every_field_of_a_request_is_described_once_and_is_where_it_says() -> None:
+    job = load("two-phase-commit", "smoke").job()
+    identity, written = identity_of_search(job.protocol, job.options), result_as_json(job, Result())
+    said = {action.dest: action for action in parser_of("check")._actions}
+    behaviours = {"reachable": "properties", "temporal": "properties", "fairness": "specification"}
+    for name, option in OPTIONS.items():
+        assert option.help
+        assert behaviours.get(name, name) in CheckOptions.__annotations__
+        if option.word:
+            assert (said[name].help, option.word in said[name].option_strings) == (option.help, True)
+        if option.identity:
+            assert identity[option.identity] == option.as_json(getattr(job.options, name))
+        if option.in_json:
+            assert written[name] == getattr(job.options, name)
+        for engine in option.engines or ():
+            assert option.word in ENGINES[engine].options
+    assert len(identity) == 4 + sum(option.identity is not None for option in OPTIONS.values())
 
 
 def test_engines_have_options_of_check() -> None:

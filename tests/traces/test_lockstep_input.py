@@ -18,7 +18,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from kraftcheck.commands._driving import _kind
+from kraftcheck.commands._lockstep import _kind
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.lockstep.jars import CLIENT, KIT, cache, classpath
 from kraftcheck.spec.errors import InputError

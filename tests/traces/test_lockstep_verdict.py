@@ -55,7 +55,7 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Stub:
 
         path = SimpleNamespace(java=Path("java"), text="", options=(), version="4.3.1")
         monkeypatch.setattr("kraftcheck.lockstep.jars.classpath", lambda *_, **__: path)
-        monkeypatch.setattr("kraftcheck.commands._driving.Driver", lambda *_, **__: process)
+        monkeypatch.setattr("kraftcheck.commands._lockstep.Driver", lambda *_, **__: process)
         monkeypatch.setattr(Lockstep, "walk", walk)
         return process
 
@@ -127,8 +127,8 @@ def test_a_file_that_cannot_be_written(
         raise OSError(28, "No space left on device")
 
     stub(None)
-    for name in ("write_json", "write_report"):
-        monkeypatch.setattr(f"kraftcheck.commands.lockstep.{name}", fail)
+    monkeypatch.setattr("kraftcheck.reporting.files.write_json", fail)
+    monkeypatch.setattr("kraftcheck.commands.lockstep.write_report", fail)
     monkeypatch.setattr("kraftcheck.lockstep.survey.Survey.write", fail)
     monkeypatch.setattr("kraftcheck.lockstep.reach.Reach", Counting)
     path = tmp_path / ("page.md" if option == "report" else "found")
@@ -160,7 +160,7 @@ def test_a_cover_with_missing_steps(stub: Stub, run: Run, monkeypatch: pytest.Mo
         return cover
 
     monkeypatch.setattr("kraftcheck.lockstep.survey.Survey.cover", made)
-    monkeypatch.setattr("kraftcheck.commands.lockstep.told_of_cover", lambda _: [])
+    monkeypatch.setattr("kraftcheck.commands.lockstep.cover_lines", lambda _: [])
     monkeypatch.setattr("kraftcheck.commands.lockstep.cover_as_json", lambda _: {})
     done = run("lockstep", "quorum", "--cover", "--quiet")
     assert (done.code, done.out) == (1, "INCOMPLETE: 1 walks, 0 steps beside Kafka 4.3.1\n")
