@@ -40,7 +40,7 @@ class Table:
         states, seconds = progress.distinct_states, progress.seconds
         since = self.before or (0, 0.0)
         rate = (states - since[0]) / max(seconds - since[1], 1e-9)
-        visited = self.search.visited.in_memory.nbytes
+        visited = self.search.states.visited.in_memory.nbytes
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(
             f"{states:>14,} {seconds:>9.2f} s {rate:>14,.0f} {1e6 / rate:>10.3f} µs {visited / states:>8.1f} B"

@@ -83,10 +83,10 @@ class Known(BreadthFirst):
         self._is_flat = before is not None and before.expander.is_flat
         if before is not None:
             self.expander.learner = before.expander.learner
-            self.checker = Checker(protocol, options, self.expander, lambda: self.visited.count)
+            self.checker = Checker(protocol, options, self.expander, lambda: self.states.visited.count)
             self.books = self.checker.books
             self.expander.lay_out(flat=False)
-            self._asked_for = NEVER  # all control rows are known, which seem to be many beside few states
+            self.layout.flat_from = NEVER  # all control rows are known, which seem to be many beside few states
 
     def _start(self) -> None:
         super()._start()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from kraftcheck.explorer.clock import CLOCK
 from kraftcheck.explorer.identity import hidden_reads
 from kraftcheck.explorer.result import (
     DEADLOCK,
@@ -22,7 +22,23 @@ from kraftcheck.explorer.result import (
     Violation,
 )
 from kraftcheck.spec.errors import RaisedError
+from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
+
+
+class SearchClock:
+    """A clock that stands still while something is compiled: that is no part of how long a search takes."""
+
+    def __init__(self) -> None:
+        self.compiling = 0.0
+
+    def now(self) -> float:
+        """Return the time, in seconds since some moment."""
+        return time.monotonic() - self.compiling
+
+
+CLOCK = SearchClock()
+"""The clock of all searches of this process; `compiling.py` stops it."""
 
 
 class Stop(Exception):  # noqa: N818 - a way out of the search, not an error
@@ -85,20 +101,24 @@ class Bookkeeping:
         if self.reads is not None:
             self.reads.enough_left |= 0 < len(self.options.over_behaviours) == len(self.followed)
             result.warnings += self.reads.warnings()
-        for kind, what in (("reachable", "what stays reachable was"), ("temporal", "temporal properties were")):
-            unknown = [prop.name for prop in getattr(self.options, kind) if prop.name not in self.followed]
-            if unknown:
-                why = "the search visited not every state" if result.limit else "the search ended before"
-                result.notes.append(f"{', '.join(unknown)}: {what} not checked, since {why}")
-        if result.violations:
-            safety = {violation.property for violation in result.violations if not violation.is_of_behaviours()}
-            failed = result.violations[0].failed is not None
+        result.notes += self._unchecked(self.options.reachable, "what stays reachable was")
+        result.notes += self._unchecked(self.options.temporal, "temporal properties were")
+        if not result.violations:
+            result.verdict = Verdict.OK if result.complete else Verdict.INCOMPLETE
+            return result
+        safety = {violation.property for violation in result.violations if not violation.is_of_behaviours()}
+        if result.violations[0].failed is not None:
+            result.verdict, result.complete = Verdict.ASSERTION, False
+        else:
             result.verdict = Verdict.DEADLOCK if safety == {DEADLOCK} else Verdict.VIOLATION
-            result.verdict = Verdict.ASSERTION if failed else result.verdict
-            result.complete = result.complete and not failed and (self.options.keep_going or not safety)
-        elif not result.complete:
-            result.verdict = Verdict.INCOMPLETE
+            result.complete = result.complete and (self.options.keep_going or not safety)
         return result
+
+    def _unchecked(self, properties: tuple[Property, ...], what: str) -> list[str]:
+        """Return a note of the properties over behaviours that the search did not come to."""
+        names = ", ".join(prop.name for prop in properties if prop.name not in self.followed)
+        why = "the search visited not every state" if self.result.limit else "the search ended before"
+        return [f"{names}: {what} not checked, since {why}"] if names else []
 
     def tally(self) -> None:
         """Bring the result's counts up to date."""

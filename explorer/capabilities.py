@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
-from kraftcheck.explorer import reachability
 from kraftcheck.explorer.request import OPTIONS, SearchRequest
 from kraftcheck.explorer.request import Feature as Feature
 from kraftcheck.explorer.temporal import conditions
@@ -56,18 +56,36 @@ def require_able(engine: str, protocol: Protocol, options: SearchRequest, non_lo
     Non-local properties and constraints are given by what they read: it is the engine tables that tells them.
     """
     order = str(options.search)
-    reachability.require_able(protocol, options)
+    if options.reachable:
+        conditions.require_reachable(protocol, options)
     has = able(engine, order)
     for feature, text in (*asked(protocol, options), *((Feature.NON_LOCAL, text) for text in non_local)):
         if feature not in has:
             protocol.checked_initial()  # a name that the view mistakes is told first
-            where, expected = f"the engine {engine}", [f"--engine {name}" for name in _with(feature)]
-            if orders := [name for name, found in CAPABILITIES[engine].items() if feature in found]:
-                where, expected = f"--search {order}", [f"--search {name}" for name in orders]
-            without = ["--no-symmetry"] if feature is Feature.SYMMETRY else []
-            raise InputError(f"{text}: not supported by {where}; expected {' or '.join([*without, *expected])}")
-    conditions.require_able(protocol, options)
+            raise _unsupported(engine, order, feature, text)
+    if options.temporal:
+        conditions.require_temporal(protocol, options)
+
+
+def _unsupported(engine: str, order: str, feature: Feature, text: str) -> InputError:
+    where, expected = f"the engine {engine}", [f"--engine {name}" for name in _with(feature)]
+    if orders := [name for name, found in CAPABILITIES[engine].items() if feature in found]:
+        where, expected = f"--search {order}", [f"--search {name}" for name in orders]
+    without = ["--no-symmetry"] if feature is Feature.SYMMETRY else []
+    return InputError(f"{text}: not supported by {where}; expected {' or '.join([*without, *expected])}")
 
 
 def _with(feature: Feature) -> list[str]:
     return [engine for engine, orders in CAPABILITIES.items() if any(feature in found for found in orders.values())]
+
+
+def without_symmetry(options: SearchRequest) -> tuple[SearchRequest, list[str]]:
+    """Return the options without SYMMETRY where temporal properties are checked, and a note that says so.
+
+    A cycle of orbits need not be one of states: the states of an orbit differ in who is starved.
+    """
+    if not options.temporal or options.symmetry is None:
+        return options, []
+    names = ", ".join(prop.name for prop in options.temporal)
+    note = f"SYMMETRY {options.symmetry} is switched off: {names} may tell apart what it makes one"
+    return replace(options, symmetry=None), [note]

@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from kraftcheck.explorer.clock import CLOCK
+from kraftcheck.explorer.bookkeeping import CLOCK
 from kraftcheck.explorer.result import Options, Search
 from kraftcheck.files import distrusted
 from kraftcheck.spec.errors import InputError

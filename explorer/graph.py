@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
-from kraftcheck.explorer.behaviour import Behaviour
+from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.graph_svg import told_step
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Options, Result
 from kraftcheck.spec.display import in_xml
-from kraftcheck.spec.errors import InputError, RaisedError
+from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 
 if TYPE_CHECKING:
@@ -50,28 +49,44 @@ def state_graph(search: ReferenceSearch, state_text: Told | None = None) -> Grap
     Hagberg, Schult, Swart: "Exploring network structure, dynamics, and function using NetworkX", SciPy 2008.
     """
     graph: Graph = nx.MultiDiGraph()
-    numbers = {identity: number for number, identity in enumerate(search.parents, start=1)}
-    states = list(search.states())
-    for number, (state, (_, reached_by)) in enumerate(zip(states, search.parents.values(), strict=True), start=1):
-        text = {} if state_text is None else {"state": state_text(state)}
-        graph.add_node(number, initial=reached_by is None, **text)
-    constraints = search.options.action_constraints
-    for number, state in enumerate(states, start=1):
-        with suppress(RaisedError):  # the search ended there, and its result says so
-            for transition in search.semantics.transitions(state):
-                target = numbers.get(search.identity(transition.target))
-                if target is None:  # beyond a constraint or a limit
-                    continue
-                if all(search.semantics.holds_over(c, state, transition.target) for c in constraints):
-                    actor = {} if transition.actor is None else {"actor": str(transition.actor)}
-                    graph.add_edge(number, target, action=transition.action, **actor)
+    visited = zip(search.states(), search.parents.values(), strict=True)
+    for number, (state, (_, reached_by)) in enumerate(visited, start=1):
+        graph.add_node(number, initial=reached_by is None, **_text(state, state_text))
+    for source, transition, target in search.edges(skip_errors=True):  # its result tells of them
+        graph.add_edge(source + 1, target + 1, **_step(transition))
     return graph
+
+
+def _text(state: State, state_text: Told | None) -> dict[str, Any]:
+    return {} if state_text is None else {"state": state_text(state)}
+
+
+def _step(transition: Transition) -> dict[str, Any]:
+    by = {} if transition.actor is None else {"actor": str(transition.actor)}
+    return {"action": transition.action, **by}
 
 
 def surroundings(
     semantics: Semantics, trace: Behaviour, steps: int, most: int, state_text: Told | None = None
 ) -> Graph:
     """Return the graph of the states of a behaviour, and of those that a few steps lead to from there."""
+    numbers = _around(semantics, trace, steps, most)
+    graph: Graph = nx.MultiDiGraph()
+    on = dict.fromkeys((step.state for step in trace), "way") | {trace[-1].state: "bad"}
+    for state, number in numbers.items():
+        known = {"on": on[state]} if state in on else {}
+        graph.add_node(number, initial=state == trace[0].state, **_text(state, state_text), **known)
+    taken = {(before.state, after) for before, after in pairwise(trace)}
+    for state, number in numbers.items():
+        for transition in semantics.transitions(state):
+            if transition.target in numbers:
+                way = {"way": True} if (state, step_of(transition)) in taken else {}
+                graph.add_edge(number, numbers[transition.target], **_step(transition), **way)
+    return graph
+
+
+def _around(semantics: Semantics, trace: Behaviour, steps: int, most: int) -> dict[State, int]:
+    """Return the states of a behaviour, and those that so many steps lead to, each with its number from 1 on."""
     numbers: dict[State, int] = {}
     for step in trace:
         numbers.setdefault(step.state, len(numbers) + 1)
@@ -84,20 +99,7 @@ def surroundings(
             raise InputError(
                 f"--graph-around {steps}: more than {most:,} states; expected fewer steps, or more by --graph-most"
             )
-    graph: Graph = nx.MultiDiGraph()
-    on = dict.fromkeys((step.state for step in trace), "way") | {trace[-1].state: "bad"}
-    for state, number in numbers.items():
-        text = {} if state_text is None else {"state": state_text(state)}
-        known = {"on": on[state]} if state in on else {}
-        graph.add_node(number, initial=state == trace[0].state, **text, **known)
-    taken_on = {(a.state, b.action, b.actor, b.message, b.state) for a, b in pairwise(trace)}
-    for state, number in numbers.items():
-        for action, actor, message, _, target in semantics.transitions(state):
-            if target in numbers:
-                by = {} if actor is None else {"actor": str(actor)}
-                way = {"way": True} if (state, action, actor, message, target) in taken_on else {}
-                graph.add_edge(number, numbers[target], action=action, **by, **way)
-    return graph
+    return numbers
 
 
 def size_of(graph: Graph, path: Path, most: int | None) -> str:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from kraftcheck.explorer import capabilities
+import numpy as np
+from numpy.typing import NDArray
+
 from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
-from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.capabilities import require_able, without_symmetry
+from kraftcheck.explorer.plain_system import PlainSystem
 from kraftcheck.explorer.purity import PurityTest, TestedSemantics
-from kraftcheck.explorer.reachability import Edge, Goals, stuck
-from kraftcheck.explorer.result import DEADLOCK, Options, Result, Search, TraceStep, Trap
-from kraftcheck.explorer.temporal.plain import labelled
-from kraftcheck.explorer.temporal.search import check_temporal, without_symmetry
+from kraftcheck.explorer.result import DEADLOCK, Options, Result, Search, TraceStep
+from kraftcheck.explorer.state_graph import HiddenBounds, StateGraph
+from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
+from kraftcheck.explorer.transition_system import BEYOND, Numbers
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
-from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Value
 
@@ -41,17 +43,15 @@ class ReferenceSearch:
         options = self.options
         self.purity = PurityTest(protocol, thorough=options.check_actions)
         self.semantics: Semantics = TestedSemantics(protocol, self.purity)
-        self.identity = identity_of(protocol, options.symmetry, options.view)
-        names = [*protocol.actions, *protocol.network.own_actions()]
-        self._place = {name: place for place, name in enumerate(names)}
-        self._fired = dict.fromkeys(names, 0)
+        self.system = PlainSystem(self.semantics, options)
+        self.identity = self.system.identity
+        self._fired = dict.fromkeys(self.system.actions, 0)
         self._generated = 0
         self.parents: dict[Value, tuple[State, Transition | None]] = {}
         self._depths: dict[Value, int] = {}  # of states met, where a depth-first search is bounded
         self._state_properties = [p for p in options.properties if not p.over_steps]
         self._step_properties = [p for p in options.properties if p.over_steps]
         self._at: tuple[State, Transition | None] | None = None  # what is looked at
-        self._goals = Goals(self.semantics, options, self.semantics.most_spent)
         self._books = Bookkeeping(options, self._totals, protocol, first_found=options.search == Search.BFS)
         self.result.notes += notes
 
@@ -65,19 +65,22 @@ class ReferenceSearch:
         return self._books.result_of(self._search)
 
     def _search(self) -> None:
-        breadth_first = self.options.search == Search.BFS
-        capabilities.require_able("reference", self.protocol, self.options)
+        options = self.options
+        breadth_first = options.search == Search.BFS
+        require_able("reference", self.protocol, options)
         try:
             with suppress(Stop):
                 starts = [state for state in self._initial() if self._admit(state, None, 1)]
                 (self._breadth_first if breadth_first else self._depth_first)(starts)
-                self._find_traps()
-                self._check_temporal()
+                if options.reachable:
+                    check_reachable(self._graph(), options, self._books)
+                if options.temporal:
+                    check_temporal(self._graph(), self.semantics, options, self._books)
             self.purity.call_again()
             self._books.report(0)
         except RaisedError as error:
-            judged = self._goals.judged
-            error.trace = self.path_to(judged) if judged else self._trace(*self._at) if self._at else None
+            if error.trace is None and self._at is not None:
+                error.trace = self._trace(*self._at)
             raise
         finally:
             if not breadth_first:
@@ -87,7 +90,7 @@ class ReferenceSearch:
         return Totals(len(self.parents), self._generated, dict(self._fired), dict(self.semantics.handler_calls))
 
     def _initial(self) -> Iterator[State]:
-        for state in initial_states(self.semantics, self.options.init):
+        for state in self.system.initial():
             self._generated += 1
             yield state
 
@@ -123,12 +126,11 @@ class ReferenceSearch:
     def _expand(self, state: State) -> Iterator[Transition]:
         """Yield the transitions out of a state, counting them and checking the step properties.
 
-        They come by action, in the order in which the protocol defines these, as TLC goes through the disjuncts of a
-        Next: so a search that stops at a violation has met the same states, in the same order.
+        A search that stops at a violation has met the same states as TLC, in the same order.
         """
         stuck = True
         self._at = state, None
-        for transition in sorted(self.semantics.transitions(state), key=lambda t: self._place[t.action]):
+        for transition in self.system.transitions(state):
             stuck = False
             self._at = state, transition
             self._generated += 1
@@ -136,7 +138,7 @@ class ReferenceSearch:
             for prop in self._step_properties:
                 if not self.semantics.kept_by(prop, state, transition):
                     self._violation(prop.name, state, transition)
-            if all(self.semantics.holds_over(c, state, transition.target) for c in self.options.action_constraints):
+            if self.system.allows(state, transition.target):
                 yield transition
             else:
                 self._check(state, transition)  # as TLC does, also what is pruned
@@ -153,7 +155,7 @@ class ReferenceSearch:
             self.parents[identity] = (source, transition)
             self._depths[identity] = depth
             return True
-        within = all(self.semantics.holds(constraint, state) for constraint in self.options.constraints)
+        within = self.system.is_within(state)
         if within:
             self._note(identity, source, transition, depth)
         self._check(source, transition)
@@ -161,42 +163,11 @@ class ReferenceSearch:
             self._books.stop_at("max_states")
         return within
 
-    def _find_traps(self) -> None:
-        """Check what should stay reachable, once every state is visited."""
-        goals, states = self._goals, list(self.states())
-        numbers = {identity: number for number, identity in enumerate(self.parents)}
-        for prop in self.options.reachable:
-            wanted = {number for number, state in enumerate(states) if goals.holds(prop, state)}
-            edges: list[Edge] = []
-            for number, state in enumerate(states):
-                if number % REPORT_EVERY == 0:
-                    self._books.look_at_the_clock(0)
-                if number not in wanted:
-                    edges += self._edges(number, state, numbers, prop.without)
-            found = stuck(len(states), wanted, edges)
-            self._books.followed.add(prop.name)
-            if found:
-                trap = Trap(len(found), len(states))
-                self._books.violation(prop.name, self.path_to(states[found[0]]), trap)
-
-    def _edges(self, number: int, state: State, numbers: dict[Value, int], without: tuple[str, ...]) -> Iterator[Edge]:
-        """Yield the steps within the constraints out of a state, given the numbers of states by identity."""
-        for transition in self.semantics.transitions(state):
-            target = numbers.get(self.identity(transition.target))
-            if target is None or transition.action in without:
-                continue
-            if all(self.semantics.holds_over(c, state, transition.target) for c in self.options.action_constraints):
-                yield Edge(number, target)
-
-    def _check_temporal(self) -> None:
-        """Check the temporal properties, once every state is visited."""
-        if self.options.temporal:
-            states = list(self.states())
-            numbers = {identity: number for number, identity in enumerate(self.parents)}
-            graph = labelled(
-                self.semantics, self.options, states, lambda state: numbers.get(self.identity(state)), self._goals
-            )
-            check_temporal(graph, self.semantics, self.options, self._books, states.__getitem__)
+    def _graph(self) -> StateGraph:
+        """Return the state graph, once every state is visited; its labels are numbered from the beginning."""
+        bounds = HiddenBounds(self.semantics, self.options, self.semantics.most_spent)
+        system = PlainSystem(self.semantics, self.options)
+        return StateGraph(system, VisitedStates(self), bounds, pause=lambda: self._books.look_at_the_clock(0))
 
     def _check(self, source: State, transition: Transition | None) -> None:
         """Check the invariants in a state."""
@@ -236,3 +207,44 @@ class ReferenceSearch:
         """Yield every state visited, one for each identity."""
         for source, transition in self.parents.values():
             yield source if transition is None else transition.target
+
+    def edges(self, *, skip_errors: bool = False) -> Iterator[tuple[int, Transition, int]]:
+        """Yield the steps between visited states, with the numbers of both states."""
+        numbers = {identity: number for number, identity in enumerate(self.parents)}
+        for number, state in enumerate(self.states()):
+            with suppress(*[RaisedError] if skip_errors else []):
+                for transition in self.semantics.transitions(state):
+                    target = numbers.get(self.identity(transition.target))  # none beyond a constraint or a limit
+                    if target is not None and self.system.allows(state, transition.target):
+                        yield number, transition, target
+
+
+class VisitedStates:
+    """The states of a reference search that is over: a `StateStore`."""
+
+    def __init__(self, search: ReferenceSearch) -> None:
+        self._search, self._states = search, list(search.states())
+        self._numbers = {identity: number for number, identity in enumerate(search.parents)}
+        self.count = len(self._states)
+        self.starts = sum(1 for _, transition in search.parents.values() if transition is None)
+
+    def chunks(self, *, backwards: bool) -> Iterator[tuple[int, list[State]]]:
+        """Yield the states in batches, each with the number of its first."""
+        firsts = range(0, self.count, REPORT_EVERY)
+        for first in reversed(firsts) if backwards else firsts:
+            yield first, self._states[first : first + REPORT_EVERY]
+
+    def numbers(self, keys: Sequence[Value], which: NDArray[np.int64]) -> Numbers:
+        """Return the numbers of the states with keys[which]; BEYOND for those that were not visited."""
+        return np.array([self._numbers.get(keys[place], BEYOND) for place in which.tolist()], np.int32)
+
+    def state(self, number: int) -> State:
+        """Return a state."""
+        return self._states[number]
+
+    def path_to(self, number: int) -> Behaviour:
+        """Return the behaviour by which a state was found first."""
+        return self._search.path_to(self._states[number])
+
+    def forget_keys(self) -> None:
+        """Keep everything: what the reference engine visits is small."""

@@ -265,6 +265,15 @@ class SearchRequest:
         """What is known once all states are visited."""
         return (*self.reachable, *self.temporal)
 
+    def fairness_of(self, prop: Property) -> tuple[Fairness, ...]:
+        """What a temporal property may assume to be fair."""
+        return tuple(dict.fromkeys((*self.fairness, *prop.fairness)))
+
+    @property
+    def all_fairness(self) -> tuple[Fairness, ...]:
+        """What the temporal properties may assume to be fair, all together."""
+        return tuple(dict.fromkeys(one for prop in self.temporal for one in self.fairness_of(prop)))
+
     @property
     def checks_nothing(self) -> bool:
         """Whether there is no property to check, and deadlock is not checked either."""

@@ -26,8 +26,7 @@ from kraftcheck.explorer.result import (
     Verdict,
     Violation,
 )
-from kraftcheck.explorer.simplifying.cost import told as simplifying_told
-from kraftcheck.explorer.simplifying.simplifier import Simplifier
+from kraftcheck.explorer.simplifier import Simplifier, describe_simplification
 from kraftcheck.options import COLUMNS
 from kraftcheck.reporting.as_json import result_as_json
 from kraftcheck.reporting.files import Writing, write_counterexamples
@@ -150,7 +149,7 @@ def simplified(
         simplifier = Simplifier(job.protocol, job.options, violation, arguments.simplify_time, meter.add)
         found = simplifier.run(shortest)
     costs = simplifier.costs.of(violation.trace), simplifier.costs.of(found.trace)
-    return found, simplifying_told(violation.property, *costs, simplifier.done, time.monotonic() - began)
+    return found, describe_simplification(violation.property, *costs, simplifier.done, time.monotonic() - began)
 
 
 def find_shortest(job: Job, violation: Violation, states: int, seconds: float) -> Behaviour | None:

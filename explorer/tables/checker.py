@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cached_property, partial
 from itertools import chain
+from math import log
 from typing import Any
 
 import numpy as np
 
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along, least, raised_from, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
-from kraftcheck.explorer.growth import CallGrowth
+from kraftcheck.explorer.plain_system import PlainSystem
 from kraftcheck.explorer.result import DEADLOCK, Options, Result, TraceStep
 from kraftcheck.explorer.tables.expander import Event, Expander
 from kraftcheck.explorer.tables.kernel.codes import BAD_STEP, STUCK
@@ -24,8 +25,11 @@ from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
-from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
+
+FEWEST_STATES = 1_000  # before there is anything to compare
+FEWEST_CALLS = 1_000  # that are worth a warning
+STEEP = 0.8  # calls grow as the number of states to this power, or faster
 
 Tallies = tuple[dict[str, int], dict[str, int]]
 
@@ -42,11 +46,12 @@ class Checker:
         tallies: Callable[[], Tallies] | None = None,
     ) -> None:
         self.semantics = Semantics(protocol)
+        self.system = PlainSystem(self.semantics, options)
         self.books = Bookkeeping(options, self._totals, protocol)
         self.books.result.workers = expander.workers
         self.initial_count = self.restored = 0
         self._options = options
-        self._expander = expander
+        self.expander = expander
         self._learner = expander.learner
         self._count_visited = count_visited
         self._tallies = tallies or self._own_tallies
@@ -62,7 +67,7 @@ class Checker:
         try:
             return self.books.result_of(partial(self._search_and_test_purity, search), self._notes)
         finally:
-            self._expander.close()
+            self.expander.close()
 
     def _search_and_test_purity(self, search: Callable[[], None]) -> None:
         with suppress(Stop):
@@ -74,13 +79,13 @@ class Checker:
     @cached_property
     def starts(self) -> list[State]:
         """The initial states."""
-        return initial_states(self.semantics, self._options.init)
+        return self.system.initial()
 
     def starting_rows(self) -> Rows:
         """Return the initial states within the constraints; `check_starts` checks them once they are counted."""
         self.initial_count = len(self.starts)
-        rows = self._expander.encode(self.starts)
-        within = [all(self.semantics.holds(c, state) for c in self._options.constraints) for state in self.starts]
+        rows = self.expander.encode(self.starts)
+        within = list(map(self.system.is_within, self.starts))
         first: Rows = rows[np.array(within, bool)]
         return first
 
@@ -118,39 +123,25 @@ class Checker:
         for index, row in enumerate(rows):
             state = self._learner.decode_state(row)
             if me is None or me in state.replicas.values():
-                found = raised_from(self.semantics, judged, state)
+                found = _traced_from(state, partial(raised_from, self.semantics, judged), partial(trace_to, index))
                 if found is not None:
-                    before = trace_to(index)
-                    if before and before[-1].state != state:  # under symmetry another one of its images
-                        found = raised_from(self.semantics, judged, before[-1].state) or found
-                    assert found.trace is not None
-                    found.trace = (*before, *found.trace)
                     return found
         for index, row in enumerate(rows if "of" in error.given else ()):
-            if self._raised_next(error, self._learner.decode_state(row)) is not None:
-                before = trace_to(index)
-                found = self._raised_next(error, before[-1].state) if before else None
-                if found is not None and found.trace is not None:
-                    found.trace = (*before, *found.trace)
-                    return found
+            state = self._learner.decode_state(row)
+            found = _traced_from(state, partial(self._raised_next, error), partial(trace_to, index))
+            if found is not None:
+                return found
         return error
 
     def _raised_next(self, error: RaisedError, state: State) -> RaisedError | None:
         """Return an error of a projection, raised in a state to which a step leads: the tables ask it beforehand."""
         for taken in self.semantics.transitions(state):
-            if self._goes_on(state, taken):
+            if self.system.goes_on(state, taken.target):
                 found = raised_from(self.semantics, (), taken.target)
                 if found is not None and found.name == error.name and found.trace is not None:
                     found.trace = (step_of(taken), *found.trace)
                     return found
         return None
-
-    def _goes_on(self, state: State, taken: Transition) -> bool:
-        """Whether a step is within the constraints."""
-        semantics, options = self.semantics, self._options
-        return all(semantics.holds(one, taken.target) for one in options.constraints) and all(
-            semantics.holds_over(one, state, taken.target) for one in options.action_constraints
-        )
 
     # Violations
 
@@ -165,7 +156,7 @@ class Checker:
             self.books.violation(DEADLOCK, trace)
             return
         transitions = list(self.semantics.transitions(trace[-1].state))
-        for prop in self._expander.properties_in(kind, mask):
+        for prop in self.expander.properties_in(kind, mask):
             violates = self._violates(prop, trace[-1].state, kind == BAD_STEP)
             steps = list(filter(violates, transitions))
             if not steps:
@@ -198,7 +189,7 @@ class Checker:
 
     def _own_tallies(self) -> Tallies:
         learner = self._learner
-        fired = self._expander.fired.tolist()
+        fired = self.expander.fired.tolist()
         return dict(zip(learner.action_names, fired, strict=True)), dict(learner.handler_calls)
 
     def _notes(self) -> list[str]:
@@ -220,3 +211,43 @@ class Checker:
         """End the search where there are as many states as it may find."""
         if self.has_max_states():
             self.books.stop_at("max_states")
+
+
+def _traced_from(
+    state: State, raised: Callable[[State], RaisedError | None], trace_to: Callable[[], Behaviour]
+) -> RaisedError | None:
+    """Return the error that is raised in a state, with the whole behaviour."""
+    found = raised(state)
+    if found is None:
+        return None
+    before = trace_to()
+    if before and before[-1].state != state:  # under symmetry another one of its images
+        found = raised(before[-1].state) or found
+    assert found.trace is not None
+    found.trace = (*before, *found.trace)
+    return found
+
+
+class CallGrowth:
+    """Warns of actions whose calls grow with the number of states; samples them whenever that has doubled."""
+
+    def __init__(self) -> None:
+        self._samples: list[tuple[int, dict[str, int]]] = []
+
+    def sample(self, states: int, calls: dict[str, int]) -> None:
+        """Note the calls of each action, if there are twice as many states as the last time."""
+        if states >= (2 * self._samples[-1][0] if self._samples else FEWEST_STATES):
+            self._samples.append((states, dict(calls)))
+
+    def notes(self, states: int, calls: dict[str, int]) -> list[str]:
+        """Return a warning for each action whose calls still grow about as fast as the number of states."""
+        earlier = [sample for sample in self._samples if 2 * sample[0] <= states]
+        if not earlier:
+            return []
+        then, before = earlier[-1]
+        return [
+            f"{name} was called {times:,} times in Python, and its calls grow with the number of states: "
+            "it reads, or is told, what differs from state to state"
+            for name, times in calls.items()
+            if times >= FEWEST_CALLS and log(times / max(1, before.get(name, 0))) >= STEEP * log(states / then)
+        ]

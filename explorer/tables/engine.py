@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from kraftcheck.explorer import capabilities
+from kraftcheck.explorer.capabilities import require_able, without_symmetry
 from kraftcheck.explorer.result import Options, Result
 from kraftcheck.explorer.tables import searches
 from kraftcheck.spec.language.protocol import Protocol
@@ -13,5 +13,8 @@ from kraftcheck.spec.language.protocol import Protocol
 
 def explore(protocol: Protocol, options: Options) -> Result:
     """Search the reachable states of a protocol with the table engine."""
-    capabilities.require_able("tables", protocol, options)
-    return searches.find(options.search)(protocol, options)
+    require_able("tables", protocol, options)
+    options, notes = without_symmetry(options)
+    result = searches.find(options.search)(protocol, options)
+    result.notes += notes
+    return result

@@ -33,10 +33,9 @@ from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.locality import Parts, split
 from kraftcheck.explorer.tables.states.packing import PARTITIONS, Indices, Packing, Rows, Words, packing, roomy_packing
 from kraftcheck.explorer.tables.states.successors import SUCCESSORS_PER_STATE, Found, Successors
-from kraftcheck.explorer.tables.threads import SERIAL, Threads
+from kraftcheck.explorer.tables.threads import SERIAL, Threads, default_workers
 from kraftcheck.explorer.tables.worker import Worker
-from kraftcheck.explorer.temporal.conditions import all_fairness
-from kraftcheck.explorer.temporal.graph import MOST_LABELS
+from kraftcheck.explorer.transition_system import MOST_LABELS
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
@@ -80,8 +79,8 @@ class Expander:
         self._deadlock = deadlock
 
     @classmethod
-    def of(cls, protocol: Protocol, options: Options, workers: int) -> Self:
-        """Return an expander that evaluates the local properties of a search, with so many threads."""
+    def of(cls, protocol: Protocol, options: Options, workers: int | None = None) -> Self:
+        """Return an expander that evaluates the local properties of a search, by default with a thread a processor."""
         parts = split(options)
         learner = Learner(
             protocol,
@@ -95,8 +94,9 @@ class Expander:
             options.check_actions,
         )
         if options.temporal:
-            learner.follow(all_fairness(options))
-        return cls(learner, parts, workers, deadlock=options.deadlock)
+            learner.follow(options.all_fairness)
+        threads = workers or options.workers or default_workers()
+        return cls(learner, parts, threads, deadlock=options.deadlock)
 
     @property
     def workers(self) -> int:

@@ -33,7 +33,6 @@ from kraftcheck.explorer.tables.kernel.random_walk import (
 from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.explorer.tables.states.visited import VisitedSet
-from kraftcheck.explorer.tables.threads import default_workers
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
@@ -124,7 +123,7 @@ class RandomWalks:
         self.options = options
         self.plan = plan
         self.keep, self.kept = keep, kept
-        self.expander = Expander.of(protocol, options, options.workers or default_workers())
+        self.expander = Expander.of(protocol, options)
         self.visited = VisitedSet(self.expander.threads)
         seen_whole = replace(options, view=None)  # walks are checked state by state, also of states that look alike
         self.checker = Checker(protocol, seen_whole, self.expander, lambda: self.visited.count)

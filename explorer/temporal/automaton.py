@@ -120,27 +120,26 @@ def _unfolded(todo: tuple[Formula, ...], done: frozenset[Formula], branch: Branc
     if not todo:
         yield branch
         return
-    formula, rest, seen = todo[0], todo[1:], done | {todo[0]}
+    for parts, one in _ways(todo[0], branch):
+        yield from _unfolded((*parts, *todo[1:]), done | {todo[0]}, one)
+
+
+def _ways(formula: Formula, branch: Branch) -> list[tuple[tuple[Formula, ...], Branch]]:
+    """Return the ways to satisfy one formula now: what is still to do for it, and the branch."""
+    later = branch._replace(later=branch.later | {formula})
     match formula:
         case Truth():
-            return
+            return []
         case Both(left, right):
-            yield from _unfolded((left, right, *rest), seen, branch)
+            return [((left, right), branch)]
         case Either(left, right):
-            yield from _unfolded((left, *rest), seen, branch)
-            yield from _unfolded((right, *rest), seen, branch)
+            return [((left,), branch), ((right,), branch)]
         case Until(left, right):
-            yield from _unfolded((right, *rest), seen, branch)
-            later = branch._replace(later=branch.later | {formula}, put_off=branch.put_off | {formula})
-            yield from _unfolded((left, *rest), seen, later)
+            return [((right,), branch), ((left,), later._replace(put_off=branch.put_off | {formula}))]
         case Release(left, right):
-            yield from _unfolded((left, right, *rest), seen, branch)
-            yield from _unfolded((right, *rest), seen, branch._replace(later=branch.later | {formula}))
+            return [((left, right), branch), ((right,), later)]
         case Not(part):
             assert isinstance(part, Atom)
-            if part not in branch.wanted:
-                yield from _unfolded(rest, seen, branch._replace(unwanted=branch.unwanted | {part}))
-        case _:
-            assert isinstance(formula, Atom)
-            if formula not in branch.unwanted:
-                yield from _unfolded(rest, seen, branch._replace(wanted=branch.wanted | {formula}))
+            return [] if part in branch.wanted else [((), branch._replace(unwanted=branch.unwanted | {part}))]
+    assert isinstance(formula, Atom)
+    return [] if formula in branch.unwanted else [((), branch._replace(wanted=branch.wanted | {formula}))]

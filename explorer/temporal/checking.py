@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.temporal.automaton import Automaton, automaton_of
 from kraftcheck.explorer.temporal.conditions import Condition, bits_of, conditions_of
-from kraftcheck.explorer.temporal.graph import Label, LabelledGraph, Masks
+from kraftcheck.explorer.temporal.graph import LabelledGraph, Masks
 from kraftcheck.explorer.temporal.kernel import product as kernel
+from kraftcheck.explorer.transition_system import Label
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.formula import NEXT, Atom, Enabled, Fairness, Formula, Held, Taken
 
@@ -49,9 +50,7 @@ class Finding(NamedTuple):
     notes: tuple[str, ...] = ()  # what the user should know
 
 
-def check(
-    name: str, formula: Formula, fairness: tuple[Fairness, ...], graph: LabelledGraph, strict_bounds: bool
-) -> Finding:
+def check(name: str, formula: Formula, fairness: tuple[Fairness, ...], graph: LabelledGraph) -> Finding:
     """Check a temporal property on a state graph."""
     automaton = automaton_of(~formula)
     if graph.count * automaton.states > MOST_NODES:
@@ -61,7 +60,7 @@ def check(
     if not possible:
         return Finding(None, (f"{name}: no behaviour of any protocol could violate it",))
     conditions = conditions_of(fairness, graph.labels_in_use())
-    product = Product(graph, automaton, conditions, strict_bounds)
+    product = Product(graph, automaton, conditions)
     reached = product.reach()
     alive = np.zeros(automaton.states, bool)
     alive[list(possible)] = True
@@ -96,11 +95,8 @@ def _can_accept(automaton: Automaton) -> set[int]:
 class Product:
     """The product of a state graph with an automaton, under some conditions of fairness."""
 
-    def __init__(
-        self, graph: LabelledGraph, automaton: Automaton, conditions: list[Condition], strict_bounds: bool
-    ) -> None:
+    def __init__(self, graph: LabelledGraph, automaton: Automaton, conditions: list[Condition]) -> None:
         self._graph, self._automaton, self._conditions = graph, automaton, conditions
-        self._strict = strict_bounds
         self._acceptance = np.uint64(automaton.acceptance)
         self._weak, self._strong = (
             np.uint64(sum(1 << bit for bit, one in enumerate(conditions) if one.fairness.kind == kind))
@@ -136,9 +132,7 @@ class Product:
         arrays.held, arrays.enabled = np.zeros(most, np.uint64), np.zeros(most, np.uint64)
         for first in range(0, graph.count, CHUNK):
             count = min(CHUNK, graph.count - first)
-            true, ready = (
-                graph.enabled(bits, first, count, self._strict) for bits in (of_labels, arrays.label_taken)
-            )
+            true, ready = (graph.enabled(bits, first, count) for bits in (of_labels, arrays.label_taken))
             for bit, where in held.items():
                 true |= where[first : first + count].astype(np.uint64) << np.uint64(bit)
             done, known = kernel.classify(true, ready, first, arrays, slots, known)

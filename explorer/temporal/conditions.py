@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import Options
-from kraftcheck.explorer.temporal.graph import Label, Masks
+from kraftcheck.explorer.transition_system import Label
 from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.formula import NEXT, Enabled, Fairness, Taken, changed_by_stuttering
 from kraftcheck.spec.language.property import Property
@@ -51,18 +52,23 @@ def conditions_of(fairness: Iterable[Fairness], labels: list[Label]) -> list[Con
     return list(found)
 
 
-def bits_of(labels: list[Label], conditions: list[Condition]) -> Masks:
+def bits_of(labels: list[Label], conditions: list[Condition]) -> NDArray[np.uint64]:
     """Return for each label the conditions of which its steps are actions, as bits."""
     return np.array(
         [sum(1 << bit for bit, one in enumerate(conditions) if one.concerns(label)) for label in labels], np.uint64
     )
 
 
-def require_able(protocol: Protocol, options: Options) -> None:
+def require_reachable(protocol: Protocol, options: Options) -> None:
+    """Check, before a search, that it can find out what stays reachable."""
+    for prop in options.reachable:
+        _require_known(f"{prop.name}, without=", prop.without, _actions(protocol), protocol)
+    _require_shown(protocol, options.view, options.reachable, "be reached")
+
+
+def require_temporal(protocol: Protocol, options: Options) -> None:
     """Check, before a search, that the temporal properties and the fairness can be what they say."""
-    if not options.temporal:
-        return
-    known = [NEXT, *protocol.actions, *protocol.network.own_actions()]
+    known = [NEXT, *_actions(protocol)]
     for prop in options.temporal:
         formula = prop.formula(protocol)
         misplaced = changed_by_stuttering(formula)
@@ -78,12 +84,20 @@ def require_able(protocol: Protocol, options: Options) -> None:
             _require_known(f"{prop.name}, {one}", one.actions, known, protocol)
     for one in options.fairness:
         _require_known(str(one), one.actions, known, protocol)
-    names = ", ".join(prop.name for prop in options.temporal)
-    hidden = protocol.hidden(options.view).shared if options.view else ()
+    _require_shown(protocol, options.view, options.temporal, "follow")
+
+
+def _actions(protocol: Protocol) -> list[str]:
+    return [*protocol.actions, *protocol.network.own_actions()]
+
+
+def _require_shown(protocol: Protocol, view: str | None, properties: Iterable[Property], what: str) -> None:
+    names = ", ".join(prop.name for prop in properties)
+    hidden = protocol.hidden(view).shared if view and names else ()
     if hidden:
         raise InputError(
-            f"{names}: VIEW {options.view} leaves out {', '.join(sorted(hidden))}, on which it may depend what can"
-            " follow; expected a view that leaves out bounds only"
+            f"{names}: VIEW {view} leaves out {', '.join(sorted(hidden))}, on which it may depend what can {what};"
+            " expected a view that leaves out bounds only"
         )
 
 
@@ -91,13 +105,3 @@ def _require_known(where: str, names: Iterable[str], known: list[str], protocol:
     for name in names:
         if name not in known:
             raise InputError(f"{where}: {unknown('action', name, known, protocol.name())}")
-
-
-def fairness_of(prop: Property, options: Options) -> tuple[Fairness, ...]:
-    """Return what a temporal property may assume to be fair."""
-    return tuple(dict.fromkeys((*options.fairness, *prop.fairness)))
-
-
-def all_fairness(options: Options) -> tuple[Fairness, ...]:
-    """Return all that the temporal properties of a search may assume to be fair."""
-    return tuple(dict.fromkeys(one for prop in options.temporal for one in fairness_of(prop, options)))

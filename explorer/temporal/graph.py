@@ -1,96 +1,25 @@
-"""The state graph that temporal properties are checked on, as arrays, whichever engine found it."""
+"""The labelled state graph that temporal properties are checked on, as arrays, made from any `StateGraph`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.temporal.room import Growing, Room
-from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.formula import NEXT, Fairness
+from kraftcheck.explorer.spill_arrays import SpillArena, SpillArray
+from kraftcheck.explorer.state_graph import StateGraph
+from kraftcheck.explorer.transition_system import BEYOND, BLOCKED, Label, Labels, Mask, Numbers
 from kraftcheck.spec.language.property import Property
-from kraftcheck.spec.language.step import Step
-from kraftcheck.spec.values import Record
 
-Numbers = NDArray[np.int32]
-Labels = NDArray[np.uint16]
 Masks = NDArray[np.uint64]
 
-MOST_LABELS = 1 << 16
 
+class Marks(NamedTuple):
+    """Labels of states, in the order of the states: steps that are enabled there and lead to no state of the graph."""
 
-class Label(NamedTuple):
-    """What a step is called."""
-
-    action: str  # the action's name
-    actor: Any = None  # the id of the replica that takes it, where fairness tells replicas apart; else None
-    # the id of the replica that it hears from or sends to, where fairness tells those apart; else None
-    peer: Any = None
-    # the name of the type of the message delivered, where fairness tells those apart; else None
-    kind: str | None = None
-
-
-class LabelBook:
-    """The labels of one search, by number. The first stand for the actions alone."""
-
-    def __init__(self, actions: list[str], fairness: tuple[Fairness, ...]) -> None:
-        self.labels = [Label(name) for name in actions]
-        self._numbers = {label: number for number, label in enumerate(self.labels)}
-        self._by = {
-            each: {name for one in fairness if one.each == each for name in _all(one, actions)}
-            for each in ("replica", "pair", "message")
-        }
-        told_apart = set().union(*self._by.values())
-        self._alone = {name: number for number, name in enumerate(actions) if name not in told_apart}
-
-    @property
-    def tells_more(self) -> bool:
-        """Whether steps of one action may have several labels."""
-        return any(self._by.values())
-
-    def number(self, action: str, actor: Any, message: Record | None, step: Step) -> int:
-        """Return the number of a step's label, given the actor's id and the message delivered."""
-        if action in self._alone:
-            return self._alone[action]
-        pairs = action in self._by["pair"]
-        label = Label(
-            action,
-            actor if pairs or action in self._by["replica"] else None,
-            peer_of(message, step) if pairs else None,
-            type(message).__name__ if message is not None and action in self._by["message"] else None,
-        )
-        found = self._numbers.get(label)
-        if found is None:
-            found = self._numbers[label] = len(self.labels)
-            self.labels.append(label)
-            if found >= MOST_LABELS:
-                raise InputError(f"fairness tells more than {MOST_LABELS} kinds of step apart")
-        return found
-
-
-def peer_of(message: Record | None, step: Step) -> Any:
-    """Return whom a replica hears from in a step, or else to whom alone it sends; None where there is nobody such."""
-    if message is not None:
-        return getattr(message, "source", None)
-    reached = {sent.dest for sent in step.sent}
-    return reached.pop() if len(reached) == 1 else None
-
-
-def _all(fairness: Fairness, actions: list[str]) -> list[str]:
-    return actions if NEXT in fairness.actions else list(fairness.actions)
-
-
-@dataclass
-class Marks:
-    """Labels of states: steps that are enabled there and lead to no state of the graph."""
-
-    # side by side, one entry each, in the order of the states
-    states: Numbers = field(default_factory=lambda: np.zeros(0, np.int32))
-    labels: Labels = field(default_factory=lambda: np.zeros(0, np.uint16))
+    states: Numbers
+    labels: Labels
 
     def add(self, bits: Masks, first: int, found: Masks) -> None:
         """Add to each state from `first` on the bits of its labels."""
@@ -98,58 +27,71 @@ class Marks:
         np.bitwise_or.at(found, self.states[begin:end] - first, bits[self.labels[begin:end]])
 
 
-class LabelledGraph:
-    """The states of a search that is over, by their numbers, and the steps between them."""
+class _GrowingMarks:
+    """Marks, as they are found."""
 
-    def __init__(
-        self,
-        count: int,
-        starts: int,
-        steps: StepsBySource,
-        used: NDArray[np.bool_],
-        book: LabelBook,
-        beyond: Marks,
-        blocked: Marks,
-        holds: Callable[[Property], NDArray[np.bool_]],
-        room: Room,
-    ) -> None:
-        self.count, self.starts = count, starts
-        self.first, self.target, self.label = steps.first, steps.target.all, steps.label.all
-        self.book, self._used = book, used
-        self.beyond, self.blocked = beyond, blocked
-        self.holds = holds
-        self.room = room
+    def __init__(self, room: SpillArena) -> None:
+        self._states, self._labels = SpillArray(room, np.int32), SpillArray(room, np.uint16)
+
+    def append(self, states: NDArray[Any], labels: Labels) -> None:
+        """Append some; those of the same state and label are one."""
+        both = np.unique(states.astype(np.int64) << 16 | labels)
+        self._states.append((both >> 16).astype(np.int32))
+        self._labels.append((both & 0xFFFF).astype(np.uint16))
+
+    def all(self) -> Marks:
+        """Return them, in the order of the states if so they were appended."""
+        return Marks(self._states.all, self._labels.all)
+
+
+class LabelledGraph:
+    """The states of a search that is over, by number, and the steps between them that change the state."""
+
+    def __init__(self, graph: StateGraph, *, expected: int, strict_bounds: bool) -> None:
+        self.count, self.starts, self.room, self.book = graph.count, graph.store.starts, graph.room, graph.system.labels
+        self._graph, self._strict = graph, strict_bounds
+        self.first = graph.room.array(graph.count + 1, np.int64)  # where the edges of a state begin
+        targets, labels = (SpillArray(graph.room, kind, expected) for kind in (np.int32, np.uint16))
+        outside = {BEYOND: _GrowingMarks(graph.room), BLOCKED: _GrowingMarks(graph.room)}
+        used = np.zeros(len(self.book.labels), bool)
+        for first, states in graph.store.chunks(backwards=False):
+            pieces = [
+                (one.sources + first, one.targets, one.labels.copy())
+                for one in graph.edges(states, np.arange(len(states)))
+            ]
+            sources, ends, named = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+            used = np.concatenate([used, np.zeros(len(self.book.labels) - len(used), bool)])
+            used[named[ends >= 0]] = True
+            for end, marks in outside.items():
+                mine = ends == end
+                if mine.any() and not (strict_bounds and end == BLOCKED):
+                    marks.append(sources[mine], named[mine])
+            kept = np.flatnonzero((ends >= 0) & (sources != ends))
+            order = kept[np.argsort(sources[kept], kind="stable")]
+            lengths = np.bincount(sources[order] - first, minlength=len(states))
+            self.first[first + 1 : first + len(states) + 1] = targets.count + np.cumsum(lengths)
+            targets.append(ends[order])
+            labels.append(named[order])
+        self.target, self.label = targets.all, labels.all
+        self.beyond, self.blocked = outside[BEYOND].all(), outside[BLOCKED].all()
+        used[self.beyond.labels] = used[self.blocked.labels] = True
+        self._used = used
+        graph.store.forget_keys()
+
+    def holds(self, prop: Property) -> Mask:
+        """Return for each state whether a property is true of it."""
+        return self._graph.where(prop).view(np.bool_)
 
     def labels_in_use(self) -> list[Label]:
         """Return the labels of steps that can be taken somewhere."""
-        used = set(np.flatnonzero(self._used).tolist())
-        used |= set(np.unique(np.concatenate([self.beyond.labels, self.blocked.labels])).tolist())
-        return [label for number, label in enumerate(self.book.labels) if number in used]
+        return [label for label, used in zip(self.book.labels, self._used, strict=True) if used]
 
-    def enabled(self, bits: Masks, first: int, count: int, strict_bounds: bool) -> Masks:
+    def enabled(self, bits: Masks, first: int, count: int) -> Masks:
         """Return for some states, from `first` on, the bits of the labels of steps that are enabled and change them."""
         from kraftcheck.explorer.temporal.kernel.product import gather
 
         found = np.zeros(count, np.uint64)
         self.beyond.add(bits, first, found)
-        if not strict_bounds:
-            self.blocked.add(bits, first, found)
+        self.blocked.add(bits, first, found)
         gather(self.first, self.label, bits, first, found)
         return found
-
-
-class StepsBySource:
-    """Steps in the order of their sources, as they are found."""
-
-    def __init__(self, count: int, room: Room, expected: int = 0) -> None:
-        self.first = room.array(count + 1, np.int64)
-        self.target, self.label = Growing(room, np.int32, expected), Growing(room, np.uint16, expected)
-
-    def append(self, begin: int, end: int, sources: NDArray[Any], targets: Numbers, labels: Labels) -> None:
-        """Append the steps of some states, those that change them; all states before have theirs."""
-        order = np.argsort(sources, kind="stable")
-        order = order[sources[order] != targets[order]]
-        ends = np.cumsum(np.bincount(sources[order] - begin, minlength=end - begin))
-        self.first[begin + 1 : end + 1] = self.target.count + ends
-        self.target.append(targets[order])
-        self.label.append(labels[order])

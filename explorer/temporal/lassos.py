@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from kraftcheck.explorer.plain_system import is_blocked
 from kraftcheck.explorer.temporal.conditions import whom
-from kraftcheck.explorer.temporal.graph import Label, peer_of
-from kraftcheck.explorer.temporal.plain import is_blocked
+from kraftcheck.explorer.transition_system import Label, counterpart
 from kraftcheck.spec.language.formula import (
     NEXT,
     Atom,
@@ -138,4 +138,4 @@ def _whom(semantics: Semantics, fairness: Fairness, step: Transition) -> Any:
     own = step.action in semantics.network.own_actions()  # nobody takes it
     actor, message = (None, None) if own else (step.actor, step.message)
     kind = None if message is None else type(message).__name__
-    return whom(fairness, Label(step.action, actor, peer_of(message, step.step), kind))
+    return whom(fairness, Label(step.action, actor, counterpart(message, step.step), kind))

@@ -1,19 +1,22 @@
-"""What a search does about temporal properties once it has visited every state, the same in every engine."""
+"""Checks what should stay reachable, and temporal properties, on the state graph of a complete search."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import itertools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping
 from kraftcheck.explorer.identity import identity_of
-from kraftcheck.explorer.reachability import Goals
-from kraftcheck.explorer.result import Loop, Options, TraceStep
-from kraftcheck.explorer.temporal.conditions import fairness_of
-from kraftcheck.explorer.temporal.graph import LabelledGraph, peer_of
-from kraftcheck.explorer.temporal.waiting import never_taken
+from kraftcheck.explorer.result import Loop, Options, TraceStep, Trap
+from kraftcheck.explorer.state_graph import MarkBack, StateGraph, without_way_out
+from kraftcheck.explorer.temporal.graph import LabelledGraph
+from kraftcheck.explorer.transition_system import counterpart
+from kraftcheck.spec.diagnosis.why import diagnosis_text
+from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.property import PREDICATE, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
@@ -22,55 +25,55 @@ from kraftcheck.spec.language.state import State
 if TYPE_CHECKING:
     from kraftcheck.explorer.temporal.checking import Lasso, Move
 
-Decode = Callable[[int], State]
-
-
-def without_symmetry(options: Options) -> tuple[Options, list[str]]:
-    """Return the options without SYMMETRY where temporal properties are checked, and a note that says so.
-
-    A cycle of orbits need not be one of states: the states of an orbit differ in who is starved.
-    """
-    if not options.temporal or options.symmetry is None:
-        return options, []
-    names = ", ".join(prop.name for prop in options.temporal)
-    note = f"SYMMETRY {options.symmetry} is switched off: {names} may tell apart what it makes one"
-    return replace(options, symmetry=None), [note]
-
 
 def strict_bounds(protocol: Protocol, options: Options) -> bool:
     """Return whether an action for which a bound has nothing left is not enabled, as options or the protocol say."""
     return protocol.strict_bounds if options.strict_bounds is None else options.strict_bounds
 
 
-def check_temporal(
-    graph: LabelledGraph, semantics: Semantics, options: Options, books: Bookkeeping, decode: Decode
-) -> None:
+def check_reachable(graph: StateGraph, options: Options, books: Bookkeeping, mark_back: MarkBack | None = None) -> None:
+    """Check what should stay reachable (AG EF)."""
+    for prop in options.reachable:
+        found = without_way_out(graph, prop, mark_back)
+        books.followed.add(prop.name)
+        books.result.notes += graph.take_notes()
+        if len(found):
+            trap = Trap(len(found), graph.count)
+            books.violation(prop.name, graph.store.path_to(int(found[0])), trap)
+
+
+def check_temporal(graph: StateGraph, semantics: Semantics, options: Options, books: Bookkeeping) -> None:
     """Check the temporal properties of a search."""
     from kraftcheck.explorer.temporal.checking import check  # most searches do without its compiled code
 
-    protocol, notes = semantics.protocol, books.result.notes
-    strict = strict_bounds(protocol, options)
-    beyond = len(set(graph.beyond.states.tolist()))
+    if not options.temporal:
+        return
+    books.tally()
+    strict, notes = strict_bounds(semantics.protocol, options), books.result.notes
+    labelled = LabelledGraph(graph, expected=books.result.generated_states, strict_bounds=strict)
+    beyond = len(np.unique(labelled.beyond.states))
     if beyond:
         notes.append(
             f"{beyond:,} states have steps beyond a constraint; a behaviour that takes one breaks no temporal property"
         )
     if options.view is not None:  # a formula need not have an atom for which states are looked at
         names = ", ".join(prop.name for prop in options.temporal)
-        graph.holds(Property(names, PREDICATE, lambda protocol: True, ()))
+        labelled.holds(Property(names, PREDICATE, lambda protocol: True, ()))
     for prop in options.temporal:
         books.look_at_the_clock(0)
-        found = check(prop.name, prop.formula(protocol), fairness_of(prop, options), graph, strict)
+        found = check(prop.name, prop.formula(semantics.protocol), options.fairness_of(prop), labelled)
         books.followed.add(prop.name)
-        notes += found.notes
+        notes += [*graph.take_notes(), *found.notes]
         if found.lasso is not None:
-            told = _told(found.lasso, semantics, options, decode)
-            if told is None:
-                raise Goals(semantics, options, {}).spends_too_much(prop.name)
-            books.violation(prop.name, *told)
+            lasso = _behaviour_of(found.lasso, semantics, options, graph.store.state)
+            if lasso is None:
+                raise graph.bounds.spends_too_much(prop.name)
+            books.violation(prop.name, *lasso)
 
 
-def _told(lasso: Lasso, semantics: Semantics, options: Options, decode: Decode) -> tuple[Behaviour, None, Loop] | None:
+def _behaviour_of(
+    lasso: Lasso, semantics: Semantics, options: Options, decode: Callable[[int], State]
+) -> tuple[Behaviour, None, Loop] | None:
     """Return a lasso as a behaviour, and how it goes on; None where bounds that the VIEW leaves out do not last."""
     identity = identity_of(semantics.protocol, None, options.view)
     steps = [TraceStep(decode(lasso.start))]
@@ -86,8 +89,7 @@ def _told(lasso: Lasso, semantics: Semantics, options: Options, decode: Decode) 
             return None
         steps.append(step_of(found))
     back_to = len(lasso.way) + 1
-    numbers = range(back_to, len(steps) + 1)
-    never = never_taken(semantics, lasso.waited, steps[len(lasso.way) :], numbers)
+    never = never_taken(semantics, lasso.waited, steps[len(lasso.way) :], range(back_to, len(steps) + 1))
     if not lasso.cycle:
         return tuple(steps), None, Loop(back_to, None, lasso.kept, never)
     return tuple(steps[:-1]), None, Loop(back_to, steps[-1], lasso.kept, never)
@@ -99,6 +101,39 @@ def _is_called(transition: Transition, move: Move) -> bool:
         label is not None
         and transition.action == label.action
         and label.actor in (None, transition.actor)
-        and label.peer in (None, peer_of(transition.message, transition.step))
+        and label.peer in (None, counterpart(transition.message, transition.step))
         and label.kind in (None, type(transition.message).__name__)
     )
+
+
+MOST_REASONS = 2
+"""Reasons that are given for one action."""
+
+
+def never_taken(
+    semantics: Semantics, actions: Sequence[str], cycle: Sequence[TraceStep], numbers: Sequence[int]
+) -> tuple[str, ...]:
+    """Say of actions why a cycle never takes them: each is not enabled, or undone, or nothing makes it happen."""
+    taken = {step.action for step in cycle[1:]}
+    return tuple(f"{action} {_why(semantics, action, cycle, numbers)}" for action in actions if action not in taken)
+
+
+def _why(semantics: Semantics, action: str, cycle: Sequence[TraceStep], numbers: Sequence[int]) -> str:
+    ready = [_is_ready(semantics, action, step.state) for step in cycle]
+    if all(ready):
+        return "can be taken all the time, and need not be"
+    for place, (before, after) in enumerate(itertools.pairwise(ready)):
+        if before and not after:
+            step = cycle[place + 1]
+            by = "" if step.actor is None else f" by {text_of(step.actor)}"
+            return f"can be taken in state {numbers[place]}, and {step.action}{by} undoes that"
+    head, *reasons = diagnosis_text(semantics, cycle[0].state, action).splitlines()
+    if head.endswith("is enabled:"):
+        return f"would change nothing in state {numbers[0]}"
+    more = f"; and {len(reasons) - MOST_REASONS} more" if len(reasons) > MOST_REASONS else ""
+    given = "; ".join(line.strip() for line in reasons[:MOST_REASONS])
+    return f"is not enabled in state {numbers[0]}: {given}{more}"
+
+
+def _is_ready(semantics: Semantics, action: str, state: State) -> bool:
+    return any(one.action == action and one.target != state for one in semantics.transitions(state))

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from kraftcheck.catalogue import Job, named_model
 from kraftcheck.explorer.result import Violation
-from kraftcheck.explorer.simplifying.simplifier import violation_of
+from kraftcheck.explorer.simplifier import violation_of
 from kraftcheck.jobs import lenient_job
 from kraftcheck.options import add
 from kraftcheck.reporting.counterexample import counterexample_lines

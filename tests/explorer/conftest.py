@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kraftcheck.explorer.tables import laying_out
-from kraftcheck.explorer.tables.clustering import Clustering, Unit
+from kraftcheck.explorer.tables import layout_policy
 from kraftcheck.explorer.tables.expander import Expander
-from kraftcheck.explorer.tables.searches import bfs
+from kraftcheck.explorer.tables.layout_policy import Clustering, Unit
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 
 
@@ -21,8 +20,8 @@ def laid_out(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         noted.append(flat)
         lay_out(search, flat=flat)
 
-    monkeypatch.setattr(bfs, "FLAT_FROM", 1)
-    monkeypatch.setattr(laying_out, "FLAT_SHARE", -1.0)
+    monkeypatch.setattr(layout_policy, "FLAT_FROM", 1)
+    monkeypatch.setattr(layout_policy, "FLAT_SHARE", -1.0)
     monkeypatch.setattr(BreadthFirst, "_lay_out", noting)
     return noted
 
@@ -41,9 +40,9 @@ def packed_together(laid_out: list[bool], monkeypatch: pytest.MonkeyPatch) -> li
     def gain(_: Clustering, a: Unit, b: Unit, merged: Unit) -> float:
         return (1 + min(a.columns) * 7 + max(b.columns) * 5) % 3 - 0.5 - 0.1 * len(merged.columns)
 
-    monkeypatch.setattr(bfs, "CLUSTERS_FROM", 1)
-    monkeypatch.setattr(laying_out, "ONE_WORD", 0)
-    monkeypatch.setattr(laying_out, "SAVED", -(10**6))
+    monkeypatch.setattr(layout_policy, "CLUSTERS_FROM", 1)
+    monkeypatch.setattr(layout_policy, "ONE_WORD", 0)
+    monkeypatch.setattr(layout_policy, "SAVED", -(10**6))
     monkeypatch.setattr(Clustering, "_gain", gain)
     monkeypatch.setattr(Expander, "pack_together", noting)
     return noted

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kraftcheck.explorer.result import Options
-from kraftcheck.explorer.tables.clustering import SAMPLE, Clustering, counted, sampled
+from kraftcheck.explorer.tables.layout_policy import SAMPLE, Clustering, counted, sampled
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit

@@ -131,8 +131,7 @@ def test_little_address_space(kilobytes: int, words: tuple[str, ...], said: str)
 EVERY_KERNEL = """
 from kraftcheck.explorer import compiling
 from kraftcheck.explorer.result import Options
-from kraftcheck.explorer.tables import engine, laying_out
-from kraftcheck.explorer.tables.searches import bfs
+from kraftcheck.explorer.tables import engine, layout_policy
 from kraftcheck.spec.examples.dining_philosophers import DiningPhilosophers
 
 compiling.compile_tables()
@@ -141,7 +140,7 @@ props = protocol.properties.values()
 temporal, reachable = (tuple(prop for prop in props if prop.kind == kind) for kind in ("temporal", "reachable"))
 assert temporal and reachable
 print(engine.explore(protocol, Options(deadlock=False, temporal=temporal, reachable=reachable)).distinct_states)
-bfs.FLAT_FROM, laying_out.FLAT_SHARE = 1, -1.0
+layout_policy.FLAT_FROM, layout_policy.FLAT_SHARE = 1, -1.0
 print(engine.explore(protocol, Options(deadlock=False, workers=2)).distinct_states)
 """
 

@@ -9,9 +9,8 @@ import pytest
 
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Options, Verdict
-from kraftcheck.explorer.tables import laying_out
+from kraftcheck.explorer.tables import layout_policy
 from kraftcheck.explorer.tables.engine import explore
-from kraftcheck.explorer.tables.searches import bfs
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.spec import (
     Bag,
@@ -195,13 +194,13 @@ def options_of(protocol: Protocol, **more: object) -> Options:
 def layout(request: pytest.FixtureRequest, laid_out: list[bool], monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether states are flat, each time that is asked, or never."""
     is_flat: bool = request.param
-    pause = BreadthFirst._pause
+    pause = BreadthFirst._between_batches
 
     def asking(search: BreadthFirst) -> None:
-        search._asked_for = 1 if is_flat else 1 << 30
+        search.layout.flat_from = 1 if is_flat else 1 << 30
         pause(search)
 
-    monkeypatch.setattr(BreadthFirst, "_pause", asking)
+    monkeypatch.setattr(BreadthFirst, "_between_batches", asking)
     return is_flat
 
 
@@ -291,13 +290,13 @@ def test_a_replica_that_appears_while_the_least_state_is_looked_for(
     laid_out: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Columns of states are packed together later on, where all of them have a place."""
-    monkeypatch.setattr(laying_out, "ONE_WORD", 0)
+    monkeypatch.setattr(layout_policy, "ONE_WORD", 0)
     protocol = LateCount()
     options = Options(properties=tuple(protocol.properties.values()), keep_going=True)
     expected = ReferenceSearch(protocol, options).run()
     assert expected.violations
     for states in (49, 50, 51):
-        monkeypatch.setattr(bfs, "CLUSTERS_FROM", states)
+        monkeypatch.setattr(layout_policy, "CLUSTERS_FROM", states)
         found = BreadthFirst(protocol, options, 1, batch=1).run()
         assert (found.distinct_states, found.generated_states) == (expected.distinct_states, expected.generated_states)
     assert False in laid_out

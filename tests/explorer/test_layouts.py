@@ -16,8 +16,8 @@ from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Options, Result
 from kraftcheck.explorer.tables import expander as expanding
+from kraftcheck.explorer.tables import layout_policy
 from kraftcheck.explorer.tables.random_walks import Plan, simulate
-from kraftcheck.explorer.tables.searches import bfs
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.states import visited as visiting
 from kraftcheck.explorer.tables.states.spilling import SpillingSet
@@ -192,8 +192,8 @@ def layout(
     """Change the layout early; each change is noted in `laid_out` and `packed_together`."""
     name: str = request.param
     flat_from, clusters_from = LAYOUTS[name]
-    monkeypatch.setattr(bfs, "FLAT_FROM", flat_from)
-    monkeypatch.setattr(bfs, "CLUSTERS_FROM", clusters_from)
+    monkeypatch.setattr(layout_policy, "FLAT_FROM", flat_from)
+    monkeypatch.setattr(layout_policy, "CLUSTERS_FROM", clusters_from)
     return name
 
 
@@ -223,7 +223,7 @@ def agree(protocol: Protocol, options: Options, result: Result, search: BreadthF
             require_behaviour(protocol, violation.trace)
         else:
             require_counterexample(protocol, options, violation)
-    if search.checkpoint is not None:
+    if search.checkpoint.folder is not None:
         return  # its file of states is closed
     identity, decode = identity_of(protocol, options.symmetry, options.view), search.expander.learner.decode_state
     states = Counter(identity(decode(row)) for level in search.levels for rows in level for row in rows)

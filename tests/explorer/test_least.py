@@ -77,7 +77,7 @@ def test_where_there_is_no_time_to_look_for_the_least_it_is_said(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(
-        "kraftcheck.explorer.tables.least.LeastStates.allow", lambda self, _: setattr(self, "_until", 0)
+        "kraftcheck.explorer.tables.witness.LeastStates.allow", lambda self, _: setattr(self, "_until", 0)
     )
     (text,), notes = told(ImpatientServer, config(tmp_path, "MutualExclusion"), (1, 3, 1))
     assert text.startswith("Counterexample to MutualExclusion, 8 states\n")

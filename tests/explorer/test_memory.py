@@ -52,24 +52,24 @@ class Watched(BreadthFirst):
         super().__init__(protocol, options, workers, batch)
         self.most_visited = self.most_rows = self.settlements = self.repackings = 0
 
-        insert, settle = self.visited._insert, self.visited.settle
+        insert, settle = self.states.visited._insert, self.states.visited.settle
 
         def counted_insert(found: Found) -> list[Rows]:
-            before = self.visited.archive
+            before = self.states.visited.archive
             new = insert(found)
-            self.repackings += before is not None and self.visited.archive is not before
+            self.repackings += before is not None and self.states.visited.archive is not before
             return new
 
         def counted_settle() -> Iterator[Rows]:
-            self.settlements += self.visited.archive is not None
+            self.settlements += self.states.visited.archive is not None
             return settle()
 
-        self.visited._insert, self.visited.settle = counted_insert, counted_settle  # type: ignore[method-assign]
+        self.states.visited._insert, self.states.visited.settle = counted_insert, counted_settle  # type: ignore[method-assign]
 
-    def _pause(self) -> None:
-        self.most_visited = max(self.most_visited, self.visited.in_memory.nbytes)
-        self.most_rows = max(self.most_rows, self.levels.nbytes, self.visited.candidates.nbytes)
-        super()._pause()
+    def _between_batches(self) -> None:
+        self.most_visited = max(self.most_visited, self.states.visited.in_memory.nbytes)
+        self.most_rows = max(self.most_rows, self.levels.nbytes, self.states.visited.candidates.nbytes)
+        super()._between_batches()
 
 
 @pytest.mark.parametrize("examples", [1, pytest.param(8, marks=pytest.mark.slow)])
@@ -105,8 +105,8 @@ def test_a_tenth_of_what_it_needs(symmetry: str | None, workers: int) -> None:
     memory = (roomy.most_visited + roomy.most_rows) // 10
     search = Watched(protocol, replace(options, memory=memory), workers)
     assert found(search.run()) == found(whole)
-    assert search.visited.archive is not None
-    assert search.visited.archive.count == whole.distinct_states
+    assert search.states.visited.archive is not None
+    assert search.states.visited.archive.count == whole.distinct_states
     assert search.settlements > 20
     assert search.repackings > 0
     assert search.most_rows <= memory // 8
@@ -232,8 +232,8 @@ def test_what_is_learned_counts_and_states_go_to_disk(monkeypatch: pytest.Monkey
     memory = 64 * learned_by(roomy) // 63 + (1 << 14)
     search = Watched(protocol, replace(options, memory=memory), 1, batch=300)
     assert found(search.run()) == found(whole)
-    assert search.visited.archive is not None
-    assert search.memory.budget.visited < Budget.of(memory).visited // 2
+    assert search.states.visited.archive is not None
+    assert search.states.memory.budget.visited < Budget.of(memory).visited // 2
     assert learned_by(search) + search.levels.nbytes <= memory
 
 

@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from kraftcheck import load
-from kraftcheck.explorer.tables.verdicts import _distinct
+from kraftcheck.explorer.tables.python_checks import _distinct
 from kraftcheck.spec import (
     Bag,
     Map,

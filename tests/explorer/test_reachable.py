@@ -17,7 +17,7 @@ from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Options, Result, Verdict
 from kraftcheck.explorer.symbolic import engine as symbolic
 from kraftcheck.explorer.tables import engine as tables
-from kraftcheck.explorer.tables import state_graph
+from kraftcheck.explorer.tables import learned_system, level_states
 from kraftcheck.spec import (
     InputError,
     Map,
@@ -309,8 +309,8 @@ def expected(found: Sample, options: Options) -> dict[str, tuple[tuple[int, int]
 def test_all_engines_find_in_random_protocols_what_networkx_finds(
     examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state_graph, "BATCH", 50)
-    monkeypatch.setattr(state_graph, "SERIAL", 5)
+    monkeypatch.setattr(level_states, "BATCH", 50)
+    monkeypatch.setattr(learned_system, "SERIAL", 5)
 
     @settings(
         max_examples=examples,

@@ -26,7 +26,7 @@ from kraftcheck import (
 )
 from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.result import Options, TraceStep, Violation
-from kraftcheck.explorer.simplifying.simplifier import Simplifier, violation_of
+from kraftcheck.explorer.simplifier import Simplifier, violation_of
 from kraftcheck.spec.examples.lock_service import Client, ImpatientServer, Nothing, Phase
 from kraftcheck.spec.language.semantics import Semantics
 from tests.support.command_line import Run

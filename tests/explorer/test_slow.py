@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from kraftcheck.explorer import reference
-from kraftcheck.explorer.growth import CallGrowth
 from kraftcheck.explorer.result import Options, Result, Search, Verdict
 from kraftcheck.explorer.tables import engine
+from kraftcheck.explorer.tables.checker import CallGrowth
 from kraftcheck.explorer.tables.locality import reason, split
 from kraftcheck.spec import (
     Bag,

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Options, Result, Verdict
+from kraftcheck.explorer.spill_arrays import SpillArena
 from kraftcheck.explorer.tables import engine as tables
-from kraftcheck.explorer.tables import state_graph
+from kraftcheck.explorer.tables import learned_system, level_states
 from kraftcheck.explorer.temporal.automaton import automaton_of
 from kraftcheck.explorer.temporal.lassos import LassoJudge
-from kraftcheck.explorer.temporal.room import Room
 from kraftcheck.spec import (
     Fairness,
     Formula,
@@ -520,8 +520,8 @@ LOW, CALM = (Property(function.__name__, "predicate", function, ()) for function
 @pytest.mark.kernel
 @pytest.mark.parametrize("examples", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_both_engines_agree_on_random_protocols(examples: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_graph, "BATCH", 50)
-    monkeypatch.setattr(state_graph, "SERIAL", 5)
+    monkeypatch.setattr(level_states, "BATCH", 50)
+    monkeypatch.setattr(learned_system, "SERIAL", 5)
 
     @settings(
         max_examples=examples,
@@ -575,4 +575,4 @@ def test_a_full_disk_is_said_before_it_is_written_to(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("os.posix_fallocate", full)
     with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}'"):
-        Room(0, tmp_path).array(1_000, np.int64)
+        SpillArena(0, tmp_path).array(1_000, np.int64)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kraftcheck.explorer.spill_arrays import SpillArena, is_mapped
 from kraftcheck.explorer.tables.kernel.hash_set import CAPACITY, MAX_LOAD, STRIDE, look_up, mark, number
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import (
@@ -37,7 +38,6 @@ from kraftcheck.explorer.tables.states.packing import (
 from kraftcheck.explorer.tables.states.successors import Found, Successors
 from kraftcheck.explorer.tables.states.visited import FIRST_CAPACITY, Partition, VisitedSet
 from kraftcheck.explorer.tables.threads import Threads
-from kraftcheck.explorer.temporal.room import Room, is_mapped
 
 pytestmark = pytest.mark.kernel
 
@@ -265,7 +265,7 @@ def test_a_partition_on_disk_can_be_looked_up_and_grows(tmp_path: Path) -> None:
     words, more = made_up(packed, 3_000, 1), made_up(packed, 3_000, 2)
     partition = Partition(packed)
     partition.add_words(words)
-    partition.move(Room(0, tmp_path).array)
+    partition.move(SpillArena(0, tmp_path).array)
     assert is_mapped(partition.keys)
     assert is_mapped(partition.places)
     assert new_of(partition, words) == []

@@ -18,7 +18,7 @@ import pytest
 
 from kraftcheck import InputError, Verdict, check, load
 from kraftcheck.engines import compiling, search
-from kraftcheck.explorer.clock import CLOCK
+from kraftcheck.explorer.bookkeeping import CLOCK
 from kraftcheck.explorer.compiling import cache_problem, noted
 from kraftcheck.explorer.result import Result, Violation
 from kraftcheck.pytest_plugin import _checked

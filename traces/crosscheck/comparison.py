@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import networkx as nx
@@ -174,7 +174,7 @@ class Comparison:
         self, graph: nx.MultiDiGraph[int], numbers: Mapping[int, int], found: Mapping[int, TraceState]
     ) -> StepComparison:
         labelled = any(action is not None for _, _, action in _edges_of(graph))
-        ours = set(self._edges(labelled))
+        ours = {(source, step.action if labelled else None, target) for source, step, target in self._search.edges()}
         theirs = {
             (numbers[source], action if labelled else None, numbers[target])
             for source, target, action in _edges_of(graph)
@@ -191,15 +191,6 @@ class Comparison:
             ours_examples=[LabelledStep(self._known[s], action, self._known[t]) for s, action, t in more[:EXAMPLES]],
             theirs_examples=[self._refused(edge, in_file) for edge in less[:EXAMPLES]],
         )  # fmt: skip
-
-    def _edges(self, labelled: bool) -> Iterator[Edge]:
-        """Yield our steps between states within the constraints."""
-        search, constraints = self._search, self._search.options.action_constraints
-        for number, state in enumerate(self._known):
-            for step in search.semantics.transitions(state):
-                reached = self._numbers.get(search.identity(step.target))
-                if reached is not None and all(search.semantics.holds_over(c, state, step.target) for c in constraints):
-                    yield number, step.action if labelled else None, reached
 
     def _refused(self, edge: Edge, in_file: Mapping[int, TraceState]) -> LabelledStep:
         """Return a step of theirs with why the protocol has none such."""

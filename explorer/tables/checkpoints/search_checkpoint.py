@@ -7,7 +7,7 @@ state, count or violation that differs shows. Of a large one the part that is no
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from random import SystemRandom
@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kraftcheck.explorer.checkpoint import SearchCheckpoint
+from kraftcheck.explorer.checkpoint import SearchCheckpoint, folder_of
 from kraftcheck.explorer.result import DEADLOCK, Options, Violation
+from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.checkpoints import interned_values
 from kraftcheck.explorer.tables.checkpoints.interned_values import (
     FILES,
@@ -27,6 +28,7 @@ from kraftcheck.explorer.tables.checkpoints.interned_values import (
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel.codes import STUCK
 from kraftcheck.explorer.tables.learning.learner import Learner
+from kraftcheck.explorer.tables.level_states import LevelStates
 from kraftcheck.explorer.tables.python_checks import PythonChecks
 from kraftcheck.explorer.tables.states.levels import ID_BYTES, Levels
 from kraftcheck.explorer.tables.states.packing import Rows
@@ -197,3 +199,69 @@ class CheckpointValidator:
         if self._python is None or not self._python.constrains:
             return len(rows)
         return sum(map(self._python.is_within, rows))
+
+
+class CheckpointPolicy:
+    """The checkpoint of a search; does nothing where no folder is given."""
+
+    def __init__(self, protocol: Protocol, options: Options, checker: Checker) -> None:
+        self.folder, self._checker = folder_of(options), checker
+        self._checkpoint: TablesCheckpoint | None = None
+        if self.folder is not None:
+            learner, starts = checker.expander.learner, checker.starts
+            self._checkpoint = TablesCheckpoint(self.folder, protocol, options, learner, starts)
+
+    @property
+    def file(self) -> GrowingFile | None:
+        """The file for states."""
+        return None if self._checkpoint is None else self._checkpoint.states
+
+    def is_due(self) -> bool:
+        """Return whether it is time for a checkpoint."""
+        return self._checkpoint is not None and self._checkpoint.is_due()
+
+    def save(self, states: LevelStates, position: int, *, finished: bool = False) -> None:
+        """Save a search that stands between two batches, with no candidate left."""
+        if self._checkpoint is not None:
+            self._checker.books.tally()
+            states.levels.flush()
+            result = self._checker.books.result
+            kept = [one for one in result.violations if not one.is_of_behaviours() and one.failed is None]  # found anew
+            snapshot = Snapshot(states.levels.extents, position, result.actions, result.seconds, kept)
+            self._checkpoint.save(snapshot, finished=finished)
+
+    def finish(self) -> None:
+        """Note that the search is over, although it stopped in the middle of a batch."""
+        if self._checkpoint is not None:
+            self._checkpoint.finish()
+
+    def restore(self, states: LevelStates, pause: Callable[[], None]) -> int:
+        """Take a search up; return how many states of the last level but one are expanded.
+
+        The visited set is made again from the levels, and part of the search is done again: see `CheckpointValidator`.
+        """
+        assert self._checkpoint is not None
+        checker, expander, levels = self._checker, states.expander, states.levels
+        snapshot = self._checkpoint.restore()
+        levels.restore(snapshot.levels)
+        checker.books.restore(snapshot.violations, snapshot.seconds)
+        checker.books.result.depth = max(levels.depth - 1, 1)
+        expander.fit_packing()
+        states.visited.reserve(sum(levels.counts), expander.packing)
+        again = CheckpointValidator(expander, levels, snapshot, checker.python)
+        with self._checkpoint.judging():
+            for rows in states.all_rows():
+                again.require_known_parts(rows)
+                states.visited.restore(expander.load(rows))
+                pause()
+            states.visited.restored()
+            again.require_same(checker.starting_rows(), states.visited)
+        checker.restored = checker.distinct
+        expander.restart(checker.books.violated)
+        expander.note_fired(np.array([snapshot.actions[name] for name in expander.learner.action_names]))
+        return snapshot.position
+
+    def close(self) -> None:
+        """Let other processes have the folder."""
+        if self._checkpoint is not None:
+            self._checkpoint.close()

@@ -31,7 +31,7 @@ from kraftcheck.explorer.tables.learning.reads import MapReader, SharedReader, p
 from kraftcheck.explorer.tables.learning.recording import Recording
 from kraftcheck.explorer.tables.learning.shared_sets import Passes, passes_or_fails
 from kraftcheck.explorer.tables.learning.tries import Impure, Tries
-from kraftcheck.explorer.temporal.graph import LabelBook
+from kraftcheck.explorer.transition_system import LabelTable
 from kraftcheck.spec.errors import ActionError, ProtocolError, RaisedError
 from kraftcheck.spec.language.action import Action
 from kraftcheck.spec.language.calling import act_of, call_action, evaluate_property
@@ -82,7 +82,7 @@ class Learner:
         self.interner = Interner(protocol, tuple(enumerate(self.state_properties))[len(local) :], view, symmetry)
         self.purity = PurityTest(protocol, thorough=check_actions)
         self.action_names = [*protocol.actions, *protocol.network.own_actions()]
-        self.book = LabelBook(self.action_names, ())
+        self.book = LabelTable(self.action_names, ())
         self.handler_calls: Counter[str] = Counter()
         self.most_spent: dict[str, int] = {}
         self._failed: ProtocolError | None = None
@@ -122,7 +122,7 @@ class Learner:
 
     def follow(self, fairness: tuple[Fairness, ...]) -> None:
         """Tell steps apart as fairness does, and note what bounds alone forbid. It is called before anything else."""
-        self.book = LabelBook(self.action_names, fairness)
+        self.book = LabelTable(self.action_names, fairness)
         self.interner.tables.meta[codes.M_WATCH_BOUNDS] = 1
         self.interner.sets.is_allowed = False
         self._marks = False

@@ -6,8 +6,8 @@ import itertools
 from typing import Any
 
 from kraftcheck.explorer.result import Options, TraceStep, Violation
-from kraftcheck.explorer.temporal.graph import peer_of
 from kraftcheck.explorer.temporal.lassos import LassoJudge
+from kraftcheck.explorer.transition_system import counterpart
 from kraftcheck.spec.language.formula import NEXT, Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
@@ -49,7 +49,7 @@ def step_between(semantics: Semantics, before: State, after: TraceStep) -> Trans
 
 
 def whom(fairness: Fairness, actor: object, message: Any, step: Step) -> object:
-    peer = peer_of(message, step)
+    peer = counterpart(message, step)
     return {"": None, "replica": actor, "pair": (actor, peer), "message": message and type(message)}[fairness.each]
 
 

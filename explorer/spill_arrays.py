@@ -1,4 +1,4 @@
-"""Room for large arrays: in memory while there is some, then in files without a name."""
+"""Large arrays that spill: in memory while there is room, then in files without a name."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+AMPLE = 1 << 40
+"""Bytes of memory where nothing need spill."""
 FIRST = 1 << 12
 """Numbers for which a growing array has room at first."""
 
 
-class Room:
-    """Where large arrays are: in memory, or mapped to it from files that are gone with the process."""
+class SpillArena:
+    """Room for large arrays: in memory, then mapped to it from files that are gone with the process."""
 
-    def __init__(self, left: int, folder: Path | None = None) -> None:
+    def __init__(self, left: int = AMPLE, folder: Path | None = None) -> None:
         self.left = left
         self.on_disk = 0
         self._folder = folder
@@ -61,10 +63,10 @@ def is_mapped(array: NDArray[Any]) -> bool:
     return base is not None
 
 
-class Growing:
+class SpillArray:
     """Numbers that are appended to."""
 
-    def __init__(self, room: Room, kind: Any, expected: int = FIRST) -> None:
+    def __init__(self, room: SpillArena, kind: Any, expected: int = FIRST) -> None:
         self.count = 0
         self._room = room
         self._array = room.array(max(expected, FIRST), kind)

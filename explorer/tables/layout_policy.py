@@ -1,7 +1,7 @@
-"""Which columns of flat states are packed together: see `kernel/flat/fields.py`.
+"""When states are laid out otherwise: flat or with control rows (see `kernel/flat`), which columns are packed together.
 
-Found by what states hold: columns that have few contents together, for the bits that their own numbers take. What a
-content costs, once, is set against what each state saves.
+Columns are packed together where they have few contents together, for the bits that their own numbers take
+(`kernel/flat/fields.py`). What a content costs, once, is set against what each state saves.
 """
 
 from __future__ import annotations
@@ -13,13 +13,74 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.tables.level_states import LevelStates
+from kraftcheck.explorer.tables.python_checks import PythonChecks
 from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.explorer.tables.states.packing import Rows
 
+FLAT_FROM = 1 << 15
+"""States from which control rows are given up where they do not repeat; before, too little is known of that."""
+FLAT_SHARE = 0.5
+"""They do not repeat where there are more control rows than so many times the states."""
+CLUSTERS_FROM, CLUSTERS_TO = 1 << 17, 1 << 23
+"""Flat states among which columns are looked for that are better packed together."""
+ONE_WORD = 64
+"""Bits of a packed state that is small enough."""
+SAVED = 16
+"""Bits of a state that must be saved for all to be packed anew."""
 SAMPLE = 1 << 17  # states that are looked at
 FLAG_BITS = 20  # of the number of flags by which contents are counted
 ENTRY, ITEM = 24, 4  # bytes of a content: in the hash table, with its head; for each column
 WORTH = 0.7  # of what is saved, what contents may cost
+
+
+
+
+class LayoutPolicy:
+    """Says when the states of a breadth-first search are better laid out otherwise."""
+
+    def __init__(self, options: Options, states: LevelStates, python: PythonChecks | None) -> None:
+        self.flat_from, self.clusters_from = FLAT_FROM, CLUSTERS_FROM  # states from which it is asked again
+        self._options, self._states, self._python = options, states, python
+
+    def wants_flat(self) -> bool:
+        """Return whether states are better flat: control rows do not repeat, and nothing in the search needs them."""
+        count = self._states.visited.count
+        if count < self.flat_from or not self._are_better_flat(count):
+            return False
+        self.flat_from = 2 * count
+        return True
+
+    def _are_better_flat(self, count: int) -> bool:
+        options, visited, expander = self._options, self._states.visited, self._states.expander
+        interner = expander.learner.interner
+        needs = options.checkpoint is not None or options.resume is not None or bool(options.over_behaviours)
+        needs |= self._python is not None and self._python.constrains
+        needs |= visited.archive is not None or bool(interner.sets.elements)
+        all_hidden = bool(interner.tables.hidden[: interner.base].all())
+        needs |= not interner.slots and all_hidden  # nothing tells states apart
+        return not expander.is_flat and not needs and expander.learner.counts()[0] > FLAT_SHARE * count
+
+    def better_fields(self) -> list[list[int]] | None:
+        """Return which columns of flat states are better packed together, field by field; None where none are."""
+        visited, expander, states = self._states.visited, self._states.expander, self._states.visited.count
+        if not expander.is_flat or expander.is_outgrown or states < self.clusters_from:
+            return None
+        self.clusters_from = 4 * states
+        if visited.archive is not None or expander.packing.bits <= ONE_WORD or states > CLUSTERS_TO:
+            return None
+        interner, inboxes = expander.learner.interner, expander.inboxes
+        base, widths = interner.base, [max(1, count.bit_length()) for count in interner.flat_counts()]
+        for column in np.flatnonzero(interner.tables.hidden[:base]).tolist():
+            widths[column] = 0
+        clustering = Clustering(sampled(self._states.levels), states, widths)
+        clustering.merge_all([*([base + s, inboxes + s] for s in range(inboxes - base)), list(range(base))])
+        return clustering.fields() if clustering.bits() + SAVED <= expander.packing.bits else None
+
+    def laid_out(self) -> None:
+        """Note that all states are laid out otherwise now."""
+        self.clusters_from = max(CLUSTERS_FROM, self._states.visited.count)
 
 
 class Unit(NamedTuple):

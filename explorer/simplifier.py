@@ -14,18 +14,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
-from itertools import count
-from typing import Any
+from itertools import count, pairwise
+from typing import Any, NamedTuple
 
 from kraftcheck.explorer.behaviour import Behaviour, step_of
+from kraftcheck.explorer.plain_system import PlainSystem
 from kraftcheck.explorer.result import DEADLOCK, Options, TraceStep, Violation
-from kraftcheck.explorer.simplifying.cost import Costs
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import RaisedError
+from kraftcheck.spec.language.network import Network
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
-from kraftcheck.spec.language.starts import initial_states
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.values import Map, Record, Value, field_values
 
 SECONDS = 30.0
 """How long it may take."""
@@ -33,6 +34,78 @@ MOST_STATES = 6_000
 """States that one search around a counterexample may visit."""
 REMEMBERED = 200_000
 """States whose steps are remembered."""
+
+
+class Cost(NamedTuple):
+    """What makes a counterexample hard to read; what comes first counts most."""
+
+    steps: int
+    replicas: int  # replicas that take one
+    actions: int  # different actions
+    switches: int  # steps taken by another replica than the one before
+    messages: int  # messages sent
+    left: int  # messages that are under way in the end: nobody needed them
+    values: int  # the sum of all numbers in the last state
+
+
+class Costs:
+    """Says what behaviours of one protocol cost."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._weights: dict[Record, int] = {}
+        self._sent: dict[tuple[Value, Value], int] = {}
+
+    def of(self, trace: Behaviour) -> Cost:
+        """Return what makes a behaviour hard to read."""
+        steps = trace[1:]
+        actors = [step.actor for step in steps]
+        sent = sum(self.sent(a.state, b.state) for a, b in zip(trace, steps, strict=False))
+        return Cost(
+            len(steps),
+            len({*actors} - {None}),
+            len({step.action for step in steps}),
+            sum(a != b for a, b in pairwise(actors)),
+            sent,
+            sum(self._copies(inbox).total() for inbox in trace[-1].state.inboxes.values()),
+            self.weight(trace[-1].state),
+        )
+
+    def sent(self, before: State, after: State) -> int:
+        """Return how many messages a step sends."""
+        empty, sent = self._network.empty, 0
+        for key, inbox in after.inboxes.items():
+            old = before.inboxes.get(key, empty)
+            if old is not inbox:
+                if (old, inbox) not in self._sent:
+                    self._sent[old, inbox] = (self._copies(inbox) - self._copies(old)).total()
+                sent += self._sent[old, inbox]
+        return sent
+
+    def _copies(self, inbox: Value) -> Counter[Any]:
+        return Counter({message: self._network.count(inbox, message) for message in self._network.known(inbox)})
+
+    def weight(self, state: State) -> int:
+        """Return the sum of the numbers in a state."""
+        return sum(self._weight_of(record) for record in (*state.replicas.values(), state.shared))
+
+    def _weight_of(self, record: Record) -> int:
+        if record not in self._weights:
+            self._weights[record] = _sum(record)
+        return self._weights[record]
+
+
+def _sum(value: Value) -> int:
+    """Return the sum of the numbers in a value, without their signs."""
+    if isinstance(value, bool):
+        return 0
+    if isinstance(value, int):
+        return abs(value)
+    if isinstance(value, Record):
+        return sum(map(_sum, field_values(value)))
+    if isinstance(value, Map):
+        return sum(_sum(key) + _sum(one) for key, one in value.items())
+    return sum(map(_sum, value)) if isinstance(value, tuple | frozenset) else 0
 
 
 class _TimeOver(Exception):  # noqa: N818 - a way out, not an error
@@ -53,7 +126,7 @@ class Simplifier:
         self.best: Behaviour = violation.trace
         self.done: list[str] = []
         self._semantics = Semantics(protocol)
-        self._options = options
+        self._system = PlainSystem(self._semantics, options)
         self._violation = violation
         self._property = protocol.properties.get(violation.property)
         self._report = report or (lambda: None)
@@ -127,43 +200,31 @@ class Simplifier:
             self._encoded[by_whom] = b"".join(encode(part) for part in by_whom if part is not None)
         return taken.action, self._encoded[by_whom]
 
-    def _goes_on(self, before: State, taken: Transition) -> bool:
-        """Whether a search goes on behind a step: it is within the constraints."""
-        semantics, options = self._semantics, self._options
-        return self._is_within(taken.target) and all(
-            semantics.holds_over(one, before, taken.target) for one in options.action_constraints
-        )
-
-    def _is_within(self, state: State) -> bool:
-        """Whether a search goes on from a state."""
-        return all(self._semantics.holds(one, state) for one in self._options.constraints)
-
-    def _is_expanded(self, before: State | None, taken: Transition | None, state: State) -> bool:
+    def _is_expanded(self, before: State | None, state: State) -> bool:
         """Whether a search asks what a state leads to: one beyond a constraint is no deadlock."""
-        return self._is_within(state) if before is None or taken is None else self._goes_on(before, taken)
+        return self._system.is_within(state) if before is None else self._system.goes_on(before, state)
 
     def _shows(self, before: State | None, taken: Transition | None, state: State) -> bool:
         """Whether a state, or the step to it, shows the violation."""
-        semantics, prop = self._semantics, self._property
         if self._violation.trap is not None:
             return state == self._violation.trace[-1].state
         try:
-            if self._violation.property == DEADLOCK:
-                return self._is_expanded(before, taken, state) and not self._steps(state)
-            if prop is None:  # an action in which an `assert` failed
-                if self._is_expanded(before, taken, state):
-                    self._steps(state)
-                return False
-            if prop.over_steps:
-                holds = before is None or taken is None or semantics.kept_by(prop, before, taken)
-            else:
-                holds = semantics.holds(prop, state)
+            return self._is_broken(before, taken, state) and self._violation.failed is None
         except RaisedError as error:
             if self._violation.failed is None or error.name != self._violation.property:
                 return False
             self._failed = error
             return True
-        return not holds and self._violation.failed is None
+
+    def _is_broken(self, before: State | None, taken: Transition | None, state: State) -> bool:
+        """Whether the property is false of a state, or of the step to it; what is asked for may raise an error."""
+        prop = self._property
+        if prop is None:  # a deadlock, or an action in which an `assert` failed
+            steps = self._steps(state) if self._is_expanded(before, state) else None
+            return self._violation.property == DEADLOCK and steps == []
+        if prop.over_steps:
+            return before is not None and taken is not None and not self._semantics.kept_by(prop, before, taken)
+        return not self._semantics.holds(prop, state)
 
     def shows_it(self) -> bool:
         """Whether the last step of the best behaviour shows the violation."""
@@ -184,9 +245,10 @@ class Simplifier:
             return next(t for t in fitting if (t.message, t.target) == (step.message, step.state))
         same = [t for t in fitting if t.message == step.message]
         same = same or [t for t in fitting if _kind(t.message) == _kind(step.message)]
-        wanted = None if step.actor is None else step.state.replicas.get(step.actor)
-        alike = [t for t in same if step.actor is not None and t.target.replicas.get(step.actor) == wanted]
-        return next(iter(alike or same), None)
+        if step.actor is not None:
+            wanted = step.state.replicas.get(step.actor)
+            same.sort(key=lambda t: t.target.replicas.get(step.actor) != wanted)
+        return same[0] if same else None
 
     def _along(self, steps: Sequence[TraceStep]) -> Behaviour | None:
         """Take steps from the start, those that can be taken; return the way to the violation, or None."""
@@ -204,7 +266,7 @@ class Simplifier:
             trace.append(step_of(taken))
             if self._shows(before, taken, taken.target):
                 return tuple(trace)
-            if not self._goes_on(before, taken):
+            if not self._system.goes_on(before, taken.target):
                 return None
         return None
 
@@ -263,7 +325,7 @@ class Simplifier:
         waiting: list[tuple[tuple[int, int, int, int], int, State, Any]] = []
         ways: dict[tuple[State, Any], tuple[tuple[State, Any] | None, TraceStep]] = {}
         numbers = count()
-        for state in filter(self._is_within, initial_states(self._semantics, self._options.init)):
+        for state in filter(self._system.is_within, self._system.initial()):
             ways[state, None] = None, TraceStep(state)
             heappush(waiting, ((0, 0, 0, 0), next(numbers), state, None))
         costs: dict[tuple[State, Any], tuple[int, int, int, int]] = dict.fromkeys(ways, (0, 0, 0, 0))
@@ -279,24 +341,18 @@ class Simplifier:
                 steps = self._steps(state)
             except RaisedError:
                 continue
-            for taken in steps:
-                if not allowed(taken):
-                    continue
+            for taken in filter(allowed, steps):
                 end = (taken.target, taken.actor)
-                more = (
-                    1,
-                    int(actor is not None and taken.actor != actor),
-                    self.costs.sent(state, taken.target),
-                    self.costs.weight(taken.target),
-                )
-                total = (cost[0] + 1, cost[1] + more[1], cost[2] + more[2], cost[3] + more[3])
+                switches = cost[1] + int(actor is not None and taken.actor != actor)
+                sent, weight = self.costs.sent(state, taken.target), self.costs.weight(taken.target)
+                total = (cost[0] + 1, switches, cost[2] + sent, cost[3] + weight)
                 if self._shows(state, taken, taken.target):
                     way = _way(ways, (state, actor))
                     return self._last((*way, step_of(taken)))
-                if end in finished or (end in costs and costs[end] <= total) or not self._goes_on(state, taken):
-                    continue
-                costs[end], ways[end] = total, ((state, actor), step_of(taken))
-                heappush(waiting, (total, next(numbers), taken.target, taken.actor))
+                is_better = end not in finished and (end not in costs or total < costs[end])
+                if is_better and self._system.goes_on(state, taken.target):
+                    costs[end], ways[end] = total, ((state, actor), step_of(taken))
+                    heappush(waiting, (total, next(numbers), taken.target, taken.actor))
         return None
 
     def _last(self, trace: Behaviour) -> Behaviour:
@@ -328,3 +384,14 @@ def violation_of(protocol: Protocol, trace: Behaviour, name: str | None) -> Viol
         if Simplifier(protocol, Options(), violation).shows_it():
             return violation
     return None
+
+
+def describe_simplification(name: str, before: Cost, after: Cost, done: Sequence[str], seconds: float) -> str:
+    """Return what simplifying did, as a note."""
+    changed = [
+        f"{old:,} -> {new:,} {what.replace('left', 'messages that nobody takes').replace('values', 'in values')}"
+        for what, old, new in zip(Cost._fields, before, after, strict=True)
+        if old != new
+    ]
+    how = f" ({', '.join(done)})" if done else ""
+    return f"simplified {name} in {seconds:.1f} s: {', '.join(changed) or 'nothing'}{how}"

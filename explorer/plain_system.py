@@ -1,0 +1,108 @@
+"""The transition system by the reference semantics: whole states, nothing compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.transition_system import BEYOND, BLOCKED, LabelTable, Mask, Steps
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.semantics import Choice, Refusal, Semantics, Transition
+from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.values import Value
+
+
+class PlainSystem:
+    """A `TransitionSystem` whose batches are lists of states."""
+
+    def __init__(self, semantics: Semantics, options: Options) -> None:
+        protocol = semantics.protocol
+        self.semantics, self.options = semantics, options
+        self.actions = [*protocol.actions, *protocol.network.own_actions()]
+        self._place = {name: place for place, name in enumerate(self.actions)}
+
+    @cached_property
+    def labels(self) -> LabelTable:
+        """The labels of steps, as temporal properties tell them apart."""
+        return LabelTable(self.actions, self.options.all_fairness)
+
+    @cached_property
+    def identity(self) -> Callable[[State], Value]:
+        """The function that maps states which count as one to one value."""
+        return identity_of(self.semantics.protocol, self.options.symmetry, self.options.view)
+
+    # One state
+
+    def is_within(self, state: State) -> bool:
+        """Return whether a state is within the constraints."""
+        return all(self.semantics.holds(one, state) for one in self.options.constraints)
+
+    def allows(self, before: State, after: State) -> bool:
+        """Return whether a step is within the action constraints."""
+        return all(self.semantics.holds_over(one, before, after) for one in self.options.action_constraints)
+
+    def goes_on(self, before: State, after: State) -> bool:
+        """Return whether a search expands the state to which a step leads."""
+        return self.is_within(after) and self.allows(before, after)
+
+    def transitions(self, state: State) -> list[Transition]:
+        """Return the transitions out of a state in the order of their actions, as TLC goes through a Next."""
+        return sorted(self.semantics.transitions(state), key=lambda one: self._place[one.action])
+
+    # A batch
+
+    def initial(self) -> list[State]:
+        """Return the initial states."""
+        return initial_states(self.semantics, self.options.init)
+
+    def successors(self, states: list[State], which: NDArray[np.int64]) -> Iterator[Steps]:
+        """Yield the steps out of some states."""
+        found: list[tuple[int, Value, int, int]] = []
+        for place in which.tolist():
+            state = states[place]
+            for choice in self.semantics.choices(state):
+                key, end = self._end(state, choice)
+                if end is not None:
+                    own = choice.inbox is not None  # the network's own step, which nobody takes
+                    actor, message = (None, None) if own else (choice.actor, choice.message)
+                    found.append((place, key, end, self.labels.number(choice.action, actor, message, choice.step)))
+        places, keys, ends, labels = zip(*found, strict=True) if found else ((), (), (), ())
+        yield Steps(np.array(places, np.int64), keys, np.array(ends, np.int32), np.array(labels, np.uint16))
+
+    def _end(self, state: State, choice: Choice) -> tuple[Value, int | None]:
+        """Return the key of the state to which a choice leads, and its end; None as the end of no step."""
+        transition = self.semantics.taken(state, choice)
+        if transition is None:
+            blocked = bool(self.options.temporal) and is_blocked(self.semantics, state, choice)
+            return (), BLOCKED if blocked else None
+        inside = self.allows(state, transition.target)
+        return (self.identity(transition.target), 0) if inside else ((), BEYOND)
+
+    def holds(self, prop: Property, states: list[State], judge: Callable[[Property, State], bool]) -> Mask:
+        """Return for each state whether a property is true of it."""
+        return np.array([judge(prop, state) for state in states], bool)
+
+    def canonical(self, states: list[State]) -> list[Value]:
+        """Return a key for each state, equal for those that count as one."""
+        return list(map(self.identity, states))
+
+    def decode(self, states: list[State]) -> list[State]:
+        """Return the states."""
+        return states
+
+
+def is_blocked(semantics: Semantics, state: State, choice: Choice) -> bool:
+    """Return whether a bound alone keeps a step from being taken, which would change the state."""
+    free = choice.step.but(spends=(), needs=())
+    if choice.inbox is None:
+        refused = semantics.apply(state, choice.actor, choice.message, choice.step)
+        if not isinstance(refused, Refusal) or refused.kind != "bound":
+            return False
+    target = semantics.taken(state, choice._replace(step=free))
+    return target is not None and target.target != state

@@ -1,0 +1,210 @@
+"""The state graph of a search that is over, over any transition system; and what should stay reachable in it (AG EF).
+
+States have the numbers in which the search stored them. Edges are found again when they are asked for, batch by batch:
+what is in no batch is in no memory. What lies beyond a constraint, and a step for which a bound has nothing left, is
+not in the graph.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kraftcheck.explorer.behaviour import Behaviour
+from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.spill_arrays import SpillArena, SpillArray
+from kraftcheck.explorer.transition_system import Labels, Numbers, TransitionSystem
+from kraftcheck.spec.errors import InputError, RaisedError
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.language.state import State
+
+MOST_STATES = (1 << 31) - 1
+
+
+def require_countable(states: int) -> None:
+    """Raise InputError for more states than numbers of 32 bits tell apart."""
+    if states > MOST_STATES:
+        raise InputError(f"found {states:,} states; expected a state graph of at most {MOST_STATES:,}")
+
+
+class HiddenBounds:
+    """Evaluates properties in single states, and requires room there in bounds that the VIEW leaves out."""
+
+    def __init__(self, semantics: Semantics, options: Options, most_spent: Mapping[str, int]) -> None:
+        self._semantics = semantics
+        self._most_spent = most_spent
+        self._used: dict[str, int] = {}
+        self._view = options.view
+        hidden = semantics.protocol.hidden(options.view).bounds if options.view else frozenset()
+        limits = semantics.protocol.bounds
+        self._limits = {name: limits[name] for name in sorted(hidden) if limits[name]}
+
+    def holds(self, prop: Property, state: State) -> bool:
+        """Return whether a property is true of a state."""
+        for name in self._limits:
+            self._used[name] = max(self._used.get(name, 0), state.spent[name])
+        self.require_room(prop.name)
+        return self._semantics.holds(prop, state)
+
+    def require_room(self, name: str) -> None:
+        """Raise where, of a bound that the VIEW leaves out, less is left in a state than a step may spend."""
+        for bound, used in self._used.items():
+            limit, most = self._limits[bound], self._most_spent.get(bound, 1)
+            if used + most > limit:
+                known = self._semantics.protocol.constant_of(bound)
+                left = "nothing" if used >= limit else f"less than a step spends ({most})"
+                raise InputError(
+                    f"{name}: VIEW {self._view} leaves out {known}, of which {left} is left in a state, so that"
+                    f" it is not known what can be reached; expected more than {known} = {limit}"
+                )
+
+    def spends_too_much(self, name: str) -> InputError:
+        """Return the error for a counterexample that spends more than there is of a bound that the VIEW leaves out.
+
+        Each state of the graph has room. A behaviour through them may spend more than the way by which each was found.
+        """
+        known = self._semantics.protocol.constant_of
+        bounds = ", ".join(f"{known(bound)} = {limit}" for bound, limit in self._limits.items())
+        return InputError(
+            f"{name} is violated, by a behaviour that spends more than there is of what VIEW {self._view} leaves out;"
+            f" expected more than {bounds}, to tell it"
+        )
+
+
+class StateStore(Protocol):
+    """The states that a search visited, by number."""
+
+    count: int
+    starts: int  # how many are initial: the first ones
+
+    def chunks(self, *, backwards: bool) -> Iterator[tuple[int, Any]]:
+        """Yield all states in batches, each with the number of its first; `backwards` from the deepest level on."""
+
+    def numbers(self, keys: Any, which: NDArray[np.int64]) -> Numbers:
+        """Return the numbers of the states with keys[which]; BEYOND for those that were not visited."""
+
+    def state(self, number: int) -> State:
+        """Return a state."""
+
+    def path_to(self, number: int) -> Behaviour:
+        """Return the behaviour by which the search found a state."""
+
+    def forget_keys(self) -> None:
+        """Give back the room for what `numbers` needs."""
+
+
+class Edges(NamedTuple):
+    """Steps out of a batch of states, with the numbers of the states to which they lead, BEYOND or BLOCKED."""
+
+    sources: NDArray[np.int64]  # the place of each one's source in the batch
+    targets: Numbers
+    labels: Labels
+
+
+MarkBack = Callable[[SpillArena, Numbers, Numbers, NDArray[np.uint8]], None]
+
+
+class StateGraph:
+    """The states of a search, numbered, and the steps between them."""
+
+    def __init__(
+        self,
+        system: TransitionSystem[Any],
+        store: StateStore,
+        bounds: HiddenBounds,
+        *,
+        room: SpillArena | None = None,
+        pause: Callable[[], None] = lambda: None,
+        why_slow: Callable[[Property], str | None] = lambda prop: None,
+    ) -> None:
+        self.system, self.store, self.bounds = system, store, bounds
+        self.room = room or SpillArena()
+        self._notes: list[str] = []
+        self._pause, self._why_slow = pause, why_slow
+
+    @property
+    def count(self) -> int:
+        """How many states there are."""
+        return self.store.count
+
+    def take_notes(self) -> list[str]:
+        """Return what the user should know of the evaluation of properties, once."""
+        taken, self._notes = self._notes, []
+        return taken
+
+    def where(self, prop: Property) -> NDArray[np.uint8]:
+        """Return for each state whether a property is true of it, 1 or 0."""
+        found = np.zeros(self.count, np.uint8)
+        for first, states in self.store.chunks(backwards=False):
+            self._pause()
+            try:
+                found[first : first + len(states)] = self.system.holds(prop, states, self.bounds.holds)
+            except RaisedError as error:
+                error.trace = self.store.path_to(first + self._raising(prop, states))
+                raise
+        why = self._why_slow(prop)
+        if why is not None:
+            self._notes.append(f"{prop.name} reads {why}: it was evaluated {self.count:,} times")
+        return found
+
+    def _raising(self, prop: Property, states: Any) -> int:
+        """Return the place of the first of some states of which a property raises an error."""
+        for place in range(len(states)):
+            try:
+                self.system.holds(prop, states[place : place + 1], self.bounds.holds)
+            except RaisedError:
+                return place
+        raise AssertionError(f"{prop.name} raised an error, and does not raise it again")
+
+    def edges(self, states: Any, which: NDArray[np.int64]) -> Iterator[Edges]:
+        """Yield the steps out of states[which]."""
+        self._pause()
+        for steps in self.system.successors(states, which):
+            targets = steps.ends.copy()
+            inside = np.flatnonzero(targets == 0)
+            targets[inside] = self.store.numbers(steps.keys, inside)
+            yield Edges(steps.sources, targets, steps.labels)
+            self._pause()
+
+
+def without_way_out(graph: StateGraph, prop: Property, mark_back: MarkBack | None = None) -> NDArray[np.int64]:
+    """Return the numbers of the states from which a property cannot be reached: where AG EF is false of it.
+
+    The deepest states come first: a state that leads to one which has a way out has one itself, and most need no more
+    than that. The edges between the others are kept, and followed backwards.
+    """
+    marked = graph.where(prop)
+    sources, targets = (SpillArray(graph.room, np.int32) for _ in range(2))
+    for first, states in graph.store.chunks(backwards=True):
+        which = np.flatnonzero(marked[first : first + len(states)] == 0)
+        for edges in graph.edges(states, which):
+            closed = np.array([label.action in prop.without for label in graph.system.labels.labels], bool)
+            inside = (edges.targets >= 0) & ~closed[edges.labels]
+            numbers = (edges.sources + first).astype(np.int32)
+            marked[numbers[inside][marked[edges.targets[inside]] != 0]] = 1
+            open_ = inside & (marked[numbers] == 0)
+            sources.append(numbers[open_])
+            targets.append(edges.targets[open_])
+    graph.bounds.require_room(prop.name)  # now that all steps are known
+    (mark_back or _mark_back)(graph.room, sources.all, targets.all, marked)
+    for used in (sources.all, targets.all):
+        graph.room.give_back(used)
+    return np.flatnonzero(marked == 0)
+
+
+def _mark_back(room: SpillArena, sources: Numbers, targets: Numbers, marked: NDArray[np.uint8]) -> None:
+    """Mark every state from which edges lead to a marked one."""
+    before: defaultdict[int, list[int]] = defaultdict(list)
+    for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
+        before[target].append(source)
+    waiting = np.flatnonzero(marked).tolist()
+    while waiting:
+        for source in before[waiting.pop()]:
+            if not marked[source]:
+                marked[source] = 1
+                waiting.append(source)

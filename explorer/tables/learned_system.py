@@ -1,0 +1,106 @@
+"""The transition system over learned rows: the compiled kernel finds the steps, cache misses go to the learner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kraftcheck.explorer.tables.expander import Expander
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.edges import EdgeArrays, find_edges
+from kraftcheck.explorer.tables.locality import reason
+from kraftcheck.explorer.tables.states.packing import Indices, Rows, Words
+from kraftcheck.explorer.tables.states.successors import SUCCESSORS_PER_STATE
+from kraftcheck.explorer.tables.threads import SERIAL
+from kraftcheck.explorer.tables.worker import Worker
+from kraftcheck.explorer.transition_system import Mask, Steps
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.state import State
+
+Keys = tuple[Words, Indices]  # packed canonical rows, and the partitions of the visited set that own them
+
+
+class Edges(EdgeArrays):
+    """The edges that one worker has found."""
+
+    def fit(self, room: int, words: int) -> None:
+        """Make room."""
+        if len(self.sources) < room or self.words.shape[1] != words:
+            self.sources, self.owners = np.zeros(room, np.int64), np.zeros(room, np.int64)
+            self.labels = np.zeros(room, np.uint16)
+            self.words = np.zeros((room, words), np.uint64)
+
+
+class LearnedSystem:
+    """A `TransitionSystem` whose batches are rows of ids."""
+
+    why_slow = staticmethod(reason)
+
+    def __init__(self, expander: Expander, starts: list[State]) -> None:
+        self.expander, self.packing = expander, expander.packing
+        self.labels = expander.learner.book
+        self._starts = starts
+        self._edges = [Edges() for _ in expander.pool]
+        self._judged: Property | None = None  # the last one that control rows decide, with what is known of it
+        self._verdicts: dict[int, bool] = {}
+
+    def initial(self) -> Rows:
+        """Return the initial states."""
+        return self.expander.encode(self._starts)
+
+    def canonical(self, states: Rows) -> Keys:
+        """Return the packed rows that stand for states, and their owners."""
+        return self.expander.packed(states, self.packing)
+
+    def decode(self, states: Rows) -> list[State]:
+        """Return states as the language has them."""
+        return list(map(self.expander.learner.decode_state, states))
+
+    def holds(self, prop: Property, states: Rows, judge: Callable[[Property, State], bool]) -> Mask:
+        """Return for each state whether a property is true of it: once for each control row where that decides it."""
+        if reason(prop) is not None:
+            return np.array([judge(prop, state) for state in self.decode(states)], bool)
+        if prop is not self._judged:
+            self._judged, self._verdicts = prop, {}
+        controls, where = np.unique(states[:, 0], return_inverse=True)
+        empty = [0] * (states.shape[1] - 1)
+        found = np.zeros(len(controls), bool)
+        for place, control in enumerate(controls.tolist()):
+            if control not in self._verdicts:
+                self._verdicts[control] = judge(prop, self.expander.learner.decode_state([control, *empty]))
+            found[place] = self._verdicts[control]
+        mask: Mask = found[where]
+        return mask
+
+    def successors(self, states: Rows, which: Indices) -> Iterator[Steps]:
+        """Yield the steps out of states[which], as far as the buffers have room each time."""
+        expander, packing = self.expander, self.packing
+        while len(which):
+            states = expander.with_columns(states)
+            parts = [which] if len(which) <= SERIAL else np.array_split(which, expander.workers)
+            workers = expander.pool[: len(parts)]
+            for worker, edges, part in zip(workers, self._edges, parts, strict=False):
+                worker.begin(states, len(part))
+                edges.fit(max(2 * len(worker.succ), len(part) * SUCCESSORS_PER_STATE), packing.words)
+            found = np.zeros(len(parts), np.int64)
+            expander.threads.run(partial(self._find, parts, found), len(parts))
+            rest: list[Indices] = []
+            for worker, part, edges, count in zip(workers, parts, self._edges, found.tolist(), strict=False):
+                rest += [
+                    worker.left_out(),
+                    part[worker.stats[codes.S_DONE] :] if worker.stats[codes.S_CODE] else part[:0],
+                ]
+                if worker.stats[codes.S_CODE] == codes.MANY_SUCCESSORS:
+                    worker.make_room()
+                keys, ends = (edges.words[:count], edges.owners[:count]), np.minimum(edges.owners[:count], 0)
+                yield Steps(edges.sources[:count], keys, ends.astype(np.int32), edges.labels[:count])
+            expander.learner.resolve(workers)
+            which = np.concatenate(rest)
+
+    def _find(self, parts: list[Indices], found: NDArray[np.int64], number: int) -> None:
+        worker: Worker = self.expander.pool[number]
+        tables, edges = self.expander.learner.tables, self._edges[number]
+        found[number] = find_edges(tables, worker, edges, self.packing, parts[number])

@@ -1,0 +1,125 @@
+"""The state graph of a breadth-first search, whose states are rows, level by level."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kraftcheck.explorer.behaviour import Behaviour
+from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.spill_arrays import SpillArena
+from kraftcheck.explorer.state_graph import HiddenBounds, StateGraph, require_countable
+from kraftcheck.explorer.tables.checker import Checker
+from kraftcheck.explorer.tables.kernel.edges import mark_back as kernel_mark_back
+from kraftcheck.explorer.tables.kernel.hash_set import look_up
+from kraftcheck.explorer.tables.kernel.hash_set import number as number_states
+from kraftcheck.explorer.tables.learned_system import Keys, LearnedSystem
+from kraftcheck.explorer.tables.learning.size import text_of_size
+from kraftcheck.explorer.tables.level_states import LevelStates
+from kraftcheck.explorer.tables.states.packing import Indices, Rows, by_owner
+from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
+from kraftcheck.explorer.transition_system import Numbers
+from kraftcheck.spec.language.state import State
+
+
+class LevelStore:
+    """The states of a breadth-first search, numbered level by level: a `StateStore`."""
+
+    def __init__(
+        self,
+        states: LevelStates,
+        system: LearnedSystem,
+        room: SpillArena,
+        path_to: Callable[[Any, int], Behaviour],
+        pause: Callable[[], None],
+    ) -> None:
+        levels = states.levels
+        self.count, self.starts = sum(levels.counts), levels.counts[0] if levels.counts else 0
+        require_countable(self.count)
+        self._system, self._levels, self._chunk = system, levels, states.chunk
+        self._room, self._path_to = room, path_to
+        self._partitions = states.visited.hand_over(system.packing, room.array).partitions
+        self._numbers = [room.array(len(partition.places), np.int32, -1) for partition in self._partitions]
+        for first, rows in self.chunks(backwards=False):
+            pause()
+            words, owners = system.canonical(rows)
+            for p, mine in by_owner(owners):
+                partition = self._partitions[p]
+                keys, places, layout = partition.keys, partition.places, partition.layout
+                number_states(keys, places, layout, words[mine], first + mine, self._numbers[p])
+
+    def chunks(self, *, backwards: bool) -> Iterator[tuple[int, Rows]]:
+        """Yield the rows of all levels, each batch with the number of its first state."""
+        firsts = [0, *np.cumsum(self._levels.counts).tolist()]
+        levels = range(1, self._levels.depth + 1)
+        for level in reversed(levels) if backwards else levels:
+            first = firsts[level - 1]
+            for rows in self._levels.chunks(level, self._chunk):
+                yield first, rows
+                first += len(rows)
+
+    def numbers(self, keys: Keys, which: Indices) -> Numbers:
+        """Return the numbers of the states with keys[which]."""
+        words, owners = keys[0][which], keys[1][which]
+        numbers = np.zeros(len(words), np.int32)
+        for p, mine in by_owner(owners):
+            partition, found = self._partitions[p], np.zeros(len(mine), np.int32)
+            look_up(partition.keys, partition.places, partition.layout, words[mine], self._numbers[p], found)
+            numbers[mine] = found
+        return numbers
+
+    def forget_keys(self) -> None:
+        """Give back the room for what finds the state to which a step leads."""
+        for partition, numbers in zip(self._partitions, self._numbers, strict=True):
+            for array in (partition.keys, partition.places, numbers):
+                self._room.give_back(array)
+        self._partitions, self._numbers = [], []
+
+    def _read(self, number: int) -> tuple[Any, int]:
+        """Return the row of a state, and its level."""
+        level = int(np.searchsorted(np.cumsum(self._levels.counts), number, side="right")) + 1
+        first = number - sum(self._levels.counts[: level - 1])
+        return self._levels.read(level, first, 1)[0], level
+
+    def state(self, number: int) -> State:
+        """Return a state."""
+        return self._system.expander.learner.decode_state(self._read(number)[0])
+
+    def path_to(self, number: int) -> Behaviour:
+        """Return a shortest behaviour to a state."""
+        return self._path_to(*self._read(number))
+
+
+def mark_back(room: SpillArena, sources: Numbers, targets: Numbers, marked: NDArray[np.uint8]) -> None:
+    """Mark every state from which edges lead to a marked one."""
+    begins, waiting = room.array(len(marked) + 1, np.int64), room.array(len(marked), np.int32)
+    before = room.array(len(sources), np.int32)
+    kernel_mark_back(sources, targets, marked, begins, before, waiting)
+    for used in (begins, waiting, before):
+        room.give_back(used)
+
+
+def check_behaviours(
+    states: LevelStates,
+    checker: Checker,
+    options: Options,
+    path_to: Callable[[Any, int], Behaviour],
+    pause: Callable[[], None],
+) -> None:
+    """Check what should stay reachable, and temporal properties, once every state is visited."""
+    expander, books, semantics = states.expander, checker.books, checker.semantics
+    expander.fit_packing()
+    room = SpillArena(states.left_memory(), states.folder)
+    system = LearnedSystem(expander, checker.starts)
+    try:
+        store = LevelStore(states, system, room, path_to, pause)
+        bounds = HiddenBounds(semantics, options, expander.learner.most_spent)
+        graph = StateGraph(system, store, bounds, room=room, pause=pause, why_slow=system.why_slow)
+        check_reachable(graph, options, books, mark_back)
+        check_temporal(graph, semantics, options, books)
+    finally:
+        if room.on_disk:
+            books.result.notes.append(f"{text_of_size(room.on_disk)} of the state graph went to disk")

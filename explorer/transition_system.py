@@ -1,0 +1,125 @@
+"""The interface between a protocol and all that is done with its states.
+
+Two implementations: `plain_system.py` has the reference semantics, whose batches are lists of states;
+`tables/learned_system.py` has rows of ids and the compiled kernel. State graphs, AG EF, temporal properties,
+cross-checks and exports stand on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.formula import NEXT, Fairness
+from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.values import Record
+
+States = TypeVar("States")  # a batch of states, as a system holds them
+Numbers = NDArray[np.int32]
+Labels = NDArray[np.uint16]
+Mask = NDArray[np.bool_]
+
+BEYOND, BLOCKED = -1, -2
+"""Instead of a target: the step leads beyond a constraint, or a bound alone keeps it from being taken."""
+
+MOST_LABELS = 1 << 16
+
+
+class Steps(NamedTuple):
+    """Steps out of a batch of states, side by side."""
+
+    sources: NDArray[np.int64]  # the place of each one's source in the batch
+    keys: Any  # the canonical keys of the states to which they lead
+    ends: Numbers  # 0, BEYOND or BLOCKED
+    labels: Labels
+
+
+class TransitionSystem(Protocol[States]):
+    """The states of a protocol under the options of a search: its constraints, symmetry and view."""
+
+    @property
+    def labels(self) -> LabelTable:
+        """The labels of steps, by number."""
+
+    def initial(self) -> States:
+        """Return the initial states."""
+
+    def successors(self, states: States, which: NDArray[np.int64]) -> Any:
+        """Yield `Steps` out of states[which], in pieces."""
+
+    def holds(self, prop: Property, states: States, judge: Callable[[Property, State], bool]) -> Mask:
+        """Return for each state whether a property is true of it; `judge` evaluates it in one."""
+
+    def canonical(self, states: States) -> Any:
+        """Return keys that are equal for states that count as one."""
+
+    def decode(self, states: States) -> list[State]:
+        """Return the states as the language has them."""
+
+
+class Label(NamedTuple):
+    """The label of a step."""
+
+    action: str  # the action's name
+    actor: Any = None  # the id of the replica that takes it, where fairness tells replicas apart; else None
+    # the id of the replica that it hears from or sends to, where fairness tells those apart; else None
+    peer: Any = None
+    # the name of the type of the message delivered, where fairness tells those apart; else None
+    kind: str | None = None
+
+
+class LabelTable:
+    """The labels of one search, by number. The first stand for the actions alone."""
+
+    def __init__(self, actions: list[str], fairness: tuple[Fairness, ...]) -> None:
+        self.labels = [Label(name) for name in actions]
+        self._numbers = {label: number for number, label in enumerate(self.labels)}
+        self._by = {
+            each: {
+                name
+                for one in fairness
+                if one.each == each
+                for name in (actions if NEXT in one.actions else one.actions)
+            }
+            for each in ("replica", "pair", "message")
+        }
+        told_apart = set().union(*self._by.values())
+        self._alone = {name: number for number, name in enumerate(actions) if name not in told_apart}
+
+    @property
+    def tells_more(self) -> bool:
+        """Whether steps of one action may have several labels."""
+        return any(self._by.values())
+
+    def number(self, action: str, actor: Any, message: Record | None, step: Step) -> int:
+        """Return the number of a step's label, given the actor's id and the message delivered."""
+        if action in self._alone:
+            return self._alone[action]
+        pairs = action in self._by["pair"]
+        label = Label(
+            action,
+            actor if pairs or action in self._by["replica"] else None,
+            counterpart(message, step) if pairs else None,
+            type(message).__name__ if message is not None and action in self._by["message"] else None,
+        )
+        found = self._numbers.get(label)
+        if found is None:
+            found = self._numbers[label] = len(self.labels)
+            self.labels.append(label)
+            if found >= MOST_LABELS:
+                raise InputError(f"fairness tells more than {MOST_LABELS} kinds of step apart")
+        return found
+
+
+def counterpart(message: Record | None, step: Step) -> Any:
+    """Return the replica that a step hears from, else the only one that it sends to, else None."""
+    if message is not None:
+        return getattr(message, "source", None)
+    reached = {sent.dest for sent in step.sent}
+    return reached.pop() if len(reached) == 1 else None
