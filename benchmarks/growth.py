@@ -14,7 +14,7 @@ import resource
 from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Options, Progress
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
-from kraftcheck.explorer.tables.threads import default_workers
+from kraftcheck.processes import default_workers
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import override, parse_setting, read_config
 

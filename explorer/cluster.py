@@ -24,7 +24,7 @@ from kraftcheck.explorer import executor_boot as boot
 from kraftcheck.explorer.executor_boot import PACKAGE, USER, digest_of, source_files
 from kraftcheck.explorer.result import Options
 from kraftcheck.files import TemporaryFolder
-from kraftcheck.java import LEAST_JAVA, java_program, java_version
+from kraftcheck.processes import LEAST_JAVA, java_program, java_version
 from kraftcheck.spec.discovery import PREFIX, modules_of, source_of
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol

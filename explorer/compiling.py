@@ -105,7 +105,8 @@ def noted(told: Callable[[], object] | None = None) -> Iterator[Compiling]:
 
 def compile_tables() -> None:
     """Search a small protocol in each way that the table engine has: what it calls is compiled."""
-    from kraftcheck.explorer.tables import engine, random_walks
+    from kraftcheck.explorer import random_walks
+    from kraftcheck.explorer.tables import engine
     from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
     from kraftcheck.spec.values import ModelValue
 
@@ -125,3 +126,10 @@ def compile_symbolic() -> None:
     small = TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1", 1), ModelValue("rm2", 2)}))
     for order in SYMBOLIC:
         engine.explore(small, Options(search=order))
+
+
+def compiled_code_folder() -> str:
+    """Return the folder in which compiled code is kept."""
+    from kraftcheck.explorer.tables.kernel.native import CACHE
+
+    return CACHE

@@ -420,7 +420,7 @@ def _check(job: Job, strict: bool) -> Result:
 
 def _simulate(job: Job, runs: int, depth: int, seed: int, keep: Keep | None = None) -> Result:
     def walk() -> Result:
-        from kraftcheck.explorer.tables import random_walks as walks
+        from kraftcheck.explorer import random_walks as walks
 
         return walks.simulate(job.protocol, job.options, walks.Plan(runs, depth, seed), keep)
 

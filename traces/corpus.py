@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.explorer.checkpoint import identity_of_search
 from kraftcheck.explorer.interruption import Interruption
+from kraftcheck.explorer.random_walks import Plan, RandomWalks, check_plan, simulate
 from kraftcheck.explorer.result import (
     DEADLOCK,
     INTERRUPTED,
@@ -33,7 +34,6 @@ from kraftcheck.explorer.result import (
     Violation,
 )
 from kraftcheck.explorer.search_spec import compact_json, from_spec, to_spec
-from kraftcheck.explorer.tables.random_walks import Plan, RandomWalks, check_plan, simulate
 from kraftcheck.files import replacing
 from kraftcheck.persistence.folder import BatchFolder, Identity, Noted, read_note, write_note
 from kraftcheck.spec import Protocol, State

@@ -33,9 +33,10 @@ from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.locality import Parts, split
 from kraftcheck.explorer.tables.states.packing import PARTITIONS, Indices, Packing, Rows, Words, packing, roomy_packing
 from kraftcheck.explorer.tables.states.successors import SUCCESSORS_PER_STATE, Found, Successors
-from kraftcheck.explorer.tables.threads import SERIAL, Threads, default_workers
+from kraftcheck.explorer.tables.threads import SERIAL, Threads
 from kraftcheck.explorer.tables.worker import Worker
 from kraftcheck.explorer.transition_system import MOST_LABELS
+from kraftcheck.processes import default_workers
 from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State

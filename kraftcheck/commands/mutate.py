@@ -28,13 +28,13 @@ from kraftcheck.catalogue import Job, Model, named_model
 from kraftcheck.explorer.checkpoint import identity_of_search
 from kraftcheck.explorer.interruption import EXIT_INTERRUPTED
 from kraftcheck.explorer.result import NOTHING_CHECKED
-from kraftcheck.explorer.tables.threads import default_workers
 from kraftcheck.jobs import job_of
 from kraftcheck.mutation.mutants import Mutant, changeable_functions, changeable_modules, mutants_of
 from kraftcheck.mutation.recording import Recording, record
 from kraftcheck.mutation.trial import SURVIVED, MutantRunner, MutantVerdict
 from kraftcheck.mutation.workers import MutationFolder, Workers, judge_all
 from kraftcheck.options import add, count, seed
+from kraftcheck.processes import default_workers
 from kraftcheck.reporting.files import Writing
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, Meter, many, print_lines, print_warnings
 from kraftcheck.reporting.mutation import Explanations, as_json, report

@@ -31,7 +31,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
 
 if TYPE_CHECKING:
-    from kraftcheck.explorer.tables.random_walks import Plan
+    from kraftcheck.explorer.random_walks import Plan
 
 SPARK = "spark"
 ENGINES = ("tables", SPARK)
@@ -83,14 +83,14 @@ def _plan(arguments: argparse.Namespace) -> Plan:
     from kraftcheck.explorer.compiling import cache_problem
 
     cache_problem()
-    from kraftcheck.explorer.tables.random_walks import Plan
+    from kraftcheck.explorer.random_walks import Plan
 
     return Plan(arguments.runs, arguments.depth, arguments.seed, least=arguments.min_depth)
 
 
 def _walk(job: Job, plan: Plan, arguments: argparse.Namespace) -> Result:
     """Make walks on this machine, and write them where `--out` asks for it; those that are there stay."""
-    from kraftcheck.explorer.tables.random_walks import simulate
+    from kraftcheck.explorer.random_walks import simulate
     from kraftcheck.traces.corpus import CorpusFolder, WalkWriter, checked_by, identity_of_corpus
 
     keep, there = None, set[int]()

@@ -22,14 +22,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
-    from kraftcheck.explorer.compiling import cache_problem, compile_symbolic, compile_tables
+    from kraftcheck.explorer.compiling import cache_problem, compile_symbolic, compile_tables, compiled_code_folder
 
     problem = cache_problem()
     print_warnings([problem] if problem else [])
     began = time.monotonic()
     compile_tables()
     compile_symbolic()
-    from kraftcheck.explorer.tables.kernel.native import CACHE
-
-    print(f"the kernels are compiled ({time.monotonic() - began:.1f} s), in {CACHE}")
+    print(f"the kernels are compiled ({time.monotonic() - began:.1f} s), in {compiled_code_folder()}")
     return 0

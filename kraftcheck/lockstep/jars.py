@@ -13,7 +13,7 @@ from typing import NamedTuple, NoReturn
 from zipfile import BadZipFile, ZipFile
 
 from kraftcheck.files import distrusted, replacing
-from kraftcheck.java import LEAST_JAVA, java_program, java_version, run_to_end
+from kraftcheck.processes import LEAST_JAVA, java_program, java_version, run_to_end
 from kraftcheck.spec.errors import InputError
 
 NEEDS = f"lockstep needs a JDK, version {LEAST_JAVA} or newer"

@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from types import TracebackType
 from typing import Any, Self
 
-from kraftcheck.java import end_all
 from kraftcheck.lockstep.jars import MAIN, QUIET
+from kraftcheck.processes import end_all
 from kraftcheck.spec.errors import InputError
 
 OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", *QUIET)

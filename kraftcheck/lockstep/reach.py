@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from kraftcheck.java import run_to_end
 from kraftcheck.lockstep.jars import CLIENT, Artifact, Classpath, NotInMavenError, fetched, holds
+from kraftcheck.processes import run_to_end
 from kraftcheck.spec.errors import InputError
 
 JACOCO = "0.8.13"

@@ -13,11 +13,11 @@ import pytest
 
 from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.random_walks import Plan, simulate
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Options, Result
 from kraftcheck.explorer.tables import expander as expanding
 from kraftcheck.explorer.tables import layout_policy
-from kraftcheck.explorer.tables.random_walks import Plan, simulate
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.states import visited as visiting
 from kraftcheck.explorer.tables.states.spilling import SpillingSet

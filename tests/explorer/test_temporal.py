@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from kraftcheck.explorer import reference
+from kraftcheck.explorer.lassos import LassoJudge
 from kraftcheck.explorer.result import Options, Result, Verdict
 from kraftcheck.explorer.spill_arrays import SpillArena
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.explorer.tables import learned_system, level_states
 from kraftcheck.explorer.temporal.automaton import automaton_of
-from kraftcheck.explorer.temporal.lassos import LassoJudge
 from kraftcheck.spec import (
     Fairness,
     Formula,

@@ -11,8 +11,8 @@ import pytest
 
 from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.random_walks import GOING, Plan, RandomWalks, simulate
 from kraftcheck.explorer.result import DEADLOCK, Interrupted, Options, Result, Verdict
-from kraftcheck.explorer.tables.random_walks import GOING, Plan, RandomWalks, simulate
 from kraftcheck.kraft_model.reconfig.variants import SecondVoteInEpoch
 from kraftcheck.spec import (
     Bag,

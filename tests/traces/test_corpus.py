@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from kraftcheck.explorer.random_walks import Plan, RandomWalks, simulate
 from kraftcheck.explorer.result import Options, Result, Verdict
-from kraftcheck.explorer.tables.random_walks import Plan, RandomWalks, simulate
 from kraftcheck.persistence.folder import write_note
 from kraftcheck.spec.discovery import load
 from kraftcheck.spec.errors import InputError

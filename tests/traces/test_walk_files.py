@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kraftcheck.catalogue import find_model, shipped_models
+from kraftcheck.explorer.random_walks import Plan, simulate
 from kraftcheck.explorer.result import Options
-from kraftcheck.explorer.tables.random_walks import Plan, simulate
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.corpus import WalkWriter
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict

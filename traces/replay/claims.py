@@ -131,7 +131,7 @@ class ClaimJudge:
 
         A bound may be part of the specification or not; the reading that favours the claim counts.
         """
-        from kraftcheck.explorer.temporal.lassos import LassoJudge, unfair  # few traces claim such a thing
+        from kraftcheck.explorer.lassos import LassoJudge, unfair  # few traces claim such a thing
 
         states, steps, actions = self._states, self._steps, self._actions
         if ending.back_to is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from kraftcheck.explorer.lassos import LassoJudge
 from kraftcheck.explorer.result import Options, TraceStep, Violation
-from kraftcheck.explorer.temporal.lassos import LassoJudge
 from kraftcheck.explorer.transition_system import counterpart
 from kraftcheck.spec.language.formula import NEXT, Fairness
 from kraftcheck.spec.language.protocol import Protocol

@@ -1,4 +1,4 @@
-"""Finds Java, and runs programs that leave no process behind."""
+"""Processes: how many may run at once, where Java is, and programs that leave none behind."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ from pathlib import Path
 from kraftcheck.spec.errors import InputError
 
 LEAST_JAVA = 17
+
+
+def default_workers() -> int:
+    """Return the number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def java_program(name: str) -> tuple[Path | None, str]:
