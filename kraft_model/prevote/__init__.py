@@ -26,25 +26,14 @@ module          what is in it
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.prevote.contracts import PrevoteContracts, PrevoteOwnSteps
-from kraftcheck.kraft_model.prevote.elections import PrevoteElections
+from kraftcheck.kraft_model.prevote.contracts import PrevoteContracts
 from kraftcheck.kraft_model.prevote.environment import PrevoteDisturbances, PrevoteMembership
-from kraftcheck.kraft_model.prevote.properties import PrevoteProperties, PrevoteTemporal
-from kraftcheck.kraft_model.prevote.replication import PrevoteFollowers, PrevoteLeader
+from kraftcheck.kraft_model.prevote.properties import PrevoteProperties
+from kraftcheck.kraft_model.prevote.replication import PrevoteReplication
 
 
 # The bases stand in reverse: actions are listed from the last base to the first.
-class Prevote(
-    PrevoteOwnSteps,
-    PrevoteContracts,
-    PrevoteProperties,
-    PrevoteTemporal,
-    PrevoteMembership,
-    PrevoteFollowers,
-    PrevoteLeader,
-    PrevoteElections,
-    PrevoteDisturbances,
-):
+class Prevote(PrevoteContracts, PrevoteProperties, PrevoteMembership, PrevoteReplication, PrevoteDisturbances):
     """KRaft with pre-votes, one-at-a-time reconfiguration, and connections that are cut."""
 
 

@@ -48,8 +48,37 @@ def connection(message: Any) -> Connection | None:
     return None if isinstance(message, Connection) else Connection(message.source, message.dest)
 
 
+def zeros(members: Iterable[int]) -> Map[int, int]:
+    """Return the end offset 0 for each member (`ResetFollowerFetchStateIfLeader`)."""
+    return Map((member, 0) for member in ordered(members))
+
+
+Pairs = Iterable[frozenset[int]]
+
+
+class Seen(Record):
+    """The part of a server that the conditions read; nothing unless liveness is tested."""
+
+    state: ServerState = ServerState.UNATTACHED
+    epoch: int = 0
+    leader: int | Nil = Nil.NIL
+    config: Config = Config()
+    log: tuple[Entry, ...] = ()
+    hwm: int = 0
+    end_offset: Map[int, int] = Map()
+    votes: bool = False
+
+
+class Refusal(Record):
+    """A pre-vote that a server did not get: who refused it, and the leader and the epoch that it named."""
+
+    source: int
+    leader: int | Nil
+    epoch: int
+
+
 class PrevoteBase(Protocol):
-    """Constants, the start, and what several modules use."""
+    """Constants, the start, what several modules use, and the conditions that hold actions back."""
 
     hosts: frozenset[ModelValue] = constant("Hosts")
     values: frozenset[ModelValue] = constant("Value")
@@ -142,41 +171,7 @@ class PrevoteBase(Protocol):
         return step.put(negatively_acked=shared.negatively_acked | me.pending_ack) if me.pending_ack else step
 
     def _count(self, step: Step, shared: Shared, counter: str) -> Step:
-        """Return a step that adds one to a counter."""
         return step.put(counters=shared.counters.but(**{counter: getattr(shared.counters, counter) + 1}))
-
-
-def zeros(members: Iterable[int]) -> Map[int, int]:
-    """Return the end offset 0 for each member (`ResetFollowerFetchStateIfLeader`)."""
-    return Map((member, 0) for member in ordered(members))
-
-
-Pairs = Iterable[frozenset[int]]
-
-
-class Seen(Record):
-    """The part of a server that the conditions read; nothing unless liveness is tested."""
-
-    state: ServerState = ServerState.UNATTACHED
-    epoch: int = 0
-    leader: int | Nil = Nil.NIL
-    config: Config = Config()
-    log: tuple[Entry, ...] = ()
-    hwm: int = 0
-    end_offset: Map[int, int] = Map()
-    votes: bool = False
-
-
-class Refusal(Record):
-    """A pre-vote that a server did not get: who refused it, and the leader and the epoch that it named."""
-
-    source: int
-    leader: int | Nil
-    epoch: int
-
-
-class PrevoteLiveness(PrevoteBase):
-    """The conditions."""
 
     @projection
     def seen(self, me: Server) -> Seen:

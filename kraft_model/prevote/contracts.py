@@ -6,7 +6,6 @@ its action say. They share no rule with the actions, so that a slip in one shows
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.prevote.base import PrevoteBase
 from kraftcheck.kraft_model.prevote.environment import PrevoteMembership
 from kraftcheck.kraft_model.prevote.records import (
     AddedVoter,
@@ -35,6 +34,7 @@ from kraftcheck.kraft_model.prevote.records import (
     Shared,
 )
 from kraftcheck.kraft_model.reconfig.contracts import (
+    agreed_end,
     clients_values,
     log_end,
     majority,
@@ -97,7 +97,6 @@ def deserves_vote(me: Server, request: RequestVoteRequest) -> bool:
 
 
 def counters_after(step: Step, shared: Shared) -> Counters:
-    """Return the counters after a step."""
     counters: Counters = dict(step.puts).get("counters", shared.counters)
     return counters
 
@@ -111,8 +110,68 @@ def fetch_error(me: Server, request: FetchRequest) -> Error | Nil:
     return Error.FENCED_LEADER_EPOCH if request.replica_epoch < me.current_epoch else Error.UNKNOWN_LEADER
 
 
-class PrevoteContracts(PrevoteBase):
-    """Step invariants of messages."""
+def has_won(me: Server, state: ServerState) -> bool:
+    """Return whether a server stands, with the votes or pre-votes of a majority."""
+    return me.state is state and majority(me.config.members, me.votes_recv)
+
+
+def reaches(shared: Shared, one: int, other: int) -> bool:
+    return shared.connectivity.get(frozenset((one, other)), False)
+
+
+def sends_only(step: Step, shared: Shared, *messages: Record) -> bool:
+    """Return whether a step sends these messages, each once, as far as their connections are up."""
+    arriving = [one for one in messages if reaches(shared, one.source, one.dest)]  # type: ignore[attr-defined]
+    return len(step.sent) == len(arriving) and set(step.sent) == set(arriving)
+
+
+def may_fetch_from(me: Server, peer: int) -> bool:
+    """Return whether a server that waits for nothing follows a peer or is an unattached voter, or a lost observer."""
+    if me.state is ServerState.FOLLOWER and not votes(me):
+        return True
+    if me.fetch_state.pending_fetch is not Nil.NIL:
+        return False
+    if me.state is ServerState.FOLLOWER:
+        return peer == me.leader
+    return me.state is ServerState.UNATTACHED and votes(me)
+
+
+def asks_for_votes(me: Server, epoch: int, *, pre_vote: bool) -> list[RequestVoteRequest]:
+    """Return a request to each other member, with the end of the server's log."""
+    last_epoch, last_offset = log_end(me.log)
+    peers = [member for member in me.config.members if member != me.id]
+    return [RequestVoteRequest(epoch, last_epoch, last_offset, pre_vote, me.id, peer) for peer in peers]
+
+
+def may_change_voters(leader: Server) -> bool:
+    """Return whether a leader has no change of its voters under way, and has committed something in its epoch."""
+    in_epoch = leader.current_epoch in {entry.epoch for entry in leader.log[: leader.hwm]}
+    return leader.state is ServerState.LEADER and leader.config.committed and in_epoch
+
+
+def with_change(leader: Server, changed: int, members: frozenset[int]) -> Server:
+    """Return a leader that has appended a change of its voters, which it uses before it is committed."""
+    number, adds = leader.config.id + 1, changed in members
+    command, kind = (Command.ADD_VOTER, AddedVoter) if adds else (Command.REMOVE_VOTER, RemovedVoter)
+    return leader.but(
+        log=(*leader.log, Entry(command, leader.current_epoch, kind(number, changed, members))),
+        config=Config(number, members, False),
+        flwr_end_offset=credited(leader.flwr_end_offset, members),
+    )
+
+
+def changes_one_voter(before: Server, after: Server, step: Step, shared: Shared) -> bool:
+    """Return whether a leader appends a change of one voter, and announces itself to it if it is added."""
+    changed = before.config.members ^ after.config.members
+    if len(changed) != 1 or not may_change_voters(before):
+        return False
+    (voter,) = changed
+    told = [BeginQuorumEpochRequest(before.current_epoch, before.id, one) for one in changed & after.config.members]
+    return after == with_change(before, voter, after.config.members) and sends_only(step, shared, *told)
+
+
+class PrevoteContracts(PrevoteMembership):
+    """Step invariants of messages and of what a server does by itself, and invariants of servers that start."""
 
     # Votes
 
@@ -306,13 +365,8 @@ class PrevoteContracts(PrevoteBase):
         return leader.flwr_end_offset.put(message.source, end) if known else leader.flwr_end_offset
 
     def _agreed(self, leader: Server, message: FetchRequest) -> int:
-        """Return the high watermark once a member's fetch is noted. A leader that is no member counts others only."""
-        offsets, members = self._noted(leader, message), leader.config.members
-        for offset in reversed(range(1, len(leader.log) + 1)):
-            having = {member for member in members if offsets.get(member, 0) >= offset}
-            if majority(members, frozenset(having | {leader.id})):
-                return offset if leader.log[offset - 1].epoch == leader.current_epoch else leader.hwm
-        return leader.hwm
+        """Return the high watermark once a member's fetch is noted."""
+        return agreed_end(leader, self._noted(leader, message), leader.hwm)
 
     # Fetched
 
@@ -351,71 +405,6 @@ class PrevoteContracts(PrevoteBase):
             offsets = credited(before.flwr_end_offset, config.members)
         used = after.config, after.votes_recv, after.pending_ack, after.flwr_end_offset
         return used == (config, received, before.pending_ack, offsets)
-
-
-def has_won(me: Server, state: ServerState) -> bool:
-    """Return whether a server stands, with the votes or pre-votes of a majority."""
-    return me.state is state and majority(me.config.members, me.votes_recv)
-
-
-def reaches(shared: Shared, one: int, other: int) -> bool:
-    """Return whether two servers are connected."""
-    return shared.connectivity.get(frozenset((one, other)), False)
-
-
-def sends_only(step: Step, shared: Shared, *messages: Record) -> bool:
-    """Return whether a step sends these messages, each once, as far as their connections are up."""
-    arriving = [one for one in messages if reaches(shared, one.source, one.dest)]  # type: ignore[attr-defined]
-    return len(step.sent) == len(arriving) and set(step.sent) == set(arriving)
-
-
-def may_fetch_from(me: Server, peer: int) -> bool:
-    """Return whether a server that waits for nothing follows a peer or is an unattached voter, or a lost observer."""
-    if me.state is ServerState.FOLLOWER and not votes(me):
-        return True
-    if me.fetch_state.pending_fetch is not Nil.NIL:
-        return False
-    if me.state is ServerState.FOLLOWER:
-        return peer == me.leader
-    return me.state is ServerState.UNATTACHED and votes(me)
-
-
-def asks_for_votes(me: Server, epoch: int, *, pre_vote: bool) -> list[RequestVoteRequest]:
-    """Return a request to each other member, with the end of the server's log."""
-    last_epoch, last_offset = log_end(me.log)
-    peers = [member for member in me.config.members if member != me.id]
-    return [RequestVoteRequest(epoch, last_epoch, last_offset, pre_vote, me.id, peer) for peer in peers]
-
-
-def may_change_voters(leader: Server) -> bool:
-    """Return whether a leader has no change of its voters under way, and has committed something in its epoch."""
-    in_epoch = leader.current_epoch in {entry.epoch for entry in leader.log[: leader.hwm]}
-    return leader.state is ServerState.LEADER and leader.config.committed and in_epoch
-
-
-def with_change(leader: Server, changed: int, members: frozenset[int]) -> Server:
-    """Return a leader that has appended a change of its voters, which it uses before it is committed."""
-    number, adds = leader.config.id + 1, changed in members
-    command, kind = (Command.ADD_VOTER, AddedVoter) if adds else (Command.REMOVE_VOTER, RemovedVoter)
-    return leader.but(
-        log=(*leader.log, Entry(command, leader.current_epoch, kind(number, changed, members))),
-        config=Config(number, members, False),
-        flwr_end_offset=credited(leader.flwr_end_offset, members),
-    )
-
-
-def changes_one_voter(before: Server, after: Server, step: Step, shared: Shared) -> bool:
-    """Return whether a leader appends a change of one voter, and announces itself to it if it is added."""
-    changed = before.config.members ^ after.config.members
-    if len(changed) != 1 or not may_change_voters(before):
-        return False
-    (voter,) = changed
-    told = [BeginQuorumEpochRequest(before.current_epoch, before.id, one) for one in changed & after.config.members]
-    return after == with_change(before, voter, after.config.members) and sends_only(step, shared, *told)
-
-
-class PrevoteOwnSteps(PrevoteMembership):
-    """Step invariants of what a server does by itself, and invariants of servers that start."""
 
     # Elections
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kraftcheck.kraft_model.prevote.base import PrevoteLiveness, zeros
+from kraftcheck.kraft_model.prevote.base import PrevoteBase, zeros
 from kraftcheck.kraft_model.prevote.records import (
     Command,
     ElectedLeaderRequest,
@@ -53,9 +53,10 @@ class VoteUnderWay(Record):
     pre_vote: bool
 
 
-class PrevoteTimeouts(PrevoteLiveness):
-    """Timeouts."""
+OPEN_TO_PRE_VOTES = (ServerState.UNATTACHED, ServerState.PROSPECTIVE, ServerState.CANDIDATE, ServerState.RESIGNED)
 
+
+class PrevoteElections(PrevoteBase):
     @projection
     def standing(self, me: Server) -> Standing:
         """State and epoch of a server, and whether it votes."""
@@ -162,13 +163,6 @@ class PrevoteTimeouts(PrevoteLiveness):
         for peer in ordered(me.config.members - {me.id}):
             yield RequestVoteRequest(epoch, last_epoch(me.log), len(me.log), pre_vote, me.id, peer)
 
-
-OPEN_TO_PRE_VOTES = (ServerState.UNATTACHED, ServerState.PROSPECTIVE, ServerState.CANDIDATE, ServerState.RESIGNED)
-
-
-class PrevoteElections(PrevoteTimeouts):
-    """Pre-votes, votes and taking office."""
-
     @on(RequestVoteRequest)
     def handle_vote_request(self, me: Server, request: RequestVoteRequest, shared: Shared) -> Steps:
         """Any server answers, an observer too: its configuration may lag. Only a vote, not a pre-vote, binds it."""
@@ -204,7 +198,6 @@ class PrevoteElections(PrevoteTimeouts):
         return now.state in OPEN_TO_PRE_VOTES or self._never_fetched(me, now)
 
     def _never_fetched(self, me: Server, now: Transition) -> bool:
-        """Whether this follower has not fetched from its leader yet."""
         return now.state is ServerState.FOLLOWER and not me.fetch_state.has_fetch_success
 
     def _grants_vote(self, me: Server, now: Transition, request: RequestVoteRequest) -> bool:
@@ -234,7 +227,7 @@ class PrevoteElections(PrevoteTimeouts):
             step = self._fail_pending(step, me, shared)
         yield step
 
-    @internal(reads=PrevoteTimeouts.votes_under_way)
+    @internal(reads=votes_under_way)
     def conclude_pre_vote(
         self, me: Server, shared: Shared, votes_under_way: Map[int, frozenset[VoteUnderWay]]
     ) -> Steps:

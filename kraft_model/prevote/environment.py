@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain, combinations
 
-from kraftcheck.kraft_model.prevote.base import PrevoteLiveness, Seen, zeros
+from kraftcheck.kraft_model.prevote.base import PrevoteBase, Seen, zeros
 from kraftcheck.kraft_model.prevote.records import (
     AddedVoter,
     BeginQuorumEpochRequest,
@@ -38,10 +38,8 @@ def both_ways(pairs: Iterable[frozenset[int]], started: Iterable[int]) -> list[C
     ]
 
 
-class PrevoteDisturbances(PrevoteLiveness):
-    """Connections, restarts and crashes."""
-
-    @environment(reads=(PrevoteLiveness.alive, PrevoteLiveness.seen))
+class PrevoteDisturbances(PrevoteBase):
+    @environment(reads=(PrevoteBase.alive, PrevoteBase.seen))
     def change_network_connectivity(self, shared: Shared, alive: Map[int, bool], seen: Map[int, Seen]) -> Steps:
         """Any set of pairs is connected from now on, also the same; dead servers are not. What was on a cut is lost."""
         if shared.connectivity_ctr >= self.max_connectivity_changes:
@@ -78,7 +76,7 @@ class PrevoteDisturbances(PrevoteLiveness):
         restarted = outcome.of(me).but(hwm=0, fetch_state=FetchState(), flwr_end_offset=zeros(me.flwr_end_offset))
         yield self._count(self._fail_pending(become(restarted), me, shared), shared, "restart_ctr")
 
-    @internal(reads=(PrevoteLiveness.alive, PrevoteLiveness.seen))
+    @internal(reads=(PrevoteBase.alive, PrevoteBase.seen))
     def crash_lose_state(self, me: Server, shared: Shared, alive: Map[int, bool], seen: Map[int, Seen]) -> Steps:
         """A voter is lost with its disk, for good. What was on the way to it and from it is lost too."""
         if shared.counters.crash_ctr >= self.max_crashes or not is_voter(me):
@@ -93,9 +91,7 @@ class PrevoteDisturbances(PrevoteLiveness):
         yield self._count(self._fail_pending(step, me, shared), shared, "crash_ctr")
 
 
-class PrevoteMembership(PrevoteLiveness):
-    """New servers, and voters added and removed."""
-
+class PrevoteMembership(PrevoteBase):
     @projection
     def leads(self, me: Server) -> Config:
         """The configuration of a server that leads; none of others. How a new server finds one is not modelled."""
@@ -113,7 +109,7 @@ class PrevoteMembership(PrevoteLiveness):
                 step = Step().write(server).put(disk_id_gen=shared.disk_id_gen + 1)
                 yield self._send(step, shared, [FirstFetchRequest(0, 0, 0, new, leader)])
 
-    @internal(reads=PrevoteLiveness.alive)
+    @internal(reads=PrevoteBase.alive)
     def accept_add_voter_request(self, me: Server, shared: Shared, alive: Map[int, bool]) -> Steps:
         """A leader appends an AddVoterCommand, uses the new configuration at once, and announces itself."""
         if shared.counters.add_reconfig_ctr >= self.max_add_reconfigs or not self._may_change_voters(me):
@@ -126,7 +122,7 @@ class PrevoteMembership(PrevoteLiveness):
                 step = self._send(step, shared, [BeginQuorumEpochRequest(me.current_epoch, me.id, added)])
                 yield self._count(step, shared, "add_reconfig_ctr")
 
-    @internal(reads=PrevoteLiveness.seen)
+    @internal(reads=PrevoteBase.seen)
     def accept_remove_voter_request(self, me: Server, shared: Shared, seen: Map[int, Seen]) -> Steps:
         """A leader appends a RemoveVoterCommand; if it removes itself, it leads on until this is committed."""
         if shared.counters.remove_reconfig_ctr >= self.max_remove_reconfigs or not self._may_change_voters(me):

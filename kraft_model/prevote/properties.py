@@ -82,9 +82,20 @@ class Standing(Record):
 Servers = Map[int, Standing]
 
 
-class PrevoteTemporal(PrevoteBase):
-    """ValuesEventuallyAcked, ReconfigurationNotStuck, EventuallyLeaderElected, NotStuckInProspective."""
+OBSERVER_STATES = (ServerState.LEADER, ServerState.FOLLOWER, ServerState.UNATTACHED, ServerState.RESIGNED)
+STANDS = (ServerState.PROSPECTIVE, ServerState.CANDIDATE)
 
+
+class Holding(Record):
+    """The part of a server that properties read about what was acknowledged."""
+
+    leads: bool
+    votes: bool
+    epoch: int
+    values: frozenset[ModelValue]
+
+
+class PrevoteProperties(PrevoteBase):
     specifications = {"Spec": False, "LivenessSpec": FAIRNESS}
 
     @projection
@@ -170,23 +181,6 @@ class PrevoteTemporal(PrevoteBase):
                 for one in range(1, self.max_spawned_servers + 1)
             ]
         )
-
-
-OBSERVER_STATES = (ServerState.LEADER, ServerState.FOLLOWER, ServerState.UNATTACHED, ServerState.RESIGNED)
-STANDS = (ServerState.PROSPECTIVE, ServerState.CANDIDATE)
-
-
-class Holding(Record):
-    """The part of a server that properties read about what was acknowledged."""
-
-    leads: bool
-    votes: bool
-    epoch: int
-    values: frozenset[ModelValue]
-
-
-class PrevoteProperties(PrevoteBase):
-    """The invariants."""
 
     @invariant
     def no_illegal_state(self, me: Server) -> bool:

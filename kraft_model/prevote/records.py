@@ -12,8 +12,6 @@ from kraftcheck.spec import Map, ModelValue, Record, Symbol
 
 
 class Nil(Symbol):
-    """The value that stands for nothing."""
-
     NIL = "Nil"
 
 
@@ -31,8 +29,6 @@ class ServerState(Symbol):
 
 
 class Command(Symbol):
-    """Kinds of log entry."""
-
     APPEND = "AppendCommand"
     INIT_CLUSTER = "InitClusterCommand"
     ADD_VOTER = "AddVoterCommand"
@@ -41,8 +37,6 @@ class Command(Symbol):
 
 
 class Result(Symbol):
-    """Response codes."""
-
     OK = "Ok"
     NOT_OK = "NotOk"
     DIVERGING = "Diverging"
@@ -62,8 +56,6 @@ class Error(Symbol):
 
 
 class MessageType(Symbol):
-    """Types of message."""
-
     REQUEST_VOTE_REQUEST = "RequestVoteRequest"
     REQUEST_VOTE_RESPONSE = "RequestVoteResponse"
     BEGIN_QUORUM_EPOCH_REQUEST = "BeginQuorumEpochRequest"
@@ -239,8 +231,6 @@ class LastFetch(SnakeCase):
 
 
 class FetchState(SnakeCase):
-    """How a server's fetching goes."""
-
     pending_fetch: FetchRequest | Nil = Nil.NIL
     last_fetch_res: LastFetch | Nil = Nil.NIL
     has_fetch_success: bool = False

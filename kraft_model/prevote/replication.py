@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraftcheck.kraft_model.prevote.base import Refusal, Seen, zeros
-from kraftcheck.kraft_model.prevote.elections import PrevoteTimeouts, Standing
+from kraftcheck.kraft_model.prevote.elections import PrevoteElections, Standing
 from kraftcheck.kraft_model.prevote.records import (
     BeginQuorumEpochRequest,
     Command,
@@ -36,9 +36,12 @@ from kraftcheck.kraft_model.prevote.rules import (
 from kraftcheck.kraft_model.reconfig.rules import end_offset_for_epoch, is_quorum, last_epoch, truncated
 from kraftcheck.spec import Map, Record, Steps, become, consume, internal, on, ordered, projection
 
+Fetches = Map[int, frozenset[FetchRequest]]
+Refusals = Map[int, frozenset[Refusal]]
 
-class PrevoteLeader(PrevoteTimeouts):
-    """Announcing, appending, serving fetches, and the high watermark."""
+
+class PrevoteReplication(PrevoteElections):
+    """Announcing, appending, serving fetches, the high watermark; following, fetching, what responses change."""
 
     @projection
     def announced(self, inbox: tuple[frozenset[Record], frozenset[Record]]) -> frozenset[tuple[int, int]]:
@@ -46,7 +49,7 @@ class PrevoteLeader(PrevoteTimeouts):
         messages = inbox[0] | inbox[1]
         return frozenset((m.source, m.replica_epoch) for m in messages if isinstance(m, BeginQuorumEpochRequest))
 
-    @internal(reads=(PrevoteTimeouts.standing, announced))
+    @internal(reads=(PrevoteElections.standing, announced))
     def resend_begin_quorum_epoch_request(
         self,
         me: Server,
@@ -169,14 +172,6 @@ class PrevoteLeader(PrevoteTimeouts):
             isinstance(entry.value, RemovedVoter) and me.id not in entry.value.members for entry in me.log[me.hwm : hwm]
         )
 
-
-Fetches = Map[int, frozenset[FetchRequest]]
-Refusals = Map[int, frozenset[Refusal]]
-
-
-class PrevoteFollowers(PrevoteTimeouts):
-    """Following, fetching, and what responses change."""
-
     @on(BeginQuorumEpochRequest)
     def accept_begin_quorum_request(self, me: Server, request: BeginQuorumEpochRequest, shared: Shared) -> Steps:
         """A server follows the leader that announces itself, unless the announcement is stale: then it stays."""
@@ -185,7 +180,7 @@ class PrevoteFollowers(PrevoteTimeouts):
         outcome = maybe_transition(me, request.source, request.replica_epoch)
         yield self._fail_pending(consume(outcome.of(me).but(fetch_state=FetchState())), me, shared)
 
-    @internal(reads=(PrevoteTimeouts.seen, PrevoteTimeouts.fetches_under_way, PrevoteTimeouts.refusals))
+    @internal(reads=(PrevoteElections.seen, PrevoteElections.fetches_under_way, PrevoteElections.refusals))
     def send_fetch_request(
         self, me: Server, shared: Shared, seen: Map[int, Seen], fetches_under_way: Fetches, refusals: Refusals
     ) -> Steps:

@@ -43,24 +43,21 @@ from __future__ import annotations
 from kraftcheck.kraft_model.quorum.contracts.steps import QuorumContracts
 from kraftcheck.kraft_model.quorum.elections import QuorumElections
 from kraftcheck.kraft_model.quorum.environment import QuorumEnvironment
-from kraftcheck.kraft_model.quorum.liveness import QuorumLiveness, QuorumProgress
-from kraftcheck.kraft_model.quorum.properties import QuorumAnswers, QuorumProperties
+from kraftcheck.kraft_model.quorum.liveness import QuorumLiveness
+from kraftcheck.kraft_model.quorum.properties import QuorumProperties
 from kraftcheck.kraft_model.quorum.replication import QuorumReplication
 from kraftcheck.kraft_model.quorum.starts import QuorumStarts
-from kraftcheck.kraft_model.quorum.voters import QuorumUpgrades, QuorumVoterChanges
+from kraftcheck.kraft_model.quorum.voters import QuorumVoterChanges
 
 
 # The bases stand in reverse: actions are listed from the last base to the first.
 class Quorum(
-    QuorumUpgrades,
     QuorumVoterChanges,
     QuorumEnvironment,
     QuorumElections,
     QuorumReplication,
     QuorumProperties,
-    QuorumAnswers,
     QuorumContracts,
-    QuorumProgress,
     QuorumLiveness,
     QuorumStarts,
 ):

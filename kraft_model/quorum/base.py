@@ -8,7 +8,7 @@ more.
 There are no clocks: a timer may expire whenever it runs, and safety must not depend on it. Progress does: where every
 answer comes too late, nobody ever gets anywhere. With TimelyFetches a fetch timer expires only where the leader is gone
 or cut off, and a request is sent again only where nobody gets it, or where messages are lost (MaxLosses):
-`QuorumTiming`.
+`QuorumBase`.
 """
 
 from __future__ import annotations
@@ -83,8 +83,6 @@ from kraftcheck.spec import (
 
 
 class QuorumMembership(Protocol):
-    """Voter sets, voters and majorities."""
-
     # Voter sets
 
     def voters_after(self, voters: VoterSet, record: Record) -> VoterSet | None:
@@ -158,67 +156,14 @@ def _meet(is_majority: Callable[[VoterSet, Collection[Key]], bool], one: VoterSe
     return not any(is_majority(one, group) and is_majority(other, keys(other).difference(group)) for group in groups)
 
 
-class QuorumHearing(QuorumMembership):
-    """What a replica makes of what it hears; where Kafka throws, it fails."""
-
-    def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> Replica:
-        """Return the replica after it heard of an epoch, and perhaps of its leader, in a request or an error.
-
-        An older epoch changes nothing. In its own epoch the replica follows a leader that it did not know, or had no
-        endpoint of, as after a restart (KIP-996). It fails if it hears of another leader of its epoch than the one that
-        it knows, or that it leads itself and does not (`KafkaRaftClient.maybeTransition`).
-        """
-        if epoch < me.epoch:
-            return me
-        if not self.is_consistent(me, leader, epoch):
-            return failed(me)
-        if isinstance(leader, Nil):
-            return unattached(me, epoch) if epoch > me.epoch else me
-        endpoint = endpoint or endpoint_of(me, leader)
-        if epoch > me.epoch or isinstance(me.leader, Nil) or me.leader_endpoint == 0 < endpoint:
-            return self.follow(me, leader, epoch, endpoint)
-        return me
-
-    def is_consistent(self, me: Replica, leader: ModelValue | Nil, epoch: int) -> bool:
-        """Whether what a replica hears of a leader fits to what it knows (`KafkaRaftClient.hasConsistentLeader`)."""
-        if leader == me.id:
-            return me.mode is Mode.LEADER
-        return epoch != me.epoch or isinstance(leader, Nil) or isinstance(me.leader, Nil) or leader == me.leader
-
-    def follow(self, me: Replica, leader: ModelValue, epoch: int, endpoint: int) -> Replica:
-        """Return the replica as follower; it fails without the leader's endpoint, or if it is to follow itself.
-
-        The endpoint is the one that it was told, else that of the voter set (`QuorumState.transitionToFollower`).
-        """
-        endpoint = endpoint or endpoint_of(me, leader)
-        return failed(me) if endpoint == 0 or leader == me.id else following(me, leader, epoch, endpoint)
-
-    def common_response(self, me: Replica, response: LeaderResponse) -> tuple[Replica, bool]:
-        """Return the replica after the fields that all responses share, and whether the response is dealt with.
-
-        KIP-595, "Leader Election and Discovery"; Kafka does this before it looks at the rest of a response. It takes
-        INVALID_REQUEST for impossible (`KafkaRaftClient.maybeHandleCommonResponse`).
-        """
-        error, leader, epoch = response.error, response.leader, response.epoch
-        if epoch < me.epoch or error is Error.UNKNOWN_LEADER_EPOCH:
-            return me, True
-        if epoch > me.epoch or error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER):
-            return self.learn(me, leader, epoch, response.endpoint), True
-        dealt = error not in (Error.NONE, Error.UNSUPPORTED_VERSION, Error.SNAPSHOT_NOT_FOUND)
-        if isinstance(me.leader, Nil) and not isinstance(leader, Nil):
-            return self.follow(me, leader, epoch, response.endpoint), dealt
-        return (failed(me), True) if error is Error.INVALID_REQUEST else (me, dealt)
-
-    def endpoint_shown(self, me: Replica) -> int:
-        """Return the endpoint of the leader that a replica names in its answers; 0 where it knows none of it."""
-        return me.endpoint if me.leader == me.id else me.leader_endpoint
-
-
 ADMIN = ModelValue("admin", 1 << 20)
 """The administrator's id: it sends requests and receives the answers."""
 
 
-class QuorumBase(QuorumHearing):
+Bystanders = Map[ModelValue, Replica | Nil]
+
+
+class QuorumBase(QuorumMembership):
     """Constants, bounds and what several modules use. A bound counts one kind of event; at 0 the kind costs nothing."""
 
     hosts: frozenset[ModelValue] = constant("Hosts")
@@ -273,7 +218,6 @@ class QuorumBase(QuorumHearing):
     """What a start is made of: a design change that adds fields names its own subclasses."""
 
     def check_constants(self) -> None:
-        """Refuse constants that contradict each other."""
         for name, hosts in (
             ("InitialVoters", self.initial_voters),
             ("Standalone", self.standalone),
@@ -317,7 +261,6 @@ class QuorumBase(QuorumHearing):
         return frozenset(Voter(Key(voter, 1)) for voter in voters)
 
     def formatted(self, host: ModelValue, directory: int, endpoint: int = 1) -> Replica:
-        """Return a replica with a freshly formatted disk."""
         voters = self.formatted_voters(host, directory)
         version = self.initial_version if voters else 0
         software = 0 if host in self.old_software else 1
@@ -425,7 +368,6 @@ class QuorumBase(QuorumHearing):
         return FetchRequest(me.epoch, len(me.log), last_epoch(me.log), me.directory, me.id, server, address)
 
     def after_restart(self, me: Replica) -> Replica:
-        """Return the replica after a restart."""
         return restarted(me, self.own_votes(me))
 
     # Logs
@@ -547,7 +489,6 @@ class QuorumBase(QuorumHearing):
         return Answered(asked, me.mode, me.version, keys(me.voters), busy)
 
     def update_answer(self, me: Replica, error: Error, request: UpdateVoterRequest) -> UpdateVoterResponse:
-        """Return the answer to UpdateVoter."""
         shown = self.endpoint_shown(me)
         return UpdateVoterResponse(me.epoch, me.leader, error, request, me.id, request.source, shown)
 
@@ -559,12 +500,57 @@ class QuorumBase(QuorumHearing):
             return Error.UNKNOWN_LEADER_EPOCH
         return Error.NONE if me.mode is Mode.LEADER else Error.NOT_LEADER_OR_FOLLOWER
 
+    def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> Replica:
+        """Return the replica after it heard of an epoch, and perhaps of its leader, in a request or an error.
 
-Bystanders = Map[ModelValue, Replica | Nil]
+        An older epoch changes nothing. In its own epoch the replica follows a leader that it did not know, or had no
+        endpoint of, as after a restart (KIP-996). It fails if it hears of another leader of its epoch than the one that
+        it knows, or that it leads itself and does not (`KafkaRaftClient.maybeTransition`).
+        """
+        if epoch < me.epoch:
+            return me
+        if not self.is_consistent(me, leader, epoch):
+            return failed(me)
+        if isinstance(leader, Nil):
+            return unattached(me, epoch) if epoch > me.epoch else me
+        endpoint = endpoint or endpoint_of(me, leader)
+        if epoch > me.epoch or isinstance(me.leader, Nil) or me.leader_endpoint == 0 < endpoint:
+            return self.follow(me, leader, epoch, endpoint)
+        return me
 
+    def is_consistent(self, me: Replica, leader: ModelValue | Nil, epoch: int) -> bool:
+        """Whether what a replica hears of a leader fits to what it knows (`KafkaRaftClient.hasConsistentLeader`)."""
+        if leader == me.id:
+            return me.mode is Mode.LEADER
+        return epoch != me.epoch or isinstance(leader, Nil) or isinstance(me.leader, Nil) or leader == me.leader
 
-class QuorumTiming(QuorumBase):
-    """Whether what a replica waits for can still come."""
+    def follow(self, me: Replica, leader: ModelValue, epoch: int, endpoint: int) -> Replica:
+        """Return the replica as follower; it fails without the leader's endpoint, or if it is to follow itself.
+
+        The endpoint is the one that it was told, else that of the voter set (`QuorumState.transitionToFollower`).
+        """
+        endpoint = endpoint or endpoint_of(me, leader)
+        return failed(me) if endpoint == 0 or leader == me.id else following(me, leader, epoch, endpoint)
+
+    def common_response(self, me: Replica, response: LeaderResponse) -> tuple[Replica, bool]:
+        """Return the replica after the fields that all responses share, and whether the response is dealt with.
+
+        KIP-595, "Leader Election and Discovery"; Kafka does this before it looks at the rest of a response. It takes
+        INVALID_REQUEST for impossible (`KafkaRaftClient.maybeHandleCommonResponse`).
+        """
+        error, leader, epoch = response.error, response.leader, response.epoch
+        if epoch < me.epoch or error is Error.UNKNOWN_LEADER_EPOCH:
+            return me, True
+        if epoch > me.epoch or error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER):
+            return self.learn(me, leader, epoch, response.endpoint), True
+        dealt = error not in (Error.NONE, Error.UNSUPPORTED_VERSION, Error.SNAPSHOT_NOT_FOUND)
+        if isinstance(me.leader, Nil) and not isinstance(leader, Nil):
+            return self.follow(me, leader, epoch, response.endpoint), dealt
+        return (failed(me), True) if error is Error.INVALID_REQUEST else (me, dealt)
+
+    def endpoint_shown(self, me: Replica) -> int:
+        """Return the endpoint of the leader that a replica names in its answers; 0 where it knows none of it."""
+        return me.endpoint if me.leader == me.id else me.leader_endpoint
 
     @projection
     def bystander(self, me: Replica | Admin) -> Replica | Nil:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraftcheck.kraft_model.quorum.base import Bystanders, QuorumTiming
+from kraftcheck.kraft_model.quorum.base import Bystanders, QuorumBase
 from kraftcheck.kraft_model.quorum.records import (
     ENDED,
     UNKNOWN_DIRECTORY,
+    Acknowledgement,
     Batch,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -45,12 +46,10 @@ GRANTS_VOTES = (Mode.UNATTACHED, Mode.PROSPECTIVE)
 GRANTS_PRE_VOTES = (Mode.UNATTACHED, Mode.PROSPECTIVE, Mode.CANDIDATE, Mode.RESIGNED)
 
 
-class QuorumElections(QuorumTiming):
-    """Timeouts, votes, and how leaders take and leave office."""
-
+class QuorumElections(QuorumBase):
     # Timeouts. There are no clocks: a timeout may expire whenever it is running.
 
-    @internal(reads=QuorumTiming.bystander)
+    @internal(reads=QuorumBase.bystander)
     def fetch_timeout(self, me: Replica, shared: Shared, bystander: Bystanders) -> Steps:
         """A voter that follows has not fetched for too long: it asks for pre-votes (KIP-996, "Proposed Changes").
 
@@ -66,7 +65,7 @@ class QuorumElections(QuorumTiming):
             watched = step.write(*self.watching(me, bystander))
             yield watched if me.ended else watched.spend("pre_votes")
 
-    @internal(reads=QuorumTiming.bystander)
+    @internal(reads=QuorumBase.bystander)
     def election_timeout(self, me: Replica, shared: Shared, bystander: Bystanders) -> Steps:
         """An unattached voter or a candidate waits in vain: it asks for pre-votes (KIP-996, "Proposed Changes")."""
         if me.mode not in (Mode.UNATTACHED, Mode.CANDIDATE):
@@ -108,7 +107,6 @@ class QuorumElections(QuorumTiming):
         yield self.taken(me, self.after_resigning(me), consumes=False)
 
     def after_resigning(self, me: Replica) -> Replica:
-        """Return the replica after its time as Resigned."""
         return unattached(me, me.epoch + 1)
 
     def may_stand(self, me: Replica) -> bool:
@@ -116,7 +114,6 @@ class QuorumElections(QuorumTiming):
         return self.is_voter(me)
 
     def gives_up(self, me: Replica) -> Replica:
-        """Return the replica after a lost pre-vote round."""
         return after_lost_pre_vote(me)
 
     # Asking for votes
@@ -133,7 +130,6 @@ class QuorumElections(QuorumTiming):
             yield self.taken(me, after, *self.vote_requests(after, pre_vote=True), consumes=consumes)
 
     def asks_for_pre_votes(self, me: Replica) -> Replica:
-        """Return the replica as Prospective."""
         return prospective(me, self.own_votes(me))
 
     def stand(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
@@ -183,7 +179,6 @@ class QuorumElections(QuorumTiming):
         return Error.INVALID_REQUEST if self.is_illegal(request) else Error.NONE
 
     def vote_answer(self, me: Replica, request: VoteRequest, error: Error, *, granted: bool = False) -> VoteResponse:
-        """Return the answer to Vote."""
         return VoteResponse(
             me.epoch, me.leader, granted, error, request.pre_vote, request.voter, request.epoch, me.id, request.source,
             self.endpoint_shown(me),
@@ -265,7 +260,6 @@ class QuorumElections(QuorumTiming):
             yield self.taken(me, self.gives_up(after) if lost else after)
 
     def awaits(self, me: Replica, response: VoteResponse) -> bool:
-        """Whether a replica waits for this answer."""
         mode = Mode.PROSPECTIVE if response.pre_vote else Mode.CANDIDATE
         if me.mode is not mode or me.epoch != response.of:
             return False
@@ -357,7 +351,7 @@ class QuorumElections(QuorumTiming):
 
     def acknowledgement(
         self,
-        response: type[BeginQuorumEpochResponse] | type[EndQuorumEpochResponse],
+        response: type[Acknowledgement],
         me: Replica,
         request: BeginQuorumEpochRequest | EndQuorumEpochRequest,
         error: Error,
@@ -370,7 +364,7 @@ class QuorumElections(QuorumTiming):
 
     def refusal(
         self,
-        response: type[BeginQuorumEpochResponse] | type[EndQuorumEpochResponse],
+        response: type[Acknowledgement],
         me: Replica,
         request: BeginQuorumEpochRequest | EndQuorumEpochRequest,
     ) -> list[Record]:
@@ -378,9 +372,7 @@ class QuorumElections(QuorumTiming):
         return self.acknowledgement(response, self.unnamed(me), request, Error.INCONSISTENT_CLUSTER_ID)
 
     @on(BeginQuorumEpochResponse, EndQuorumEpochResponse)
-    def handle_acknowledgement(
-        self, me: Replica, response: BeginQuorumEpochResponse | EndQuorumEpochResponse, shared: Shared
-    ) -> Steps:
+    def handle_acknowledgement(self, me: Replica, response: Acknowledgement, shared: Shared) -> Steps:
         """A leader, also a resigned one, hears of a newer epoch in the answers to its announcements.
 
         KIP-595, "BeginQuorumEpoch", "EndQuorumEpoch". It fails if a voter acknowledges BeginQuorumEpoch that it has

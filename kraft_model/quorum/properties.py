@@ -25,9 +25,27 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.kraft_model.quorum.rules import Log, VoterSet, alike, keys, matches, version_in
 from kraftcheck.spec import Map, ModelValue, Record, constraint, invariant, projection, step_invariant
 
+FORGOTTEN = ("fetched", "ended", "rejected", "offsets", "heard", "watched", "updating", "updated", "joining")
+"""Fields that are empty in a process that has just started."""
 
-class QuorumAnswers(QuorumBase):
-    """Invariants about answers to administrators and voters, and about the changes that they answer."""
+STANDS = (Mode.PROSPECTIVE, Mode.CANDIDATE)
+
+
+class Held(Record):
+    """The part of a replica that the properties over all replicas read."""
+
+    key: Key
+    log: Log
+
+
+def agrees(one: Log, other: Log) -> bool:
+    """Return whether one log is the beginning of the other."""
+    common = min(len(one), len(other))
+    return one[:common] == other[:common]
+
+
+class QuorumProperties(QuorumBase):
+    """Invariants, step invariants, and constraints for searches about progress."""
 
     @invariant(needs=["WatchAnswers"])
     def told_is_kept(self, me: Admin, shared: Shared) -> bool:
@@ -126,29 +144,6 @@ class QuorumAnswers(QuorumBase):
         old, new = alike(told.committed, told.current)
         observes = not any(matches(voter.key, key) for voter in told.current for key in told.observers)
         return observes and len(old ^ new) <= 1 and Term(told.epoch, told.source) in shared.elected
-
-
-FORGOTTEN = ("fetched", "ended", "rejected", "offsets", "heard", "watched", "updating", "updated", "joining")
-"""Fields that are empty in a process that has just started."""
-
-STANDS = (Mode.PROSPECTIVE, Mode.CANDIDATE)
-
-
-class Held(Record):
-    """The part of a replica that the properties over all replicas read."""
-
-    key: Key
-    log: Log
-
-
-def agrees(one: Log, other: Log) -> bool:
-    """Return whether one log is the beginning of the other."""
-    common = min(len(one), len(other))
-    return one[:common] == other[:common]
-
-
-class QuorumProperties(QuorumBase):
-    """Invariants, step invariants, and constraints for searches about progress."""
 
     # Elections
 

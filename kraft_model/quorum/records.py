@@ -44,8 +44,6 @@ class Mode(Symbol):
 
 
 class Error(Symbol):
-    """Error codes of the RPCs."""
-
     NONE = "NONE"
     FENCED_LEADER_EPOCH = "FENCED_LEADER_EPOCH"
     UNKNOWN_LEADER_EPOCH = "UNKNOWN_LEADER_EPOCH"
@@ -117,8 +115,6 @@ class LogRecord(Record):
 
 
 class Data(LogRecord):
-    """A client's record."""
-
     number: int
 
 
@@ -153,8 +149,6 @@ class VoterRemoved(LogRecord):
 
 
 class Batch(Record):
-    """A batch of the log: what is appended at once, in one epoch."""
-
     epoch: int
     records: tuple[LogRecord, ...]
 
@@ -166,7 +160,18 @@ class Position(Record):
     epoch: int
 
 
-class VoteRequest(Record, quiet=("address",)):
+class Message(Record):
+    """What replicas and the administrator send."""
+
+
+class ResponseHeader(Message, quiet=("endpoint",)):
+    """The first fields of an answer that tells of an epoch and its leader."""
+
+    epoch: int
+    leader: ModelValue | Nil
+
+
+class VoteRequest(Message, quiet=("address",)):
     """Vote; with `pre_vote` it asks whether a vote would be granted (KIP-996). `voter` is the replica key it is for."""
 
     epoch: int
@@ -180,11 +185,9 @@ class VoteRequest(Record, quiet=("address",)):
     address: int = 1
 
 
-class VoteResponse(Record, quiet=("endpoint",)):
+class VoteResponse(ResponseHeader):
     """The answer to Vote; `voter` is the replica key that the request was for."""
 
-    epoch: int
-    leader: ModelValue | Nil
     granted: bool
     error: Error
     pre_vote: bool
@@ -195,13 +198,7 @@ class VoteResponse(Record, quiet=("endpoint",)):
     endpoint: int = 1
 
 
-class BeginQuorumEpochRequest(
-    Record,
-    quiet=(
-        "address",
-        "endpoint",
-    ),
-):
+class BeginQuorumEpochRequest(Message, quiet=("address", "endpoint")):
     """A leader tells a voter that it leads."""
 
     epoch: int
@@ -212,11 +209,9 @@ class BeginQuorumEpochRequest(
     endpoint: int = 1
 
 
-class BeginQuorumEpochResponse(Record, quiet=("endpoint",)):
-    """The answer to BeginQuorumEpoch."""
+class Acknowledgement(ResponseHeader):
+    """The answer to BeginQuorumEpoch or EndQuorumEpoch."""
 
-    epoch: int
-    leader: ModelValue | Nil
     error: Error
     of: int
     source: ModelValue
@@ -224,7 +219,11 @@ class BeginQuorumEpochResponse(Record, quiet=("endpoint",)):
     endpoint: int = 1
 
 
-class EndQuorumEpochRequest(Record, quiet=("address",)):
+class BeginQuorumEpochResponse(Acknowledgement):
+    """The answer to BeginQuorumEpoch."""
+
+
+class EndQuorumEpochRequest(Message, quiet=("address",)):
     """A leader resigns, and says who should stand for election, the best first."""
 
     epoch: int
@@ -234,19 +233,11 @@ class EndQuorumEpochRequest(Record, quiet=("address",)):
     address: int = 1
 
 
-class EndQuorumEpochResponse(Record, quiet=("endpoint",)):
+class EndQuorumEpochResponse(Acknowledgement):
     """The answer to EndQuorumEpoch."""
 
-    epoch: int
-    leader: ModelValue | Nil
-    error: Error
-    of: int
-    source: ModelValue
-    dest: ModelValue
-    endpoint: int = 1
 
-
-class FetchRequest(Record, quiet=("address",)):
+class FetchRequest(Message, quiet=("address",)):
     """A follower or an observer asks for the batches behind its log end."""
 
     epoch: int
@@ -258,11 +249,9 @@ class FetchRequest(Record, quiet=("address",)):
     address: int = 1
 
 
-class FetchResponse(Record, quiet=("endpoint",)):
+class FetchResponse(ResponseHeader):
     """The answer to a fetch: batches, where the logs diverge, the snapshot to load, or an error."""
 
-    epoch: int
-    leader: ModelValue | Nil
     error: Error
     high_watermark: int
     records: tuple[Batch, ...]
@@ -274,7 +263,7 @@ class FetchResponse(Record, quiet=("endpoint",)):
     endpoint: int = 1
 
 
-class FetchSnapshotRequest(Record, quiet=("address",)):
+class FetchSnapshotRequest(Message, quiet=("address",)):
     """A replica asks for a snapshot, which travels in one piece (KIP-630)."""
 
     epoch: int
@@ -285,11 +274,9 @@ class FetchSnapshotRequest(Record, quiet=("address",)):
     address: int = 1
 
 
-class FetchSnapshotResponse(Record, quiet=("endpoint",)):
+class FetchSnapshotResponse(ResponseHeader):
     """The answer: the state up to the snapshot's end offset, or an error."""
 
-    epoch: int
-    leader: ModelValue | Nil
     error: Error
     content: tuple[Batch, ...]
     request: FetchSnapshotRequest
@@ -298,7 +285,7 @@ class FetchSnapshotResponse(Record, quiet=("endpoint",)):
     endpoint: int = 1
 
 
-class ApiVersionsRequest(Record, quiet=("address",)):
+class ApiVersionsRequest(Message, quiet=("address",)):
     """The leader asks a new voter which kraft.version it supports (KIP-853, "AddVoter", step 3)."""
 
     of: int
@@ -307,7 +294,7 @@ class ApiVersionsRequest(Record, quiet=("address",)):
     address: int = 1
 
 
-class ApiVersionsResponse(Record):
+class ApiVersionsResponse(Message):
     """The highest kraft.version that the replica supports."""
 
     version: int
@@ -316,7 +303,7 @@ class ApiVersionsResponse(Record):
     dest: ModelValue
 
 
-class AddVoterRequest(Record, quiet=("address",)):
+class AddVoterRequest(Message, quiet=("address",)):
     """AddVoter of a controller that joins automatically. An administrator's request is a step of its receiver."""
 
     voter: Voter
@@ -325,7 +312,7 @@ class AddVoterRequest(Record, quiet=("address",)):
     address: int = 1
 
 
-class RemoveVoterRequest(Record, quiet=("address",)):
+class RemoveVoterRequest(Message, quiet=("address",)):
     """RemoveVoter of a controller that joins automatically."""
 
     voter: Key
@@ -334,7 +321,7 @@ class RemoveVoterRequest(Record, quiet=("address",)):
     address: int = 1
 
 
-class UpdateVoterRequest(Record, quiet=("address",)):
+class UpdateVoterRequest(Message, quiet=("address",)):
     """A voter tells the leader its endpoint, directory id and supported kraft.version."""
 
     epoch: int
@@ -345,11 +332,7 @@ class UpdateVoterRequest(Record, quiet=("address",)):
     address: int = 1
 
 
-class UpdateVoterResponse(Record, quiet=("endpoint",)):
-    """The answer to UpdateVoter."""
-
-    epoch: int
-    leader: ModelValue | Nil
+class UpdateVoterResponse(ResponseHeader):
     error: Error
     request: UpdateVoterRequest
     source: ModelValue
@@ -370,7 +353,7 @@ class Answered(Record):
     busy: bool
 
 
-class AdminResponse(Record):
+class AdminResponse(Message):
     """The answer to AddVoter, RemoveVoter or UpdateFeatures, for an administrator or a joining controller.
 
     With WatchAnswers it has `about`.
@@ -383,7 +366,7 @@ class AdminResponse(Record):
     about: Answered | Nil = Nil.NIL
 
 
-class DescribeQuorumResponse(Record):
+class DescribeQuorumResponse(Message):
     """The answer to DescribeQuorum (KIP-853, "DescribeQuorum"): current and committed voters, and observers."""
 
     error: Error
@@ -396,14 +379,7 @@ class DescribeQuorumResponse(Record):
     dest: ModelValue
 
 
-LeaderResponse = (
-    VoteResponse
-    | BeginQuorumEpochResponse
-    | EndQuorumEpochResponse
-    | FetchResponse
-    | FetchSnapshotResponse
-    | UpdateVoterResponse
-)
+LeaderResponse = VoteResponse | Acknowledgement | FetchResponse | FetchSnapshotResponse | UpdateVoterResponse
 """The answers that tell of an epoch and its leader."""
 
 # Groups of messages that are dropped together
@@ -531,8 +507,6 @@ class Admin(Record):
 
 
 class Term(Record):
-    """An epoch and the leader elected in it."""
-
     epoch: int
     leader: ModelValue
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.quorum.base import Bystanders, QuorumTiming
+from kraftcheck.kraft_model.quorum.base import Bystanders, QuorumBase
 from kraftcheck.kraft_model.quorum.records import (
     ENDED,
     Error,
@@ -21,9 +21,7 @@ from kraftcheck.kraft_model.quorum.rules import end_offset_for_epoch, matches, s
 from kraftcheck.spec import ModelValue, Record, Step, Steps, internal, on, ordered
 
 
-class QuorumReplication(QuorumTiming):
-    """Fetching, serving fetches, snapshots."""
-
+class QuorumReplication(QuorumBase):
     # Serving
 
     @on(FetchRequest)
@@ -160,7 +158,6 @@ class QuorumReplication(QuorumTiming):
         return FetchSnapshotRequest(me.epoch, snapshot, me.directory, me.id, source, me.leader_endpoint)
 
     def can_read(self, me: Replica) -> bool:
-        """Whether a replica's software knows the records of its log."""
         return me.version <= me.software
 
     def fails_to_read(self, me: Replica) -> Step:
@@ -180,7 +177,6 @@ class QuorumReplication(QuorumTiming):
         return self.with_log(me, truncated(me.log, diverging), flushes=self.flushes(me))
 
     def append(self, me: Replica, response: FetchResponse) -> Replica:
-        """Return the follower with the fetched records."""
         return self.with_log(me, me.log + response.records, flushes=self.flushes(me))
 
     def flushes(self, me: Replica) -> bool:
@@ -213,7 +209,7 @@ class QuorumReplication(QuorumTiming):
             fetch = self.fetch_from(me, server, 0)
             yield self.taken(me, me.but(pending=fetch), fetch, consumes=False)
 
-    @internal(reads=QuorumTiming.bystander)
+    @internal(reads=QuorumBase.bystander)
     def retry(self, me: Replica, shared: Shared, bystander: Bystanders) -> Steps:
         """The answer does not come in time: a replica sends the request that it would now send (KIP-595, "Fetch").
 
@@ -246,7 +242,6 @@ class QuorumReplication(QuorumTiming):
         yield self.taken(me, me.but(start=end, flushed=max(me.flushed, end)), consumes=False).spend("snapshots")
 
     def snapshot_end(self, me: Replica) -> int:
-        """Return the end offset of a snapshot."""
         return me.high_watermark
 
     @on(FetchSnapshotRequest)
@@ -267,7 +262,6 @@ class QuorumReplication(QuorumTiming):
         yield self.taken(me, me, self.snapshot_answer(me, request, error))
 
     def snapshot_answer(self, me: Replica, request: FetchSnapshotRequest, error: Error) -> FetchSnapshotResponse:
-        """Return the answer to FetchSnapshot."""
         content = me.log[: request.snapshot.offset] if error is Error.NONE else ()
         shown = self.endpoint_shown(me)
         return FetchSnapshotResponse(me.epoch, me.leader, error, content, request, me.id, request.source, shown)

@@ -33,7 +33,6 @@ def last_epoch(log: Log) -> int:
 
 
 def end_of(log: Log) -> Position:
-    """Return the log end."""
     return Position(len(log), last_epoch(log))
 
 
@@ -77,7 +76,6 @@ def voter_of(voters: Iterable[Voter], key: Key) -> Voter | None:
 
 
 def keys(voters: Iterable[Voter]) -> frozenset[Key]:
-    """Return the replica keys of a voter set."""
     return frozenset(voter.key for voter in voters)
 
 

@@ -14,8 +14,6 @@ from kraftcheck.spec.language.starts import Take, scenario, take
 
 
 class QuorumStarts(QuorumBase):
-    """The named starts."""
-
     @scenario
     def elected(self) -> Iterator[Take]:
         """The first initial voter leads epoch 1, and the others know that its first batch is committed."""
@@ -212,7 +210,6 @@ class QuorumStarts(QuorumBase):
         return rest[0]
 
     def chosen(self, count: int) -> list[ModelValue]:
-        """Return the first hosts in their order."""
         if len(self.hosts) < count:
             raise ConstantError("Hosts", f"expected at least {count} for this start, found {len(self.hosts)}")
         return ordered(self.hosts)[:count]

@@ -43,8 +43,13 @@ ChangeOutcome = tuple[Replica, list[Record], Error | None]
 """The leader after a request, messages to send, and the error; None while the answer is open."""
 
 
+def controllers(identity: Map[ModelValue, Voter | Nil]) -> list[Voter]:
+    """Return the running controllers, in canonical order."""
+    return [voter for voter in ordered(identity.values()) if isinstance(voter, Voter)]
+
+
 class QuorumVoterChanges(QuorumBase):
-    """AddVoter, RemoveVoter, and what both need."""
+    """AddVoter, RemoveVoter and what both need; UpdateVoter and the upgrade of kraft.version."""
 
     @projection
     def identity(self, me: Replica | Admin) -> Voter | Nil:
@@ -69,7 +74,6 @@ class QuorumVoterChanges(QuorumBase):
         return Error.REQUEST_TIMED_OUT if self.has_uncommitted_voters(me) else None
 
     def has_pending_operation(self, me: Replica) -> bool:
-        """Whether the leader still handles another operation."""
         return not isinstance(me.change, Nil)
 
     def is_established(self, me: Replica) -> bool:
@@ -129,7 +133,6 @@ class QuorumVoterChanges(QuorumBase):
         return any(voter.key.id == key.id for voter in me.voters)
 
     def duplicate_error(self) -> Error:
-        """Return the error for a duplicate."""
         return Error.DUPLICATE_VOTER
 
     @on(ApiVersionsRequest)
@@ -176,7 +179,6 @@ class QuorumVoterChanges(QuorumBase):
         return self.append_voters(me, self.voters_with(me, change.voter), change), []
 
     def voters_with(self, me: Replica, voter: Voter) -> frozenset[Voter]:
-        """Return the voter set with a new voter."""
         return me.voters | {voter}
 
     def has_caught_up(self, me: Replica, key: Key) -> bool:
@@ -297,14 +299,16 @@ class QuorumVoterChanges(QuorumBase):
             return
         if me.joining or self.is_voter(me):
             return
-        waiting = self.waits_to_join(me)
+        request = self.joining_request(me, me.leader)
+        allowance = "removed_voters" if isinstance(request, RemoveVoterRequest) else "added_voters"
+        yield self.taken(me, self.waits_to_join(me), request, consumes=False).spend(allowance)
+
+    def joining_request(self, me: Replica, leader: ModelValue) -> AddVoterRequest | RemoveVoterRequest:
+        """Return RemoveVoter for the voter with this replica's id, or else AddVoter."""
         former = [voter.key for voter in ordered(me.voters) if voter.key.id == me.id]
         if former:
-            request = RemoveVoterRequest(former[0], me.id, me.leader, me.leader_endpoint)
-            yield self.taken(me, waiting, request, consumes=False).spend("removed_voters")
-        else:
-            addition = AddVoterRequest(Voter(me.key, me.endpoint), me.id, me.leader, me.leader_endpoint)
-            yield self.taken(me, waiting, addition, consumes=False).spend("added_voters")
+            return RemoveVoterRequest(former[0], me.id, leader, me.leader_endpoint)
+        return AddVoterRequest(Voter(me.key, me.endpoint), me.id, leader, me.leader_endpoint)
 
     def waits_to_join(self, me: Replica) -> Replica:
         """Return the controller after it sent AddVoter or RemoveVoter; it goes on fetching."""
@@ -356,18 +360,8 @@ class QuorumVoterChanges(QuorumBase):
         yield self.taken(me, me, response, consumes=False).spend("descriptions")
 
     def committed_voters(self, me: Replica) -> frozenset[Voter]:
-        """Return the committed voter set."""
         known = me.log[: me.high_watermark]
         return self.with_log(me, known, flushes=False).voters
-
-
-def controllers(identity: Map[ModelValue, Voter | Nil]) -> list[Voter]:
-    """Return the running controllers, in canonical order."""
-    return [voter for voter in ordered(identity.values()) if isinstance(voter, Voter)]
-
-
-class QuorumUpgrades(QuorumVoterChanges):
-    """UpdateVoter and the upgrade of kraft.version."""
 
     # UpdateVoter
 

@@ -28,26 +28,16 @@ module         what is in it
 from __future__ import annotations
 
 from kraftcheck.kraft_model.reconfig.base import ReconfigStarts
-from kraftcheck.kraft_model.reconfig.contracts import ReconfigContracts, ReconfigOwnSteps
-from kraftcheck.kraft_model.reconfig.elections import ReconfigElections, ReconfigRestarts
+from kraftcheck.kraft_model.reconfig.contracts import ReconfigContracts
+from kraftcheck.kraft_model.reconfig.elections import ReconfigElections
 from kraftcheck.kraft_model.reconfig.membership import ReconfigMembership
-from kraftcheck.kraft_model.reconfig.properties import ReconfigDetails, ReconfigLiveness, ReconfigProperties
-from kraftcheck.kraft_model.reconfig.replication import ReconfigFollowers, ReconfigLeader
+from kraftcheck.kraft_model.reconfig.properties import ReconfigProperties
+from kraftcheck.kraft_model.reconfig.replication import ReconfigReplication
 
 
 # The bases stand in reverse: actions are listed from the last base to the first.
 class Reconfig(
-    ReconfigOwnSteps,
-    ReconfigContracts,
-    ReconfigDetails,
-    ReconfigProperties,
-    ReconfigLiveness,
-    ReconfigMembership,
-    ReconfigFollowers,
-    ReconfigLeader,
-    ReconfigElections,
-    ReconfigRestarts,
-    ReconfigStarts,
+    ReconfigContracts, ReconfigProperties, ReconfigMembership, ReconfigReplication, ReconfigElections, ReconfigStarts
 ):
     """KRaft with one-at-a-time reconfiguration and composite server identity."""
 

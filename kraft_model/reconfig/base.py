@@ -46,8 +46,6 @@ MOST_ELECTIONS = 1_000_000
 
 
 class ReconfigBase(Protocol):
-    """Constants, bounds, the start, and what several modules use."""
-
     hosts: frozenset[ModelValue] = constant("Hosts")
     values: frozenset[ModelValue] = constant("Value")
     init_cluster_size: int = constant("InitClusterSize", at_least=1)
@@ -119,8 +117,6 @@ class ReconfigBase(Protocol):
 
 
 class ReconfigStarts(ReconfigBase):
-    """The named starts."""
-
     @scenario
     def competing_removals(self) -> Iterator[Take]:
         """Four voters: leader 1 has appended the removal of 4 and nobody has fetched it, when 3 and 4 elect 2.

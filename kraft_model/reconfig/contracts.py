@@ -7,10 +7,9 @@ writes and spends tells which one it is where it delivers no message.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from kraftcheck.kraft_model.reconfig.base import ReconfigBase
 from kraftcheck.kraft_model.reconfig.membership import ReconfigMembership
 from kraftcheck.kraft_model.reconfig.records import (
     AddedMember,
@@ -56,8 +55,17 @@ def up_to_epoch(log: Sequence[AnyEntry], epoch: int) -> tuple[AnyEntry, ...]:
 
 
 def majority(members: frozenset[Member], group: frozenset[Member]) -> bool:
-    """Return whether more than half of the members are in a group."""
     return 2 * len(members & group) > len(members)
+
+
+def agreed_end(leader: Any, offsets: Mapping[Any, int], known: int) -> int:
+    """Return the high watermark by what members have. A leader that is no member counts others only."""
+    members = leader.config.members
+    for offset in reversed(range(1, len(leader.log) + 1)):
+        having = {member for member in members if offsets.get(member, 0) >= offset}
+        if majority(members, frozenset(having | {leader.id})):
+            return offset if leader.log[offset - 1].epoch == leader.current_epoch else known
+    return known
 
 
 def last_configuration(log: tuple[Entry, ...], high_watermark: int) -> Config:
@@ -79,7 +87,6 @@ def may_change_members(leader: Server) -> bool:
 
 
 def removes(entries: tuple[Entry, ...], member: ServerId) -> bool:
-    """Return whether one of some entries removes a member."""
     return any(isinstance(entry.value, RemovedMember) and entry.value.old == member for entry in entries)
 
 
@@ -95,7 +102,6 @@ def none_noted(server: Server, shared: Shared) -> bool:
 
 
 def sent(step: Step, kind: type[Message]) -> list[Message]:
-    """Return the messages of a kind that a step sends."""
     return [message for message in step.sent if isinstance(message, kind)]
 
 
@@ -119,8 +125,19 @@ def clients_values(before: Sequence[Any], after: Sequence[Any]) -> list[ModelVal
     return [entry.value for entry in after[len(before) :] if isinstance(entry.value, ModelValue)]
 
 
-class ReconfigContracts(ReconfigBase):
-    """Step invariants of messages."""
+def has_won(me: Server) -> bool:
+    """Return whether a server is candidate, with the votes of a majority."""
+    return me.state is ServerState.CANDIDATE and majority(me.config.members, me.votes_granted)
+
+
+def may_fetch_from(me: Server, peer: ServerId) -> bool:
+    """Return whether a server follows a peer, or is an observer that knows no leader, and the peer a member."""
+    finds = me.role is Role.OBSERVER and me.state is ServerState.UNATTACHED
+    return (me.state is ServerState.FOLLOWER and peer == me.leader) or (finds and peer in me.config.members)
+
+
+class ReconfigContracts(ReconfigMembership):
+    """Step invariants of messages and of what a server does by itself, and invariants of servers that start."""
 
     # Votes
 
@@ -313,14 +330,8 @@ class ReconfigContracts(ReconfigBase):
         return leader.end_offset.put(message.source, message.fetch_offset) if known else leader.end_offset
 
     def _agreed(self, leader: Server, message: FetchRequest) -> int:
-        """Return the high watermark once a voter's fetch is noted. A leader that is no member counts others only."""
-        offsets = self._noted(leader, message)
-        members = leader.config.members
-        for offset in reversed(range(1, len(leader.log) + 1)):
-            having = {member for member in members if offsets.get(member, 0) >= offset}
-            if majority(members, frozenset(having | {leader.id})):
-                return offset if leader.log[offset - 1].epoch == leader.current_epoch else leader.high_watermark
-        return leader.high_watermark
+        """Return the high watermark once a voter's fetch is noted."""
+        return agreed_end(leader, self._noted(leader, message), leader.high_watermark)
 
     # Fetched
 
@@ -394,21 +405,6 @@ class ReconfigContracts(ReconfigBase):
         """An observer drops a refusal, and may ask again. The specification, HandleRejectJoinResponse."""
         refused = before.role is Role.OBSERVER and message.result is Result.NOT_OK
         return only_listens(step) and refused and after == before
-
-
-def has_won(me: Server) -> bool:
-    """Return whether a server is candidate, with the votes of a majority."""
-    return me.state is ServerState.CANDIDATE and majority(me.config.members, me.votes_granted)
-
-
-def may_fetch_from(me: Server, peer: ServerId) -> bool:
-    """Return whether a server follows a peer, or is an observer that knows no leader, and the peer a member."""
-    finds = me.role is Role.OBSERVER and me.state is ServerState.UNATTACHED
-    return (me.state is ServerState.FOLLOWER and peer == me.leader) or (finds and peer in me.config.members)
-
-
-class ReconfigOwnSteps(ReconfigMembership):
-    """Step invariants of what a server does by itself, and invariants of servers that start."""
 
     # Elections
 

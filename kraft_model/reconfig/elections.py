@@ -34,8 +34,8 @@ class Membership(Record):
     members: frozenset[ServerId]
 
 
-class ReconfigRestarts(ReconfigBase):
-    """Restarts with and without state."""
+class ReconfigElections(ReconfigBase):
+    """Restarts with and without state; standing for election, voting, and taking office."""
 
     @internal
     def restart_with_state(self, me: Server, shared: Shared) -> Steps:
@@ -56,7 +56,6 @@ class ReconfigRestarts(ReconfigBase):
         yield become(restarted).spend("restarts")
 
     def _state_after_restart(self, me: Server) -> ServerState:
-        """Return the state in which this server comes back."""
         if me.state is not ServerState.LEADER:
             return me.state
         return ServerState.RESIGNED if me.role is Role.VOTER else ServerState.UNATTACHED
@@ -96,10 +95,6 @@ class ReconfigRestarts(ReconfigBase):
     def _without_state(self, me: Server, dead: Server, leave_zombie: bool) -> Step:
         """Return the step for a value of `leaveZombie`: the wrong way round, as in the specification."""
         return become(dead if leave_zombie else me).need("restarts")
-
-
-class ReconfigElections(ReconfigBase):
-    """Standing for election, voting, and taking office."""
 
     @internal
     def request_vote(self, me: Server) -> Steps:

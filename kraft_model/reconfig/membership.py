@@ -37,8 +37,6 @@ from kraftcheck.spec import (
 
 
 class ReconfigMembership(ReconfigBase):
-    """New servers, joining, and removal."""
-
     @projection
     def leads(self, me: Server) -> bool:
         """Whether a server leads. How a new server finds a leader is not modelled."""

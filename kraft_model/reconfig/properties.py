@@ -75,8 +75,22 @@ def _all_or_none(members: list[Holding], what: ModelValue | int) -> bool:
     return all(one.has_committed(what) for one in members) or not any(one.has(what) for one in members)
 
 
-class ReconfigLiveness(ReconfigBase):
-    """ValuesNotStuck and ReconfigurationNotStuck, under WF_vars(Next) in LivenessSpec."""
+OBSERVER_STATES = (ServerState.LEADER, ServerState.FOLLOWER, ServerState.UNATTACHED, ServerState.VOTED)
+
+
+class Standing(Record):
+    """The part of a server that properties read to compare leaders."""
+
+    state: ServerState
+    epoch: int
+    values: frozenset[ModelValue]
+
+
+GONE = (ServerState.DEAD_NO_STATE, ServerState.ILLEGAL)
+
+
+class ReconfigProperties(ReconfigBase):
+    """The temporal properties, under WF_vars(Next) in LivenessSpec, invariants and step invariants."""
 
     @projection
     def holding(self, me: Server) -> Holding:
@@ -108,21 +122,6 @@ class ReconfigLiveness(ReconfigBase):
         """A change of the configuration is committed everywhere or truncated everywhere, again and again."""
         changes = self.add_reconfigs + self.remove_reconfigs
         return every([infinitely_often(self.committed_or_nothing.of(what=number + 1)) for number in range(changes)])
-
-
-OBSERVER_STATES = (ServerState.LEADER, ServerState.FOLLOWER, ServerState.UNATTACHED, ServerState.VOTED)
-
-
-class Standing(Record):
-    """The part of a server that properties read to compare leaders."""
-
-    state: ServerState
-    epoch: int
-    values: frozenset[ModelValue]
-
-
-class ReconfigProperties(ReconfigBase):
-    """The invariants."""
 
     @invariant
     def no_illegal_state(self, me: Server) -> bool:
@@ -165,13 +164,6 @@ class ReconfigProperties(ReconfigBase):
             for server in standing.values()
             if server.state is ServerState.LEADER and server.epoch == newest
         )
-
-
-GONE = (ServerState.DEAD_NO_STATE, ServerState.ILLEGAL)
-
-
-class ReconfigDetails(ReconfigBase):
-    """Invariants and step invariants."""
 
     # Servers
 

@@ -13,8 +13,6 @@ from kraftcheck.spec import Map, ModelValue, Record, Symbol
 
 
 class Nil(Symbol):
-    """The value that stands for nothing."""
-
     NIL = "Nil"
 
 
@@ -40,8 +38,6 @@ class ServerState(Symbol):
 
 
 class Command(Symbol):
-    """Kinds of log entry."""
-
     APPEND = "AppendCommand"
     INIT_CLUSTER = "InitClusterCommand"
     ADD_SERVER = "AddServerCommand"
@@ -49,8 +45,6 @@ class Command(Symbol):
 
 
 class Result(Symbol):
-    """Response codes."""
-
     OK = "Ok"
     NOT_OK = "NotOk"
     DIVERGING = "Diverging"
@@ -69,8 +63,6 @@ class Error(Symbol):
 
 
 class MessageType(Symbol):
-    """Types of message."""
-
     REQUEST_VOTE_REQUEST = "RequestVoteRequest"
     REQUEST_VOTE_RESPONSE = "RequestVoteResponse"
     BEGIN_QUORUM_REQUEST = "BeginQuorumRequest"

@@ -35,8 +35,8 @@ from kraftcheck.kraft_model.reconfig.rules import (
 from kraftcheck.spec import Map, Steps, become, consume, internal, on, ordered
 
 
-class ReconfigLeader(ReconfigBase):
-    """Appending, serving fetches, and the high watermark."""
+class ReconfigReplication(ReconfigBase):
+    """Appending, serving fetches and the high watermark; following, fetching, and what responses change."""
 
     @internal
     def client_request(self, me: Server, shared: Shared) -> Steps:
@@ -164,10 +164,6 @@ class ReconfigLeader(ReconfigBase):
             isinstance(entry.value, RemovedMember) and me.id not in entry.value.members
             for entry in me.log[me.high_watermark : high_watermark]
         )
-
-
-class ReconfigFollowers(ReconfigBase):
-    """Following, fetching, and what responses change."""
 
     @on(BeginQuorumRequest)
     def accept_begin_quorum_request(self, me: Server, request: BeginQuorumRequest) -> Steps:

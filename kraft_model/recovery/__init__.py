@@ -31,24 +31,14 @@ module         what is in it
 from __future__ import annotations
 
 from kraftcheck.kraft_model.recovery.brokers import RecoveryBrokers
-from kraftcheck.kraft_model.recovery.contracts import BrokerContracts, ControllerContracts, ExchangeContracts
+from kraftcheck.kraft_model.recovery.contracts import RecoveryContracts
 from kraftcheck.kraft_model.recovery.controller import RecoveryController
-from kraftcheck.kraft_model.recovery.exchanges import RecoveryClients, RecoveryReplication
-from kraftcheck.kraft_model.recovery.properties import RecoveryLiveness, RecoveryProperties
+from kraftcheck.kraft_model.recovery.exchanges import RecoveryExchanges
+from kraftcheck.kraft_model.recovery.properties import RecoveryProperties
 
 
 # The bases stand in reverse: actions are listed from the last base to the first.
-class Recovery(
-    ExchangeContracts,
-    BrokerContracts,
-    ControllerContracts,
-    RecoveryLiveness,
-    RecoveryProperties,
-    RecoveryReplication,
-    RecoveryClients,
-    RecoveryBrokers,
-    RecoveryController,
-):
+class Recovery(RecoveryContracts, RecoveryProperties, RecoveryExchanges, RecoveryBrokers, RecoveryController):
     """KIP-704: a leader that is elected uncleanly recovers before anyone is served."""
 
 

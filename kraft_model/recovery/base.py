@@ -90,7 +90,6 @@ def epoch_end(log: tuple[Entry, ...], epoch: int) -> tuple[int, int]:
 
 
 def values(log: tuple[Entry, ...]) -> frozenset[int]:
-    """Return the values in a log."""
     return frozenset(entry.value for entry in log)
 
 
@@ -100,8 +99,6 @@ def high_watermark(me: Broker, isr: frozenset[ModelValue]) -> int:
 
 
 class RecoveryBase(Protocol):
-    """Constants, bounds, the start, and what several modules use."""
-
     mode: Mode = constant("Mode", default=Mode.KRAFT)
     brokers: frozenset[ModelValue] = constant("Brokers")
     initial_isr: frozenset[ModelValue] = constant("InitialIsr")
@@ -160,7 +157,6 @@ class RecoveryBase(Protocol):
         return me.partition.recovery is RECOVERING
 
     def _serves(self, me: Broker, api: Api) -> bool:
-        """Whether a broker serves clients' requests of this kind."""
         may_serve = me.leads or (me.follows and api is Api.FETCH)
         return may_serve and not self._is_recovering(me)
 

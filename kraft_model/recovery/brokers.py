@@ -31,8 +31,6 @@ from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, consum
 
 
 class RecoveryBrokers(RecoveryBase):
-    """Actions of brokers, apart from serving clients and replicas."""
-
     # Hearing of the partition's state
 
     @internal

@@ -39,9 +39,87 @@ from kraftcheck.kraft_model.recovery.records import (
 )
 from kraftcheck.spec import ModelValue, Step, become, consume, invariant, ordered, step_invariant
 
+# What is expected, without the actions' own rules
 
-class ControllerContracts(RecoveryBase):
-    """Step properties of the controller."""
+
+def same(step: Step, expected: Step) -> bool:
+    """Return whether two steps are the same, in whatever order they put and send."""
+    rest = step.but(puts=(), sends=()) == expected.but(puts=(), sends=())
+    return rest and Counter(step.puts) == Counter(expected.puts) and Counter(step.sends) == Counter(expected.sends)
+
+
+def difference(old: Partition, new: Partition) -> PartitionChangeRecord:
+    """Return the record of what has changed in a partition."""
+    return PartitionChangeRecord(
+        leader=new.leader if new.leader != old.leader else Nil.UNCHANGED,
+        isr=new.isr if new.isr != old.isr else Nil.UNCHANGED,
+        recovery=new.recovery if new.recovery is not old.recovery else Nil.UNCHANGED,
+    )
+
+
+def state_after(metadata: MetadataLog) -> Partition:
+    """Return the partition after metadata records: the last change of a field counts."""
+    if not metadata:
+        return UNTOLD
+    created, changes = metadata[0], metadata[1:]
+    assert isinstance(created, PartitionRecord)
+    leaders = [created.leader, *[one.leader for one in changes if one.leader is not Nil.UNCHANGED]]
+    in_sync = [created.isr, *[one.isr for one in changes if not isinstance(one.isr, Nil)]]
+    recoveries = [created.recovery, *[one.recovery for one in changes if not isinstance(one.recovery, Nil)]]
+    epochs = created.leader_epoch + len(leaders) - 1, created.partition_epoch + len(changes)
+    return Partition(leaders[-1], *epochs, in_sync[-1], recoveries[-1])
+
+
+def known_by(protocol: RecoveryBase, broker: Broker, partition: Partition) -> Partition:
+    """Return what a broker knows that is told a partition: an old one ignores the recovery state (Compatibility)."""
+    return partition.but(recovery=RECOVERED) if broker.id in protocol.old_brokers else partition
+
+
+def takes_on(broker: Broker, partition: Partition, shared: Shared) -> Step:
+    """Return the step in which a broker takes on a state: anew in a new leader epoch, else as it goes on.
+
+    Who waits for a former leader is told that it leads no more.
+    """
+    if partition.leader_epoch > broker.partition.leader_epoch:
+        refusals = [
+            ClientResponse(
+                api=Api.PRODUCE,
+                value=broker.log[offset - 1].value,
+                error=Error.NOT_LEADER_OR_FOLLOWER,
+                leader_epoch=broker.partition.leader_epoch,
+                source=broker.id,
+            )
+            for offset in broker.waiting
+        ]
+        anew = Broker(
+            broker.id,
+            controller_epoch=broker.controller_epoch,
+            cursor=broker.cursor,
+            partition=partition,
+            epoch_start=len(broker.log) if partition.leader == broker.id else 0,
+            log=broker.log,
+        )
+        return become(anew).send(*refusals)
+    changed = partition.partition_epoch != broker.partition.partition_epoch
+    return answers(broker.but(partition=partition, pending=Nil.NIL if changed else broker.pending), shared)
+
+
+def answers(broker: Broker, shared: Shared) -> Step:
+    """Return the step in which a leader answers for the values that all replicas have that count (KIP-497)."""
+    leader = broker.running and broker.partition.leader == broker.id
+    asked = broker.pending.isr if isinstance(broker.pending, AlterPartitionRequest) else frozenset()
+    others = (broker.partition.isr | asked) - {broker.id}
+    done = {offset for offset in broker.waiting if leader and all(broker.ends.get(one, 0) >= offset for one in others)}
+    epoch, told = broker.partition.leader_epoch, [broker.log[offset - 1].value for offset in sorted(done)]
+    if not done:
+        return become(broker)
+    responses = [ClientResponse(Api.PRODUCE, value, Error.NONE, epoch, broker.id) for value in told]
+    acknowledged = shared.acknowledged | {(epoch, value) for value in told}
+    return become(broker.but(waiting=broker.waiting - done)).put(acknowledged=acknowledged).send(*responses)
+
+
+class RecoveryContracts(RecoveryBase):
+    """Step properties of the controller, of brokers, and of who asks and who answers."""
 
     @step_invariant
     def expired_sessions_are_fenced(self, before: Controller, after: Controller, step: Step) -> bool:
@@ -116,7 +194,6 @@ class ControllerContracts(RecoveryBase):
         return puts == expected and epochs == (elects, changed) and not step.writes
 
     def _history_due(self, old: Partition, new: Partition, shared: Shared) -> dict[str, Any]:
-        """Return the history of an election."""
         history: dict[str, Any] = {} if new.leader is Nil.NO_LEADER else {"last_leader": new.leader}
         unclean = new.leader in self.brokers - old.isr
         if unclean:
@@ -187,10 +264,6 @@ class ControllerContracts(RecoveryBase):
             (Error.INELIGIBLE_REPLICA, bool(request.isr & me.fenced)),
         ]
         return next((error for error, applies in reasons if applies), Error.NONE)
-
-
-class BrokerContracts(RecoveryBase):
-    """Step properties of brokers that hear of the partition's state, and of leaders that have it changed."""
 
     @step_invariant
     def metadata_is_applied_in_order(self, before: Broker, after: Broker, step: Step, shared: Shared) -> bool:
@@ -327,89 +400,6 @@ class BrokerContracts(RecoveryBase):
         partition = known_by(self, before, state_after(shared.metadata))
         started = become(Broker(before.id, cursor=len(shared.metadata), partition=partition, log=before.log))
         return step == started and partition.leader != before.id
-
-
-# What is expected, without the actions' own rules
-
-
-def same(step: Step, expected: Step) -> bool:
-    """Return whether two steps are the same, in whatever order they put and send."""
-    rest = step.but(puts=(), sends=()) == expected.but(puts=(), sends=())
-    return rest and Counter(step.puts) == Counter(expected.puts) and Counter(step.sends) == Counter(expected.sends)
-
-
-def difference(old: Partition, new: Partition) -> PartitionChangeRecord:
-    """Return the record of what has changed in a partition."""
-    return PartitionChangeRecord(
-        leader=new.leader if new.leader != old.leader else Nil.UNCHANGED,
-        isr=new.isr if new.isr != old.isr else Nil.UNCHANGED,
-        recovery=new.recovery if new.recovery is not old.recovery else Nil.UNCHANGED,
-    )
-
-
-def state_after(metadata: MetadataLog) -> Partition:
-    """Return the partition after metadata records: the last change of a field counts."""
-    if not metadata:
-        return UNTOLD
-    created, changes = metadata[0], metadata[1:]
-    assert isinstance(created, PartitionRecord)
-    leaders = [created.leader, *[one.leader for one in changes if one.leader is not Nil.UNCHANGED]]
-    in_sync = [created.isr, *[one.isr for one in changes if not isinstance(one.isr, Nil)]]
-    recoveries = [created.recovery, *[one.recovery for one in changes if not isinstance(one.recovery, Nil)]]
-    epochs = created.leader_epoch + len(leaders) - 1, created.partition_epoch + len(changes)
-    return Partition(leaders[-1], *epochs, in_sync[-1], recoveries[-1])
-
-
-def known_by(protocol: RecoveryBase, broker: Broker, partition: Partition) -> Partition:
-    """Return what a broker knows that is told a partition: an old one ignores the recovery state (Compatibility)."""
-    return partition.but(recovery=RECOVERED) if broker.id in protocol.old_brokers else partition
-
-
-def takes_on(broker: Broker, partition: Partition, shared: Shared) -> Step:
-    """Return the step in which a broker takes on a state: anew in a new leader epoch, else as it goes on.
-
-    Who waits for a former leader is told that it leads no more.
-    """
-    if partition.leader_epoch > broker.partition.leader_epoch:
-        refusals = [
-            ClientResponse(
-                api=Api.PRODUCE,
-                value=broker.log[offset - 1].value,
-                error=Error.NOT_LEADER_OR_FOLLOWER,
-                leader_epoch=broker.partition.leader_epoch,
-                source=broker.id,
-            )
-            for offset in broker.waiting
-        ]
-        anew = Broker(
-            broker.id,
-            controller_epoch=broker.controller_epoch,
-            cursor=broker.cursor,
-            partition=partition,
-            epoch_start=len(broker.log) if partition.leader == broker.id else 0,
-            log=broker.log,
-        )
-        return become(anew).send(*refusals)
-    changed = partition.partition_epoch != broker.partition.partition_epoch
-    return answers(broker.but(partition=partition, pending=Nil.NIL if changed else broker.pending), shared)
-
-
-def answers(broker: Broker, shared: Shared) -> Step:
-    """Return the step in which a leader answers for the values that all replicas have that count (KIP-497)."""
-    leader = broker.running and broker.partition.leader == broker.id
-    asked = broker.pending.isr if isinstance(broker.pending, AlterPartitionRequest) else frozenset()
-    others = (broker.partition.isr | asked) - {broker.id}
-    done = {offset for offset in broker.waiting if leader and all(broker.ends.get(one, 0) >= offset for one in others)}
-    epoch, told = broker.partition.leader_epoch, [broker.log[offset - 1].value for offset in sorted(done)]
-    if not done:
-        return become(broker)
-    responses = [ClientResponse(Api.PRODUCE, value, Error.NONE, epoch, broker.id) for value in told]
-    acknowledged = shared.acknowledged | {(epoch, value) for value in told}
-    return become(broker.but(waiting=broker.waiting - done)).put(acknowledged=acknowledged).send(*responses)
-
-
-class ExchangeContracts(RecoveryBase):
-    """Step properties of who asks and who answers."""
 
     # Clients
 

@@ -25,8 +25,6 @@ from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, consum
 
 
 class RecoveryController(RecoveryBase):
-    """Actions of the controller."""
-
     # Sessions
 
     @internal

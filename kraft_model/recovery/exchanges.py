@@ -21,8 +21,12 @@ from kraftcheck.kraft_model.recovery.records import (
 from kraftcheck.spec import ModelValue, Steps, become, consume, internal, on, ordered
 
 
-class RecoveryClients(RecoveryBase):
-    """Requests of clients, and the brokers' answers."""
+def _answer(me: Broker, request: ClientRequest, error: Error) -> ClientResponse:
+    return ClientResponse(request.api, request.value, error, me.partition.leader_epoch, me.id)
+
+
+class RecoveryExchanges(RecoveryBase):
+    """Requests of clients, and the brokers' answers; truncating, fetching, and serving both."""
 
     @internal
     def send_request(self, me: Client, shared: Shared) -> Steps:
@@ -84,14 +88,6 @@ class RecoveryClients(RecoveryBase):
     def _served(self, me: Broker, shared: Shared) -> frozenset[int]:
         """Return the leader epochs in which clients were served, with that of a broker that serves one now."""
         return shared.served if me.id in self.old_brokers else shared.served | {me.partition.leader_epoch}
-
-
-def _answer(me: Broker, request: ClientRequest, error: Error) -> ClientResponse:
-    return ClientResponse(request.api, request.value, error, me.partition.leader_epoch, me.id)
-
-
-class RecoveryReplication(RecoveryBase):
-    """Truncating, fetching, and serving both."""
 
     # The follower
 

@@ -223,8 +223,6 @@ class ClientResponse(Record):
 
 
 class Controller(Record):
-    """The active controller."""
-
     id: Name = Name.CONTROLLER
     epoch: int = 0  # the controller epoch, which a new ZooKeeper controller raises
     partition: Partition = UNTOLD  # the partition as it has decided; persistent

@@ -32,18 +32,13 @@ from __future__ import annotations
 from kraftcheck.kraft_model.registration.active import RegistrationActiveController
 from kraftcheck.kraft_model.registration.contracts import RegistrationContracts
 from kraftcheck.kraft_model.registration.nodes import RegistrationNodes
-from kraftcheck.kraft_model.registration.properties import RegistrationLiveness, RegistrationProperties
+from kraftcheck.kraft_model.registration.properties import RegistrationProperties
 from kraftcheck.kraft_model.registration.tools import RegistrationTools
 
 
 # The bases stand in reverse: actions are listed from the last base to the first.
 class Registration(
-    RegistrationContracts,
-    RegistrationLiveness,
-    RegistrationProperties,
-    RegistrationTools,
-    RegistrationNodes,
-    RegistrationActiveController,
+    RegistrationContracts, RegistrationProperties, RegistrationTools, RegistrationNodes, RegistrationActiveController
 ):
     """Unregistering controllers (KAFKA-20395): members, voters and finalized feature levels."""
 

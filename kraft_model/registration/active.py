@@ -46,8 +46,6 @@ from kraftcheck.spec import (
 
 
 class RegistrationActiveController(RegistrationBase):
-    """Actions of the active controller."""
-
     # Requests that it does not handle
 
     @on(
@@ -267,7 +265,6 @@ class RegistrationActiveController(RegistrationBase):
 
 
 def response_to(request: RegistrationRequest | AdminRequest, error: Error) -> RegistrationResponse | AdminResponse:
-    """Return the response to a request."""
     if isinstance(request, RegistrationRequest):
         return RegistrationResponse(request.incarnation, error, request.source)
     return AdminResponse(error, request.serial)

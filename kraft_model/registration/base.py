@@ -37,7 +37,6 @@ from kraftcheck.spec import (
 
 
 def replayed(image: Image, record: LogRecord) -> Image:
-    """Return the image after a record."""
     if isinstance(record, RegisterControllerRecord):
         registered = Registered(record.incarnation, record.supports)
         return image.but(controllers=image.controllers.put(record.controller, registered))
@@ -73,8 +72,6 @@ def is_majority(some: frozenset[ModelValue], voters: frozenset[ModelValue]) -> b
 
 
 class RegistrationBase(Protocol):
-    """Constants, bounds, the start, and what several modules use."""
-
     controllers: frozenset[ModelValue] = constant("Controllers")
     initial_voters: frozenset[ModelValue] = constant("InitialVoters")
     brokers: frozenset[ModelValue] = constant("Brokers", default=frozenset())

@@ -49,8 +49,6 @@ FIRST_REQUESTS: dict[Tool, tuple[type[AdminRequest], str]] = {
 
 
 class RegistrationContracts(RegistrationBase):
-    """Step properties of what each process does."""
-
     # The active controller
 
     @step_invariant
@@ -359,12 +357,10 @@ class RegistrationContracts(RegistrationBase):
         return None
 
     def _level(self, log: Log) -> int:
-        """Return the finalized level."""
         last = _last(log, FeatureLevelRecord)
         return last.level if isinstance(last, FeatureLevelRecord) else self.initial_level
 
     def _voters(self, log: Log) -> frozenset[ModelValue]:
-        """Return the latest voters of a dynamic quorum."""
         last = _last(log, VotersRecord)
         return last.voters if isinstance(last, VotersRecord) else self.initial_voters
 
@@ -382,7 +378,6 @@ def _subject(record: LogRecord) -> ModelValue | None:
 
 
 def _response(request: RegistrationRequest | AdminRequest, error: Error) -> RegistrationResponse | AdminResponse:
-    """Return the response that a request has to have."""
     if isinstance(request, RegistrationRequest):
         return RegistrationResponse(incarnation=request.incarnation, error=error, dest=request.source)
     return AdminResponse(error=error, serial=request.serial)

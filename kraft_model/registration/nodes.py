@@ -16,8 +16,6 @@ from kraftcheck.spec import Record, Step, Steps, become, consume, internal, on
 
 
 class RegistrationNodes(RegistrationBase):
-    """Actions of controllers and brokers as members of the cluster."""
-
     # The metadata log
 
     @internal

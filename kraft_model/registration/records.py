@@ -105,8 +105,6 @@ LogRecord = (
 
 
 class Registered(Record):
-    """A member's registration."""
-
     incarnation: int
     supports: int
 
@@ -149,8 +147,6 @@ class UnregisterControllerRequest(Record):
 
 
 class UnregisterBrokerRequest(Record):
-    """UnregisterBrokerRequest."""
-
     broker: ModelValue
     serial: int
     dest: ModelValue
@@ -173,8 +169,6 @@ class UpdateFeaturesRequest(Record):
 
 
 class AdminResponse(Record):
-    """The answer to a request of the operator."""
-
     error: Error
     serial: int
     dest: Name = Name.ADMIN

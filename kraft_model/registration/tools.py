@@ -23,8 +23,6 @@ from kraftcheck.spec import Map, ModelValue, Step, Steps, become, consume, inter
 
 
 class RegistrationTools(RegistrationBase):
-    """Actions of the operator."""
-
     @internal(reads=RegistrationBase.running)
     def run_unregister_controller(self, me: Admin, shared: Shared, running: Map[ModelValue | Name, bool]) -> Steps:
         """The operator runs `kafka-cluster unregister-controller` for a stopped node, or carelessly for a running one.
@@ -77,7 +75,6 @@ class RegistrationTools(RegistrationBase):
         return step.put(decommissioned=shared.decommissioned | {command.target})
 
     def _first_request(self, command: Command) -> type[AdminRequest]:
-        """Return the type of a tool's first request."""
         return {
             Tool.UNREGISTER_CONTROLLER: UnregisterControllerRequest,
             Tool.UNREGISTER_BROKER: UnregisterBrokerRequest,
@@ -111,7 +108,6 @@ class RegistrationTools(RegistrationBase):
         yield consume(_ended(me, response.error))
 
     def _is_answer(self, me: Admin, response: AdminResponse) -> bool:
-        """Whether a response answers the last request."""
         return response.serial == me.serial
 
     def _goes_on(self, me: Admin, response: AdminResponse) -> bool:
@@ -143,7 +139,6 @@ class RegistrationTools(RegistrationBase):
 
 
 def _ended(me: Admin, error: Error) -> Admin:
-    """Return the operator when a tool has ended."""
     assert isinstance(me.command, Command)
     could_not_remove = me.command.tool is Tool.REMOVE_AND_UNREGISTER and not me.unregistering
     outcome = Outcome(me.command, error, advice=could_not_remove and error is not Error.NONE)

@@ -29,6 +29,7 @@ from kraftcheck.kraft_model.quorum.contracts.rules import (
 )
 from kraftcheck.kraft_model.quorum.records import (
     ENDED,
+    Acknowledgement,
     AddVoterRequest,
     Admin,
     AdminResponse,
@@ -170,7 +171,7 @@ class MessageContracts(QuorumBase):
 
         Without PlainAnswers only errors are told.
         """
-        answers = [m for m in step.sent if isinstance(m, BeginQuorumEpochResponse | EndQuorumEpochResponse)]
+        answers = sent(step, Acknowledgement)
         if after.mode in ENDED or (error is Error.NONE and not self.plain_answers):
             return not answers
         epoch, leader, place = named(after, error)
@@ -216,9 +217,7 @@ class MessageContracts(QuorumBase):
         return takes_role(before, after, expected)
 
     @step_invariant
-    def acknowledgements_are_heard(
-        self, before: Replica, after: Replica, message: BeginQuorumEpochResponse | EndQuorumEpochResponse, step: Step
-    ) -> bool:
+    def acknowledgements_are_heard(self, before: Replica, after: Replica, message: Acknowledgement, step: Step) -> bool:
         """A leader, or one that resigned, takes over a newer epoch that an answer tells; else nothing changes.
 
         KIP-595, "BeginQuorumEpoch", "EndQuorumEpoch", Response Handling. It fails if somebody acknowledges that is no
@@ -454,7 +453,6 @@ class MessageContracts(QuorumBase):
     # UpdateVoter
 
     def update_answer_due(self, me: Replica, error: Error, request: UpdateVoterRequest) -> UpdateVoterResponse:
-        """Return an answer to UpdateVoter."""
         epoch, leader, place = named(me, error)
         return UpdateVoterResponse(epoch, leader, error, request, me.id, request.source, place)
 

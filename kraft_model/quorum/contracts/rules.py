@@ -43,7 +43,6 @@ def seats(me: Replica) -> frozenset[Key]:
 
 
 def voter_keys(me: Replica) -> frozenset[Key]:
-    """Return the replica keys of the voters that a replica uses."""
     return frozenset(voter.key for voter in me.voters)
 
 
@@ -64,7 +63,6 @@ def known_endpoint(me: Replica, host: ModelValue | Nil) -> int:
 
 
 def are_most(group: Collection[Key], voters: Collection[Voter]) -> bool:
-    """Whether a group has more than half of the voters."""
     return len([voter for voter in voters if voter.key in group]) > len(voters) / 2
 
 
@@ -83,17 +81,14 @@ def end_of_epoch(log: tuple[Batch, ...], epoch: int) -> tuple[int, int]:
 
 
 def records_of(log: tuple[Batch, ...]) -> list[LogRecord]:
-    """Return the records of a log, in their order."""
     return [record for batch in log for record in batch.records]
 
 
 def voters_of(log: tuple[Batch, ...], formatted: frozenset[Voter]) -> frozenset[Voter]:
-    """Return the last voter set of a log."""
     return next((one.voters for one in reversed(records_of(log)) if isinstance(one, Voters)), formatted)
 
 
 def version_of(log: tuple[Batch, ...], formatted: int) -> int:
-    """Return the last kraft.version of a log."""
     return next((one.version for one in reversed(records_of(log)) if isinstance(one, KRaftVersion)), formatted)
 
 
@@ -143,7 +138,6 @@ def has_open_voters(me: Replica) -> bool:
 
 
 def sent(step: Step, kind: type[M]) -> list[M]:
-    """Return the messages of a kind that a step sends."""
     return [message for message in step.sent if isinstance(message, kind)]
 
 
@@ -165,7 +159,6 @@ class Role(NamedTuple):
 
 
 def role(me: Replica) -> Role:
-    """Return the role that a replica has."""
     return Role(me.mode, me.epoch, me.leader, me.leader_endpoint)
 
 

@@ -26,24 +26,19 @@ from kraftcheck.kraft_model.quorum.records import (
     AdminResponse,
     Answered,
     Answers,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
     Batch,
     BeginQuorumEpochRequest,
-    BeginQuorumEpochResponse,
     Change,
     Data,
     EndQuorumEpochRequest,
-    EndQuorumEpochResponse,
     Error,
     FetchRequest,
-    FetchResponse,
     FetchSnapshotRequest,
-    FetchSnapshotResponse,
     Key,
     KRaftVersion,
     LeaderChange,
     LogRecord,
+    Message,
     Mode,
     Nil,
     PreVotes,
@@ -55,30 +50,9 @@ from kraftcheck.kraft_model.quorum.records import (
     UpdateVoterResponse,
     Voter,
     VoteRequest,
-    VoteResponse,
     Voters,
 )
 from kraftcheck.spec import ModelValue, Record, Step, step_invariant
-
-Delivered = (
-    VoteRequest
-    | VoteResponse
-    | BeginQuorumEpochRequest
-    | BeginQuorumEpochResponse
-    | EndQuorumEpochRequest
-    | EndQuorumEpochResponse
-    | FetchRequest
-    | FetchResponse
-    | FetchSnapshotRequest
-    | FetchSnapshotResponse
-    | ApiVersionsRequest
-    | ApiVersionsResponse
-    | AddVoterRequest
-    | RemoveVoterRequest
-    | UpdateVoterRequest
-    | UpdateVoterResponse
-    | AdminResponse
-)
 
 BEGINS = ("restarts", "crashes", "lost_disks", "moved_endpoints", "software_changes")
 """Bounds of the steps in which a process ends or starts."""
@@ -101,10 +75,10 @@ class QuorumContracts(MessageContracts):
 
     @step_invariant
     def messages_are_taken_once(
-        self, before: Replica, after: Replica, message: Delivered, step: Step, shared: Shared
+        self, before: Replica, after: Replica, message: Message, step: Step, shared: Shared
     ) -> bool:
         """What is delivered is gone, and nothing is delivered over a cut link (KIP-595: a request is handled once)."""
-        is_cut = self.cuts > 0 and frozenset({before.id, message.source}) in shared.cuts
+        is_cut = self.cuts > 0 and frozenset({before.id, message.source}) in shared.cuts  # type: ignore[attr-defined]
         return step.consumes and not is_cut
 
     @step_invariant
@@ -437,7 +411,6 @@ class QuorumContracts(MessageContracts):
 
 
 def begins(step: Step) -> bool:
-    """Whether a process ends or starts."""
     return bool(set(step.spends) & set(BEGINS))
 
 
@@ -462,7 +435,6 @@ def answers_for(client: ModelValue, step: Step) -> list[AdminResponse | UpdateVo
 
 
 def is_answer_to(change: Change, answer: AdminResponse | UpdateVoterResponse, me: Replica) -> bool:
-    """Whether a leader answers what was asked."""
     if isinstance(answer, UpdateVoterResponse):
         return (answer.request, answer.leader, answer.epoch) == (change.asked, me.id, me.epoch)
     return (answer.operation, answer.source) == (change.operation, me.id)
@@ -563,7 +535,6 @@ def updates_once(before: Replica, after: Replica, step: Step) -> bool:
 
 
 def follows_somebody(me: Replica) -> bool:
-    """Whether a replica is the follower of a leader."""
     return me.mode is Mode.FOLLOWER and bool(me.leader)
 
 

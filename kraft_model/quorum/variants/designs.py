@@ -4,7 +4,6 @@ What each leads to is in `docs/faults.md`. A user's own change is written in the
 (`docs/your-own-variant.md`).
 """
 
-# ruff: noqa: D102 - a method here overrides one that says what it is for
 from __future__ import annotations
 
 from collections.abc import Collection

@@ -6,7 +6,6 @@ temporal property, `trap.*` by states without a way out. KAFKA-n is the issue in
 the fault, or where the rule comes from.
 """
 
-# ruff: noqa: D102 - a method here overrides one that says what it is for
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum import Quorum

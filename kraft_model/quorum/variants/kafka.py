@@ -4,7 +4,6 @@ Walks beside Kafka (`kraftcheck lockstep`) put these classes under the model or 
 exactly and every other difference shows. Each says what Kafka does, and where. `docs/kafka.md` has the walks.
 """
 
-# ruff: noqa: D102 - a method here overrides one that says what it is for
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
@@ -31,7 +30,6 @@ from kraftcheck.kraft_model.quorum.records import (
     Shared,
     UpdateVoterRequest,
     UpdateVoterResponse,
-    Voter,
     VoteRequest,
     VoteResponse,
     Voters,
@@ -91,13 +89,6 @@ class OneRequestAtATime(Quorum):
     def may_join(self, me: Replica) -> bool:
         """Whether an observer adds itself."""
         return self.auto_join and me.id not in self.brokers and me.version > 0
-
-    def joining_request(self, me: Replica, leader: ModelValue) -> AddVoterRequest | RemoveVoterRequest:
-        """Return RemoveVoter for the voter with this replica's id, or else AddVoter."""
-        former = [voter.key for voter in ordered(me.voters) if voter.key.id == me.id]
-        if former:
-            return RemoveVoterRequest(former[0], me.id, leader, me.leader_endpoint)
-        return AddVoterRequest(Voter(me.key, me.endpoint), me.id, leader, me.leader_endpoint)
 
     def next_request(self, me: Replica) -> tuple[Replica, tuple[Record, ...]]:
         if not me.updating or me.mode is not Mode.FOLLOWER:

@@ -1,6 +1,5 @@
 """Other readings of the KIPs than `Quorum`'s, each a variant. What each leads to is in `docs/findings.md`."""
 
-# ruff: noqa: D102 - a method here overrides one that says what it is for
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum import Quorum
