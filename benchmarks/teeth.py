@@ -27,7 +27,7 @@ from kraftcheck.lockstep.walks import Chosen, GivenWalk, Offers, RandomWalk, Sor
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
 from kraftcheck.spec.display import cut
-from kraftcheck.spec.language.starts import follow, way_to
+from kraftcheck.spec.language.semantics import follow, way_to
 
 ROOM = 20
 """How much wider bounds are than in the fault's own configuration."""

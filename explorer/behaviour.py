@@ -8,7 +8,7 @@ from typing import Any
 from kraftcheck.explorer.result import TraceStep
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import InputError, RaisedError
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 

@@ -22,7 +22,7 @@ from kraftcheck.explorer.result import (
     Violation,
 )
 from kraftcheck.spec.errors import RaisedError
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
 
 

@@ -18,7 +18,7 @@ from kraftcheck.spec.discovery import modules_of, reachable_classes, source_of
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.encoding import DecodingError, Lexicon, decode, encode
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State

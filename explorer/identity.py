@@ -8,8 +8,7 @@ from kraftcheck.explorer.by_type import note_types
 from kraftcheck.explorer.result import Options
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.state import State
-from kraftcheck.spec.language.symmetry import Permutation, permutation_group, permuted
+from kraftcheck.spec.language.state import Permutation, State, permutation_group, permuted
 from kraftcheck.spec.language.views import HiddenReads
 from kraftcheck.spec.values import Map, Value, field_names
 

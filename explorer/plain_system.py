@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.transition_system import BEYOND, BLOCKED, LabelTable, Mask, Steps
-from kraftcheck.spec.language.property import Property
-from kraftcheck.spec.language.semantics import Choice, Refusal, Semantics, Transition
-from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.language.declarations import Property
+from kraftcheck.spec.language.semantics import Choice, Refusal, Semantics, Transition, initial_states
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Value
 

@@ -21,10 +21,9 @@ from typing import Any
 from kraftcheck.explorer.set_orders import Ascending, Descending, InOrder, unordered
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import ActionError
-from kraftcheck.spec.language.action import Action
-from kraftcheck.spec.language.calling import call_action
-from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.language.declarations import Action
+from kraftcheck.spec.language.semantics import Semantics, call_action
+from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Value, field_values
 
 Outcome = frozenset[tuple[Any, ...]]

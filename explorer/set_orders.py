@@ -16,10 +16,9 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from kraftcheck.spec.diagnosis.source import definition_of, recompiled
 from kraftcheck.spec.kinds import SCALARS
-from kraftcheck.spec.language.message_memory import MessageSetWithMemory
-from kraftcheck.spec.language.network import BagWithMemory, MessageSet, Network
+from kraftcheck.spec.language.network import BagWithMemory, MessageSet, MessageSetWithMemory, Network
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Map, Record, Value, cached, field_names, field_types, is_enum, order_key, ordered
 
 _SET = "__set__"

@@ -19,7 +19,7 @@ from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.spill_arrays import SpillArena, SpillArray
 from kraftcheck.explorer.transition_system import Labels, Numbers, TransitionSystem
 from kraftcheck.spec.errors import InputError, RaisedError
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
 

@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.formula import NEXT, Fairness
-from kraftcheck.spec.language.property import Property
-from kraftcheck.spec.language.state import State
-from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.language.state import State, Step
 from kraftcheck.spec.values import Record
 
 States = TypeVar("States")  # a batch of states, as a system holds them

@@ -21,9 +21,9 @@ from kraftcheck.reporting.lines import plain
 from kraftcheck.running import judged
 from kraftcheck.spec.cfg.binding import BoundConfig, bind
 from kraftcheck.spec.errors import InputError, require_assertions, unknown
-from kraftcheck.spec.language.property import OF_BEHAVIOURS, PREDICATE, REACHABLE, TEMPORAL, Property
+from kraftcheck.spec.language.declarations import OF_BEHAVIOURS, PREDICATE, REACHABLE, TEMPORAL, Property
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.starts import start_names
+from kraftcheck.spec.language.semantics import start_names
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.graph import Graph

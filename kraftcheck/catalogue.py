@@ -25,7 +25,7 @@ from kraftcheck.spec.cfg.config import (
 from kraftcheck.spec.cfg.tables import Configuration, read_configurations
 from kraftcheck.spec.discovery import line_to_blame, load, protocol_in, variant, variants_of
 from kraftcheck.spec.errors import InputError, ProtocolError, RaisedError, told_error, unknown
-from kraftcheck.spec.language.property import OF_BEHAVIOURS
+from kraftcheck.spec.language.declarations import OF_BEHAVIOURS
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.scenarios import Start
 

@@ -5,8 +5,20 @@ A protocol is a class: constants, records for what a replica knows and sends, an
 """
 
 from kraftcheck.spec.errors import ActionError, ConstantError, InputError, ProtocolError, RaisedError
-from kraftcheck.spec.language.action import Action, environment, internal, on
-from kraftcheck.spec.language.channels import Channels
+from kraftcheck.spec.language.declarations import (
+    Action,
+    action_constraint,
+    constraint,
+    environment,
+    internal,
+    invariant,
+    on,
+    predicate,
+    projection,
+    reachable,
+    step_invariant,
+    temporal,
+)
 from kraftcheck.spec.language.formula import (
     Fairness,
     Formula,
@@ -26,22 +38,10 @@ from kraftcheck.spec.language.formula import (
     taken,
     weak,
 )
-from kraftcheck.spec.language.message_memory import MessageSetWithMemory
-from kraftcheck.spec.language.network import Bag, BagWithMemory, MessageSet, Network
-from kraftcheck.spec.language.property import (
-    action_constraint,
-    constraint,
-    invariant,
-    predicate,
-    reachable,
-    step_invariant,
-    temporal,
-)
+from kraftcheck.spec.language.network import Bag, BagWithMemory, Channels, MessageSet, MessageSetWithMemory, Network
 from kraftcheck.spec.language.protocol import Protocol, bound, constant
-from kraftcheck.spec.language.signature import projection
-from kraftcheck.spec.language.starts import Take, scenario, take
-from kraftcheck.spec.language.state import State
-from kraftcheck.spec.language.step import Step, Steps, become, consume
+from kraftcheck.spec.language.semantics import Take, scenario, take
+from kraftcheck.spec.language.state import State, Step, Steps, become, consume
 from kraftcheck.spec.language.views import hide
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, ordered
 

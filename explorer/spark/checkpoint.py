@@ -23,8 +23,7 @@ from kraftcheck.explorer.tables.kernel.codes import STUCK
 from kraftcheck.files import TemporaryFolder
 from kraftcheck.persistence.validation import reading, require
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.language.semantics import Semantics, initial_states
 
 SHAPE = {
     "parts": int,

@@ -17,8 +17,7 @@ from kraftcheck.explorer.tables.states.visited import VisitedSet
 from kraftcheck.explorer.tables.worker import BATCH
 from kraftcheck.spec.discovery import reachable_classes
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.language.semantics import Semantics, initial_states
 
 
 class TaskExpander:

@@ -10,7 +10,7 @@ from kraftcheck.explorer.symbolic.checks import StateChecks, StepChecks
 from kraftcheck.explorer.symbolic.counterexamples import Predecessors
 from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
 

@@ -13,11 +13,10 @@ from kraftcheck.explorer.symbolic.parts import Apart, Unsplittable
 from kraftcheck.explorer.symbolic.variables import Layout
 from kraftcheck.explorer.tables.learning.reads import SharedReader
 from kraftcheck.spec.errors import ProtocolError
-from kraftcheck.spec.language.action import Action
-from kraftcheck.spec.language.calling import call_action
+from kraftcheck.spec.language.declarations import Action, Projection
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.signature import Projection
-from kraftcheck.spec.language.step import Step, is_within
+from kraftcheck.spec.language.semantics import call_action
+from kraftcheck.spec.language.state import Step, is_within
 from kraftcheck.spec.values import Map, Record, Value, field_names, keyed
 
 

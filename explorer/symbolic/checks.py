@@ -18,10 +18,9 @@ from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, LOCAL, Key, V
 from kraftcheck.explorer.symbolic.watches import Dim, Unanswered
 from kraftcheck.explorer.tables.learning.reads import SharedReader
 from kraftcheck.spec.errors import InputError, ProtocolError
-from kraftcheck.spec.language.calling import act_of, evaluate_property
-from kraftcheck.spec.language.property import REACHABLE, SPENT, Property
-from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.language.declarations import REACHABLE, SPENT, Property
+from kraftcheck.spec.language.semantics import Semantics, act_of, evaluate_property
+from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Map, field_names
 
 MOST_WHOLE_STATES = 100_000

@@ -31,8 +31,7 @@ from kraftcheck.explorer.symbolic.ways import VIOLATING, Ways
 from kraftcheck.explorer.tables.states.memory import default_memory
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.language.semantics import Semantics, initial_states
 from kraftcheck.spec.language.state import State
 
 SHOWING_SECONDS, SHOWING_TIMES = 30.0, 3.0

@@ -19,11 +19,9 @@ from kraftcheck.explorer.symbolic.taken import Taken
 from kraftcheck.explorer.symbolic.variables import ANYONE, BOUND, CHANNEL, LOCAL, Key, Variables
 from kraftcheck.explorer.symbolic.watches import Dim, Unanswered, Watches
 from kraftcheck.explorer.tables.learning.reads import SharedReader
-from kraftcheck.spec.language.action import Action
-from kraftcheck.spec.language.calling import evaluate_property
-from kraftcheck.spec.language.property import Property
-from kraftcheck.spec.language.signature import Projection
-from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.language.declarations import Action, Projection, Property
+from kraftcheck.spec.language.semantics import evaluate_property
+from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Record, Value
 
 WHOLE = Projection("the local state", lambda protocol, me: me, of_inbox=False)

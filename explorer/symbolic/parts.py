@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from kraftcheck.explorer.sets import Changed, Has, SetReader
-from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Map, Record, Value, field_names
 
 

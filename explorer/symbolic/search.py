@@ -14,7 +14,7 @@ from kraftcheck.explorer.symbolic.relations import Event, Groups
 from kraftcheck.explorer.symbolic.store import EMPTY, KEPT, NoRoom, Store
 from kraftcheck.explorer.symbolic.variables import Layout, Variables
 from kraftcheck.explorer.symbolic.views import View
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.state import State
 
 

@@ -16,7 +16,7 @@ from kraftcheck.explorer.symbolic.checks import StateChecks
 from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY, UNIT
 from kraftcheck.persistence.validation import mixed, require, require_distinct
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.declarations import Property
 
 WHOLE = 50_000  # states that are searched again as a whole
 LEVELS, STATES = 3, 32  # of a larger search by levels, and of another one

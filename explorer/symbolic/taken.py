@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.symbolic.relations import Event
-from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.language.state import Step
 
 
 class Taken(NamedTuple):

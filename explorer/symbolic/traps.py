@@ -7,7 +7,7 @@ from collections.abc import Callable
 from kraftcheck.explorer.symbolic.checks import StateChecks
 from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.declarations import Property
 
 
 def without_way_out(space: Space, checks: StateChecks, prop: Property, reached: int, pause: Callable[[], None]) -> int:

@@ -22,8 +22,7 @@ from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.language.state import State
-from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.language.state import State, Step
 from kraftcheck.spec.values import Map, Record, Value, field_names, keyed, ordered
 
 LOCAL, CHANNEL, SHARED, BOUND, PART = "local", "channel", "shared", "bound", "part"

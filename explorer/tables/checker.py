@@ -22,7 +22,7 @@ from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.explorer.tables.worker import BATCH
 from kraftcheck.spec.errors import RaisedError
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State

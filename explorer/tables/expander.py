@@ -37,7 +37,7 @@ from kraftcheck.explorer.tables.threads import SERIAL, Threads
 from kraftcheck.explorer.tables.worker import Worker
 from kraftcheck.explorer.transition_system import MOST_LABELS
 from kraftcheck.processes import default_workers
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 

@@ -17,7 +17,7 @@ from kraftcheck.explorer.tables.states.successors import SUCCESSORS_PER_STATE
 from kraftcheck.explorer.tables.threads import SERIAL
 from kraftcheck.explorer.tables.worker import Worker
 from kraftcheck.explorer.transition_system import Mask, Steps
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.state import State
 
 Keys = tuple[Words, Indices]  # packed canonical rows, and the partitions of the visited set that own them

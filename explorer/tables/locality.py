@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables.kernel.codes import MOST_PROPERTIES
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.declarations import Property
 
 
 class Parts(NamedTuple):

@@ -23,9 +23,8 @@ from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.locality import Parts, reason
 from kraftcheck.explorer.tables.states.packing import Indices, Rows
 from kraftcheck.spec.errors import RaisedError
-from kraftcheck.spec.language.calling import assignments, evaluate_property
-from kraftcheck.spec.language.property import SPENT, Property
-from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.language.declarations import SPENT, Property
+from kraftcheck.spec.language.semantics import Semantics, assignments, evaluate_property
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.transition_system import Label
 from kraftcheck.spec.errors import InputError, unknown
+from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.formula import NEXT, Enabled, Fairness, Taken, changed_by_stuttering
-from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
 
 MOST_CONDITIONS = 60

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.spill_arrays import SpillArena, SpillArray
 from kraftcheck.explorer.state_graph import StateGraph
 from kraftcheck.explorer.transition_system import BEYOND, BLOCKED, Label, Labels, Mask, Numbers
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.declarations import Property
 
 Masks = NDArray[np.uint64]
 

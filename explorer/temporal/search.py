@@ -17,7 +17,7 @@ from kraftcheck.explorer.temporal.graph import LabelledGraph
 from kraftcheck.explorer.transition_system import counterpart
 from kraftcheck.spec.diagnosis.why import diagnosis_text
 from kraftcheck.spec.display import text_of
-from kraftcheck.spec.language.property import PREDICATE, Property
+from kraftcheck.spec.language.declarations import PREDICATE, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State

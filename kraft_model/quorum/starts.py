@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import Mode, Replica
 from kraftcheck.spec import ConstantError, ModelValue, State, ordered
-from kraftcheck.spec.language.starts import Take, scenario, take
+from kraftcheck.spec.language.semantics import Take, scenario, take
 
 
 class QuorumStarts(QuorumBase):

@@ -39,7 +39,7 @@ from kraftcheck.spec import (
     ordered,
     weak,
 )
-from kraftcheck.spec.language.starts import Take, scenario, take
+from kraftcheck.spec.language.semantics import Take, scenario, take
 
 MOST_ELECTIONS = 1_000_000
 """A state counts the values of each epoch, and there is an epoch for each election."""

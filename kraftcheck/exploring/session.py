@@ -22,7 +22,7 @@ from kraftcheck.reporting.scenarios import walk_as_scenario
 from kraftcheck.spec.diagnosis.why import ENABLED, Reason, diagnose
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Transition
 
 KINDS = {"-": "consumed", "+": "sent", "*": "kept"}

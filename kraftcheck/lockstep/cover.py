@@ -25,8 +25,7 @@ from kraftcheck.lockstep.lockstep import Choose, Lockstep
 from kraftcheck.lockstep.walks import Chosen, Offers, Taken, labelled
 from kraftcheck.spec import State
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.language.starts import follow, initial_states, way_to
+from kraftcheck.spec.language.semantics import Semantics, follow, initial_states, way_to
 
 MOST_STATES = 500_000
 """States that are kept in memory."""

@@ -43,7 +43,7 @@ from kraftcheck.lockstep.messages import canonical
 from kraftcheck.lockstep.process import Driver
 from kraftcheck.lockstep.walks import Chosen, Menu, Offers, Taken
 from kraftcheck.spec import Record, State
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.values import Value
 

@@ -15,8 +15,7 @@ from kraftcheck.lockstep.commands import NOT_DRIVEN
 from kraftcheck.lockstep.lockstep import Lockstep
 from kraftcheck.lockstep.walks import STEP, Chosen, Offers, Step, Taken, labelled
 from kraftcheck.spec.errors import InputError, ProtocolError
-from kraftcheck.spec.language.semantics import Semantics, Transition
-from kraftcheck.spec.language.starts import follow, way_to
+from kraftcheck.spec.language.semantics import Semantics, Transition, follow, way_to
 from kraftcheck.spec.language.state import State
 from kraftcheck.traces.parsing import Source
 from kraftcheck.traces.replay.replayer import ReplayedState, Replayer, ReplayVerdict

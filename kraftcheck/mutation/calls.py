@@ -9,9 +9,9 @@ from functools import cache
 from types import FrameType, MappingProxyType
 from typing import Any
 
-from kraftcheck.spec.language.action import Action
+from kraftcheck.spec.language.declarations import Action
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Record, Value
 
 ONE_CALL = 5.0

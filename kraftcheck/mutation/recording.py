@@ -17,12 +17,10 @@ from kraftcheck.engines import search
 from kraftcheck.explorer.result import Progress, Result
 from kraftcheck.mutation.calls import Arguments, noting_reads, plain_steps, rewired, wrapped
 from kraftcheck.mutation.mutants import memories_of
-from kraftcheck.spec.language.action import Action
+from kraftcheck.spec.language.declarations import Action
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.language.starts import initial_states
-from kraftcheck.spec.language.state import State
-from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.language.semantics import Semantics, initial_states
+from kraftcheck.spec.language.state import State, Step
 from kraftcheck.spec.values import Record, Value
 
 Line = tuple[str, int]

@@ -18,14 +18,11 @@ from kraftcheck.mutation.calls import Arguments, UnreadError, limited_time, plai
 from kraftcheck.mutation.mutants import Mutant, Swap, functions_of_actions, functions_of_projections
 from kraftcheck.mutation.recording import Recording
 from kraftcheck.spec.errors import ProtocolError
-from kraftcheck.spec.language.action import Action
+from kraftcheck.spec.language.declarations import Action, Property
 from kraftcheck.spec.language.formula import Enabled, Fairness, Formula, Taken
-from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import Semantics, Transition
-from kraftcheck.spec.language.starts import initial_states
-from kraftcheck.spec.language.state import State
-from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states
+from kraftcheck.spec.language.state import State, Step
 
 KILLED, ERROR, SURVIVED, LOST, SAME, UNREACHED = "killed", "error", "survived", "lost", "same", "never reached"
 VERDICTS = {

@@ -14,10 +14,9 @@ from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Lin
 from kraftcheck.spec.diagnosis.conditions import why_assertion, why_false
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import RaisedError
-from kraftcheck.spec.language.calling import act_of
-from kraftcheck.spec.language.property import QUANTIFIED, STEP, Property
+from kraftcheck.spec.language.declarations import QUANTIFIED, STEP, Property
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import Semantics, Transition
+from kraftcheck.spec.language.semantics import Semantics, Transition, act_of
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Value, field_names, ordered
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 from kraftcheck.explorer.result import DEADLOCK, Violation
 from kraftcheck.files import real_path
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.property import OF_BEHAVIOURS
+from kraftcheck.spec.language.declarations import OF_BEHAVIOURS
 from kraftcheck.spec.language.protocol import Protocol
 
 STANDARD_OUTPUT = Path("-")

@@ -16,10 +16,10 @@ from kraftcheck.spec.cfg.config import SETTING, Assignment, ConfigError, ModelCo
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import ConstantError, InputError, ProtocolError, unknown
 from kraftcheck.spec.kinds import describe_type
+from kraftcheck.spec.language.declarations import OF_BEHAVIOURS, REACHABLE, TEMPORAL, Property
 from kraftcheck.spec.language.formula import Fairness
-from kraftcheck.spec.language.property import OF_BEHAVIOURS, REACHABLE, TEMPORAL, Property
 from kraftcheck.spec.language.protocol import MISSING, Constant, Protocol
-from kraftcheck.spec.language.starts import start_names
+from kraftcheck.spec.language.semantics import start_names
 from kraftcheck.spec.tla.types import Decoder, Encoder, MismatchError
 from kraftcheck.spec.values import ModelValue, Value, enum_names, is_enum, name_of, transform
 

@@ -19,13 +19,11 @@ from kraftcheck.spec.discovery import modules_of, source_of
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import near_misses
 from kraftcheck.spec.kinds import describe_type
-from kraftcheck.spec.language.action import Action
+from kraftcheck.spec.language.declarations import Action, Property
 from kraftcheck.spec.language.network import Network
-from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Constant, Protocol
-from kraftcheck.spec.language.starts import take
-from kraftcheck.spec.language.state import State
-from kraftcheck.spec.language.step import Step, become, consume
+from kraftcheck.spec.language.semantics import take
+from kraftcheck.spec.language.state import State, Step, become, consume
 from kraftcheck.spec.values import Map, ModelValue, Record, field_names, field_types, is_enum
 
 Kinds = tuple[Any, ...] | None

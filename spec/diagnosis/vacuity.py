@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from kraftcheck.spec.diagnosis.source import definition_of, recompiled
 from kraftcheck.spec.display import cut, text_of
 from kraftcheck.spec.errors import ProtocolError, unknown
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
 
 SHOWN = 80

@@ -22,11 +22,9 @@ from kraftcheck.spec.diagnosis.conditions import guard_of
 from kraftcheck.spec.diagnosis.source import trace_call
 from kraftcheck.spec.display import cut, text_of
 from kraftcheck.spec.errors import InputError, unknown
-from kraftcheck.spec.language.action import Action
-from kraftcheck.spec.language.calling import call_action
-from kraftcheck.spec.language.semantics import Refusal, Semantics
-from kraftcheck.spec.language.state import State
-from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.language.declarations import Action
+from kraftcheck.spec.language.semantics import Refusal, Semantics, call_action
+from kraftcheck.spec.language.state import State, Step
 from kraftcheck.spec.values import Record, Value, ordered
 
 ENABLED = "enabled"

@@ -9,8 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from operator import itemgetter
 from typing import NamedTuple
 
+from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.values import Map, Record, Value, ordered
 
 Inbox = Value
@@ -415,3 +417,140 @@ class MessageSet(Network):
     def lose(self, inbox: frozenset[Record], message: Record) -> frozenset[Record]:
         """Remove the message, whatever delivery does."""
         return inbox - {message}
+
+
+class Channels(Network):
+    """One first-in first-out channel for each pair of replicas: only a sender's oldest message is deliverable."""
+
+    @property
+    def empty(self) -> Map[Value, tuple[Record, ...]]:
+        """No message from anyone."""
+        return Map()
+
+    def deliverable(self, inbox: Map[Value, tuple[Record, ...]]) -> tuple[Record, ...]:
+        """Return the oldest message of every sender."""
+        return tuple(inbox[source][0] for source in ordered(inbox))
+
+    def known(self, inbox: Map[Value, tuple[Record, ...]]) -> tuple[Record, ...]:
+        """Return all messages under way."""
+        return tuple(ordered({message for queue in inbox.values() for message in queue}))
+
+    def count(self, inbox: Map[Value, tuple[Record, ...]], message: Record) -> int:
+        """Return how many copies are under way from the message's source."""
+        return inbox.get(self.queue(message), ()).count(message)
+
+    def send(self, inbox: Map[Value, tuple[Record, ...]], message: Record) -> Map[Value, tuple[Record, ...]]:
+        """Append to the sender's channel."""
+        return inbox.put(self.queue(message), (*inbox.get(self.queue(message), ()), message))
+
+    def send_once(
+        self, inbox: Map[Value, tuple[Record, ...]], message: Record
+    ) -> Map[Value, tuple[Record, ...]] | None:
+        """Append to the sender's channel if no equal message is in it."""
+        return None if self.count(inbox, message) else self.send(inbox, message)
+
+    def discard(self, inbox: Map[Value, tuple[Record, ...]], message: Record) -> Map[Value, tuple[Record, ...]] | None:
+        """Remove the oldest message of its sender."""
+        queue = inbox.get(self.queue(message), ())
+        if not queue or queue[0] != message:
+            return None
+        return inbox.put(self.queue(message), queue[1:]) if len(queue) > 1 else inbox.without(self.queue(message))
+
+    def rule(self, operation: str, message: Record) -> CountingRule | None:
+        """Return the rule: sending appends to the sender's channel, and only its oldest message can be taken out."""
+        if operation == "forget":
+            return None
+        if operation in ("discard", "lose"):
+            return CountingRule(absent=-1, change=-1, least=1, queues=True)
+        return CountingRule(absent=1, change=1, least=NEVER if operation == "send_once" else 0, queues=True)
+
+    def queue(self, message: Record) -> Value:
+        """Return which channel of an inbox a message is in: its sender, the field `source`."""
+        try:
+            source: Value = getattr(message, "source")  # noqa: B009 - the field is the protocol's own
+        except AttributeError as error:
+            raise ProtocolError(f"{error}; Channels keeps the order of each sender, so a message names it") from None
+        return source
+
+    def from_items(self, items: Iterable[tuple[Record, int]]) -> Map[Value, tuple[Record, ...]]:
+        """Return the channels of these messages: the oldest one of each has 1, the next one 0, then -1, and so on."""
+        queues: dict[Value, list[tuple[int, Record]]] = {}
+        for message, place in items:
+            queues.setdefault(self.queue(message), []).append((-place, message))
+        by_place = itemgetter(0)
+        return Map((key, tuple([one for _, one in sorted(queue, key=by_place)])) for key, queue in queues.items())
+
+    def to_items(self, inbox: Map[Value, tuple[Record, ...]]) -> Iterable[tuple[Record, int]]:
+        """Return the messages of all channels, each with a number: see `from_items`."""
+        return [(message, 1 - place) for queue in inbox.values() for place, message in enumerate(queue)]
+
+
+PairOfSets = tuple[frozenset[Record], frozenset[Record]]
+
+
+class MessageSetWithMemory(Network):
+    """Unordered messages without counts: an inbox is a pair of sets, what is under way and what was ever processed.
+
+    A processed message may be sent again; it is then in both sets. This is module network of the TLA+ specification
+    kraft_kip_996.
+
+    Parameters
+    ----------
+    variables
+        Names of the two TLA+ variables.
+    groups
+        From a message to the group with which a step may `forget` it, a record with the same `dest`; or to None. A
+        message that is forgotten is no longer under way, as when its connection is cut.
+    """
+
+    def __init__(
+        self,
+        *,
+        variables: tuple[str, str] = ("messages", "processed"),
+        groups: Callable[[Record], Record | None] | None = None,
+        loses: bool | str = False,
+    ) -> None:
+        super().__init__(loses=loses)
+        self.variables = variables
+        self.groups = groups
+
+    @property
+    def empty(self) -> PairOfSets:
+        """Nothing is under way, and nothing was processed."""
+        return frozenset(), frozenset()
+
+    def deliverable(self, inbox: PairOfSets) -> tuple[Record, ...]:
+        """Return the messages under way."""
+        return tuple(ordered(inbox[0]))
+
+    def known(self, inbox: PairOfSets) -> tuple[Record, ...]:
+        """Return the messages of both sets."""
+        return tuple(ordered(inbox[0] | inbox[1]))
+
+    def count(self, inbox: PairOfSets, message: Record) -> int:
+        """Return 1 for a message under way, else 0."""
+        return int(message in inbox[0])
+
+    def send(self, inbox: PairOfSets, message: Record) -> PairOfSets:
+        """Add the message to what is under way."""
+        return inbox[0] | {message}, inbox[1]
+
+    def send_once(self, inbox: PairOfSets, message: Record) -> PairOfSets | None:
+        """Add the message if it is in neither set."""
+        return None if message in inbox[0] or message in inbox[1] else self.send(inbox, message)
+
+    def discard(self, inbox: PairOfSets, message: Record) -> PairOfSets | None:
+        """Move the message from what is under way to what was processed."""
+        return (inbox[0] - {message}, inbox[1] | {message}) if message in inbox[0] else None
+
+    def lose(self, inbox: PairOfSets, message: Record) -> PairOfSets | None:
+        """Remove the message from what is under way; it was not processed."""
+        return (inbox[0] - {message}, inbox[1]) if message in inbox[0] else None
+
+    def group(self, message: Record) -> Record | None:
+        """Return the group of a message, if groups were declared."""
+        return None if self.groups is None else self.groups(message)
+
+    def forget(self, inbox: PairOfSets, group: Record) -> PairOfSets:
+        """Remove the messages of a group from what is under way."""
+        return frozenset(message for message in inbox[0] if self.group(message) != group), inbox[1]

@@ -15,11 +15,9 @@ from typing import Any, ClassVar, get_type_hints
 from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import FORGOT_YIELD, ConstantError, ProtocolError, RaisedError, unknown
 from kraftcheck.spec.kinds import describe_value, mismatch
-from kraftcheck.spec.language.action import Action
+from kraftcheck.spec.language.declarations import Action, Projection, Property, place_of
 from kraftcheck.spec.language.formula import Fairness, fairness_problem
 from kraftcheck.spec.language.network import BagWithMemory, Network
-from kraftcheck.spec.language.property import Property
-from kraftcheck.spec.language.signature import Projection, place_of
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.views import Hidden, HiddenReads
 from kraftcheck.spec.values import Map, Record, Value, field_types, ordered
@@ -35,8 +33,8 @@ FAIR_SPEC = "FairSpec"
 MARKS = ("action_mark", "property_mark")
 
 _CALLERS = {
-    ("kraftcheck.spec.language.calling", "call_action"),
-    ("kraftcheck.spec.language.calling", "evaluate_property"),
+    ("kraftcheck.spec.language.semantics", "call_action"),
+    ("kraftcheck.spec.language.semantics", "evaluate_property"),
     ("kraftcheck.spec.language.protocol", "projected"),
 }
 """What calls the methods of a protocol in a search: module and function."""

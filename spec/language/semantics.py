@@ -1,22 +1,188 @@
 """The meaning of the language: which actions a state offers, which of their steps are enabled, where they lead.
 
-The reference engine calls this module for every state. Every other engine must agree with it.
+Here actions and properties are called, and their contract is checked. The reference engine calls this module for every
+state. Every other engine must agree with it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from inspect import unwrap
+from types import GeneratorType
 from typing import Any, NamedTuple
 
-from kraftcheck.spec.language.action import Action
-from kraftcheck.spec.language.calling import act_of, assignments, call_action, evaluate_property
-from kraftcheck.spec.language.property import QUANTIFIED, SPENT, Property
+from kraftcheck.spec.errors import FORGOT_YIELD, ActionError, ProtocolError, RaisedError, unknown
+from kraftcheck.spec.kinds import describe_type, describe_value, fits, mismatch
+from kraftcheck.spec.language.declarations import QUANTIFIED, SPENT, Action, Projection, Property, camel_case
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.signature import Projection
-from kraftcheck.spec.language.state import State
-from kraftcheck.spec.language.step import Step, is_within, note_spent
-from kraftcheck.spec.values import Map, Record, Value, is_same, ordered
+from kraftcheck.spec.language.state import State, Step, is_within, note_spent
+from kraftcheck.spec.values import Map, Record, Value, is_enum, is_same, ordered
+
+TOLD = ("me", "peer", "message", "before", "after")
+"""What an error says of a property's arguments."""
+
+
+def call_action(
+    protocol: Protocol, action: Action, me: Record | None, message: Record | None, context: Mapping[str, Value]
+) -> tuple[Step, ...]:
+    """Return the steps that an action would take, equal ones once."""
+    leading = [item for item in (me, message) if item is not None]
+    reader, steps = f"action {action.name}", list[Step]()
+    try:
+        made = action.function(protocol, *leading, *_asked(protocol, reader, action, context))
+        if not isinstance(made, GeneratorType | Iterable):
+            raise ActionError(action, protocol, me, message, f"returned {describe_value(made)}; {FORGOT_YIELD}")
+        for step in made:
+            problem = _step_problem(protocol, me, message, step)
+            if problem:
+                raise ActionError(action, protocol, me, message, problem, line=line_of(made))
+            steps.append(step)
+            _note(protocol, action, step)
+            if protocol.hidden_reads is not None:
+                protocol.hidden_reads.note(reader, (*step.spends, *step.needs))
+    except ActionError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ActionError(action, protocol, me, message, cause=error) from error
+    return tuple(steps if len(steps) < 2 else dict.fromkeys(steps))
+
+
+def _asked(protocol: Protocol, reader: str, owner: Action | Property, given: Mapping[str, Value]) -> list[Value]:
+    """Return the arguments that an action or a property asks for; what it reads of hidden ones is noted.
+
+    Where it may ask for types, it gets the shared record itself, not a stand-in, so all of that is read.
+    """
+    asked = {name: given[name] for name in owner.asks}
+    if "shared" in asked and owner.name in protocol.by_type and hasattr(type(asked["shared"]), "_whole"):
+        asked["shared"] = asked["shared"]._whole()
+    reads = protocol.hidden_reads
+    return [value if reads is None else reads.seen(reader, owner.name, name, value) for name, value in asked.items()]
+
+
+def line_of(made: object) -> int | None:
+    """Return the line at which a generator stands; None where it is none."""
+    frame = made.gi_frame if isinstance(made, GeneratorType) else None
+    return None if frame is None else frame.f_lineno
+
+
+def _note(protocol: Protocol, action: Action, step: Step) -> None:
+    """Note what an action sends and creates, unless a bound of 0 lets it never."""
+    if (step.sends or step.writes) and all(protocol.bounds[name] for name in (*step.spends, *step.needs)):
+        protocol.ids.update(replica.id for replica in step.writes)
+        for operation, sent in step.sends:
+            if operation != "forget":
+                protocol.sent.setdefault((type(sent), sent.dest), action)
+
+
+def assignments(prop: Property, replicas: Sequence[Any], messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """Yield what a property of states is about, by parameter: each replica, each pair of two, each message."""
+    mes: Sequence[Any] = [None]
+    if "me" in prop.asks:
+        mes = [r for r in replicas if isinstance(r, prop.kinds("me")) and prop.only in (None, getattr(r, "id", None))]
+    if "message" in prop.asks:
+        messages = [message for message in messages if isinstance(message, prop.kinds("message"))]
+    else:
+        messages = [None]
+    for me in mes:
+        peers: Sequence[Any] = [None]
+        if "peer" in prop.asks:
+            peers = [r for r in replicas if r is not me and isinstance(r, prop.kinds("peer"))]
+        for peer in peers:
+            for message in messages:
+                yield {"me": me, "peer": peer, "message": message}
+
+
+def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str, Value]) -> bool:
+    """Return whether a property is true of the given arguments."""
+    function, cause = protocol.probes.get(prop.name, prop.function), None
+    reader = f"{prop.kind.replace('_', ' ')} {prop.name}"
+    try:
+        result = function(protocol, *_asked(protocol, reader, prop, arguments), **dict(prop.fixed))
+    except (Exception, SystemExit) as error:
+        cause, result = error, None
+    if protocol.hidden_reads is not None:
+        protocol.hidden_reads.require_unread(reader)
+    if type(result) is bool:
+        return result is not prop.opposite
+    hint = "; forgot `return`?" if result is None else ""
+    problem = f"returned {result!r}; expected True or False{hint}"
+    if isinstance(result, GeneratorType):
+        problem = "yields; expected True or False (`return`, not `yield`)"
+    given = {name: arguments[name] for name in prop.asks if name in TOLD}
+    raise RaisedError(protocol, f"property {prop.name}", prop.function, problem, given, cause) from cause
+
+
+def act_of(prop: Property, me: Record, message: Record | None, step: Step) -> dict[str, Any] | None:
+    """Return what a property of a replica's own steps is given; None where it says nothing of such a step."""
+    if not prop.speaks_of(me.__class__, message.__class__):
+        return None
+    return {"before": me, "after": me if step.me == () else step.me, "message": message, "step": step}
+
+
+def _step_problem(protocol: Protocol, me: Record | None, message: Record | None, step: Any) -> str | None:
+    """Return what is wrong with a step that an action yielded, or None."""
+    if not isinstance(step, Step):
+        return f"yielded {step!r}, which is not a step (become(...), consume(...) or Step())"
+    written = step.writes
+    if step.me != ():
+        if me is None or type(step.me) is not type(me) or step.me.id != me.id:  # type: ignore[attr-defined]
+            return f"yielded {step.me!r} as the next state of {getattr(me, 'id', 'the environment')}"
+        written = (*written, step.me)
+    if step.consumes and message is None:
+        return "consumes a message, but none was delivered"
+    problem = _repeated_id(written) if len(written) > 1 else None
+    if problem is not None:
+        return problem
+    for value in (*written, *[sent for _, sent in step.sends]):
+        if not isinstance(value, Record) or not fits(value, type(value)):
+            return _misfit(step, value)
+    return _effects_problem(protocol, step)
+
+
+def _repeated_id(written: Sequence[Any]) -> str | None:
+    ids = [getattr(replica, "id", None) for replica in written]
+    twice = [one for one in ids if ids.count(one) > 1]
+    return f"writes the replica {twice[0]!r} twice in one step" if twice else None
+
+
+def _misfit(step: Step, value: Any) -> str | None:
+    """Return what is wrong with a replica or a message of a step."""
+    path = "the message"
+    if value is step.me:
+        path = "me"
+    elif any(value is replica for replica in step.writes):
+        path = f"the replica {value!r}"
+    if not isinstance(value, Record):
+        return f"{path}: expected a record, found {value!r}"
+    return mismatch(value, type(value), path)
+
+
+def _effects_problem(protocol: Protocol, step: Step) -> str | None:
+    """Return what is wrong with the bounds, shared fields and messages of a step, or None."""
+    for name in (*step.spends, *step.needs):
+        if name not in protocol.bounds:
+            return f"spends {name!r}, which is not a bound; bounds are {', '.join(protocol.bounds) or 'none'}"
+    types = protocol.shared_types
+    if step.puts and types is not None:
+        for field, value in step.puts:
+            if field not in types:
+                return f"writes the shared field {field!r}; there are {', '.join(types)}"
+            problem = mismatch(value, types[field], f"shared.{field}")
+            if problem:
+                return problem
+    return next(filter(None, (_send_problem(protocol, *sent) for sent in step.sends)), None)
+
+
+def _send_problem(protocol: Protocol, operation: str, message: Any) -> str | None:
+    if not hasattr(message, "dest"):
+        return f"sends {message!r}, which has no field dest"
+    outside = operation == "forget" or is_enum(type(message.dest))  # a name for whom the model leaves out
+    kinds = () if outside else protocol.id_types
+    if kinds and all(mismatch(message.dest, kind, "dest") for kind in kinds):
+        wanted = " or ".join(map(describe_type, kinds))
+        return f"sends {message!r} to {message.dest!r}; expected the id of a replica, {wanted}"
+    return None
 
 
 class Refusal(NamedTuple):
@@ -354,3 +520,139 @@ class Semantics:
             if "state" not in prop.asks:
                 self._verdicts[key] = found
         return found
+
+
+class Take(NamedTuple):
+    """One step of a scenario: an action, and as much more as tells the step from others.
+
+    Attributes
+    ----------
+    action
+        The action's name.
+    actor
+        The id of the replica that takes it; None for any.
+    message
+        Fields that the delivered message must have.
+    result
+        A predicate of the acting replica's next state (without a replica: of the next state), which tells apart the
+        steps of an action that chooses.
+    """
+
+    action: str
+    actor: Value = None
+    message: dict[str, Value] = {}
+    result: Callable[[Any], bool] | None = None
+
+
+def take(action: str, actor: Value = None, result: Callable[[Any], bool] | None = None, **message: Value) -> Take:
+    """Return one step of a scenario: `take("HandleRequestVoteRequest", n2, source=n1)`.
+
+    Parameters
+    ----------
+    action
+        The action's name.
+    actor
+        The id of the replica that takes it; None for any.
+    result
+        A predicate of the acting replica's next state (without a replica: of the next state).
+    **message
+        Fields that the delivered message must have.
+    """
+    return Take(action, actor, message, result)
+
+
+def scenario(function: Callable[..., Iterator[Take]]) -> Callable[..., Iterator[Take]]:
+    """Mark a method as a scenario: it yields the steps that lead from the first initial state to a named start.
+
+    A `.cfg` names the start under INIT, in camel case.
+    """
+    function.scenario = camel_case(function.__name__)  # type: ignore[attr-defined]
+    return function
+
+
+def start_names(protocol: type | object) -> dict[str, str]:
+    """Return the names that INIT may use, each with its method."""
+    owner = protocol if isinstance(protocol, type) else type(protocol)
+    names = {"Init": "initial"}
+    for method in dir(owner):
+        name = getattr(getattr(owner, method), "scenario", None)
+        if name is not None:
+            names[name] = method
+    return names
+
+
+def initial_states(semantics: Semantics, init: str) -> list[State]:
+    """Return the states that a search starts from."""
+    states = semantics.initial()
+    if init == "Init":
+        return states
+    state = states[0]
+    for number, chosen in enumerate(way_to(semantics.protocol, init), start=1):
+        state = follow(semantics, state, chosen, f"step {number} of {init}").target
+    return [state]
+
+
+def way_to(protocol: Protocol, init: str) -> Iterator[Take]:
+    """Yield the steps from the first initial state to a named start; none where it is "Init"."""
+    if init == "Init":
+        return
+    method = getattr(protocol, start_names(protocol)[init])
+    made = method()
+    if not isinstance(made, Iterable):
+        raise ProtocolError(f"{_place(method)}: {init} returned {describe_value(made)}; {FORGOT_YIELD}")
+    for number, chosen in enumerate(made, start=1):
+        problem = _take_problem(protocol, chosen)
+        if problem is not None:
+            raise ProtocolError(f"{_place(method, line_of(made))}: step {number} of {init}: {problem}")
+        yield chosen
+
+
+def _take_problem(protocol: Protocol, chosen: object) -> str | None:
+    """Return in what respect something that a scenario yields is no step; None if it is one."""
+    if not isinstance(chosen, Take):
+        return f'expected take("Action", ...), found {describe_value(chosen)}'
+    actions = [*protocol.actions, *protocol.network.own_actions()]
+    if chosen.action not in actions:
+        return unknown("action", str(chosen.action), actions, type(protocol).__name__)
+    if chosen.result is not None and not callable(chosen.result):
+        expected = "a function of the actor's next state, such as lambda me: me.ready"
+        return f"result=: expected {expected}, found {describe_value(chosen.result)}"
+    return None
+
+
+def _place(method: Callable[..., Any], line: int | None = None) -> str:
+    """Return the file and a line of a scenario, by default its first."""
+    code = unwrap(method).__code__
+    return f"{code.co_filename}:{line or code.co_firstlineno}"
+
+
+def follow(
+    semantics: Semantics, state: State, chosen: Take, where: str = "the step", *, any_outcome: bool = False
+) -> Transition:
+    """Return the transition that a step of a scenario chooses in a state."""
+    fitting = [t for t in semantics.transitions(state) if _fits(chosen, t)]
+    if not fitting:
+        enabled = sorted({t.action for t in semantics.transitions(state)})
+        raise ProtocolError(f"{where}: {_described(chosen)} is not enabled; enabled are {', '.join(enabled)}")
+    if len({t[:3] if any_outcome else t.target for t in fitting}) > 1:
+        raise ProtocolError(f"{where}: {_described(chosen)} can be taken in {len(fitting)} ways; say more of it")
+    return fitting[0]
+
+
+def _fits(chosen: Take, transition: Transition) -> bool:
+    if transition.action != chosen.action or chosen.actor not in (None, transition.actor):
+        return False
+    if any(getattr(transition.message, name, None) != value for name, value in chosen.message.items()):
+        return False
+    if chosen.result is None:
+        return True
+    me: Record | None = transition.target.replicas.get(transition.actor) if transition.actor is not None else None
+    return chosen.result(me if me is not None else transition.target)
+
+
+def _described(chosen: Take) -> str:
+    parts = [chosen.action]
+    if chosen.actor is not None:
+        parts.append(f"by {chosen.actor!r}")
+    parts += [f"{name} = {value!r}" for name, value in chosen.message.items()]
+    return " ".join(parts)

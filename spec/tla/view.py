@@ -29,9 +29,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from kraftcheck.spec.discovery import modules_of
-from kraftcheck.spec.language.channels import Channels
-from kraftcheck.spec.language.message_memory import MessageSetWithMemory
-from kraftcheck.spec.language.network import Bag, BagWithMemory, MessageSet
+from kraftcheck.spec.language.network import Bag, BagWithMemory, Channels, MessageSet, MessageSetWithMemory
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.parsing import as_function

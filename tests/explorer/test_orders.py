@@ -36,7 +36,7 @@ from kraftcheck.spec import (
     on,
     projection,
 )
-from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.language.state import Step
 from tests.support.explorer.random_protocols import LADDER, Description, Effect, describe
 
 pytestmark = pytest.mark.kernel

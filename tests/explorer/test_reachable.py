@@ -33,7 +33,7 @@ from kraftcheck.spec import (
     projection,
     reachable,
 )
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.declarations import Property
 from tests.support.explorer.random_protocols import Node, Ping, Sample, sample
 
 ENGINES = [

@@ -42,9 +42,7 @@ from kraftcheck.spec import (
 )
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
-from kraftcheck.spec.language.calling import call_action
-from kraftcheck.spec.language.semantics import Semantics, Transition
-from kraftcheck.spec.language.starts import Take, scenario, take
+from kraftcheck.spec.language.semantics import Semantics, Take, Transition, call_action, scenario, take
 from tests.support.explorer.random_protocols import FEATURES, Description, describe, sample, search
 from tests.support.explorer.voting import HOSTS, Voting
 from tests.support.tlc import bound as bound_model

@@ -18,7 +18,7 @@ from kraftcheck.explorer.symbolic.engine import SymbolicSearch
 from kraftcheck.explorer.symbolic.parts import Refuser, SetReader, Unsplittable
 from kraftcheck.spec import Bag, Map, Protocol, Record, State, Step, bound, consume, internal, on, step_invariant
 from kraftcheck.spec.examples.two_phase_commit import Phase, TransactionManager, TwoPhaseCommit
-from kraftcheck.spec.language.step import Steps, become
+from kraftcheck.spec.language.state import Steps, become
 from kraftcheck.spec.values import ModelValue
 from tests.support.explorer.symbolic import SEARCHES, agree, found
 

@@ -43,8 +43,7 @@ from kraftcheck.spec import (
     step_invariant,
 )
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.language.semantics import Semantics, initial_states
 from tests.support.tlc import bound as configured
 
 pytestmark = pytest.mark.kernel

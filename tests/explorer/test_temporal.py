@@ -53,8 +53,8 @@ from kraftcheck.spec import (
     temporal,
     weak,
 )
+from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.formula import Held, Taken, Truth
-from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.semantics import Semantics
 from tests.support.explorer.lassos import require_counterexample
 from tests.support.explorer.random_protocols import sample

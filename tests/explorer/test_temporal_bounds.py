@@ -38,7 +38,7 @@ from kraftcheck.spec import (
     temporal,
     weak,
 )
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.declarations import Property
 
 ENGINES = [
     pytest.param(reference.explore, id="reference"),

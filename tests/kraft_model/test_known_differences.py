@@ -12,7 +12,7 @@ from kraftcheck.catalogue import find_config, find_model
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka, known_differences
 from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.declarations import Property
 from tests.support.kraft_model.faults import QUORUM_FAULTS, QUORUM_READINGS, Fault
 from tests.support.kraft_model.searches import search
 

@@ -8,8 +8,7 @@ from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Verdict
 from kraftcheck.kraft_model.quorum.records import Mode, Replica
 from kraftcheck.spec import State
-from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.language.semantics import Semantics, initial_states
 from tests.support.kraft_model.progress import STUCK, Stuck
 from tests.support.kraft_model.searches import bound, search
 

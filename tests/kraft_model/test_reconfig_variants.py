@@ -17,8 +17,7 @@ from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
 from kraftcheck.spec.discovery import first_sentence, variants_of
 from kraftcheck.spec.errors import ConstantError, InputError
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.language.semantics import Semantics, initial_states
 from kraftcheck.spec.language.state import State
 from tests.support.kraft_model.mutants import NOTICED
 

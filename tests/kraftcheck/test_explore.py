@@ -23,7 +23,7 @@ from kraftcheck.jobs import lenient_job
 from kraftcheck.reporting.files import write_counterexamples
 from kraftcheck.reporting.scenarios import run_scenario
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.symmetry import permuted
+from kraftcheck.spec.language.state import permuted
 from tests.support.command_line import Run, start
 
 DATA = Path(__file__).parents[1] / "data" / "tlc"

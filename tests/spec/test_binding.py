@@ -30,7 +30,7 @@ from kraftcheck.spec import (
 )
 from kraftcheck.spec.cfg.binding import bind, bind_constants
 from kraftcheck.spec.cfg.config import override, parse_config, parse_setting
-from kraftcheck.spec.language.starts import Take, scenario, take
+from kraftcheck.spec.language.semantics import Take, scenario, take
 
 
 class Mode(Symbol):

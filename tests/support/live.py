@@ -56,7 +56,7 @@ from kraftcheck.spec.examples.ewd998 import Ewd998, Node
 from kraftcheck.spec.examples.lock_service import Client, LockService, Name, Phase, Server
 from kraftcheck.spec.examples.two_phase_commit import Phase as Outcome
 from kraftcheck.spec.examples.two_phase_commit import ResourceManager, TransactionManager, TwoPhaseCommit
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.declarations import Property
 
 MODULES = Path(__file__).parents[1] / "data" / "tlc" / "temporal"
 

@@ -11,7 +11,7 @@ import pytest
 import kraftcheck.traces.replay.replayer
 from kraftcheck.spec.examples.lock_service import ImpatientServer, LockService
 from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.language.symmetry import permuted
+from kraftcheck.spec.language.state import permuted
 from kraftcheck.spec.tla.parsing import parse_value
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Map, ModelValue, Value

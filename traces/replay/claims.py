@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import RaisedError
+from kraftcheck.spec.language.declarations import REACHABLE, TEMPORAL, Property
 from kraftcheck.spec.language.formula import Fairness
-from kraftcheck.spec.language.property import REACHABLE, TEMPORAL, Property
 from kraftcheck.spec.language.protocol import DEADLOCK, Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State

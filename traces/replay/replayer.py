@@ -17,10 +17,8 @@ from kraftcheck.explorer.identity import identity_of
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import Semantics, Transition
-from kraftcheck.spec.language.starts import initial_states
-from kraftcheck.spec.language.state import State
-from kraftcheck.spec.language.symmetry import Permutation, permutation_group, permuted
+from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states
+from kraftcheck.spec.language.state import Permutation, State, permutation_group, permuted
 from kraftcheck.spec.tla.types import ViewError, few
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.files import stream_traces

@@ -17,7 +17,7 @@ from typing import Any
 
 from kraftcheck.explorer.tables.learning.shared_sets import Passes, SharedSet
 from kraftcheck.spec.diagnosis.source import definition_of, recompiled
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.declarations import Property
 
 AMONG = "__among__"
 _SIMPLE = (

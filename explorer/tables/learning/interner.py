@@ -26,9 +26,9 @@ from kraftcheck.explorer.tables.learning.shared_sets import SharedSets
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.kinds import may_be_record
-from kraftcheck.spec.language.calling import evaluate_property
-from kraftcheck.spec.language.property import Property
+from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.semantics import evaluate_property
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, keyed
 

@@ -33,13 +33,11 @@ from kraftcheck.explorer.tables.learning.shared_sets import Passes, passes_or_fa
 from kraftcheck.explorer.tables.learning.tries import Impure, Tries
 from kraftcheck.explorer.transition_system import LabelTable
 from kraftcheck.spec.errors import ActionError, ProtocolError, RaisedError
-from kraftcheck.spec.language.action import Action
-from kraftcheck.spec.language.calling import act_of, call_action, evaluate_property
+from kraftcheck.spec.language.declarations import Action, Property
 from kraftcheck.spec.language.formula import Fairness
-from kraftcheck.spec.language.property import Property
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.state import State
-from kraftcheck.spec.language.step import Step, is_within, note_spent
+from kraftcheck.spec.language.semantics import act_of, call_action, evaluate_property
+from kraftcheck.spec.language.state import State, Step, is_within, note_spent
 from kraftcheck.spec.values import Value
 
 Judged = tuple[tuple[Step, int], ...]

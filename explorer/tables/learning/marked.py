@@ -12,8 +12,8 @@ from kraftcheck.explorer.tables.learning.interner import Fields
 from kraftcheck.explorer.tables.learning.reads import PeerReader, plain
 from kraftcheck.explorer.tables.learning.recording import Recording
 from kraftcheck.explorer.tables.learning.shared_sets import SharedSet
-from kraftcheck.spec.language.action import Action
-from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.language.declarations import Action
+from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Value, field_names
 
 

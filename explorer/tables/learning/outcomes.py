@@ -9,7 +9,7 @@ from typing import Any
 from kraftcheck.explorer.tables.kernel.codes import KEY_LIMIT
 from kraftcheck.explorer.tables.learning.interner import Interner, within
 from kraftcheck.explorer.tables.learning.marked import MarkedStep
-from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.language.state import Step
 
 Pairs = tuple[tuple[int, int], ...]
 

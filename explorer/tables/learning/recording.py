@@ -12,10 +12,8 @@ from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.learning.questions import CLASS, ITSELF, PRESENT, WHOLE, InboxQuestions, Key
 from kraftcheck.explorer.tables.learning.reads import ABSENT, LocalReader, MapReader, PeerReader, SharedReader
 from kraftcheck.explorer.tables.learning.shared_sets import Candidates, Passes, SharedSet
-from kraftcheck.spec.language.action import Action
-from kraftcheck.spec.language.calling import evaluate_property
-from kraftcheck.spec.language.property import Property
-from kraftcheck.spec.language.signature import Projection
+from kraftcheck.spec.language.declarations import Action, Projection, Property
+from kraftcheck.spec.language.semantics import evaluate_property
 from kraftcheck.spec.values import Map, Record, Value
 
 Question = tuple[int, int, int]  # kind of trie node, and its two arguments

@@ -20,8 +20,7 @@ from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.spec.discovery import load
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.language.semantics import Semantics, initial_states
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Value
 from tests.support.command_line import PING

@@ -11,8 +11,7 @@ from kraftcheck.explorer.transition_system import counterpart
 from kraftcheck.spec.language.formula import NEXT, Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
-from kraftcheck.spec.language.state import State
-from kraftcheck.spec.language.step import Step
+from kraftcheck.spec.language.state import State, Step
 
 
 def require_counterexample(protocol: Protocol, options: Options, violation: Violation) -> None:

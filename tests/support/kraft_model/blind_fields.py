@@ -16,10 +16,15 @@ from typing import Any
 from kraftcheck.spec import Map, ModelValue, Record, Step, ordered
 from kraftcheck.spec.cfg.binding import BoundConfig
 from kraftcheck.spec.errors import RaisedError
-from kraftcheck.spec.language.calling import act_of, assignments, evaluate_property
-from kraftcheck.spec.language.property import Property
-from kraftcheck.spec.language.semantics import Semantics, Transition
-from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.language.declarations import Property
+from kraftcheck.spec.language.semantics import (
+    Semantics,
+    Transition,
+    act_of,
+    assignments,
+    evaluate_property,
+    initial_states,
+)
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import field_names
 

@@ -8,8 +8,7 @@ from kraftcheck.explorer.result import Options, Result, Verdict
 from kraftcheck.explorer.symbolic import engine as symbolic
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.spec.cfg.binding import BoundConfig, bind
-from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.language.starts import initial_states
+from kraftcheck.spec.language.semantics import Semantics, initial_states
 from tests.support.kraft_model.faults import Fault
 
 

@@ -1,0 +1,598 @@
+"""What a protocol declares: decorated methods are its projections, actions and properties.
+
+Actions are marked by what triggers them. Properties are named predicates. The parameters of a method say what it
+depends on: `me` (every replica), `peer` (every other replica), `message` (every message that the network knows),
+`shared`, projections of all replicas that the decorator declares with `reads=`, or the whole `state`. What should stay
+reachable may also ask for `spent`, what has been used of each bound. Engines pass exactly these, so a method cannot
+depend on anything else, and evaluate it once for each distinct value of its parameters.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, wraps
+from inspect import isfunction
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    cast,
+    get_args,
+    get_type_hints,
+    overload,
+)
+
+from kraftcheck.spec.errors import ProtocolError
+from kraftcheck.spec.language.formula import Each, Fairness, Formula, Held, fairness_problem
+from kraftcheck.spec.values import Record, Value
+
+F = TypeVar("F", bound=Callable[..., Any])
+Fair = Literal["", "weak", "strong"]
+Reads = Callable[..., Any] | Iterable[Callable[..., Any]]
+P = ParamSpec("P")
+
+QUANTIFIED = ("me", "peer", "message")
+STEP = ("before", "after")
+ACT = ("message", "step")
+SPENT = "spent"
+REACHABLE = "reachable"
+TEMPORAL = "temporal"
+PREDICATE = "predicate"
+OF_BEHAVIOURS = (REACHABLE, TEMPORAL)
+"""Kinds of property that a search decides once it has visited every state."""
+
+MAY_ASK = {
+    **dict.fromkeys(("invariant", "constraint"), (*QUANTIFIED, "shared", "state")),
+    **dict.fromkeys((REACHABLE, PREDICATE), (*QUANTIFIED, "shared", "state", SPENT)),
+    "step_invariant": (*STEP, "shared", *ACT),
+    "action_constraint": (*STEP, "shared"),
+    TEMPORAL: (),
+}
+"""The parameters that a method may have, by kind of property; projections come to these."""
+
+
+class Projection(NamedTuple):
+    """A named function of each replica, or of each inbox, that others may read."""
+
+    name: str  # the parameter that asks for it. Its value is a map from the replica's id.
+    # takes the protocol and the replica (or, with `of_inbox`, the messages under way to it)
+    function: Callable[..., Any]
+    of_inbox: bool  # whether it reads the inbox rather than the replica
+    # whether it takes the inbox as the network's discipline keeps it, with what is not under way
+    is_whole: bool = False
+
+
+def projection(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a method as a projection: something of every replica that an action or a property may read.
+
+    The method takes the replica, `(self, me)`, the messages under way to it, `(self, messages)`, or its inbox as the
+    network's discipline keeps it, `(self, inbox)`. An engine evaluates it once for each distinct input.
+    """
+    parameters = list(inspect.signature(function).parameters)[1:]
+    if len(parameters) != 1:
+        raise ProtocolError(f"projection {function.__name__} takes one parameter besides self, found {parameters}")
+    whole = parameters[0] == "inbox"
+    function.projection = Projection(function.__name__, function, whole or parameters[0] == "messages", whole)  # type: ignore[attr-defined]
+    return function
+
+
+def declared(reads: Callable[..., Any] | Iterable[Callable[..., Any]], owner: str) -> tuple[Projection, ...]:
+    """Return the projections that a `reads=` lists."""
+    functions = [reads] if callable(reads) else list(reads)
+    for function in functions:
+        if not hasattr(function, "projection"):
+            raise ProtocolError(f"{owner}: reads= takes methods marked @projection, found {function!r}")
+    return tuple(getattr(function, "projection") for function in functions)  # noqa: B009 - set by the decorator
+
+
+def parameters(function: Callable[..., Any], allowed: Iterable[str], reads: tuple[Projection, ...]) -> tuple[str, ...]:
+    """Return the names of a method's parameters after self, checked."""
+    names = tuple(list(inspect.signature(function).parameters)[1:])
+    offered = (*allowed, *(read.name for read in reads))
+    for name in names:
+        if name not in offered:
+            raise ProtocolError(
+                f"{place_of(function)} asks for {name!r}; it can ask for {', '.join(offered)}"
+                " or declare a projection with reads="
+            )
+    return names
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """Return the file and the line of a method, and its name."""
+    code = function.__code__
+    return f"{code.co_filename}:{code.co_firstlineno}: {function.__qualname__}"
+
+
+def record_types(function: Callable[..., Any], parameter: str) -> tuple[type[Record], ...]:
+    """Return the record types that a parameter's annotation names; `Record` itself where it names none."""
+    try:
+        closure = inspect.getclosurevars(function).nonlocals if hasattr(function, "__code__") else {}
+        hint = get_type_hints(function, localns=dict(closure)).get(parameter, Any)
+    except NameError as error:
+        raw = function.__annotations__.get(parameter)
+        if isinstance(raw, type):
+            hint = raw
+        else:
+            raise ProtocolError(
+                f"{place_of(function)}: cannot resolve the annotation of {parameter!r}: {error}"
+            ) from error
+    kinds = tuple(kind for kind in (get_args(hint) or (hint,)) if isinstance(kind, type) and issubclass(kind, Record))
+    return kinds or (Record,)
+
+
+class Decorator(Protocol[P]):
+    """A decorator of methods that is used with arguments or without."""
+
+    @overload
+    def __call__(self, function: F, /) -> F: ...
+
+    @overload
+    def __call__(self, *args: P.args, **options: P.kwargs) -> Callable[[F], F]: ...
+
+
+Mark = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def with_or_without_arguments(make: Callable[P, Mark]) -> Decorator[P]:
+    """Return a decorator that may be used without its arguments too, which are all keywords."""
+
+    @wraps(make)
+    def decorator(function: Any = None, /, **options: Any) -> Any:
+        mark = cast("Callable[..., Mark]", make)(**options)
+        return mark if function is None else mark(function)
+
+    return cast("Decorator[P]", decorator)
+
+
+def on(
+    *messages: type[Record], reads: Reads = (), name: str | None = None, fair: Fair = "", each: Each = ""
+) -> Callable[[F], F]:
+    """Mark a method as an action on a message delivered to a replica: `(self, me, message, ...)`.
+
+    The annotation of `me` says which replicas may take it. Further parameters may be `shared` and the declared
+    projections.
+
+    Parameters
+    ----------
+    messages
+        The types of message that trigger it.
+    reads
+        Projections of all replicas that it reads, each as a parameter of the projection's name.
+    name
+        The action's name in TLA+ and in reports; by default the method's name in camel case.
+    fair, each
+        The fairness with which it is taken, in what temporal properties say: see `Protocol.specifications`.
+    """
+    return _action("on", messages, reads, name, fair, each)
+
+
+@with_or_without_arguments
+def internal(*, reads: Reads = (), name: str | None = None, fair: Fair = "", each: Each = "") -> Mark:
+    """Mark a method as a replica's own action, such as a timeout or a client's request: `(self, me, ...)`.
+
+    Parameters
+    ----------
+    reads
+        Projections of all replicas that it reads, each as a parameter of the projection's name.
+    name
+        The action's name in TLA+ and in reports; by default the method's name in camel case.
+    fair, each
+        The fairness with which it is taken, in what temporal properties say: see `Protocol.specifications`.
+    """
+    return _action("internal", (), reads, name, fair, each)
+
+
+@with_or_without_arguments
+def environment(*, reads: Reads = (), name: str | None = None, fair: Fair = "", each: Each = "") -> Mark:
+    """Mark a method as an action of the environment, such as the start of a server: `(self, ...)`.
+
+    Parameters
+    ----------
+    reads
+        Projections of all replicas that it reads, each as a parameter of the projection's name.
+    name
+        The action's name in TLA+ and in reports; by default the method's name in camel case.
+    fair, each
+        The fairness with which it is taken, in what temporal properties say: see `Protocol.specifications`.
+    """
+    return _action("environment", (), reads, name, fair, each)
+
+
+def _action(
+    kind: str, messages: tuple[type[Record], ...], reads: Reads, name: str | None, fair: Fair, each: Each
+) -> Callable[[F], F]:
+    if fair not in ("", "weak", "strong") or (each and not fair):
+        raise ProtocolError(
+            f'fair={fair!r}, each={each!r}: expected fair="weak" or fair="strong", and each= with it only'
+        )
+
+    def mark(function: F) -> F:
+        for message in messages:
+            if not (isinstance(message, type) and issubclass(message, Record)):
+                raise ProtocolError(f"{place_of(function)}: @on takes types of message, found {message!r}")
+        function.action_mark = ActionMark(kind, messages, declared(reads, function.__qualname__), name, fair, each)  # type: ignore[attr-defined]
+        return function
+
+    if kind == "on" and not messages:
+        raise ProtocolError("@on needs the type of the message: @on(RequestVote)")
+    for message in messages:
+        if isfunction(message):
+            raise ProtocolError(f"{place_of(message)}: @on needs the type of the message: @on(RequestVote)")
+    return mark
+
+
+def camel_case(method: str) -> str:
+    """Return a method's name in camel case: `HandleFetch` for `handle_fetch`."""
+    return "".join(word[:1].upper() + word[1:] for word in method.split("_") if word)
+
+
+@dataclass(frozen=True, eq=False)
+class Action:
+    """One action of a protocol class.
+
+    Attributes
+    ----------
+    name
+        Its name in TLA+ and in reports.
+    kind
+        "on", "internal" or "environment".
+    function
+        The method, unbound.
+    messages
+        The types of message that trigger it (`on` only).
+    reads
+        The projections that it declares.
+    fairness
+        The fairness that it declares, or None.
+    """
+
+    name: str
+    kind: str
+    function: Callable[..., Any]
+    messages: tuple[type[Record], ...]
+    reads: tuple[Projection, ...]
+    fairness: Fairness | None = None
+
+    @cached_property
+    def asks(self) -> tuple[str, ...]:
+        """Names of the parameters that follow the acting replica and the message: `shared` and projections."""
+        leading = {"on": 2, "internal": 1, "environment": 0}[self.kind]
+        names = self.function.__code__.co_varnames[1 : self.function.__code__.co_argcount]
+        if len(names) < leading:
+            wanted = ", ".join(("self", "me", "message")[: leading + 1])
+            raise ProtocolError(f"{place_of(self.function)}: action {self.name} takes ({wanted}, ...)")
+        parameters(self.function, (*names[:leading], "shared"), self.reads)
+        return names[leading:]
+
+    @cached_property
+    def actors(self) -> tuple[type[Record], ...]:
+        """Types of the replicas that may take it."""
+        if self.kind == "environment":
+            return ()
+        assert self.asks is not None  # refuses missing parameters
+        return record_types(self.function, self.function.__code__.co_varnames[1])
+
+
+@dataclass(frozen=True)
+class ActionMark:
+    """What an action's decorator declares."""
+
+    kind: str
+    messages: tuple[type[Record], ...]
+    reads: tuple[Projection, ...]
+    name: str | None
+    fair: Fair = ""
+    each: Each = ""
+
+    def made(self, method: str, function: Callable[..., Any]) -> Action:
+        """Return the action that a method of this name is."""
+        name = self.name or camel_case(method)
+        fairness = Fairness(self.fair, (name,), self.each) if self.fair else None
+        return Action(name, self.kind, function, self.messages, self.reads, fairness)
+
+
+@with_or_without_arguments
+def invariant(*, reads: Reads = (), needs: Iterable[str] = (), name: str | None = None) -> Mark:
+    """Mark a method as an invariant: true in every reachable state.
+
+    Parameters
+    ----------
+    reads
+        Projections of all replicas that it reads, each as a parameter of the projection's name.
+    needs
+        Names of constants, as a `.cfg` has them, without which it says nothing: where one is FALSE, 0 or empty, `check`
+        notes it.
+    name
+        Its name in a `.cfg` and in reports; by default the method's name in camel case.
+    """
+    return _property("invariant", reads, name, needs=tuple(needs))
+
+
+@with_or_without_arguments
+def constraint(*, reads: Reads = (), name: str | None = None) -> Mark:
+    """Mark a method as a state constraint, which a `.cfg` may name under CONSTRAINT to bound a search.
+
+    Parameters
+    ----------
+    reads
+        Projections of all replicas that it reads, each as a parameter of the projection's name.
+    name
+        Its name in a `.cfg` and in reports; by default the method's name in camel case.
+    """
+    return _property("constraint", reads, name)
+
+
+@with_or_without_arguments
+def step_invariant(*, name: str | None = None) -> Mark:
+    """Mark a method as a step property over a replica `before` and `after` a step: true of every step.
+
+    It is evaluated on every replica that a step changes (not on one that it creates), and may also ask for the
+    `shared` state before the step.
+
+    With `step` or `message` among its parameters it says what a replica's own step must be: how it answers, what it
+    may send. Then it is evaluated on the acting replica alone, in every step that the replica takes, changed or not;
+    `step` is the `Step`, and with `message` only steps count in which a message of the annotated type is delivered.
+
+    Parameters
+    ----------
+    name
+        Its name in a `.cfg` and in reports; by default the method's name in camel case.
+    """
+    return _property("step_invariant", (), name)
+
+
+@with_or_without_arguments
+def action_constraint(*, name: str | None = None) -> Mark:
+    """Mark a method as an action constraint, which a `.cfg` may name under ACTION_CONSTRAINT to bound a search.
+
+    It is a predicate over a replica `before` and `after` a step, as a `step_invariant` is.
+
+    Parameters
+    ----------
+    name
+        Its name in a `.cfg` and in reports; by default the method's name in camel case.
+    """
+    return _property("action_constraint", (), name)
+
+
+@with_or_without_arguments
+def reachable(*, reads: Reads = (), without: Iterable[str] = (), name: str | None = None) -> Mark:
+    """Mark a method as what should stay reachable: from every reachable state, a state in which it is true.
+
+    In CTL this is AG EF p, of the states within the bounds and constraints of the search. A bound that is used up, and
+    a CONSTRAINT, end the ways that lead beyond them: give what must go on enough of the bound, or let the method ask
+    for `spent` and be true where nothing is left. Nothing is assumed of fairness: where there is no way out, there is
+    none whatever is fair; a way out that is there need not be taken.
+
+    Parameters
+    ----------
+    reads
+        Projections of all replicas that it reads, each as a parameter of the projection's name.
+    without
+        Names of actions that are no way out, because nobody may have to wait for them: a crash, an operator's help.
+        The states to which they lead are searched, and must have a way out themselves.
+    name
+        Its name in a `.cfg`, under PROPERTY, and in reports; by default the method's name in camel case.
+
+    References
+    ----------
+    E. M. Clarke, E. A. Emerson: "Design and synthesis of synchronization skeletons using branching time temporal
+    logic" (1981), for AG EF.
+    """
+    return _property(REACHABLE, reads, name, without=tuple(without))
+
+
+class Predicate:
+    """A `@predicate` method. Of a protocol, as `self.name`, it is a formula."""
+
+    def __init__(self, method: Callable[..., Any], mark: PropertyMark) -> None:
+        self.__doc__ = method.__doc__
+        self.method = method
+        self.property_mark = mark
+
+    @overload
+    def __get__(self, protocol: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, protocol: object, owner: type) -> Held: ...
+
+    def __get__(self, protocol: Any, owner: type) -> Self | Held:
+        """Return it as a formula, or by itself where it is asked of the class."""
+        if protocol is None:
+            return self
+        return Held(protocol.properties[self.property_mark.name or camel_case(self.method.__name__)])
+
+
+@overload
+def predicate(function: Callable[..., Any]) -> Predicate: ...
+
+
+@overload
+def predicate(
+    *, reads: Reads = (), given: Iterable[str] = (), name: str | None = None
+) -> Callable[[Callable[..., Any]], Predicate]: ...
+
+
+def predicate(
+    function: Callable[..., Any] | None = None,
+    *,
+    reads: Reads = (),
+    given: Iterable[str] = (),
+    name: str | None = None,
+) -> Any:
+    """Mark a method as a predicate of states, for temporal properties: true or false, and claimed by nobody.
+
+    Parameters
+    ----------
+    function
+        The method, if the decorator is used without arguments.
+    reads
+        Projections of all replicas that it reads, each as a parameter of the projection's name.
+    given
+        Names of parameters whose values a formula gives it, as `self.committed.of(value=v)`.
+    name
+        Its name in reports; by default the method's name in camel case.
+    """
+
+    def mark(function: Callable[..., Any]) -> Predicate:
+        mark = PropertyMark(PREDICATE, declared(reads, function.__qualname__), name, given=tuple(given))
+        return Predicate(function, mark)
+
+    return mark if function is None else mark(function)
+
+
+@with_or_without_arguments
+def temporal(*, fairness: Iterable[Fairness] = (), name: str | None = None) -> Mark:
+    """Mark a method that returns a formula as a temporal property: what every fair behaviour does.
+
+    Parameters
+    ----------
+    fairness
+        What it assumes besides what the specification (SPECIFICATION) does: `weak(...)` and `strong(...)`.
+    name
+        Its name in a `.cfg`, under PROPERTY, and in reports; by default the method's name in camel case.
+
+    Raises
+    ------
+    ProtocolError
+        If something else than fairness is assumed.
+    """
+    assumed = tuple(fairness)
+    problem = fairness_problem(assumed)
+    if problem is not None:
+        raise ProtocolError(f"@temporal(fairness=...): {problem}")
+    return _property(TEMPORAL, (), name, fairness=assumed)
+
+
+def _property(kind: str, reads: Reads, name: str | None, **more: Any) -> Mark:
+    def mark(function: Callable[..., Any]) -> Callable[..., Any]:
+        found = PropertyMark(kind, declared(reads, function.__qualname__), name, **more)
+        function.property_mark = found  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+@dataclass(frozen=True, eq=False)
+class Property:
+    """One property of a protocol class."""
+
+    name: str  # its name in a `.cfg` and in reports
+    # "invariant", "constraint", "step_invariant", "action_constraint", "reachable", "predicate" or "temporal"
+    kind: str
+    function: Callable[..., Any]  # the method, unbound
+    reads: tuple[Projection, ...]  # the projections that it declares
+    without: tuple[str, ...] = ()  # of what should stay reachable: the actions that are no way out
+    needs: tuple[str, ...] = ()  # constants without which it says nothing
+    fairness: tuple[Fairness, ...] = ()  # of a temporal property: what it assumes besides what the specification does
+    opposite: bool = False  # whether it is true where the method says that it is not
+    only: Value = None  # the id of the replica that is meant by `me`, where it is not every one
+    given: tuple[str, ...] = ()  # names of parameters whose values a formula gives it
+    fixed: tuple[tuple[str, Value], ...] = ()  # those values, by name
+
+    @cached_property
+    def key(self) -> tuple[Any, ...]:
+        """What tells it from the other properties of a protocol: values of several types may have one text."""
+        return self.name, self.only, self.fixed
+
+    def with_values(self, values: Mapping[str, Value]) -> Property:
+        """Return the property for some values of the parameters that are given to it."""
+        if set(values) != set(self.given):
+            wanted = ", ".join(self.given) or "none"
+            raise ProtocolError(
+                f"{self.name}.of(...): expected values for {wanted}, found {', '.join(values) or 'none'}"
+            )
+        told = ", ".join(str(values[name]) for name in self.given)
+        return replace(self, name=f"{self.name}({told})", fixed=tuple((name, values[name]) for name in self.given))
+
+    def negated(self) -> Property:
+        """Return the property that is true of a replica where this one is not."""
+        return replace(self, name=f"not {self.name}", opposite=not self.opposite)
+
+    def of(self, replica: Value) -> Property:
+        """Return the property of one replica, by its id."""
+        return replace(self, name=f"{self.name} at {replica}", only=replica)
+
+    def formula(self, protocol: object) -> Formula:
+        """Return what a temporal property says."""
+        code = self.function.__code__
+        place = f"{code.co_filename}:{code.co_firstlineno}: temporal property {self.name}"
+        try:
+            found = self.function(protocol)
+        except ProtocolError as error:
+            raise ProtocolError(f"{place}: {error}") from error
+        except Exception as error:
+            raise ProtocolError(f"{place} raised {type(error).__name__}: {error}") from error
+        if not isinstance(found, Formula):
+            raise ProtocolError(f"{place} returned {found!r}; expected a formula, as always(...) or leads_to(...)")
+        return found
+
+    @property
+    def over_steps(self) -> bool:
+        """Whether it is about steps rather than states."""
+        return self.kind in ("step_invariant", "action_constraint")
+
+    @cached_property
+    def of_actor(self) -> bool:
+        """Whether it is about what a step's acting replica does: it reads the step or the delivered message."""
+        return self.over_steps and any(name in self.asks for name in ACT)
+
+    @cached_property
+    def asks(self) -> tuple[str, ...]:
+        """Names of its parameters after self."""
+        names = parameters(self.function, (*MAY_ASK[self.kind], *self.given), self.reads)
+        names = tuple(name for name in names if name not in self.given)
+        if "peer" in names and "me" not in names:
+            raise ProtocolError(f"{place_of(self.function)}: property {self.name} asks for peer without me")
+        needed = {"before"} if any(name in names for name in ACT) else set(STEP)
+        if self.over_steps and not needed <= set(names):
+            what = f"property {self.name} is about steps: it takes (self, before, after)"
+            raise ProtocolError(f"{place_of(self.function)}: {what}")
+        return names
+
+    def kinds(self, parameter: str) -> tuple[type[Record], ...]:
+        """Return the record types over which a quantified parameter ranges."""
+        return self._kinds[parameter]
+
+    @cached_property
+    def _kinds(self) -> dict[str, tuple[type[Record], ...]]:
+        return {name: record_types(self.function, name) for name in self.asks if name in (*QUANTIFIED, *STEP)}
+
+    def speaks_of(self, actor: type, message: type) -> bool:
+        """Return whether a property of a replica's own steps is about those of such replicas, on such messages."""
+        found = self._spoken_of.get((actor, message))
+        if found is None:
+            found = issubclass(actor, self.kinds("before"))
+            found &= "message" not in self.asks or issubclass(message, self.kinds("message"))
+            self._spoken_of[actor, message] = found
+        return found
+
+    @cached_property
+    def _spoken_of(self) -> dict[tuple[type, type], bool]:
+        return {}
+
+
+@dataclass(frozen=True)
+class PropertyMark:
+    """What a property's decorator declares."""
+
+    kind: str
+    reads: tuple[Projection, ...]
+    name: str | None
+    without: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    fairness: tuple[Fairness, ...] = ()
+    given: tuple[str, ...] = ()
+
+    def made(self, method: str, function: Callable[..., Any]) -> Property:
+        """Return the property that a method of this name is."""
+        plain = function.method if isinstance(function, Predicate) else function
+        name = self.name or camel_case(method)
+        return Property(name, self.kind, plain, self.reads, self.without, self.needs, self.fairness, given=self.given)
