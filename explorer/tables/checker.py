@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cached_property, partial
-from itertools import chain
 from math import log
 from typing import Any
 
@@ -18,9 +17,7 @@ from kraftcheck.explorer.result import DEADLOCK, Options, Result, TraceStep
 from kraftcheck.explorer.tables.expander import Event, Expander
 from kraftcheck.explorer.tables.kernel.codes import BAD_STEP, STUCK
 from kraftcheck.explorer.tables.python_checks import PythonChecks
-from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.explorer.tables.states.packing import Rows
-from kraftcheck.explorer.tables.worker import BATCH
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -104,16 +101,6 @@ class Checker:
                     self.books.violation(prop.name, (TraceStep(state),))
 
     # What raises
-
-    def traced_in_level(
-        self, error: RaisedError, levels: Levels, position: int, trace_to: Callable[[Rows, int], Behaviour]
-    ) -> RaisedError:
-        """Do what `traced` does for a state of the level that is being expanded: from a position on, or any of it."""
-        level = levels.depth - 1
-        if level > 0 and error.trace is None:
-            for rows in chain([levels.read(level, position, BATCH)], levels.chunks(level)):
-                error = self.traced(error, rows, partial(trace_to, rows))
-        return error
 
     def traced(self, error: RaisedError, rows: Iterable[Any], trace_to: Callable[[int], Behaviour]) -> RaisedError:
         """Return an error with the behaviour that leads there: the tables know of a call only what it read."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.expander import Event, Expander
 from kraftcheck.explorer.tables.kernel.codes import R_IDENTITY
 from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
-from kraftcheck.explorer.tables.states.levels import Levels
+from kraftcheck.explorer.tables.states.levels import CHUNK, Levels
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.explorer.tables.threads import SERIAL
 from kraftcheck.spec.errors import RaisedError
@@ -181,6 +182,17 @@ class WitnessSearch:
             if trace and steps:
                 return (*trace, step_of(least(steps)))
         return None
+
+    def traced(self, error: RaisedError, position: int) -> RaisedError:
+        """Return an error with the behaviour that leads there: to a state of the level that is being expanded.
+
+        The states from a position on are tried first: the error is of one that is expanded.
+        """
+        level = self._levels.depth - 1
+        if level > 0 and error.trace is None:
+            for rows in chain([self._levels.read(level, position, CHUNK)], self._levels.chunks(level)):
+                error = self._checker.traced(error, rows, lambda index, rows=rows: self.to(rows[index], level))  # type: ignore[misc]
+        return error
 
     def _allow_time(self) -> None:
         self._books.tally()

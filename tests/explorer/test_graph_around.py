@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from kraftcheck.explorer import graph_svg
+from kraftcheck.explorer import graph as graphs
 from tests.support.command_line import Run
 
 BROKEN = ("check", "lock-service", "--variant", "impatient-server", "--engine", "reference", "--quiet")
@@ -30,7 +30,7 @@ def test_the_surroundings_as_dot(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_surroundings_as_a_picture(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_svg.shutil, "which", lambda name: None)
+    monkeypatch.setattr(graphs.shutil, "which", lambda name: None)
     path = tmp_path / "around.svg"
     assert run(*BROKEN, "--graph", path, "--graph-around", "1").code == 12
     svg = ElementTree.parse(path).getroot()
@@ -72,7 +72,7 @@ def test_characters_that_xml_cannot_have(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, drawn_by: str
 ) -> None:
     if drawn_by == "us":
-        monkeypatch.setattr(graph_svg.shutil, "which", lambda name: None)
+        monkeypatch.setattr(graphs.shutil, "which", lambda name: None)
     elif shutil.which("dot") is None:
         pytest.skip("Graphviz is not installed")
     (tmp_path / "nodes.py").write_text(CONTROLS)

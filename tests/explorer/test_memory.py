@@ -18,9 +18,9 @@ from kraftcheck.explorer.result import Options, Search, Verdict
 from kraftcheck.explorer.tables.engine import explore
 from kraftcheck.explorer.tables.learning.size import Size, size_of
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
-from kraftcheck.explorer.tables.states.archive import Archive
 from kraftcheck.explorer.tables.states.memory import LEAST_BATCH, Budget, available_memory
 from kraftcheck.explorer.tables.states.packing import PARTITIONS, Packing, Rows, packing
+from kraftcheck.explorer.tables.states.spilling import Archive
 from kraftcheck.explorer.tables.states.successors import Found
 from kraftcheck.explorer.tables.states.visited import Partition
 from kraftcheck.explorer.tables.worker import BATCH

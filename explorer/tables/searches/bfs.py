@@ -17,7 +17,6 @@ from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.layout_policy import LayoutPolicy
 from kraftcheck.explorer.tables.level_graph import check_behaviours
 from kraftcheck.explorer.tables.level_states import LevelStates
-from kraftcheck.explorer.tables.python_checks import PythonChecks
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.explorer.tables.witness import WitnessSearch
 from kraftcheck.spec.errors import RaisedError
@@ -80,7 +79,7 @@ class BreadthFirst:
                 self._settle_up()
             raise
         except RaisedError as error:
-            raise self.checker.traced_in_level(error, self.levels, self._position, self._trace_to) from None
+            raise self.witness.traced(error, self._position) from None
         else:
             self._settle_up()
         finally:
@@ -163,15 +162,16 @@ class BreadthFirst:
         elif self.expander.is_flat:
             found = list(found)
         for rows in found:
-            self.levels.append(rows if python is None or self._over else self._admitted(python, rows))
+            self.levels.append(rows if python is None or self._over else self._admitted(rows))
         if self.expander.is_flat and (self.options.keep_going or not self.books.violated):
             for rows in found:
                 self.witness.note(self.expander.judge(rows), self.levels.depth - 1, partial(self._trace_before, rows))
 
-    def _admitted(self, python: PythonChecks, rows: Rows) -> Rows:
+    def _admitted(self, rows: Rows) -> Rows:
         """Return those of some new states that are within the constraints; all, where one of them ends the search."""
+        assert self.checker.python is not None
         try:
-            return rows[python.admit(rows, lambda row: self.witness.to(row, self.levels.depth))]
+            return rows[self.checker.python.admit(rows, lambda row: self.witness.to(row, self.levels.depth))]
         except Stop:
             self._over = True
             return rows
