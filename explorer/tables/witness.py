@@ -190,7 +190,7 @@ class WitnessSearch:
         """
         level = self._levels.depth - 1
         if level > 0 and error.trace is None:
-            for rows in chain([self._levels.read(level, position, CHUNK)], self._levels.chunks(level)):
+            for rows in chain([self._levels.read(level, position, 2 * CHUNK)], self._levels.chunks(level)):
                 error = self._checker.traced(error, rows, lambda index, rows=rows: self.to(rows[index], level))  # type: ignore[misc]
         return error
 
