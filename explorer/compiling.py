@@ -19,13 +19,8 @@ from tempfile import mkdtemp
 from typing import Any
 
 from kraftcheck.explorer.bookkeeping import CLOCK
-from kraftcheck.explorer.result import Options, Search
 from kraftcheck.files import distrusted
 from kraftcheck.spec.errors import InputError
-
-SYMBOLIC = ("saturation", "chaining", "bfs")
-"""The search orders of the symbolic engine."""
-
 
 LEAST_ADDRESSES = 1 << 30
 """Bytes of address space for a compiled engine: with less, LLVM ends the process."""
@@ -101,35 +96,3 @@ def noted(told: Callable[[], object] | None = None) -> Iterator[Compiling]:
         yield compiling
     finally:
         events.unregister("numba:compile", compiling)
-
-
-def compile_tables() -> None:
-    """Search a small protocol in each way that the table engine has: what it calls is compiled."""
-    from kraftcheck.explorer import random_walks
-    from kraftcheck.explorer.tables import engine
-    from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
-    from kraftcheck.spec.values import ModelValue
-
-    small = TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1", 1), ModelValue("rm2", 2)}))
-    for order in Search:
-        engine.explore(small, Options(search=order))
-    engine.explore(small, Options(symmetry="symmRM", memory=1))
-    random_walks.simulate(small, Options(), random_walks.Plan(1, 5, 0), None)
-
-
-def compile_symbolic() -> None:
-    """Search a small protocol in each way that the symbolic engine has."""
-    from kraftcheck.explorer.symbolic import engine
-    from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
-    from kraftcheck.spec.values import ModelValue
-
-    small = TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1", 1), ModelValue("rm2", 2)}))
-    for order in SYMBOLIC:
-        engine.explore(small, Options(search=order))
-
-
-def compiled_code_folder() -> str:
-    """Return the folder in which compiled code is kept."""
-    from kraftcheck.explorer.tables.kernel.native import CACHE
-
-    return CACHE

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from kraftcheck.explorer.request import OPTIONS, SearchRequest
-from kraftcheck.explorer.tables.searches import names as searches_of_tables
+from kraftcheck.explorer.tables import search_orders
 from kraftcheck.spec.errors import InputError, RaisedError, unknown
 from kraftcheck.spec.language.views import HiddenReadError
 
@@ -51,7 +51,7 @@ def _engine(name: str, searches: tuple[str, ...], *more: str) -> Engine:
 
 
 ENGINES = {
-    "tables": _engine("tables", searches_of_tables()),
+    "tables": _engine("tables", search_orders()),
     "reference": _engine("reference", ("bfs", "dfs"), "--graph"),
     "symbolic": _engine("symbolic", ("saturation", "chaining", "bfs")),
     "spark": _engine("spark", ("bfs",)),

@@ -22,12 +22,14 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
-    from kraftcheck.explorer.compiling import cache_problem, compile_symbolic, compile_tables, compiled_code_folder
+    from kraftcheck.explorer.compiling import cache_problem
 
     problem = cache_problem()
     print_warnings([problem] if problem else [])
     began = time.monotonic()
-    compile_tables()
-    compile_symbolic()
-    print(f"the kernels are compiled ({time.monotonic() - began:.1f} s), in {compiled_code_folder()}")
+    from kraftcheck.explorer import warm  # only now: a kernel looks for its folder when it is imported
+
+    warm.compile_tables()
+    warm.compile_symbolic()
+    print(f"the kernels are compiled ({time.monotonic() - began:.1f} s), in {warm.CACHE}")
     return 0

@@ -129,12 +129,12 @@ def test_little_address_space(kilobytes: int, words: tuple[str, ...], said: str)
 
 
 EVERY_KERNEL = """
-from kraftcheck.explorer import compiling
+from kraftcheck.explorer import warm
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables import engine, layout_policy
 from kraftcheck.spec.examples.dining_philosophers import DiningPhilosophers
 
-compiling.compile_tables()
+warm.compile_tables()
 protocol = DiningPhilosophers(philosophers=3)
 props = protocol.properties.values()
 temporal, reachable = (tuple(prop for prop in props if prop.kind == kind) for kind in ("temporal", "reachable"))

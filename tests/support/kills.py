@@ -391,9 +391,11 @@ def prepare(scenarios: tuple[Scenario, ...]) -> None:
     from kraftcheck.explorer import compiling
 
     compiling.cache_problem()
-    compiling.compile_tables()
+    from kraftcheck.explorer import warm
+
+    warm.compile_tables()
     if any("symbolic" in scenario.words for scenario in scenarios):
-        compiling.compile_symbolic()
+        warm.compile_symbolic()
     for name in ("check", "simulate", "mutate", "crosscheck"):
         __import__(f"kraftcheck.commands.{name}")
 
