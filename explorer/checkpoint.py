@@ -12,7 +12,7 @@ from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.request import OPTIONS, SearchRequest
 from kraftcheck.explorer.result import DEADLOCK, TraceStep, Violation
 from kraftcheck.persistence.folder import Checkpoint, Identity, Noted
-from kraftcheck.persistence.validation import Damaged, require, require_shape
+from kraftcheck.persistence.validation import CorruptFileError, require, require_shape
 from kraftcheck.spec.diagnosis import vacuity
 from kraftcheck.spec.discovery import modules_of, reachable_classes, source_of
 from kraftcheck.spec.display import text_of
@@ -87,7 +87,7 @@ class SearchCheckpoint(Checkpoint):
         self.write({**noted, **common}, finished=finished)
 
     def read_search(self, shape: Noted) -> tuple[Noted, list[Violation]]:
-        """Return what an engine noted, which has a form, and what is violated; raise Damaged where it cannot be."""
+        """Return what an engine noted, which must have a form, and what is violated, after checking both."""
         require_shape(self.noted, {**SHAPE, **shape})
         noted = {name: value for name, value in self.noted.items() if name not in SHAPE}
         vacuity.restore(self.protocol, self.noted["watched"])
@@ -162,11 +162,11 @@ def decode_trace(text: str, lexicon: Lexicon) -> Behaviour:
 def require_violations(
     protocol: Protocol, options: SearchRequest, starts: Sequence[State], violations: Sequence[Violation]
 ) -> None:
-    """Raise Damaged unless counterexamples are behaviours of a protocol, and violate what they are said to."""
+    """Raise CorruptFileError unless counterexamples are behaviours of a protocol, and violate what they are said to."""
     semantics, checked = Semantics(protocol), {prop.name: prop for prop in options.properties}
     names = [violation.property for violation in violations]
     if len(names) > len(set(names)) or not {*names} <= {*checked, *([DEADLOCK] if options.deadlock else [])}:
-        raise Damaged("it notes violations of what is not checked")
+        raise CorruptFileError("it notes violations of what is not checked")
     for name, trace in ((violation.property, violation.trace) for violation in violations):
         said = f"the counterexample to {name}"
         require(bool(trace) and trace[0] in map(TraceStep, starts), f"{said} does not begin with an initial state")

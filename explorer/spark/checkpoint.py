@@ -88,7 +88,7 @@ class SparkCheckpoint(SearchCheckpoint):
 
     def restore(self, load: Callable[[list[int]], None]) -> RunLog:
         """Return what the search had found; remove what the folder holds beyond that."""
-        with self.judging():
+        with self.rejecting():
             noted, violations = self.read_search(SHAPE)
             levels = [dict(map(tuple, parts)) for parts in noted["levels"]]
             require(bool(levels) and all(levels[:-1]), "there are no levels, or one but the last is empty")
@@ -121,7 +121,7 @@ class SampleSearch:
         self._log = log
 
     def require_same(self, starts: States) -> None:
-        """Search again, and raise Damaged where the checkpoint has something else."""
+        """Search again, and raise CorruptFileError where the checkpoint has something else."""
         self._tasks.begin(())
         try:
             if self._log.distinct <= WHOLE:

@@ -133,7 +133,7 @@ class SparkSearch:
     def _resume(self) -> None:
         first = self._checker.starting_rows()
         self.log = self._checkpoint.restore(self._load)
-        with self._checkpoint.judging():
+        with self._checkpoint.rejecting():
             self.expander.identities(first)
             SampleSearch(self.tasks, self.log).require_same(first)
         self._books.restore(self.log.violations, self.log.seconds)

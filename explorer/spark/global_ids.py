@@ -199,7 +199,7 @@ class GlobalIds:
         return result
 
     def require_known(self, states: States) -> None:
-        """Raise Damaged unless all parts of states with global ids are defined."""
+        """Raise CorruptFileError unless all parts of states with global ids are defined."""
         require(1 <= states.shape[1] <= 1 + len(self.slots.own), "states of a wrong width")
         if len(states):
             most = np.array(self.counts[: states.shape[1]])

@@ -91,7 +91,7 @@ class SetsCheckpoint(SearchCheckpoint):
         self._number = 0
         self.found: Found | None = None
         if options.resume is not None:
-            with self.closed_on_error(), self.judging():
+            with self.closed_on_error(), self.rejecting():
                 self.found = self._read()
 
     def is_due(self, least: float = 0.0) -> bool:
@@ -166,7 +166,7 @@ class SetsCheckpoint(SearchCheckpoint):
         """Give variables and a store that have nothing yet what was found."""
         assert self.found is not None
         others = (NoRoom, Rearranged, Unsplittable)
-        with self.judging(), reading("a value that the protocol does not have", *others):
+        with self.rejecting(), reading("a value that the protocol does not have", *others):
             self._restore(self.found, variables, store)
 
     def _restore(self, found: Found, variables: Variables, store: Store) -> None:
@@ -186,7 +186,7 @@ class SetsCheckpoint(SearchCheckpoint):
         assert self.found is not None
         options, sets = self.options, space.kept()
         again = SetsAgain(space, checks, options.constraints, violated, {one.property for one in self.found.violations})
-        with self.judging():
+        with self.rejecting():
             if options.search == Search.BFS:
                 again.require_levels(sets)
             else:

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Self
 
 from kraftcheck.files import UNFINISHED, InUseError, lock_file, make_folder, remove_unfinished, replacing
 from kraftcheck.persistence.growing_file import DIGEST_BYTES, GrowingFile
-from kraftcheck.persistence.validation import Damaged, require_shape
+from kraftcheck.persistence.validation import CorruptFileError, require_shape
 from kraftcheck.spec.encoding import DecodingError
 from kraftcheck.spec.errors import InputError, RaisedError
 
@@ -89,7 +89,7 @@ class Folder:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Have an OSError name the folder, and the option that it was given with."""
+        """Make an OSError name the folder, and the option that it was given with."""
         try:
             yield
         except OSError as error:
@@ -122,9 +122,9 @@ class Folder:
             raise self.error(f"the {self.NAME} has format {content['format']!r}; this kraftcheck reads {FORMAT}")
         try:
             if raw != manifest_text(content):
-                raise Damaged("its content has changed: its checksum is not the one noted")
+                raise CorruptFileError("its content has changed: its checksum is not the one noted")
             require_shape(content, self.SHAPE)
-        except (Damaged, RecursionError) as error:
+        except (CorruptFileError, RecursionError) as error:
             raise self.damaged(str(error), MANIFEST) from None
         return content
 
@@ -184,11 +184,11 @@ class Checkpoint(Folder):
                 self._begin(self.manifest, names)
 
     @contextmanager
-    def judging(self) -> Iterator[None]:
-        """Have what is wrong with the content be an error that names the folder."""
+    def rejecting(self) -> Iterator[None]:
+        """Turn what is wrong with the content into an error that names the folder."""
         try:
             yield
-        except (Damaged, DecodingError) as error:
+        except (CorruptFileError, DecodingError) as error:
             raise self.damaged(str(error)) from None
         except RaisedError as error:
             raise self.damaged(f"it leads to a state that is not reached: {error}") from None
@@ -222,7 +222,7 @@ class Checkpoint(Folder):
                 raise self.damaged("it is missing", name + SUFFIX)
             try:
                 self._open(name).restore(noted["bytes"], noted["digest"])
-            except Damaged as damage:
+            except CorruptFileError as damage:
                 raise self.damaged(str(damage), name + SUFFIX) from None
         self.noted = manifest["search"]
 
@@ -285,7 +285,7 @@ def read_note(path: Path, shape: Any = dict) -> Noted:
     try:
         found: Noted = json.loads(path.read_text())
         require_shape(found, shape)
-    except (OSError, ValueError, RecursionError, Damaged) as error:
+    except (OSError, ValueError, RecursionError, CorruptFileError) as error:
         raise InputError(f"{path}: expected a note of an earlier run: {error}") from None
     return found
 

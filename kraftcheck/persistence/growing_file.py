@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.files import open_in_folder
-from kraftcheck.persistence.validation import Damaged
+from kraftcheck.persistence.validation import CorruptFileError
 
 DIGEST_BYTES = 16
 PIECE = 1 << 20  # bytes hashed at a time
@@ -66,7 +66,7 @@ class GrowingFile:
         while at < len(view):
             found = os.preadv(self._file.fileno(), [view[at:]], offset + at)
             if found == 0:
-                raise Damaged(f"it ends after {offset + at} bytes")
+                raise CorruptFileError(f"it ends after {offset + at} bytes")
             at += found
 
     def read(self, offset: int, count: int) -> bytes:
@@ -79,12 +79,12 @@ class GrowingFile:
         """Take the first `length` bytes for what it holds and cut off the rest."""
         size = os.fstat(self._file.fileno()).st_size
         if size < length:
-            raise Damaged(f"expected {length} bytes, found {size}")
+            raise CorruptFileError(f"expected {length} bytes, found {size}")
         assert self._hash is not None
         for offset in range(0, length, PIECE):
             self._hash.update(self.read(offset, min(PIECE, length - offset)))
         if self.digest != digest:
-            raise Damaged("its content has changed: its checksum is not the one noted")
+            raise CorruptFileError("its content has changed: its checksum is not the one noted")
         os.ftruncate(self._file.fileno(), length)
         self.length = length
 

@@ -18,30 +18,30 @@ MOST = 1 << 62
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
-class Damaged(Exception):  # noqa: N818 - it becomes an InputError where the user's name for the file is known
-    """A file does not hold what it should."""
+class CorruptFileError(Exception):
+    """A file does not hold what it should; `Checkpoint.rejecting` adds the user's name for the folder."""
 
 
 def require(is_right: Any, problem: str) -> None:
-    """Raise Damaged unless all is right."""
+    """Raise CorruptFileError unless all is right."""
     if not np.all(is_right):
-        raise Damaged(problem)
+        raise CorruptFileError(problem)
 
 
 @contextmanager
 def reading(what: str, *others: type[BaseException]) -> Iterator[None]:
-    """Have any error be Damaged: for values of strangers NumPy, Arrow and functions of a protocol raise many kinds."""
-    known: tuple[type[BaseException], ...] = (Damaged, InputError, MemoryError, *others)
+    """Turn any error into CorruptFileError: NumPy, Arrow and a protocol raise many kinds for values of strangers."""
+    known: tuple[type[BaseException], ...] = (CorruptFileError, InputError, MemoryError, *others)
     try:
         yield
     except known:
         raise
     except Exception as error:
-        raise Damaged(f"{what}: {type(error).__name__}: {error}") from None
+        raise CorruptFileError(f"{what}: {type(error).__name__}: {error}") from None
 
 
 def require_shape(value: Any, shape: Any, place: str = "it") -> None:
-    """Raise Damaged unless a JSON value has a form.
+    """Raise CorruptFileError unless a JSON value has a form.
 
     `shape`: `int` or `float` for numbers that are not negative, `str`, `bool` or `dict`; `[shape]` for a list, `(shape,
     ...)` for one of that length; `{name: shape}` for an object with these names, `{str: shape}` with any; `object` for
@@ -53,15 +53,15 @@ def require_shape(value: Any, shape: Any, place: str = "it") -> None:
         _require_object(value, shape, place)
     elif shape in (int, float):
         if type(value) not in {int, shape} or not 0 <= value < MOST:
-            raise Damaged(f"{place}: expected a number of at least 0, found {_short(value)}")
+            raise CorruptFileError(f"{place}: expected a number of at least 0, found {_short(value)}")
     elif shape is not object and type(value) is not shape:
-        raise Damaged(f"{place}: expected {shape.__name__}, found {_short(value)}")
+        raise CorruptFileError(f"{place}: expected {shape.__name__}, found {_short(value)}")
 
 
 def _require_list(value: Any, shape: list[Any] | tuple[Any, ...], place: str) -> None:
     length = len(shape) if isinstance(shape, tuple) else None
     if type(value) is not list or length not in (None, len(value)):
-        raise Damaged(f"{place}: expected a list{f' of {length}' if length else ''}, found {_short(value)}")
+        raise CorruptFileError(f"{place}: expected a list{f' of {length}' if length else ''}, found {_short(value)}")
     shapes = cast("list[Any]", shape) * len(value) if length is None else shape
     for number, (one, its_shape) in enumerate(zip(value, shapes, strict=True)):
         require_shape(one, its_shape, f"{place}[{number}]")
@@ -70,7 +70,7 @@ def _require_list(value: Any, shape: list[Any] | tuple[Any, ...], place: str) ->
 def _require_object(value: Any, shape: dict[Any, Any], place: str) -> None:
     if type(value) is not dict or (str not in shape and value.keys() != shape.keys()):
         names = "an object" if str in shape else f"an object with {', '.join(shape)}"
-        raise Damaged(f"{place}: expected {names}, found {_short(value)}")
+        raise CorruptFileError(f"{place}: expected {names}, found {_short(value)}")
     for name, one in value.items():
         require_shape(one, shape[str if str in shape else name], f"{place}.{name}")
 

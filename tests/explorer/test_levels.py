@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.states.levels import Levels
-from kraftcheck.persistence.growing_file import DIGEST_BYTES, Damaged, GrowingFile
+from kraftcheck.persistence.growing_file import DIGEST_BYTES, CorruptFileError, GrowingFile
 
 pytestmark = pytest.mark.kernel
 
@@ -168,14 +168,14 @@ def test_what_lies_beyond_the_length_is_cut_off(path: Path) -> None:
     file.append(b"you")
     assert file.read(3, 6) == b"lo you"
     assert file.digest == digest_of(b"hello you")
-    with pytest.raises(Damaged, match="it ends after 9 bytes"):
+    with pytest.raises(CorruptFileError, match="it ends after 9 bytes"):
         file.read(3, 7)
     file.close()
 
 
 def test_a_file_that_changed_is_refused(path: Path) -> None:
-    with pytest.raises(Damaged, match="its content has changed"):
+    with pytest.raises(CorruptFileError, match="its content has changed"):
         GrowingFile.at(path).restore(6, digest_of(b"hellO "))
-    with pytest.raises(Damaged, match="expected 12 bytes, found 11"):
+    with pytest.raises(CorruptFileError, match="expected 12 bytes, found 11"):
         GrowingFile.at(path).restore(12, digest_of(b"hello world!"))
     assert path.read_bytes() == b"hello world"

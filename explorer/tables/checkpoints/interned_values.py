@@ -1,7 +1,7 @@
 """What ids mean, on disk: the values that an interner has numbered, in the order of their numbers.
 
 Read back into a new interner in that order they get the same numbers. What was learned of them is not kept; it is
-learned again. Each `require_...` raises `Damaged` for the first number that is out of its range.
+learned again. Each `require_...` raises `CorruptFileError` for the first number that is out of its range.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kraftcheck.explorer.tables.learning.restoring import (
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.persistence.folder import Noted
 from kraftcheck.persistence.growing_file import RowsInFile
-from kraftcheck.persistence.validation import Damaged, mixed, reading, require, require_distinct
+from kraftcheck.persistence.validation import CorruptFileError, mixed, reading, require, require_distinct
 from kraftcheck.spec.display import cut, text_of
 from kraftcheck.spec.encoding import decode, encode
 from kraftcheck.spec.kinds import fits
@@ -125,7 +125,7 @@ class InternedValues:
         found = {**self._written._asdict(), "shared": list(self._written.shared), "controls": noted["controls"]}
         expected = {name: noted[name] for name in found}
         if found != expected or self._written.controls != self._controls.count:
-            raise Damaged(f"expected {expected}, found {found}")
+            raise CorruptFileError(f"expected {expected}, found {found}")
 
     def _counts(self) -> Counts:
         interner = self.interner
@@ -158,7 +158,7 @@ class InternedValues:
                 require_record(value, needs[kind])
             found = interner.shared_id(number, value) if kind == SHARED else intern[kind](value)
             if found != seen[kind, number]:
-                raise Damaged(f"value number {seen[kind, number]} of its kind became number {found}")
+                raise CorruptFileError(f"value number {seen[kind, number]} of its kind became number {found}")
             seen[kind, number] += 1
         return inboxes
 

@@ -96,7 +96,7 @@ class TablesCheckpoint(SearchCheckpoint):
     def restore(self) -> Snapshot:
         """Give a learner that knows nothing yet the ids of the checkpoint; return the search as it stood."""
         self._learner.interner.shape(type(self.starts[0].shared))
-        with self.judging():
+        with self.rejecting():
             noted, violations = self.read_search(SHAPE)
             self._values.load(noted.pop("ids"))
             snapshot = Snapshot(**noted, violations=violations)
@@ -132,7 +132,7 @@ class CheckpointValidator:
         self._parts.check(rows)
 
     def require_same(self, starts: Rows, visited: SpillingSet) -> None:
-        """Search again, and raise Damaged where the checkpoint has something else."""
+        """Search again, and raise CorruptFileError where the checkpoint has something else."""
         counts = self._levels.counts
         require(visited.count == sum(counts), f"expected {sum(counts)} different states, found {visited.count}")
         self._expander.restart()
@@ -249,7 +249,7 @@ class CheckpointPolicy:
         expander.fit_packing()
         states.visited.reserve(sum(levels.counts), expander.packing)
         again = CheckpointValidator(expander, levels, snapshot, checker.python)
-        with self._checkpoint.judging():
+        with self._checkpoint.rejecting():
             for rows in states.all_rows():
                 again.require_known_parts(rows)
                 states.visited.restore(expander.load(rows))

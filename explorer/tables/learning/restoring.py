@@ -14,7 +14,7 @@ from kraftcheck.explorer.tables.kernel.codes import code_of, grown
 from kraftcheck.explorer.tables.learning.growing_tables import UNASKED
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.states.packing import Rows
-from kraftcheck.persistence.validation import Damaged
+from kraftcheck.persistence.validation import CorruptFileError
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import Value
 
@@ -70,9 +70,9 @@ def restore_content_values(interner: Interner, inboxes: Sequence[tuple[int, Valu
         deliverable = {interner.message(message) for message in interner.network.deliverable(inbox)}
         known = sorted({interner.message(message) for message in interner.network.known(inbox)})
         if interner.items_of_content(content) != [(message, int(message in deliverable)) for message in known]:
-            raise Damaged("the messages of an inbox content are not those of its value")
+            raise CorruptFileError("the messages of an inbox content are not those of its value")
     if len(numbers) != len(inboxes):
-        raise Damaged("two inbox contents are equal")
+        raise CorruptFileError("two inbox contents are equal")
     tables = interner.tables
     for (slot, inbox), content in numbers.items() if len(interner.group) > 1 else ():
         for g, permutation in enumerate(interner.group):
