@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from kraftcheck.explorer.plain_system import is_blocked
 from kraftcheck.explorer.temporal.conditions import whom
 from kraftcheck.explorer.transition_system import Label, counterpart
 from kraftcheck.spec.language.formula import (
@@ -93,7 +92,7 @@ class LassoJudge:
         taken = self._semantics.taken(state, choice)
         if taken is not None:
             return taken.target != state
-        return not self._strict and is_blocked(self._semantics, state, choice)
+        return not self._strict and self._semantics.is_blocked(state, choice)
 
     def _is_taken(self, actions: frozenset[str], place: int) -> bool:
         action = self._actions[place]

@@ -12,7 +12,7 @@ from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.transition_system import BEYOND, BLOCKED, LabelTable, Mask, Steps
 from kraftcheck.spec.language.declarations import Property
-from kraftcheck.spec.language.semantics import Choice, Refusal, Semantics, Transition, initial_states
+from kraftcheck.spec.language.semantics import Choice, Semantics, Transition, initial_states
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Value
 
@@ -78,7 +78,7 @@ class PlainSystem:
         """Return the key of the state to which a choice leads, and its end; None as the end of no step."""
         transition = self.semantics.taken(state, choice)
         if transition is None:
-            blocked = bool(self.options.temporal) and is_blocked(self.semantics, state, choice)
+            blocked = bool(self.options.temporal) and self.semantics.is_blocked(state, choice)
             return (), BLOCKED if blocked else None
         inside = self.allows(state, transition.target)
         return (self.identity(transition.target), 0) if inside else ((), BEYOND)
@@ -94,14 +94,3 @@ class PlainSystem:
     def decode(self, states: list[State]) -> list[State]:
         """Return the states."""
         return states
-
-
-def is_blocked(semantics: Semantics, state: State, choice: Choice) -> bool:
-    """Return whether a bound alone keeps a step from being taken, which would change the state."""
-    free = choice.step.but(spends=(), needs=())
-    if choice.inbox is None:
-        refused = semantics.apply(state, choice.actor, choice.message, choice.step)
-        if not isinstance(refused, Refusal) or refused.kind != "bound":
-            return False
-    target = semantics.taken(state, choice._replace(step=free))
-    return target is not None and target.target != state

@@ -22,7 +22,7 @@ from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.formula import Fairness
 
 if TYPE_CHECKING:
-    from kraftcheck.spec.cfg.binding import BoundConfig
+    from kraftcheck.spec.cfg.config import BoundConfig
 
 MOST_WORKERS = 4096
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)

@@ -19,7 +19,8 @@ from kraftcheck.options import read
 from kraftcheck.reporting.counterexample import counterexample_lines
 from kraftcheck.reporting.lines import plain
 from kraftcheck.running import judged
-from kraftcheck.spec.cfg.binding import BoundConfig, bind
+from kraftcheck.spec.cfg.binding import bind
+from kraftcheck.spec.cfg.config import BoundConfig
 from kraftcheck.spec.errors import InputError, require_assertions, unknown
 from kraftcheck.spec.language.declarations import OF_BEHAVIOURS, PREDICATE, REACHABLE, TEMPORAL, Property
 from kraftcheck.spec.language.protocol import Protocol

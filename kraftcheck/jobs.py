@@ -11,8 +11,8 @@ from kraftcheck.catalogue import Job, Model, find_config, with_settings
 from kraftcheck.engines import ENGINES, choose, special
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.options import given
-from kraftcheck.spec.cfg.binding import BoundConfig, bind, bind_leniently
-from kraftcheck.spec.cfg.config import ModelConfig
+from kraftcheck.spec.cfg.binding import bind, bind_leniently
+from kraftcheck.spec.cfg.config import BoundConfig, ModelConfig
 from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.protocol import Protocol
 

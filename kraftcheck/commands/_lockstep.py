@@ -18,8 +18,8 @@ from kraftcheck.lockstep.process import Driver, DriverDied
 from kraftcheck.lockstep.walks import WalkFile, read_walk, settings_of
 from kraftcheck.reporting.files import Writing
 from kraftcheck.reporting.lines import Meter, print_warnings
-from kraftcheck.spec.cfg.binding import BoundConfig, bind
-from kraftcheck.spec.cfg.config import ModelConfig
+from kraftcheck.spec.cfg.binding import bind
+from kraftcheck.spec.cfg.config import BoundConfig, ModelConfig
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 

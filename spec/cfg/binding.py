@@ -10,9 +10,9 @@ import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from inspect import signature, unwrap
-from typing import Any, NamedTuple, NoReturn, get_args, get_type_hints
+from typing import Any, NoReturn, get_args, get_type_hints
 
-from kraftcheck.spec.cfg.config import SETTING, Assignment, ConfigError, ModelConfig, Named
+from kraftcheck.spec.cfg.config import SETTING, Assignment, BoundConfig, ConfigError, ModelConfig, Named
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import ConstantError, InputError, ProtocolError, unknown
 from kraftcheck.spec.kinds import describe_type
@@ -22,22 +22,6 @@ from kraftcheck.spec.language.protocol import MISSING, Constant, Protocol
 from kraftcheck.spec.language.semantics import start_names
 from kraftcheck.spec.tla.types import Decoder, Encoder, MismatchError
 from kraftcheck.spec.values import ModelValue, Value, enum_names, is_enum, name_of, transform
-
-
-class BoundConfig(NamedTuple):
-    """A configuration bound to a protocol: the protocol with its constants, and what to check of it."""
-
-    protocol: Protocol  # the protocol with its constants
-    properties: tuple[Property, ...] = ()  # its invariants and step invariants to check
-    constraints: tuple[Property, ...] = ()  # predicates that bound the search
-    action_constraints: tuple[Property, ...] = ()
-    deadlock: bool = True  # whether to check for deadlock
-    symmetry: str | None = None  # names of one of the protocol's symmetries and views, or None
-    view: str | None = None
-    init: str = "Init"  # the start of the search: "Init" or the name of a scenario
-    reachable: tuple[Property, ...] = ()  # what should stay reachable
-    temporal: tuple[Property, ...] = ()  # its temporal properties to check
-    fairness: tuple[Fairness, ...] = ()  # what they assume to be fair
 
 
 def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:

@@ -21,10 +21,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.spec.display import cut, one_of
 from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.declarations import Property
+from kraftcheck.spec.language.formula import Fairness
+from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import ModelValue, Value, transform
 
 if TYPE_CHECKING:
@@ -441,3 +444,19 @@ def _model_values(value: Value) -> Iterator[ModelValue]:
     elif isinstance(value, frozenset):
         for item in value:
             yield from _model_values(item)
+
+
+class BoundConfig(NamedTuple):
+    """A configuration bound to a protocol: the protocol with its constants, and what to check of it."""
+
+    protocol: Protocol  # the protocol with its constants
+    properties: tuple[Property, ...] = ()  # its invariants and step invariants to check
+    constraints: tuple[Property, ...] = ()  # predicates that bound the search
+    action_constraints: tuple[Property, ...] = ()
+    deadlock: bool = True  # whether to check for deadlock
+    symmetry: str | None = None  # names of one of the protocol's symmetries and views, or None
+    view: str | None = None
+    init: str = "Init"  # the start of the search: "Init" or the name of a scenario
+    reachable: tuple[Property, ...] = ()  # what should stay reachable
+    temporal: tuple[Property, ...] = ()  # its temporal properties to check
+    fairness: tuple[Fairness, ...] = ()  # what they assume to be fair

@@ -391,6 +391,15 @@ class Semantics:
         target = state.but(inboxes=self._with_inbox(state.inboxes, actor, inbox), spent=spent)
         return Transition(action, actor, message, step, target)
 
+    def is_blocked(self, state: State, choice: Choice) -> bool:
+        """Return whether a bound alone keeps a step from being taken, which would change the state."""
+        if choice.inbox is None:
+            refused = self.apply(state, choice.actor, choice.message, choice.step)
+            if not isinstance(refused, Refusal) or refused.kind != "bound":
+                return False
+        target = self.taken(state, choice._replace(step=choice.step.but(spends=(), needs=())))
+        return target is not None and target.target != state
+
     def apply(self, state: State, actor: Value, message: Record | None, step: Step) -> State | Refusal:
         """Return the state to which a step leads, or the reason for which it is not enabled.
 

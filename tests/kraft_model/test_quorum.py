@@ -9,7 +9,7 @@ import pytest
 from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Result, Verdict
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.spec.cfg.binding import BoundConfig
+from kraftcheck.spec.cfg.config import BoundConfig
 from tests.support.kraft_model import searches
 
 pytestmark = pytest.mark.kernel

@@ -16,7 +16,8 @@ from kraftcheck.lockstep.lockstep import Choose, Lockstep
 from kraftcheck.lockstep.scripts import Script, ScriptedWalk, kind_of, read_traces, rehearse, retell, tell
 from kraftcheck.lockstep.walks import Menu, Offers, Taken
 from kraftcheck.spec import State
-from kraftcheck.spec.cfg.binding import BoundConfig, bind
+from kraftcheck.spec.cfg.binding import bind
+from kraftcheck.spec.cfg.config import BoundConfig
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.traces.replay.replayer import Replayer

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from kraftcheck.spec import Map, ModelValue, Record, Step, ordered
-from kraftcheck.spec.cfg.binding import BoundConfig
+from kraftcheck.spec.cfg.config import BoundConfig
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import (

@@ -7,7 +7,8 @@ from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Options, Result, Verdict
 from kraftcheck.explorer.symbolic import engine as symbolic
 from kraftcheck.explorer.tables import engine as tables
-from kraftcheck.spec.cfg.binding import BoundConfig, bind
+from kraftcheck.spec.cfg.binding import bind
+from kraftcheck.spec.cfg.config import BoundConfig
 from kraftcheck.spec.language.semantics import Semantics, initial_states
 from tests.support.kraft_model.faults import Fault
 

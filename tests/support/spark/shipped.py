@@ -10,7 +10,7 @@ from kraftcheck.catalogue import find_model, shipped_models
 from kraftcheck.explorer.result import Options, Result, Verdict
 from kraftcheck.explorer.tables.engine import explore as explore_tables
 from kraftcheck.explorer.tables.locality import reason
-from kraftcheck.spec.cfg.binding import BoundConfig
+from kraftcheck.spec.cfg.config import BoundConfig
 from tests.support.kraft_model.searches import bound
 from tests.support.tlc import MODELS, TLC
 from tests.support.tlc import bound as tlc_bound
