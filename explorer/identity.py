@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kraftcheck.explorer.by_type import note_types
+from kraftcheck.explorer.calls.type_inspection import note_types
 from kraftcheck.explorer.result import Options
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.language.protocol import Protocol

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
+from kraftcheck.explorer.calls.handlers import PurityTest, TestedSemantics
 from kraftcheck.explorer.capabilities import require_able, without_symmetry
 from kraftcheck.explorer.plain_system import PlainSystem
-from kraftcheck.explorer.purity import PurityTest, TestedSemantics
 from kraftcheck.explorer.result import DEADLOCK, Options, Result, Search, TraceStep
 from kraftcheck.explorer.state_graph import HiddenBounds, StateGraph
 from kraftcheck.explorer.temporal.search import check_reachable, check_temporal

@@ -82,7 +82,7 @@ class _Discovery:
 
     def __init__(self, arguments: Arguments) -> None:
         self.expander = _prepared(arguments)
-        self._before = Counter(self.expander.table_expander.learner.handler_calls)
+        self._before = Counter(self.expander.table_expander.learner.calls.counts)
         self._unknown = IdReport(self.expander.ids)
 
     def expand(self, states: States) -> None:
@@ -93,7 +93,7 @@ class _Discovery:
     def report(self) -> Iterator[Definition]:
         """Yield what was found."""
         expander, learner = self.expander, self.expander.table_expander.learner
-        calls = [learner.handler_calls[name] - self._before[name] for name in learner.action_names]
+        calls = [learner.calls.counts[name] - self._before[name] for name in learner.action_names]
         yield Definition(Kind.COUNTS, 0, b"", tuple(expander.table_expander.fired.tolist()))
         yield Definition(Kind.CALLS, 0, b"", tuple(calls))
         yield from expander.events.values()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.checkpoint import SearchCheckpoint, folder_of
 from kraftcheck.explorer.result import Options, Search, Violation
 from kraftcheck.explorer.symbolic.checks import StateChecks
-from kraftcheck.explorer.symbolic.parts import Unsplittable
+from kraftcheck.explorer.symbolic.exploded_sets import OpaqueSetRequired
 from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.searched_again import SetsAgain, Violated, require_diagrams
 from kraftcheck.explorer.symbolic.store import KEPT, NoRoom, Store
@@ -165,7 +165,7 @@ class SetsCheckpoint(SearchCheckpoint):
     def restore(self, variables: Variables, store: Store) -> None:
         """Give variables and a store that have nothing yet what was found."""
         assert self.found is not None
-        others = (NoRoom, Rearranged, Unsplittable)
+        others = (NoRoom, Rearranged, OpaqueSetRequired)
         with self.rejecting(), reading("a value that the protocol does not have", *others):
             self._restore(self.found, variables, store)
 

@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import permutations
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.symbolic.calls import Question
+from kraftcheck.explorer.calls.handlers import MissingRead
+from kraftcheck.explorer.calls.proxies import DeltaStep, SharedProxy
+from kraftcheck.explorer.symbolic.exploded_sets import ExplodedState, OpaqueSetRequired
+from kraftcheck.explorer.symbolic.handler_cache import Read
 from kraftcheck.explorer.symbolic.labels import IDENTITY, Label
-from kraftcheck.explorer.symbolic.parts import Apart, PartStep, Unsplittable
-from kraftcheck.explorer.symbolic.relations import BY_VALUE, GENERAL, Change, Event
+from kraftcheck.explorer.symbolic.relations import BY_VALUE, GENERAL, Change, Event, EventInfo
 from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY
-from kraftcheck.explorer.symbolic.taken import Taken
-from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, LOCAL, Key, Variables
-from kraftcheck.explorer.symbolic.watches import Dim, Unanswered
-from kraftcheck.explorer.tables.learning.reads import SharedReader
-from kraftcheck.spec.errors import InputError, ProtocolError
+from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, LOCAL, Key
+from kraftcheck.explorer.symbolic.watches import Dim
+from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import REACHABLE, SPENT, Property
-from kraftcheck.spec.language.semantics import Semantics, act_of, evaluate_property
+from kraftcheck.spec.language.semantics import Semantics, act_of
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Map, field_names
 
@@ -134,20 +134,20 @@ class StateChecks:
                 seen[number] = space.store.union(int(seen[number]), projected)
                 yield from (self._guards(found) for found in bad)
                 return
-            except Unanswered as unanswered:
+            except MissingRead as missing:
                 known = self._reads.get((prop.name, binding), ())
-                more = space.learning.more_dims(unanswered.question, known)
+                more = space.learning.more_dims(missing.read, known)
                 self._reads[prop.name, binding] = tuple(dict.fromkeys((*known, *more)))
 
     def _holds(self, prop: Property, binding: Binding, base: dict[str, Dim], found: dict[Dim, Any]) -> bool:
         labels, learning = self._space.labels, self._space.learning
         given: dict[str, Any] = {}
 
-        def ask(question: Question) -> Any:
+        def ask(read: Read) -> Any:
             answer: Any = None
-            for dim in learning.dims_of(question):
+            for dim in learning.dims_of(read):
                 if dim not in found:
-                    raise Unanswered(question)
+                    raise MissingRead(read)
                 answer = labels.meaning(*dim, found[dim])
                 if answer is None:
                     return None
@@ -160,18 +160,18 @@ class StateChecks:
             given[name] = held if name == "message" else self._apart(held, ask)
         spent = {name: labels.meaning(*dim, found[dim]) for name, dim in self._spent(prop).items()}
         given[SPENT] = Map(spent)
-        for read in prop.reads:
-            if read.name in prop.asks:
+        for projection in prop.reads:
+            if projection.name in prop.asks:
                 replicas = self._space.variables.layout.replicas
-                answers = {replica: ask(Question(None, read, replica)) for replica in replicas}
-                given[read.name] = Map((replica, one[0]) for replica, one in answers.items() if one is not None)
-        given["shared"] = SharedReader(self._space.variables.shared_type, lambda name: ask(Question(name)))
-        return evaluated(self._space.variables, prop, given)
+                answers = {replica: ask(Read(None, projection, replica)) for replica in replicas}
+                given[projection.name] = Map((replica, one[0]) for replica, one in answers.items() if one is not None)
+        given["shared"] = SharedProxy(self._space.variables.shared_type, lambda name: ask(Read(name)))
+        return learning.calls.holds(prop, given)
 
-    def _apart(self, core: Any, ask: Callable[[Question], Any]) -> Any:
+    def _apart(self, core: Any, ask: Callable[[Read], Any]) -> Any:
         """Return a local state of which sets that are taken apart are asked for."""
         sets = self._space.variables.sets(core.id)
-        return Apart(core, sets, lambda *part: ask(Question(None, None, core.id, part))).me if sets else core
+        return ExplodedState(core, sets, lambda *part: ask(Read(None, None, core.id, part))).me if sets else core
 
     def _guards(self, found: dict[Dim, Any]) -> Event:
         guards: dict[int, list[Dim]] = {}
@@ -188,7 +188,7 @@ class Judged(NamedTuple):
     """The events judged by a property of steps: bad ones, those to be judged for each set, and the number of all."""
 
     bad: list[Event]
-    waiting: list[Taken]
+    waiting: list[EventInfo]
     number: int
 
 
@@ -211,7 +211,7 @@ class StepChecks:
         if (states, self._space.store.collections) != self._states:
             self._states, self._found = (states, self._space.store.collections), {}
         judged, taken = self._judged.setdefault(prop.name, Judged([], [], 0)), self._space.learning.taken
-        events, waiting = list[Event](), list[Taken]()
+        events, waiting = list[Event](), list[EventInfo]()
         for one in (*judged.waiting, *taken[judged.number :]):
             self._is_settled = True
             bad = list(self._bad(prop, one))
@@ -225,7 +225,7 @@ class StepChecks:
             found = store.union(found, store.enabled(states, relation))
         return found
 
-    def _bad(self, prop: Property, taken: Taken) -> Iterator[Event]:
+    def _bad(self, prop: Property, taken: EventInfo) -> Iterator[Event]:
         """Yield the cases of an event in which a property does not hold of it."""
         changes = dict(taken.event)
         if prop.of_actor:
@@ -261,7 +261,7 @@ class StepChecks:
 
         def read(name: str) -> Any:
             if name not in fields:
-                raise Unanswered(Question(name))
+                raise MissingRead(Read(name))
             return fields[name]
 
         key, verdict = None, None
@@ -271,16 +271,16 @@ class StepChecks:
         try:
             if verdict is None:
                 given = {name: variables.guarded(value) for name, value in known.items()}
-                given["shared"] = SharedReader(variables.shared_type, read)
-                verdict = evaluated(variables, prop, given)
+                given["shared"] = SharedProxy(variables.shared_type, read)
+                verdict = self._space.learning.calls.holds(prop, given)
                 if self._is_asked_again:
                     self._verdicts[key] = verdict
             if not verdict:
                 self._require_change(known)
                 yield tuple(sorted(changes.items()))
-        except Unanswered as unanswered:
+        except MissingRead as missing:
             self._is_settled = False  # other sets may have other values together
-            name = unanswered.question.field
+            name = missing.read.field
             assert name is not None
             level = variables.shared(name)
             there = changes.get(level)
@@ -317,7 +317,7 @@ class StepChecks:
         """Return what a property of a replica's own steps is given, without sets that are taken apart."""
         core = self._cores.get(id(step))
         if core is None:
-            changed = step.changed if isinstance(step, PartStep) else ()
+            changed = step.sets if isinstance(step, DeltaStep) else ()
             me_after = step.me if step.me == () else self._space.variables.core(step.me, changed)
             parts = {name: getattr(step, name) for name in field_names(Step) if name != "me"}
             core = self._cores[id(step)] = Step(me_after, **parts)
@@ -328,14 +328,4 @@ class StepChecks:
         before, after, variables = known.get("before"), known.get("after"), self._space.variables
         fields = variables.layout.fields(after.id) if after is not None else ()
         if fields and before != after and variables.core(before) == variables.core(after):
-            raise Unsplittable(fields[0])
-
-
-def evaluated(variables: Variables, prop: Property, given: dict[str, Any]) -> bool:
-    """Return whether a property is true of local states of which sets may be taken apart."""
-    try:
-        return evaluate_property(variables.protocol, prop, given)
-    except ProtocolError as error:
-        if variables.layout.parts:
-            raise Unsplittable(next(iter(variables.layout.parts))[1]) from error
-        raise
+            raise OpaqueSetRequired(fields[0])

@@ -5,29 +5,27 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from functools import partial
 
 from kraftcheck.explorer import capabilities
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
 from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
-from kraftcheck.explorer.by_type import note_types
+from kraftcheck.explorer.calls.type_inspection import note_types
 from kraftcheck.explorer.checkpoint import folder_of
 from kraftcheck.explorer.interruption import Interruption
-from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Options, Result, Search, Trap
-from kraftcheck.explorer.symbolic import told
+from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, MEMORY, Options, Result, Search, Trap
 from kraftcheck.explorer.symbolic.breadth_first import BreadthFirst, wrong_step
-from kraftcheck.explorer.symbolic.calls import Calls
 from kraftcheck.explorer.symbolic.checkpoint import SATURATION, SetsCheckpoint
+from kraftcheck.explorer.symbolic.counterexamples import VIOLATING, Ways
+from kraftcheck.explorer.symbolic.exploded_sets import OpaqueSetRequired
+from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.orders import LOOKS, Order, cheapest_order, closer_order, shared_first
-from kraftcheck.explorer.symbolic.parts import Unsplittable
 from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY, FEWEST, NoRoom
-from kraftcheck.explorer.symbolic.traps import without_way_out
 from kraftcheck.explorer.symbolic.variables import Layout, Rearranged, layout_of, replicas_met
-from kraftcheck.explorer.symbolic.violations import Violations
-from kraftcheck.explorer.symbolic.ways import VIOLATING, Ways
+from kraftcheck.explorer.symbolic.violations import Violations, without_way_out
 from kraftcheck.explorer.tables.states.memory import default_memory
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol
@@ -41,6 +39,9 @@ CHECKING_SECONDS = 10.0  # for properties, where a limit ended the search; or a 
 SELDOM = 1_000_000  # objects that Python makes, before it looks for some that nothing refers to
 LOOK_EVERY = 0.1  # seconds between two looks at the clock
 SMALL_MEMORY = 1 << 28  # bytes, for searches by which orders are compared
+SLOW_SECONDS, TABLES_RATE = 5.0, 100_000
+"""What the table engine takes for a search at most, more or less: seconds to learn, and states a second."""
+MOST_NAMED, FEWEST_NAMED = 3, 1_000  # variables that a note names, where the first has so many nodes
 MOST_COUNTED = 100_000  # nodes of a set of which the steps are counted where the search was stopped
 
 
@@ -70,7 +71,7 @@ class SymbolicSearch:
         self.options = options
         self.semantics = Semantics(protocol)
         self.starts = list(initial_states(self.semantics, options.init))
-        self.calls = Calls(protocol, type(self.starts[0].shared))
+        self.calls = HandlerCache(protocol, type(self.starts[0].shared))
         note_types(protocol)
         self._books = Bookkeeping(options, self._totals, protocol)
         if self._books.reads is not None:
@@ -138,8 +139,8 @@ class SymbolicSearch:
                 self._books.result.depth = 0
                 self._search_space(self.space)
                 return
-            except (Rearranged, Unsplittable) as again:
-                if isinstance(again, Unsplittable):
+            except (Rearranged, OpaqueSetRequired) as again:
+                if isinstance(again, OpaqueSetRequired):
                     layout.keep_whole(again.field)
                 self.space = None
                 gc.collect()  # what was learned refers to itself
@@ -288,7 +289,7 @@ class SymbolicSearch:
         try:
             self.space.store.collect_garbage([])
             bad = self._violations.of(self.space.store.roots["reached"], EMPTY, is_part=True)
-        except (GaveUp, NoRoom, Rearranged, Unsplittable, InputError) as why:
+        except (GaveUp, NoRoom, Rearranged, OpaqueSetRequired, InputError) as why:
             if isinstance(why, RaisedError):
                 raise
             reason = why if isinstance(why, InputError) else "for want of room or time"
@@ -425,4 +426,34 @@ class SymbolicSearch:
         return 0 if self.space is None else self.space.store.size(self.space.store.roots.get("reached", EMPTY))
 
     def _notes(self) -> list[str]:
-        return [] if self.space is None else list(told.notes(self.space, self._books.result, self._traps))
+        return [] if self.space is None else list(_notes(self.space, self._books.result, self._traps))
+
+
+def _notes(space: Space, result: Result, traps: Collection[str]) -> Iterator[str]:
+    """Yield notes for the user about a search."""
+    yield from _about_diagram(space)
+    yield from _about_violations(space, traps)
+    if result.uncounted:
+        yield "steps were not counted"
+    if result.limit is None and result.seconds > SLOW_SECONDS + result.distinct_states / TABLES_RATE:
+        yield f"{result.distinct_states:,} states are few for so long a search: --engine tables may be faster"
+
+
+def _about_diagram(space: Space) -> Iterator[str]:
+    """Yield the size of the diagram, and the variables that have most of it."""
+    store, reached = space.store, space.store.roots.get("reached", EMPTY)
+    size, variables = store.size(reached), len(space.variables.keys)
+    yield f"a diagram of {size:,} nodes over {variables:,} variables; {store.nodes_made:,} nodes were made for it"
+    levels = store.sizes(reached).most_common(MOST_NAMED)
+    if levels and levels[0][1] >= FEWEST_NAMED:
+        names = [f"{space.variables.name(level)} ({nodes:,})" for level, nodes in levels]
+        yield f"most nodes are of {', '.join(names)}"
+
+
+def _about_violations(space: Space, traps: Collection[str]) -> Iterator[str]:
+    """Yield how many states violate what; for traps the counterexample says so."""
+    for root, states in space.store.roots.items():
+        name = root.removeprefix(VIOLATING)
+        if name != root and name not in traps:
+            what = "no next state" if name == DEADLOCK else f"{name} violated"
+            yield f"{space.store.count(states):,} states have {what}"

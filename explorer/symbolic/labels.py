@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.symbolic.calls import Question
+from kraftcheck.explorer.symbolic.handler_cache import Read
 from kraftcheck.explorer.symbolic.store import Store
 from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, PART, Variables
 from kraftcheck.spec.values import Record, Value, keyed
@@ -79,9 +79,9 @@ class Labels:
         """Whether a level is about an element of a set."""
         return self._variables.keys[level].kind == PART
 
-    def level_of_part(self, question: Question) -> int:
-        """Return the level that answers a question about an element of a set; -1 where it is about something else."""
-        return -1 if question.part is None else self._variables.part(question.replica, *question.part)
+    def level_of_part(self, read: Read) -> int:
+        """Return the level that answers a read about an element of a set; -1 where it is about something else."""
+        return -1 if read.part is None else self._variables.part(read.replica, *read.part)
 
     def map(self, level: int, name: Hashable, function: Callable[[Any], Iterable[Hashable]]) -> int:
         """Return the number of a map, made if it is not known by its name."""

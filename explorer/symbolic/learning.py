@@ -9,18 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.sets import Changed
-from kraftcheck.explorer.symbolic.calls import Calls, Leaf, Path, Question
+from kraftcheck.explorer.calls.handlers import MissingRead
+from kraftcheck.explorer.calls.proxies import DeltaStep, SetChange, SharedProxy
+from kraftcheck.explorer.symbolic.handler_cache import CallResult, HandlerCache, Path, Read
 from kraftcheck.explorer.symbolic.labels import IDENTITY, Label, Labels
-from kraftcheck.explorer.symbolic.parts import PartStep
-from kraftcheck.explorer.symbolic.relations import BY_MESSAGE, BY_VALUE, GENERAL, Change, Event, Groups, Source
+from kraftcheck.explorer.symbolic.relations import (
+    BY_MESSAGE,
+    BY_VALUE,
+    GENERAL,
+    Change,
+    Event,
+    EventInfo,
+    Groups,
+    Source,
+)
 from kraftcheck.explorer.symbolic.store import Store
-from kraftcheck.explorer.symbolic.taken import Taken
 from kraftcheck.explorer.symbolic.variables import ANYONE, BOUND, CHANNEL, LOCAL, Key, Variables
-from kraftcheck.explorer.symbolic.watches import Dim, Unanswered, Watches
-from kraftcheck.explorer.tables.learning.reads import SharedReader
+from kraftcheck.explorer.symbolic.watches import Dim, Watches
 from kraftcheck.spec.language.declarations import Action, Projection, Property
-from kraftcheck.spec.language.semantics import evaluate_property
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Record, Value
 
@@ -40,7 +46,7 @@ class Learning:
 
     def __init__(
         self,
-        calls: Calls,
+        calls: HandlerCache,
         variables: Variables,
         store: Store,
         labels: Labels,
@@ -52,7 +58,7 @@ class Learning:
         self._constraints = constraints
         self.calls = calls
         self.protocol = calls.protocol
-        self.taken: list[Taken] = []
+        self.taken: list[EventInfo] = []
         self._variables = variables
         self._store = store
         self._labels = labels
@@ -61,15 +67,14 @@ class Learning:
         self.watches = Watches(store, labels, groups)
         self._reading: dict[tuple[Place, str], tuple[Dim, ...]] = {}
         self._done: set[tuple[Any, ...]] = set()
-        self._leaves: list[Leaf] = []
+        self._results: list[CallResult] = []
         self._fresh: list[Source] = []
         self._queue: list[Callable[[], None]] = []
         self._own: dict[tuple[Place, str], int] = {}
         self.learned = 0
         self._asked = set[int]()  # the levels of what is learned from
         self._span = (-1, -1)  # the first and the last level of what is learned from
-        self._actions: dict[type, list[Action]] = {}
-        self._dims: dict[Question, list[Dim]] = {}
+        self._dims: dict[Read, list[Dim]] = {}
         self._changes: dict[tuple[int, Change], tuple[int, Change]] = {}
 
     def begin(self) -> None:
@@ -132,8 +137,9 @@ class Learning:
                 return
             channel = next((dim for dim in base if dim != local), None)
             message = self._meaning(channel, found[channel]) if channel is not None else None
-            for action in self._actions_on(type(message)):
-                if only in (None, action.name) and self._applies(action, me, message):
+            receiver = self._variables.guarded(me) if message is not None else None
+            for action in self.calls.applicable(me, message, receiver):
+                if only in (None, action.name):
                     self._try(action, place, me, message, found, is_first=only is None)
 
         return learn
@@ -141,131 +147,115 @@ class Learning:
     def _meaning(self, dim: Dim, number: int) -> Any:
         return self._labels.meaning(*dim, number)
 
-    def _actions_on(self, kind: type) -> list[Action]:
-        """Return the actions on messages of a class; those on no message for the class of None."""
-        found = self._actions.get(kind)
-        if found is None:
-            found = self._actions[kind] = [
-                action
-                for action in self.protocol.actions.values()
-                if (issubclass(kind, action.messages) if action.kind == "on" else kind is type(None))
-            ]
-        return found
-
-    def _applies(self, action: Action, me: Any, message: Any) -> bool:
-        if me is None or action.kind == "environment":
-            return me is None and action.kind == "environment"
-        if not isinstance(me, action.actors):
-            return False
-        return message is None or self.protocol.receives(self._variables.guarded(me), message)
-
     def _try(
         self, action: Action, place: Place, me: Any, message: Any, found: dict[Dim, Any], *, is_first: bool = True
     ) -> None:
         """Call a handler; where it reads more than is known here, watch that too."""
 
-        def answers(question: Question) -> Any:
-            if question.read is not None and question.replica == place.replica and not question.read.of_inbox:
-                return (self.protocol.projected(question.read, self._variables.guarded(me)),)
+        def answers(read: Read) -> Any:
+            if read.projection is not None and read.replica == place.replica and not read.projection.of_inbox:
+                return (self.protocol.projected(read.projection, self._variables.guarded(me)),)
             answer: Any = None
-            for dim in self.dims_of(question):
+            for dim in self.dims_of(read):
                 if dim not in found:
-                    raise Unanswered(question)
+                    raise MissingRead(read)
                 answer = self._meaning(dim, found[dim])
                 if answer is None:
                     return None
             return answer
 
-        more: dict[Question, Any] = {}
+        more: dict[Read, Any] = {}
 
-        def ask(question: Question) -> Any:
-            if question not in more:
-                more[question] = answers(question)
-            return more[question]
+        def ask(read: Read) -> Any:
+            if read not in more:
+                more[read] = answers(read)
+            return more[read]
 
         try:
-            leaf = self.calls.leaf(action, me, message, answers)
-            allowed = [self._is_allowed(place, me, step, ask) for step in leaf.steps]
-        except Unanswered as unanswered:
-            if self._labels.level_of_part(unanswered.question) in self._asked:
+            result = self.calls.result(action, me, message, answers)
+            allowed = [self._is_allowed(place, me, step, ask) for step in result.steps]
+        except MissingRead as missing:
+            if self._labels.level_of_part(missing.read) in self._asked:
                 raise
             if is_first and (place, action.name) in self._reading:
                 return  # its own watch has what it reads
             dims = self._reading.get((place, action.name), ())
-            self._read_more(action, place, tuple(dict.fromkeys((*dims, *self.more_dims(unanswered.question, dims)))))
+            self._read_more(action, place, tuple(dict.fromkeys((*dims, *self.more_dims(missing.read, dims)))))
             return
-        done = (place, action.name, me, message, id(leaf), *more.items())
+        done = (place, action.name, me, message, id(result), *more.items())
         if done not in self._done:
             self._done.add(done)
-            self._leaves.append(leaf)
-            path = (*leaf.path, *[item for item in more.items() if item not in leaf.path])
-            for step, is_allowed in zip(leaf.steps, allowed, strict=True):
+            self._results.append(result)
+            path = (*result.path, *[item for item in more.items() if item not in result.path])
+            for step, is_allowed in zip(result.steps, allowed, strict=True):
                 self._add(action.name, place, me, message, path, step, is_allowed, found)
 
-    def _is_allowed(self, place: Place, me: Any, step: Step, ask: Callable[[Question], Any]) -> bool:
+    def _is_allowed(self, place: Place, me: Any, step: Step, ask: Callable[[Read], Any]) -> bool:
         """Whether the action constraints allow a step."""
         if not self._constraints:
             return True
         guarded = self._variables.guarded
         pairs = [(guarded(me), guarded(step.me))] if step.me != () else []
         for replica in step.writes:
-            before: Any = (me,) if replica.id == place.replica else ask(Question(None, WHOLE, replica.id))
+            before: Any = (me,) if replica.id == place.replica else ask(Read(None, WHOLE, replica.id))
             pairs += [(guarded(before[0]), guarded(replica))] if before is not None else []
-        shared = SharedReader(self._variables.shared_type, lambda name: ask(Question(name)))
+        shared = SharedProxy(self._variables.shared_type, lambda name: ask(Read(name)))
         return all(
-            evaluate_property(self.protocol, prop, {"before": before, "after": after, "shared": shared})
+            self.calls.holds(prop, {"before": before, "after": after, "shared": shared})
             for prop in self._constraints
             for before, after in pairs
             if before != after and isinstance(after, prop.kinds("before"))
         )
 
-    def _decides(self, question: Question, level: int) -> bool:
+    def _decides(self, read: Read, level: int) -> bool:
         """Whether a variable has the answer, and not only whether the replica is there."""
-        assert question.read is not None
-        return self._variables.keys[level].kind == (CHANNEL if question.read.of_inbox else LOCAL)
+        assert read.projection is not None
+        return self._variables.keys[level].kind == (CHANNEL if read.projection.of_inbox else LOCAL)
 
-    def _level_of(self, question: Question) -> int:
+    def _level_of(self, read: Read) -> int:
         """Return the level of a shared field, or of an element of a set."""
-        if question.field is not None:
-            return self._variables.shared(question.field)
-        return self._labels.level_of_part(question)
+        if read.field is not None:
+            return self._variables.shared(read.field)
+        return self._labels.level_of_part(read)
 
-    def more_dims(self, question: Question, dims: Sequence[Dim]) -> list[Dim]:
+    def more_dims(self, read: Read, dims: Sequence[Dim]) -> list[Dim]:
         """Return the dimensions to be watched besides others; of a set of which an element is, all elements."""
-        if question.part is not None:
-            field, replica = question.part[0], question.replica
+        if read.part is not None:
+            field, replica = read.part[0], read.replica
             all_of_it = [
                 (self._variables.part(replica, field, one), IDENTITY) for one in self._variables.sets(replica)[field]
             ]
             if any(dim in dims for dim in all_of_it):
                 return all_of_it
-        return self.dims_of(question)
+        return self.dims_of(read)
 
-    def dims_of(self, question: Question) -> list[Dim]:
-        """Return the dimensions that answer a question; what one means is None where no replica is."""
-        found = self._dims.get(question)
+    def dims_of(self, read: Read) -> list[Dim]:
+        """Return the dimensions that answer a read; what one means is None where no replica is."""
+        found = self._dims.get(read)
         if found is None:
-            found = self._dims[question] = self._new_dims(question)
+            found = self._dims[read] = self._new_dims(read)
         return found
 
-    def _new_dims(self, question: Question) -> list[Dim]:
-        if question.field is not None or question.part is not None:
-            return [(self._level_of(question), IDENTITY)]
-        read, replica = question.read, question.replica
-        assert read is not None
+    def _new_dims(self, read: Read) -> list[Dim]:
+        if read.field is not None or read.part is not None:
+            return [(self._level_of(read), IDENTITY)]
+        projection, replica = read.projection, read.replica
+        assert projection is not None
         level, protocol = self._variables.local(replica), self.protocol
-        if not read.of_inbox:
-            name, guarded = ("projection", read.name), self._variables.guarded
+        if not projection.of_inbox:
+            name, guarded = ("projection", projection.name), self._variables.guarded
             mapped = self._labels.map(
-                level, name, lambda me: [None if me is None else (protocol.projected(read, guarded(me)),)]
+                level, name, lambda me: [None if me is None else (protocol.projected(projection, guarded(me)),)]
             )
             return [(level, mapped)]
         dims = []
         if replica not in self._always:
             dims.append((level, self._labels.map(level, "present", lambda me: [None if me is None else True])))
         inbox = self._variables.levels[Key(CHANNEL, replica, ANYONE)]
-        function = self._labels.map(inbox, ("projection", read.name), lambda one: [(protocol.projected(read, one),)])
-        return [*dims, (inbox, function)]
+        mapped = self._labels.map(
+            inbox, ("projection", projection.name), lambda one: [(protocol.projected(projection, one),)]
+        )
+        return [*dims, (inbox, mapped)]
 
     def _read_more(self, action: Action, place: Place, dims: tuple[Dim, ...]) -> None:
         """Watch what an action reads, from now on."""
@@ -292,7 +282,7 @@ class Learning:
                 label = self._labels.label(Label(level, operations=((operation, message),)))
                 changes = {level: Change(BY_MESSAGE, number, label)}
                 self._bounds(changes, Step(spends=spends))
-                self._note(Taken(name, self._event(changes)), level, self.watches.tail([(level, mapped)]))
+                self._note(EventInfo(name, self._event(changes)), level, self.watches.tail([(level, mapped)]))
 
         return learn
 
@@ -323,15 +313,15 @@ class Learning:
             number = variables.number(level, me if after is me else variables.core(after))
             changes[level] = Change(BY_VALUE, variables.number(level, me), number)
         guards: dict[int, list[Dim]] = {}
-        read: dict[int, int] = {}
-        for question, answer in path:
-            if question.field is not None or question.part is not None:
-                level = self._level_of(question)
-                read[level] = variables.number(level, answer)
-            elif question.replica != place.replica or (question.read is not None and question.read.of_inbox):
-                for level, mapped in self.dims_of(question):
+        required: dict[int, int] = {}  # the values that were read
+        for read, answer in path:
+            if read.field is not None or read.part is not None:
+                level = self._level_of(read)
+                required[level] = variables.number(level, answer)
+            elif read.replica != place.replica or (read.projection is not None and read.projection.of_inbox):
+                for level, mapped in self.dims_of(read):
                     if level not in changes:  # what the actor's own state is, is known
-                        known = answer if answer is None or self._decides(question, level) else True
+                        known = answer if answer is None or self._decides(read, level) else True
                         guards.setdefault(level, []).append((mapped, labels.classes(mapped).number(known)))
                     if answer is None:
                         break
@@ -351,11 +341,11 @@ class Learning:
         for replica in written.values():
             targets |= variables.members(replica)
         for level, target in targets.items():
-            if level in read:
-                changes[level] = Change(BY_VALUE, read.pop(level), target)
+            if level in required:
+                changes[level] = Change(BY_VALUE, required.pop(level), target)
             else:
                 changes[level] = Change(GENERAL, labels.label(Label(level, target=target)))
-        for level, number in read.items():
+        for level, number in required.items():
             changes[level] = Change(BY_VALUE, number, number)
         if place.channel is not None:
             level = place.channel
@@ -374,7 +364,7 @@ class Learning:
         act = (me, message, step) if me is not None else None
         last = self._span[1] if found else -1
         gate = self.watches.tail(self._base(place))
-        self._note(Taken(action, self._event(changes), tuple(pairs), act), last, gate, is_allowed)
+        self._note(EventInfo(action, self._event(changes), tuple(pairs), act), last, gate, is_allowed)
 
     def _event(self, changes: dict[int, Change]) -> Event:
         """Return an event; what equal ones have in common is kept once."""
@@ -384,10 +374,10 @@ class Learning:
         """Return what elements of sets become, by level, and the core after a step, with what changes in it."""
         variables = self._variables
         sets = variables.sets_of(after)
-        if after is not step.me or not isinstance(step, PartStep):
-            changed = {name: Changed(getattr(after, name), None) for name in sets}
+        if after is not step.me or not isinstance(step, DeltaStep):
+            changed = {name: SetChange(getattr(after, name), None) for name in sets}
         else:
-            changed = dict(step.changed)
+            changed = dict(step.sets)
         targets = {}
         for name, change in changed.items():
             for element in {*sets[name], *change.added}:
@@ -402,7 +392,7 @@ class Learning:
             label = self._labels.label(Label(level, spends=step.spends.count(name)))
             changes[level] = Change(GENERAL, label)
 
-    def _note(self, taken: Taken, last: int, gate: int, is_allowed: bool = True) -> None:
+    def _note(self, taken: EventInfo, last: int, gate: int, is_allowed: bool = True) -> None:
         self.taken.append(taken)
         if is_allowed:
             self._fresh.append(Source(taken.event, last, gate))

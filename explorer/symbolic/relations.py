@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kraftcheck.explorer.symbolic.store import Store, require
+from kraftcheck.spec.language.state import Step
 
 BY_VALUE, BY_MESSAGE, GENERAL = 0, 1, 2
 """How an edge is found: by the value that it is for, by a message that can be delivered, or for any value."""
@@ -37,6 +38,16 @@ class Source(NamedTuple):
     last: int = -1  # the last level of the projection from which it was learned; -1 if there is none
     # the tail of which it needs a vector, all levels of which are its own; 0 if there is none. It must be watched.
     gate: int = 0
+
+
+class EventInfo(NamedTuple):
+    """An event with what it is."""
+
+    action: str  # the action's name
+    event: Event
+    # of replicas that it writes: the level, and the local states before (None: any) and after
+    pairs: tuple[tuple[int, Any, Any], ...] = ()
+    act: tuple[Any, Any, Step] | None = None  # the acting replica, the delivered message or None, and the step
 
 
 class RelationNodes:

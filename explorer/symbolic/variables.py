@@ -16,8 +16,8 @@ from copy import deepcopy
 from random import Random
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.sets import Changed
-from kraftcheck.explorer.symbolic.parts import ELSEWHERE, Refuser, Unsplittable, with_fields
+from kraftcheck.explorer.calls.proxies import SetChange
+from kraftcheck.explorer.symbolic.exploded_sets import HOLE, OpaqueGuard, OpaqueSetRequired, with_fields
 from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
@@ -203,7 +203,7 @@ class Variables:
             if name not in layout.whole and all(type(one) is frozenset for one in found):
                 sets[name] = found
         names = [name for name, found in sets.items() if len(found) >= FEWEST_SETS]
-        cores = {with_fields(value, dict.fromkeys(names, ELSEWHERE)) for value in values}
+        cores = {with_fields(value, dict.fromkeys(names, HOLE)) for value in values}
         if names and len(values) >= SHARE * len(cores):
             for name in names:
                 layout.require_parts(replica, name, frozenset[Value]().union(*sets[name]))
@@ -228,21 +228,21 @@ class Variables:
         sets = self.sets(local.id)
         for field in sets:
             if not isinstance(getattr(local, field, None), frozenset):
-                raise Unsplittable(field)
+                raise OpaqueSetRequired(field)
         return sets
 
-    def core(self, local: Value, changed: Iterable[tuple[str, Changed]] = ()) -> Value:
+    def core(self, local: Value, changed: Iterable[tuple[str, SetChange]] = ()) -> Value:
         """Return what is left of a local state without the sets that are taken apart."""
         fields = self.layout.fields(local.id)
         for field in fields:
             if field not in field_names(type(local)):
-                raise Unsplittable(field)
-        return with_fields(local, dict.fromkeys(fields, ELSEWHERE) | dict(changed)) if fields else local
+                raise OpaqueSetRequired(field)
+        return with_fields(local, dict.fromkeys(fields, HOLE) | dict(changed)) if fields else local
 
     def emptied(self, value: Value) -> Value:
         """Return a core in which sets that are taken apart are empty; any other value as it is."""
         fields = self.layout.fields(getattr(value, "id", None)) if isinstance(value, Record) else ()
-        held = {name for name in fields if getattr(value, name, None) is ELSEWHERE}
+        held = {name for name in fields if getattr(value, name, None) is HOLE}
         return with_fields(value, dict.fromkeys(held, frozenset())) if held else value
 
     def guarded(self, local: Value) -> Value:
@@ -252,7 +252,7 @@ class Variables:
         if isinstance(local, Step):
             return local.but(me=self.guarded(local.me))
         fields = self.layout.fields(getattr(local, "id", None))
-        return with_fields(local, {field: Refuser(field) for field in fields}) if fields else local
+        return with_fields(local, {field: OpaqueGuard(field) for field in fields}) if fields else local
 
     def members(self, local: Value) -> dict[int, int]:
         """Return the numbers of the parts that a local state is taken apart into, by level."""

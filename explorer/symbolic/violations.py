@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from kraftcheck.explorer.result import DEADLOCK, Options
 from kraftcheck.explorer.symbolic.checks import StateChecks, StepChecks
@@ -68,3 +68,26 @@ class Violations:
             now = time.monotonic()
             self._nodes, self._not_before = GROWTH * self._space.store.nodes_made, now + SPARED * (now - began)
             self._at_once = sys.maxsize
+
+
+def without_way_out(space: Space, checks: StateChecks, prop: Property, reached: int, pause: Callable[[], None]) -> int:
+    """Return the states of a set from which a property cannot be reached within it (AG EF, backwards as sets)."""
+    store = space.store
+    pruned = set(space.learning.pruned)
+    events = {
+        space.view.event(taken.event): None
+        for taken in space.learning.taken
+        if taken.action not in prop.without and taken.event not in pruned
+    }
+    relations = space.groups.nodes.relations(events)
+    left = checks.violating(prop, reached)
+    out, before = store.difference(reached, left), EMPTY
+    while left not in (before, EMPTY):
+        before = left
+        for relation in relations:
+            pause()
+            found = store.predecessors(left, relation, out)
+            out, left = store.union(out, found), store.difference(left, found)
+        if store.is_crowded:
+            out, left, before = store.collect_garbage([out, left, before])
+    return left

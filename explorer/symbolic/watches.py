@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.symbolic.calls import Question
+from kraftcheck.explorer.calls.handlers import MissingRead
 from kraftcheck.explorer.symbolic.labels import Labels
 from kraftcheck.explorer.symbolic.relations import Groups
 from kraftcheck.explorer.symbolic.store import Store, require
 
 Dim = tuple[int, int]  # level, map
-
-
-class Unanswered(BaseException):
-    """A handler reads what the watch does not have. It is no Exception, so that no handler catches it."""
-
-    def __init__(self, question: Question) -> None:
-        self.question = question
 
 
 class Watch(NamedTuple):
@@ -120,8 +113,8 @@ class Watches:
                 try:
                     use(self._meant(merged, dims, fixed))
                     continue
-                except Unanswered as unanswered:
-                    missing = self._labels.level_of_part(unanswered.question)
+                except MissingRead as unknown:
+                    missing = self._labels.level_of_part(unknown.read)
                     if missing not in lazy or missing in fixed:
                         raise
             pending += [fixed | {missing: value} for value in self._values(node, levels, fixed, missing)]

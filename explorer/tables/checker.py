@@ -69,7 +69,7 @@ class Checker:
     def _search_and_test_purity(self, search: Callable[[], None]) -> None:
         with suppress(Stop):
             search()
-        self._learner.purity.call_again()
+        self._learner.calls.purity.call_again()
 
     # Initial states
 
@@ -177,7 +177,7 @@ class Checker:
     def _own_tallies(self) -> Tallies:
         learner = self._learner
         fired = self.expander.fired.tolist()
-        return dict(zip(learner.action_names, fired, strict=True)), dict(learner.handler_calls)
+        return dict(zip(learner.action_names, fired, strict=True)), dict(learner.calls.counts)
 
     def _notes(self) -> list[str]:
         python = [] if self.python is None else self.python.notes(len(self.starts))

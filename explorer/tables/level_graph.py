@@ -116,7 +116,7 @@ def check_behaviours(
     system = LearnedSystem(expander, checker.starts)
     try:
         store = LevelStore(states, system, room, path_to, pause)
-        bounds = HiddenBounds(semantics, options, expander.learner.most_spent)
+        bounds = HiddenBounds(semantics, options, expander.learner.calls.most_spent)
         graph = StateGraph(system, store, bounds, room=room, pause=pause, why_slow=system.why_slow)
         check_reachable(graph, options, books, mark_back)
         check_temporal(graph, semantics, options, books)

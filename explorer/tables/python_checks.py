@@ -24,7 +24,7 @@ from kraftcheck.explorer.tables.locality import Parts, reason
 from kraftcheck.explorer.tables.states.packing import Indices, Rows
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import SPENT, Property
-from kraftcheck.spec.language.semantics import Semantics, assignments, evaluate_property
+from kraftcheck.spec.language.semantics import Semantics, assignments
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value
 
@@ -73,7 +73,7 @@ class Verdicts:
 
     def _holds_of_parts(self, row: Any) -> bool:
         """Evaluate the property on replicas and projections, as they are known by their numbers."""
-        interner, prop, protocol = self._learner.interner, self._prop, self._learner.protocol
+        interner, prop = self._learner.interner, self._prop
         (control,), (inboxes,) = (part.tolist() for part in interner.parts_of(row[None]))
         base = interner.base
         here = {key: slot for key, slot in interner.slots.items() if control[base + slot]}
@@ -87,7 +87,7 @@ class Verdicts:
             answers = ((key, questions.answer(question, seen[slot])) for key, slot in here.items())
             known[read.name] = Map((key, questions.value(question, answer)) for key, answer in answers)
         replicas = [interner.locals[control[base + slot]] for slot in here.values()]
-        return all(evaluate_property(protocol, prop, {**known, **about}) for about in assignments(prop, replicas, ()))
+        return all(self._learner.calls.holds(prop, {**known, **about}) for about in assignments(prop, replicas, ()))
 
     def _inputs(self, rows: Rows) -> Rows | None:
         """Return what the property reads of states, a column of numbers each; None where that cannot be read."""

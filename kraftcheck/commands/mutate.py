@@ -29,8 +29,8 @@ from kraftcheck.explorer.checkpoint import identity_of_search
 from kraftcheck.explorer.interruption import EXIT_INTERRUPTED
 from kraftcheck.explorer.result import NOTHING_CHECKED
 from kraftcheck.jobs import job_of
+from kraftcheck.mutation.baseline import Baseline, record
 from kraftcheck.mutation.mutants import Mutant, changeable_functions, changeable_modules, mutants_of
-from kraftcheck.mutation.recording import Recording, record
 from kraftcheck.mutation.trial import SURVIVED, MutantRunner, MutantVerdict
 from kraftcheck.mutation.workers import MutationFolder, Workers, judge_all
 from kraftcheck.options import add, count, seed
@@ -94,12 +94,12 @@ def run(arguments: argparse.Namespace) -> int:
         print_warnings(f"{job.config_name}: {NOTHING_CHECKED}" for job in jobs if job.options.checks_nothing)
         changed = {function.function.__code__.co_filename for function in functions}
         try:
-            recordings, verdicts = _judged(jobs, modules, changed, mutants, arguments)
+            baselines, verdicts = _judged(jobs, modules, changed, mutants, arguments)
         except KeyboardInterrupt:
             print_lines(_how_to_go_on(arguments))
             return EXIT_INTERRUPTED
         judged = [(mutant, verdicts[mutant.name]) for mutant in mutants]
-        about = {"model": model.name, "variant": model.protocol.variant, "configurations": _named(recordings)}
+        about = {"model": model.name, "variant": model.protocol.variant, "configurations": _named(baselines)}
         files.json(lambda: as_json(judged, explanations, about))
         print_lines(report(judged, explanations, quiet=arguments.quiet))
     survived = [mutant for mutant, verdict in judged if verdict.verdict == SURVIVED]
@@ -108,15 +108,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _judged(
     jobs: list[Job], modules: list[ModuleType], files: set[str], mutants: list[Mutant], arguments: argparse.Namespace
-) -> tuple[list[Recording], dict[str, MutantVerdict]]:
+) -> tuple[list[Baseline], dict[str, MutantVerdict]]:
     """Return what the model does, and the verdict on each mutant."""
     folder = arguments.folder
     with nullcontext() if folder is None else MutationFolder(folder, _identity(jobs)) as kept:
-        recordings = _recorded(jobs, files, modules, arguments)
+        baselines = _recorded(jobs, files, modules, arguments)
         processes = arguments.processes or default_workers()
-        workers = Workers(MutantRunner(recordings, modules), processes, arguments.seconds)
+        workers = Workers(MutantRunner(baselines, modules), processes, arguments.seconds)
         with Meter(f"of {len(mutants):,} mutants", quiet=arguments.quiet) as meter:
-            return recordings, judge_all(workers, mutants, kept, meter.reach)
+            return baselines, judge_all(workers, mutants, kept, meter.reach)
 
 
 def _configurations(model: Model, chosen: list[str]) -> Iterator[str | None]:
@@ -167,20 +167,20 @@ def _identity(jobs: list[Job]) -> dict[str, Any]:
 
 def _recorded(
     jobs: list[Job], files: set[str], modules: list[ModuleType], arguments: argparse.Namespace
-) -> list[Recording]:
+) -> list[Baseline]:
     """Return what the model does in each configuration."""
-    found: list[Recording] = []
+    found: list[Baseline] = []
     with Meter(quiet=arguments.quiet) as meter:
         for job in jobs:
-            recording = record(job, files, modules, meter.show)
-            result = recording.result
+            baseline = record(job, files, modules, meter.show)
+            result = baseline.result
             if result.violations:
                 names = ", ".join(violation.property for violation in result.violations)
                 raise InputError(
                     f"{job.config_name}: {names} is violated without any slip; expected a configuration in which all"
                     f" holds (kraftcheck check {job.model.name} --config {job.config_name})"
                 )
-            found.append(recording)
+            found.append(baseline)
     return found
 
 
@@ -194,10 +194,10 @@ def _header(model: Model, jobs: list[Job], mutants: Iterable[Mutant]) -> Iterato
     yield []
 
 
-def _named(recordings: Iterable[Recording]) -> dict[str, Any]:
+def _named(baselines: Iterable[Baseline]) -> dict[str, Any]:
     return {
         one.job.config_name: {"distinct_states": one.result.distinct_states, "complete": one.result.complete}
-        for one in recordings
+        for one in baselines
     }
 
 

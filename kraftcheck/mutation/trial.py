@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from kraftcheck.engines import search
 from kraftcheck.explorer.behaviour import NoSuchPathError
+from kraftcheck.explorer.calls import MissingRead
 from kraftcheck.explorer.result import Options, Result
-from kraftcheck.mutation.calls import Arguments, UnreadError, limited_time, plain_steps, replaying, rewired, wrapped
+from kraftcheck.mutation.baseline import Arguments, Baseline, limited_time, plain_steps, replaying, rewired, wrapped
 from kraftcheck.mutation.mutants import Mutant, Swap, functions_of_actions, functions_of_projections
-from kraftcheck.mutation.recording import Recording
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.declarations import Action, Property
 from kraftcheck.spec.language.formula import Enabled, Fairness, Formula, Taken
@@ -68,38 +68,38 @@ class Differences:
         )
 
 
-def compare(recording: Recording, mutant: Mutant) -> Differences:
+def compare(baseline: Baseline, mutant: Mutant) -> Differences:
     """Make the calls again in which the changed line ran; the mutant's code is in place."""
-    found = Differences(only_removes=_same_starts(recording))
+    found = Differences(only_removes=_same_starts(baseline))
     path = str(mutant.changed.function.__code__.co_filename)
-    protocol, kind = recording.job.protocol, recording.shared_type
-    for call in recording.through(path, mutant.lines) if found.only_removes else ():
-        arguments = replaying(call.action, call.arguments, kind, call.seen)
+    protocol, kind = baseline.job.protocol, baseline.shared_type
+    for call in baseline.through(path, mutant.lines) if found.only_removes else ():
+        arguments = replaying(call, kind)
         try:
             with limited_time():
                 made = dict.fromkeys(call.action.function(protocol, *arguments))
                 steps = frozenset(plain_steps(call.action, protocol, arguments, made))
-        except (Exception, UnreadError):
+        except (Exception, MissingRead):
             steps = None
         if steps is None or not steps <= call.steps:
             return Differences(only_removes=False)
         found.lost[call.action.name] += len(call.steps - steps)
-    for call in recording.calls if +found.lost else ():
+    for call in baseline.calls if +found.lost else ():
         found.had[call.action.name] += len(call.steps)
     return found
 
 
-def starts_of(recording: Recording) -> list[State]:
+def starts_of(baseline: Baseline) -> list[State]:
     """Return the states from which a mutant starts, the way to a named start included."""
-    job = recording.job
+    job = baseline.job
     with limited_time() if job.options.init == "Init" else nullcontext():
         return initial_states(Semantics(job.protocol), job.options.init)
 
 
-def _same_starts(recording: Recording) -> bool:
+def _same_starts(baseline: Baseline) -> bool:
     """Whether a mutant begins where the model does: `initial` too may call what is changed."""
     try:
-        return starts_of(recording) == recording.starts
+        return starts_of(baseline) == baseline.starts
     except Exception:
         return False
 
@@ -167,24 +167,24 @@ class MutantVerdict(NamedTuple):
 class MutantRunner:
     """Runs mutants of one protocol."""
 
-    def __init__(self, recordings: Iterable[Recording], modules: Iterable[ModuleType]) -> None:
-        self._recordings = sorted(recordings, key=lambda one: one.result.distinct_states)
+    def __init__(self, baselines: Iterable[Baseline], modules: Iterable[ModuleType]) -> None:
+        self._baselines = sorted(baselines, key=lambda one: one.result.distinct_states)
         self._modules = list(modules)
         self._actions: dict[FunctionType, frozenset[str]] = {}
-        protocol = type(self._recordings[0].job.protocol)
+        protocol = type(self._baselines[0].job.protocol)
         for name, functions in functions_of_actions(protocol, self._modules).items():
             for function in functions:
                 self._actions[function] = self._actions.get(function, frozenset()) | {name}
         self._of_projections = frozenset(functions_of_projections(protocol, self._modules))
 
-    def reached_in(self, mutant: Mutant) -> list[Recording]:
+    def reached_in(self, mutant: Mutant) -> list[Baseline]:
         """Return the configurations in which the changed line runs, the smallest first.
 
         These are all where projections use the function: nobody notes their lines.
         """
         function = mutant.changed.function
         path, is_projected = str(function.__code__.co_filename), function in self._of_projections
-        return [one for one in self._recordings if is_projected or one.runs(path, mutant.lines)]
+        return [one for one in self._baselines if is_projected or one.runs(path, mutant.lines)]
 
     def judge(self, mutant: Mutant) -> MutantVerdict:
         """Return what becomes of a mutant. The process's protocol is changed meanwhile."""
@@ -208,24 +208,24 @@ class MutantRunner:
         return verdicts[0]._replace(counts=counts) if verdicts and verdicts[0].verdict != SAME else MutantVerdict(SAME)
 
     def _compared(
-        self, mutant: Mutant, swap: Swap, reached: Iterable[Recording]
+        self, mutant: Mutant, swap: Swap, reached: Iterable[Baseline]
     ) -> tuple[list[_Trial], list[MutantVerdict]]:
         """Return the configurations in which a mutant is to be searched, and verdicts on others in which it loses."""
         function = mutant.changed.function
         is_projected = function in self._of_projections
         trials, verdicts = [], []
-        for recording in reached:
-            found = Differences(only_removes=False) if is_projected else compare(recording, mutant)
-            if not found.only_removes or _is_to_be_searched(recording):
-                trials.append(_Trial(recording, swap, self._actions[function], is_projected=is_projected))
+        for baseline in reached:
+            found = Differences(only_removes=False) if is_projected else compare(baseline, mutant)
+            if not found.only_removes or _is_to_be_searched(baseline):
+                trials.append(_Trial(baseline, swap, self._actions[function], is_projected=is_projected))
             elif lost := found.lost_steps():
-                verdicts.append(MutantVerdict(LOST, "", recording.job.config_name, lost=lost))
+                verdicts.append(MutantVerdict(LOST, "", baseline.job.config_name, lost=lost))
         return trials, verdicts
 
 
-def _is_to_be_searched(recording: Recording) -> bool:
+def _is_to_be_searched(baseline: Baseline) -> bool:
     """Whether a model that does less may break what is checked: then there is a deadlock, or a way out is gone."""
-    options = recording.job.options
+    options = baseline.job.options
     return options.deadlock or bool(options.over_behaviours)
 
 
@@ -235,9 +235,9 @@ class _Trial:
     Where projections use the function, an action does something else on other inputs: only whole states tell.
     """
 
-    def __init__(self, recording: Recording, swap: Swap, actions: frozenset[str], *, is_projected: bool) -> None:
-        self._recording = recording
-        self._name = recording.job.config_name
+    def __init__(self, baseline: Baseline, swap: Swap, actions: frozenset[str], *, is_projected: bool) -> None:
+        self._baseline = baseline
+        self._name = baseline.job.config_name
         self._swap = swap
         self._actions = actions
         self._is_projected = is_projected
@@ -249,9 +249,9 @@ class _Trial:
         if self._whole is not None:
             return self._whole
         self._found = Differences()
-        job = self._recording.job
+        job = self._baseline.job
         try:
-            starts = starts_of(self._recording)
+            starts = starts_of(self._baseline)
         except Exception as error:
             if job.options.init == "Init":
                 return MutantVerdict(ERROR, _error_text(error), self._name)
@@ -269,7 +269,7 @@ class _Trial:
 
     def _protocol(self, starts: list[State]) -> Protocol:
         """Return the protocol with the mutant's new steps as actions of their own."""
-        protocol = self._recording.protocol()
+        protocol = self._baseline.protocol()
         actions = dict(protocol.actions)
         for name in self._actions:
             action = protocol.actions[name]
@@ -282,14 +282,14 @@ class _Trial:
     def _verdict_on(self, result: Result, starts: list[State]) -> MutantVerdict:
         counts = self._different_counts(result)
         step = self._first_new_step(starts) if self._may_gain(result) else ""
-        gains = step != "" or starts != self._recording.starts
+        gains = step != "" or starts != self._baseline.starts
         found = MutantVerdict(SAME, config=self._name, gains=gains, step=step, counts=counts)
         if result.violations:
             name, trace = result.violations[0].property, result.violations[0].trace
             return found._replace(verdict=KILLED, by=name, length=len(trace))
         if gains:
             return found._replace(verdict=SURVIVED, lost=self._found.lost_steps())
-        if +self._found.lost and (counts or not (self._recording.result.complete and result.complete)):
+        if +self._found.lost and (counts or not (self._baseline.result.complete and result.complete)):
             return found._replace(verdict=LOST, lost=self._found.lost_steps())
         if self._is_projected and counts:
             return found._replace(verdict=LOST, lost=(BY_PROJECTION,))
@@ -300,7 +300,7 @@ class _Trial:
 
     def _different_counts(self, result: Result) -> tuple[tuple[str, int, int, int, int], ...]:
         """Return the states of the model and of the mutant, as in `MutantVerdict.counts`; none where they are equal."""
-        before = self._recording.result
+        before = self._baseline.result
         distinct = before.distinct_states, result.distinct_states
         generated = before.generated_states, result.generated_states
         is_whole = before.complete and result.complete
@@ -312,7 +312,7 @@ class _Trial:
 
         An action may do something else, and the network make the same of it: a message sent twice into a set.
         """
-        theirs, ours = Semantics(self._recording.job.protocol), Semantics(copy(self._recording.job.protocol))
+        theirs, ours = Semantics(self._baseline.job.protocol), Semantics(copy(self._baseline.job.protocol))
         found, frontier, depth = set(starts), starts, 1
         while frontier:
             reached: list[State] = []

@@ -8,12 +8,12 @@ import pytest
 
 from kraftcheck.cli import main
 from kraftcheck.explorer.result import Options, Verdict
-from kraftcheck.explorer.symbolic import told
+from kraftcheck.explorer.symbolic import engine
+from kraftcheck.explorer.symbolic.counterexamples import Ways
 from kraftcheck.explorer.symbolic.engine import GaveUp, explore
 from kraftcheck.explorer.symbolic.kernel import diagram as codes
 from kraftcheck.explorer.symbolic.kernel.projections import FEWEST_SUMMED, MOST_SUMMED, has_room
 from kraftcheck.explorer.symbolic.store import Store
-from kraftcheck.explorer.symbolic.ways import Ways
 from tests.support.kraft_model.searches import bound as configured
 from tests.support.kraft_model.searches import check_trace
 from tests.support.tlc import bound, expected
@@ -95,8 +95,8 @@ def test_notes_say_where_the_nodes_are_and_which_engine_may_be_faster(monkeypatc
     given = configured("registration", None, "not-durable")
     asked = Options.of(given, search="bfs")
     assert len(explore(given.protocol, asked).notes) == 1
-    monkeypatch.setattr(told, "SLOW_SECONDS", -100)
-    monkeypatch.setattr(told, "FEWEST_NAMED", 1)
+    monkeypatch.setattr(engine, "SLOW_SECONDS", -100)
+    monkeypatch.setattr(engine, "FEWEST_NAMED", 1)
     named, faster = explore(given.protocol, asked).notes[-2:]
     assert re.fullmatch(r"most nodes are of (the (state of|messages to|field|bound) [^,]+ \([\d,]+\)(, )?){3}", named)
     assert "--engine tables may be faster" in faster

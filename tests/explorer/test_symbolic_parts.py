@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from kraftcheck import load
+from kraftcheck.explorer.calls.proxies import SetProxy
 from kraftcheck.explorer.reference import explore as explore_by_reference
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.symbolic import variables
 from kraftcheck.explorer.symbolic.engine import SymbolicSearch
-from kraftcheck.explorer.symbolic.parts import Refuser, SetReader, Unsplittable
+from kraftcheck.explorer.symbolic.exploded_sets import OpaqueGuard, OpaqueSetRequired
 from kraftcheck.spec import Bag, Map, Protocol, Record, State, Step, bound, consume, internal, on, step_invariant
 from kraftcheck.spec.examples.two_phase_commit import Phase, TransactionManager, TwoPhaseCommit
 from kraftcheck.spec.language.state import Steps, become
@@ -131,7 +132,7 @@ def test_a_reader_reads_like_the_set() -> None:
     for _ in range(20):
         held = frozenset(random.sample(range(5), random.randrange(6)))
         for read in reads(random):
-            reader = SetReader(range(5), held.__contains__)
+            reader = SetProxy(range(5), held.__contains__)
             more, less = frozenset({random.randrange(7)}), frozenset({random.randrange(5)})
             assert read(reader) == read(held)
             assert read((reader | more) - less) == read((held | more) - less)
@@ -144,7 +145,7 @@ def test_a_comparison_ends_with_what_decides_it() -> None:
         asked.append(element)
         return element < 2
 
-    assert SetReader(range(20), has) != frozenset(range(20))
+    assert SetProxy(range(20), has) != frozenset(range(20))
     assert asked == [0, 1, 2]
 
 
@@ -152,8 +153,8 @@ def test_a_comparison_ends_with_what_decides_it() -> None:
     "use", [len, list, hash, str, lambda one: one == one, lambda one: 1 in one, lambda one: one | {1}]
 )
 def test_what_cannot_be_followed_is_refused(use: Callable[[Any], object]) -> None:
-    with pytest.raises(Unsplittable):
-        use(Refuser("prepared"))
+    with pytest.raises(OpaqueSetRequired):
+        use(OpaqueGuard("prepared"))
 
 
 class Holder(Record):

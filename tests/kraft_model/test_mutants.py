@@ -12,8 +12,8 @@ import pytest
 from kraftcheck.catalogue import find_model
 from kraftcheck.cli import main
 from kraftcheck.jobs import job_of
+from kraftcheck.mutation.baseline import record
 from kraftcheck.mutation.mutants import changeable_functions, changeable_modules, mutants_of
-from kraftcheck.mutation.recording import record
 from kraftcheck.mutation.trial import KILLED, MutantRunner, MutantVerdict
 from kraftcheck.reporting.mutation import Explanations
 from tests.support.kraft_model.mutants import NOTICED, Noticed

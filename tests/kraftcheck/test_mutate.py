@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kraftcheck.catalogue import Model, find_model
-from kraftcheck.mutation import calls
+from kraftcheck.mutation import baseline
 from kraftcheck.mutation.mutants import Mutant, Swap, changeable_functions, changeable_modules, mutants_of
 from kraftcheck.mutation.slips import KINDS
 from kraftcheck.mutation.workers import Workers
@@ -212,7 +212,7 @@ VERDICTS = {
 
 
 def test_one_mutant_of_each_verdict(run, game: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "ONE_CALL", 0.2)
+    monkeypatch.setattr(baseline, "ONE_CALL", 0.2)
     only = [word for name in VERDICTS for word in ("--only", name)]
     found, printed = judged(run, game, tmp_path, *only)
     assert {name: found[name]["verdict"] for name in VERDICTS} == VERDICTS

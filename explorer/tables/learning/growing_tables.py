@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -158,36 +159,47 @@ class GrowingTables(Tables):
         """Make room where the kernel, or the caller, says that something is full."""
         wanted = int(self.meta[codes.M_GROW]) | more
         self.meta[codes.M_GROW] = 0
-        if wanted & codes.GROW_MAP:
-            for name, count in MAPS.items():
-                if is_full.py_func(self.meta[count], getattr(self, name)):
-                    self._grow_map(name)
-        if wanted & codes.GROW_ITEMS:
-            self._double("row_items")
-        if wanted & codes.GROW_ROWS:
-            self.make_room_for_rows()
-        if wanted & codes.GROW_HASHES:
-            self.rehash_rows(2 * len(self.row_table))
-        if wanted & codes.GROW_CONTENTS:
-            count, most = int(self.meta[codes.M_CONTENTS]), _most_rows("contents")
-            is_crowded = count + 4 >= most or len(self.contents) < min(4 * count + 16, most)
-            if is_crowded:
-                self._double("contents", "inbox_codes", "permuted_contents")
-                self.inbox_answers = widened(self.inbox_answers, len(self.contents), UNASKED)
-            if not is_crowded or len(self.content_items) < _most_rows("content_items"):
-                self._double("content_items")
-            if len(self.content_table) < 2 * len(self.contents):
-                self.rehash_contents(2 * len(self.content_table))
-        if wanted & codes.GROW_BUNDLES:
-            self._double("bundle_items")
-        if wanted & codes.GROW_CLUSTER_ITEMS:
-            if 2 * len(self.cluster_items) > WHERE:
-                raise ProtocolError(f"more than {WHERE:,} numbers of parts of states: the table engine has no room")
-            self._double("cluster_items")
-        if wanted & codes.GROW_CLUSTERS:
-            larger = np.zeros(2 * len(self.cluster_table), np.int64)
-            rehash_clusters(self.cluster_table, larger)
-            self.cluster_table = larger
+        if not wanted:
+            return
+        growth: dict[int, Callable[[], None]] = {
+            codes.GROW_MAP: self._grow_maps,
+            codes.GROW_ITEMS: partial(self._double, "row_items"),
+            codes.GROW_ROWS: self.make_room_for_rows,
+            codes.GROW_HASHES: lambda: self.rehash_rows(2 * len(self.row_table)),
+            codes.GROW_CONTENTS: self._grow_contents,
+            codes.GROW_BUNDLES: partial(self._double, "bundle_items"),
+            codes.GROW_CLUSTER_ITEMS: self._grow_cluster_items,
+            codes.GROW_CLUSTERS: self._grow_clusters,
+        }
+        for what, make_room in growth.items():
+            if wanted & what:
+                make_room()
+
+    def _grow_maps(self) -> None:
+        for name, count in MAPS.items():
+            if is_full.py_func(self.meta[count], getattr(self, name)):
+                self._grow_map(name)
+
+    def _grow_contents(self) -> None:
+        count, most = int(self.meta[codes.M_CONTENTS]), _most_rows("contents")
+        is_crowded = count + 4 >= most or len(self.contents) < min(4 * count + 16, most)
+        if is_crowded:
+            self._double("contents", "inbox_codes", "permuted_contents")
+            self.inbox_answers = widened(self.inbox_answers, len(self.contents), UNASKED)
+        if not is_crowded or len(self.content_items) < _most_rows("content_items"):
+            self._double("content_items")
+        if len(self.content_table) < 2 * len(self.contents):
+            self.rehash_contents(2 * len(self.content_table))
+
+    def _grow_cluster_items(self) -> None:
+        if 2 * len(self.cluster_items) > WHERE:
+            raise ProtocolError(f"more than {WHERE:,} numbers of parts of states: the table engine has no room")
+        self._double("cluster_items")
+
+    def _grow_clusters(self) -> None:
+        larger = np.zeros(2 * len(self.cluster_table), np.int64)
+        rehash_clusters(self.cluster_table, larger)
+        self.cluster_table = larger
 
     def _double(self, *names: str) -> None:
         for name in names:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kraftcheck.explorer.calls.proxies import Fields
 from kraftcheck.explorer.identity import permutation_group, permuted
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import GROW_CONTENTS, GROW_ROWS, KEY_LIMIT, code_of
@@ -21,19 +22,14 @@ from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row,
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import CLEARS, LEARNED, QUEUES, intern_content
 from kraftcheck.explorer.tables.learning.growing_tables import UNASKED, GrowingTables, widened
 from kraftcheck.explorer.tables.learning.permutations import Images, Orbits
-from kraftcheck.explorer.tables.learning.questions import WHOLE, Questions
+from kraftcheck.explorer.tables.learning.questions import Questions
 from kraftcheck.explorer.tables.learning.shared_sets import SharedSets
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.kinds import may_be_record
-from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import evaluate_property
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, keyed
-
-Fields = tuple[tuple[str, type, Value], ...]
-"""Names of fields, each with the type of its value, as 1 and True are equal, and the value."""
 
 
 class Interner:
@@ -42,7 +38,7 @@ class Interner:
     def __init__(
         self,
         protocol: Protocol,
-        message_properties: Sequence[tuple[int, Property]],
+        judge: Callable[[Record], int],
         view: str | None,
         symmetry: str | None,
     ) -> None:
@@ -59,7 +55,7 @@ class Interner:
         self.messages: list[Any] = []
         self.operations: list[tuple[str, int]] = []
         self.content_values: dict[int, Value] = {}
-        self._message_properties = message_properties
+        self._judge = judge
         self._view_name = view
         self._shared_ids: list[dict[Any, int]] = []
         self._local_ids: dict[Value, int] = {}
@@ -74,7 +70,7 @@ class Interner:
         self.group = permutation_group(protocol.symmetry_sets(symmetry) if symmetry is not None else ())
         self.tables = GrowingTables(len(self.group), len(self._own_operations))
         self.questions = Questions(self.tables, "local_answers", self.locals, count())
-        self.questions.number(WHOLE, lambda record: record)
+        self.questions.number(("whole",), lambda record: record)  # has the number WHOLE
         self.sets = SharedSets(self.tables)
         self.sets.is_allowed = len(self.group) == 1 and view is None
         self._orbits = Orbits(Images(self.group), self.tables)
@@ -167,19 +163,12 @@ class Interner:
             own = self._queues.setdefault(self.network.queue(message), len(self._queues))
             if (group := self.network.group(message)) is not None:
                 own = 1 + self.message(group)
-            self.tables.set("messages", found, (self.operation("discard", found), self._violated_by(message), own))
+            self.tables.set("messages", found, (self.operation("discard", found), self._judge(message), own))
             operations = [self.operation(operation, found) for operation in self._own_operations]
             table = self.tables.fit_columns("network_operations", found + 1)
             table[: len(operations), found] = operations
             self._orbits.note("permuted_messages", found, message, self.message)
         return found
-
-    def _violated_by(self, message: Record) -> int:
-        bad = 0
-        for bit, prop in self._message_properties:
-            if isinstance(message, prop.kinds("message")):
-                bad |= (not evaluate_property(self.protocol, prop, {"message": message})) << bit
-        return bad
 
     def operation(self, name: str, message: int) -> int:
         """Return the id of a network operation on a message."""
@@ -382,12 +371,12 @@ class Interner:
             return self.sets.value(index, control)
         return self.shared_values[index][control[len(self.bounds) + index]]
 
-    def take_apart(self) -> bool:
-        """Take shared sets apart for which it is worth it; return whether there is one."""
+    def explode_sets(self) -> bool:
+        """Explode the shared sets for which it is worth it; return whether there is one."""
         found = False
         for index, values in enumerate(self.shared_values):
             if self.sets.is_worth(index, values):
-                self.sets.take_apart(index, len(self.bounds) + index, self.base, values)
+                self.sets.explode(index, len(self.bounds) + index, self.base, values)
                 found = True
         return found
 

@@ -7,14 +7,14 @@ of this: the tables are an opaque handle, which the kernel's functions take.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.by_type import note_types
+from kraftcheck.explorer.calls.handlers import Calls, MissingRead
+from kraftcheck.explorer.calls.proxies import ProjectionProxy, SharedProxy, unwrap
+from kraftcheck.explorer.calls.type_inspection import note_types
 from kraftcheck.explorer.native.arrays import Arrays
-from kraftcheck.explorer.purity import PurityTest
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import MOST_ACT_PROPERTIES, MOST_PROPERTIES, MOST_STEP_PROPERTIES, REFUSED
 from kraftcheck.explorer.tables.kernel.flat.properties import resolve_judged
@@ -22,31 +22,27 @@ from kraftcheck.explorer.tables.kernel.resolving.asking import Full
 from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
 from kraftcheck.explorer.tables.kernel.tries import next_unanswered
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
-from kraftcheck.explorer.tables.learning.giving import HowGiven
+from kraftcheck.explorer.tables.learning.decision_trees import DecisionTrees, ImpureCallError, ProxyPolicy
+from kraftcheck.explorer.tables.learning.effects import EffectTable, deltas
 from kraftcheck.explorer.tables.learning.interner import Interner, within
-from kraftcheck.explorer.tables.learning.marked import followed
-from kraftcheck.explorer.tables.learning.outcomes import Outcomes
 from kraftcheck.explorer.tables.learning.questions import InboxQuestions
-from kraftcheck.explorer.tables.learning.reads import MapReader, SharedReader, plain
-from kraftcheck.explorer.tables.learning.recording import Recording
-from kraftcheck.explorer.tables.learning.shared_sets import Passes, passes_or_fails
-from kraftcheck.explorer.tables.learning.tries import Impure, Tries
+from kraftcheck.explorer.tables.learning.read_log import Question, ReadLog
 from kraftcheck.explorer.transition_system import LabelTable
 from kraftcheck.spec.errors import ActionError, ProtocolError, RaisedError
 from kraftcheck.spec.language.declarations import Action, Property
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import act_of, call_action, evaluate_property
-from kraftcheck.spec.language.state import State, Step, is_within, note_spent
-from kraftcheck.spec.values import Value
+from kraftcheck.spec.language.semantics import act_of
+from kraftcheck.spec.language.state import State, Step
+from kraftcheck.spec.values import Record, Value
 
-Judged = tuple[tuple[Step, int], ...]
+Judged = list[tuple[Step, int]]
 """Steps, each with the flags of the properties that it violates."""
 MOST_IDLE = 1_000  # times that workers miss something and nothing is asked, once an error left questions unanswered
 
 
 class Root(NamedTuple):
-    """What a trie decides: an action on a message by a replica, or a property."""
+    """What a decision tree is about: an action on a message by a replica, or a property."""
 
     owner: Action | Property
     me: Value = None
@@ -76,42 +72,41 @@ class Learner:
         within(len(of_pairs), MOST_STEP_PROPERTIES, "properties of steps")
         within(len(self.step_properties), MOST_ACT_PROPERTIES, "properties of steps")
         self._of_actor = [(codes.STEP_BAD | 4 << bit, p) for bit, p in enumerate(self.step_properties) if p.of_actor]
-        self.protocol = protocol
-        self.interner = Interner(protocol, tuple(enumerate(self.state_properties))[len(local) :], view, symmetry)
-        self.purity = PurityTest(protocol, thorough=check_actions)
+        self.calls = Calls(protocol, thorough=check_actions)
+        self.interner = Interner(protocol, self._judge, view, symmetry)
         self.action_names = [*protocol.actions, *protocol.network.own_actions()]
         self.book = LabelTable(self.action_names, ())
-        self.handler_calls: Counter[str] = Counter()
-        self.most_spent: dict[str, int] = {}
+        self.inbox_questions = InboxQuestions(self.interner.tables, self.interner.decode_content)
         self._failed: ProtocolError | None = None
         self._idle = 0
-        self.inbox_questions = InboxQuestions(self.interner.tables, self.interner.decode_content)
-        self._tries = Tries(self.interner, self.inbox_questions)
-        self._outcomes = Outcomes(self.interner)
+        self._trees = DecisionTrees(self.interner, self.inbox_questions)
+        self._policy = ProxyPolicy(self.interner, self._trees, note_types(protocol))
+        self._effects = EffectTable(self.interner)
         self._roots: dict[int, Root] = {}
-        self._reads_replicas: set[int] = set()
-        self._given = HowGiven(self.interner, self._tries, note_types(protocol))
-        self._marks = not self._of_actor
-        self._actions: dict[type, list[Action]] = {}
+        self._tracks_changes = not self._of_actor
         self.interner.slot_added = self._forget_replicas
-        self._awaiting: defaultdict[int, dict[int, dict[Value, Passes | None]]] = defaultdict(dict)
-        self.interner.sets.added = self._forget_awaiting
-        self.interner.sets.is_allowed &= self._marks
+        self.interner.sets.added = self._trees.forget_awaiting
+        self.interner.sets.is_allowed &= self._tracks_changes
         tables = self.interner.tables
         for i, prop in enumerate(local):
             kind = 2 if "peer" in prop.asks else int("me" in prop.asks)
             tables.append("properties", (root := self._root(Root(prop)), kind, int(i >= len(properties))))
-            self._given.asked |= {root: 0} if kind == 1 else {}
+            self._policy.misses |= {root: 0} if kind == 1 else {}
             tables.judged[int(i >= len(properties)), kind] |= 1 << i
         for prop in of_pairs:
             tables.append("step_properties", (self._root(Root(prop)), int(prop in action_constraints)))
         own = list(protocol.network.own_operations())
         for name, _, spends in own:
-            self._outcomes.add_network_step(self.book.number(name, None, None, Step()), spends)
+            self._effects.add_network_step(self.book.number(name, None, None, Step()), spends)
         tables.meta[codes.M_PROPERTIES] = len(local)
         tables.meta[codes.M_CONSTRAINTS] = len(constraints)
         tables.meta[codes.M_STEP_PROPERTIES] = len(of_pairs)
         tables.meta[codes.M_NETWORK_STEPS] = len(own)
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol that is learned."""
+        return self.calls.protocol
 
     @property
     def tables(self) -> Arrays:
@@ -123,7 +118,7 @@ class Learner:
         self.book = LabelTable(self.action_names, fairness)
         self.interner.tables.meta[codes.M_WATCH_BOUNDS] = 1
         self.interner.sets.is_allowed = False
-        self._marks = False
+        self._tracks_changes = False
 
     @property
     def tells_more(self) -> bool:
@@ -165,39 +160,42 @@ class Learner:
     def resolve(self, workers: Sequence[WorkerArrays], make: Callable[[Arrays, WorkerArrays], None] = resolve) -> None:
         """Make what workers missed, asking Python where need be."""
         try:
-            self._resolve(workers, make)
+            for worker in workers:
+                self._resolve(worker, make)
         except ProtocolError as error:
             self._failed = error
             raise
+        if self.interner.explode_sets():
+            self._trees.forget_all(self._roots)
 
-    def _resolve(self, workers: Sequence[WorkerArrays], make: Callable[[Arrays, WorkerArrays], None]) -> None:
+    def _resolve(self, worker: WorkerArrays, make: Callable[[Arrays, WorkerArrays], None]) -> None:
+        """Make what a worker missed, until nothing is left to ask."""
         tables = self.interner.tables
-        for worker in workers:
-            retry = worker.retry[: worker.stats[codes.S_RETRY]]
-            tables.waiting = codes.grown(tables.waiting, len(retry))
-            tables.waiting[: len(retry)] = retry
-            tables.meta[[codes.M_RESOLVED, codes.M_SETTLED, codes.M_WAITING]] = 0
-            tables.meta[codes.M_LEFT] = len(retry) if self._has_all(worker, make) else 0
-            is_done = False
-            while not is_done:
-                try:
-                    make(tables, worker)
-                    is_done = not tables.meta[codes.M_ASKED]
-                    tables.meta[codes.M_LEFT] = tables.meta[codes.M_WAITING]
-                    tables.meta[[codes.M_SETTLED, codes.M_WAITING]] = 0
-                except Full:
-                    pass
-                self._idle = 0 if tables.meta[codes.M_ASKED] else self._idle + 1
-                if self._failed is not None and self._idle > MOST_IDLE:
-                    raise self._failed
-                self._answer(worker)
-                tables.grow()
-                if not self._has_all(worker, make):  # there is another replica
-                    break
-        if self.interner.take_apart():
-            self._awaiting.clear()
-            for root in self._roots:
-                self._tries.forget(root)
+        retry = worker.retry[: worker.stats[codes.S_RETRY]]
+        tables.waiting = codes.grown(tables.waiting, len(retry))
+        tables.waiting[: len(retry)] = retry
+        tables.meta[[codes.M_RESOLVED, codes.M_SETTLED, codes.M_WAITING]] = 0
+        tables.meta[codes.M_LEFT] = len(retry) if self._has_all(worker, make) else 0
+        while not self._make(worker, make):
+            self._answer(worker)
+            tables.grow()
+            if not self._has_all(worker, make):  # there is another replica
+                break
+
+    def _make(self, worker: WorkerArrays, make: Callable[[Arrays, WorkerArrays], None]) -> bool:
+        """Make what there is room for and needs no call; return whether that was all."""
+        meta, is_done = self.interner.tables.meta, False
+        try:
+            make(self.interner.tables, worker)
+            is_done = not meta[codes.M_ASKED]
+            meta[codes.M_LEFT] = meta[codes.M_WAITING]
+            meta[[codes.M_SETTLED, codes.M_WAITING]] = 0
+        except Full:
+            pass
+        self._idle = 0 if meta[codes.M_ASKED] else self._idle + 1
+        if self._failed is not None and self._idle > MOST_IDLE:
+            raise self._failed
+        return is_done
 
     def _has_all(self, worker: WorkerArrays, make: Any) -> bool:
         """Whether the states of a worker have an inbox for every replica; where they are judged, it does not matter."""
@@ -216,41 +214,36 @@ class Learner:
     # Answers
 
     def _answer(self, worker: WorkerArrays) -> None:
-        tables = self.interner.tables
+        """Answer what the kernel asked: each question once, and none to which another answer was the answer too."""
+        tables, known, done = self.interner.tables, 0, set[tuple[int, ...]]()
         inboxes, count = int(tables.meta[codes.M_INBOXES]), int(tables.meta[codes.M_ASKED])
-        asked, number, done = list(map(tuple, tables.asked[:count].tolist())), 0, set()
         tables.meta[codes.M_ASKED] = 0
-        while number < count:
-            kind, a, b, c, d, e = one = asked[number]
-            if kind == codes.ASK_PATH and (later := next_unanswered(tables, number, count, worker.states)) > number:
-                number = later  # the answer to another question was the answer to this one
-                continue
-            number += 1
+        answers = {
+            codes.ASK_ROOTS: self._answer_roots,
+            codes.ASK_OPERATION: self._answer_operation,
+            codes.ASK_CHANGE: self._answer_change,
+        }
+        for number, (kind, a, b, c, d, e) in enumerate(tables.asked[:count].tolist()):
             if kind == codes.ASK_PATH:
-                self._answer_path(a, b, c, d, None if e < 0 else worker.states[e, inboxes:].tolist())
-            elif one in done:
-                continue
-            elif kind == codes.ASK_ROOTS:
-                self._answer_roots(a, b)
-            elif kind == codes.ASK_OPERATION:
-                self._answer_operation(a, b)
-            elif kind == codes.ASK_CHANGE:
-                tables.put("changed_locals", b << 32 | a, self.interner.changed(a, b))
-            done.add(one)
+                if number >= known:
+                    known = next_unanswered(tables, number, count, worker.states)
+                if number == known:
+                    self._answer_path(a, b, c, d, None if e < 0 else worker.states[e, inboxes:].tolist())
+            elif (kind, a, b) not in done:
+                answers[kind](a, b)
+                done.add((kind, a, b))
 
     def _answer_roots(self, local: int, number: int) -> None:
         me = self.interner.locals[local]
         message = self.interner.messages[number - 1] if number else None
         nodes = []
-        for action in self._actions_on(type(message)):
-            if not self._applies(action, me, message):
-                continue
+        for action in self.calls.applicable(me, message):
             steps = self._call_alone(action, me, message)
             if steps is None:
                 node = self._root(Root(action, me, message))
                 nodes.append(~node if any(read.of_inbox for read in action.reads) else node)
             elif steps:
-                node = self._tries.node()
+                node = self._trees.node()
                 self._set_outcomes(node, action, me, message, steps)
                 nodes.append(node)
         tables = self.interner.tables
@@ -259,122 +252,111 @@ class Learner:
         if not number:
             tables.own_roots[local] = index
 
+    def _answer_change(self, local: int, change: int) -> None:
+        self.interner.tables.put("changed_locals", change << 32 | local, self.interner.changed(local, change))
+
     def _root(self, about: Root) -> int:
-        node = self._tries.node()
+        node = self._trees.node()
         self._roots[node] = about
-        if about.owner.reads:
-            self._reads_replicas.add(node)
         return node
 
     def _forget_replicas(self) -> None:
         """Forget what was learned of all replicas: it does not cover a new one."""
-        for node in self._reads_replicas:
-            self._tries.forget(node)
-        if self._reads_replicas:  # a bundle has what the root of a trie led to, where that was a leaf
+        reading = [node for node, root in self._roots.items() if root.owner.reads]
+        for node in reading:
+            self._trees.forget(node)
+        if reading:  # a bundle has what the root of a tree led to, where that was a leaf
             tables = self.interner.tables
             tables.bundles[:] = -1
             tables.meta[codes.M_BUNDLES] = 0
 
-    def _forget_awaiting(self, field: int, element: Value) -> None:
-        """Forget what was learned of all elements of a shared set, unless they would have passed over a new one."""
-        for root, tests in list(self._awaiting[field].items()):
-            if any(passes is None or passes_or_fails(passes, element) for passes in tests.values()):
-                self._tries.forget(root)
-                del self._awaiting[field][root]
-
-    def _actions_on(self, kind: type) -> list[Action]:
-        """Return the actions on messages of a class; those on no message for the class of None."""
-        found = self._actions.get(kind)
-        if found is None:
-            actions = self.protocol.actions.values()
-            found = self._actions[kind] = [
-                action
-                for action in actions
-                if (issubclass(kind, action.messages) if action.kind == "on" else kind is type(None))
-            ]
-        return found
-
-    def _applies(self, action: Action, me: Any, message: Any) -> bool:
-        if me is None or action.kind == "environment":
-            return me is None and action.kind == "environment"
-        return isinstance(me, action.actors) and (message is None or self.protocol.receives(me, message))
-
     @cached_property
     def _unread(self) -> dict[str, Value]:
-        """What an action gets of the shared state when it must not read it."""
+        """The shared state of a call that is to be made without it."""
         assert self.interner.shared_type is not None
-        return {"shared": SharedReader(self.interner.shared_type, _refuse)}
+        return {"shared": SharedProxy(self.interner.shared_type, _refuse)}
 
     def _call_alone(self, action: Action, me: Any, message: Any) -> Judged | None:
         """Return the steps of an action that reads nothing else, or None where it does."""
         if action.reads:
             return None
         try:
-            return self._call(action, me, message, self._unread)
-        except Reads:
+            return self._judged(me, message, self.calls.steps(action, me, message, self._unread), self._unread)
+        except MissingRead:
             return None
 
-    def _call(
-        self, action: Action, me: Any, message: Any, given: dict[str, Value], recording: Recording | None = None
-    ) -> Judged:
-        """Return the steps of an action that bounds do not rule out, with their flags."""
-        self.handler_calls[action.name] += 1
-        if self.purity.is_due(action):
-            self.purity.call(action, me, message, given if recording is None else recording.whole(action))
-        if recording is not None and recording.by_field:
-            action = followed(action, recording, marks=self._marks, filters=bool(self.interner.sets.elements))
-        steps = call_action(self.protocol, action, me, message, given)
-        if recording and any(isinstance(one, MapReader) and one.was_read_whole for one in given.values()):
-            steps = plain(steps)
-        note_spent(steps, self.most_spent)
-        bounds = self.protocol.bounds
-        return tuple([(step, self._flags(me, message, step, given)) for step in steps if is_within(step, bounds)])
+    def _call(self, root: Root, log: ReadLog) -> Judged:
+        action, me, message = root
+        assert isinstance(action, Action)
+        given = log.arguments(action)
+        steps = self.calls.steps(
+            action,
+            me,
+            message,
+            given,
+            partial(log.whole, action),
+            partial(deltas, log=log, tracks=self._tracks_changes) if log.by_field else None,
+            filters=bool(self.interner.sets.elements),
+        )
+        if any(isinstance(one, ProjectionProxy) and one.was_read_whole for one in given.values()):
+            steps = [unwrap(step) for step in steps]
+        return self._judged(me, message, steps, given)
 
-    def _flags(self, me: Any, message: Any, step: Step, given: dict[str, Value]) -> int:
-        """Return the flags of a step that properties of a replica's own steps do not allow."""
-        flags = 0
-        for flag, prop in self._of_actor if me is not None else ():
-            known = act_of(prop, me, message, step)
-            if known is not None and not evaluate_property(self.protocol, prop, {**known, **given}):
-                flags |= flag
-        return flags
+    def _judged(self, me: Any, message: Any, steps: list[Step], given: dict[str, Value]) -> Judged:
+        """Return steps with the flags of the properties of a replica's own steps that do not allow them."""
+        judged = []
+        for step in steps:
+            flags = 0
+            for flag, prop in self._of_actor if me is not None else ():
+                known = act_of(prop, me, message, step)
+                if known is not None and not self.calls.holds(prop, {**known, **given}):
+                    flags |= flag
+            judged.append((step, flags))
+        return judged
+
+    def _judge(self, message: Record) -> int:
+        """Return the mask of the properties of one message that do not hold of it."""
+        return sum(
+            1 << bit
+            for bit, prop in enumerate(self.state_properties)
+            if prop.asks == ("message",) and isinstance(message, prop.kinds("message"))
+            if not self.calls.holds(prop, {"message": message})
+        )
 
     def _set_outcomes(self, node: int, action: Action, me: Any, message: Any, steps: Judged) -> None:
         actor = getattr(me, "id", None)
         labels = [self.book.number(action.name, actor, message, step) for step, _ in steps]
-        self._tries.set_leaf(node, self._outcomes.add(labels, me, steps), len(steps))
+        self._trees.set_leaf(node, self._effects.add(labels, me, steps), len(steps))
 
-    def _answer_path(self, root: int, row: int, me: int, peer: int, inboxes: list[int] | None) -> None:
-        if inboxes is not None and self._tries.has_leaf(root, row, me, peer, inboxes):
+    def _answer_path(self, number: int, row: int, me: int, peer: int, inboxes: list[int] | None) -> None:
+        if inboxes is not None and self._trees.has_leaf(number, row, me, peer, inboxes):
             return  # another question of the same batch had the same answer
-        owner, actor, message = self._roots[root]
-        slots, given = len(self.interner.slots), self._given.of(root, owner.name)
-        recording = Recording(self.interner, self.inbox_questions, row, inboxes or [], *given)
-        try:
-            if isinstance(owner, Action):
-                steps = self._call(owner, actor, message, recording.given(owner), recording)
-            else:
-                holds = recording.holds(owner, me, peer)
-        except (ActionError, RaisedError):
-            if not (recording.by_field and recording.lent):
-                raise
-            self._given.wholly.add(owner.name)  # a stand-in may have been used in a way that it does not serve
-            self._answer_path(root, row, me, peer, inboxes)
+        root, slots = self._roots[number], len(self.interner.slots)
+        owner, found = root.owner, None
+        while found is None:
+            given = self._policy.of(number, owner.name)
+            log = ReadLog(self.interner, self.inbox_questions, row, inboxes or [], *given)
+            try:
+                found = self._call(root, log) if isinstance(owner, Action) else log.holds(self.calls, owner, me, peer)
+            except (ActionError, RaisedError):
+                if not (log.by_field and log.used_proxies):
+                    raise
+                self._policy.opaque.add(owner.name)  # a proxy may have been used in a way that it does not serve
+        self._trees.await_elements(number, log.awaited)
+        node = self._leaf(number, log.path)
+        if isinstance(found, bool):
+            self._trees.set_leaf(node, int(found))
             return
-        for (field, key), passes in recording.awaited.items():
-            self._awaiting[field].setdefault(root, {})[key] = passes
-        if isinstance(owner, Action):
-            self._set_outcomes(self._leaf(root, recording), owner, actor, message, steps)
-            if len(self.interner.slots) > slots and root in self._reads_replicas:
-                self._tries.forget(root)  # what it read does not tell of the replica that it makes
-        else:
-            self._tries.set_leaf(self._leaf(root, recording), int(holds))
+        assert isinstance(owner, Action)
+        self._set_outcomes(node, owner, root.me, root.message, found)
+        if len(self.interner.slots) > slots and owner.reads:
+            self._trees.forget(number)  # what it read does not tell of the replica that it makes
 
-    def _leaf(self, root: int, recording: Recording) -> int:
+    def _leaf(self, root: int, path: dict[Question, int]) -> int:
         owner, actor, message = self._roots[root]
         try:
-            return self._tries.insert(root, recording.path)
-        except Impure:
+            return self._trees.insert(root, path)
+        except ImpureCallError:
             problem = "is not pure: on the same input it read something else than before"
             if isinstance(owner, Action):
                 raise ActionError(owner, self.protocol, actor, message, problem) from None
@@ -389,9 +371,5 @@ class Learner:
         interner.tables.put("operated", content << 24 | op, result)
 
 
-class Reads(BaseException):
-    """An action reads the shared state."""
-
-
 def _refuse(name: str) -> Value:
-    raise Reads
+    raise MissingRead(name)

@@ -1,21 +1,21 @@
-"""Shared sets that are taken apart: each element that may be in one has a column of control rows, which is 0 or 1.
+"""Exploded shared sets: each element that may be in one has a column of control rows, which is 0 or 1.
 
-A set of messages that all read has as many values as there are states, nearly. Taken apart, it is asked for one element
-at a time, and a step that adds one adds it to whatever else is there. A set is taken apart once it has many values of
-few elements; what was learned of it is forgotten then. So is what went through all elements when a new one turns up,
-unless that would have been passed over.
+A set of messages that all read has as many values as there are states, nearly. Exploded, it is asked for one element
+at a time, and a step that adds one adds it to whatever else is there. A set is exploded once it has many values of few
+elements; what was learned of it is forgotten then. So is what went through all elements when a new one turns up, unless
+that would have been passed over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from types import CellType, FunctionType, NoneType
 from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.sets import SetReader
+from kraftcheck.explorer.calls.proxies import SetChange
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import SHARED
 from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables
@@ -23,7 +23,7 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import ModelValue, Record, Value, field_values, keyed, ordered
 
 MANY = 64
-"""Values of a shared set from which on it is seen whether it is taken apart."""
+"""Values of a shared set from which on it is seen whether it is exploded."""
 
 SPARE = 4
 """Columns for elements that may come; control rows are laid out anew where there are more."""
@@ -36,7 +36,7 @@ _SCALARS = (bool, int, str, NoneType, ModelValue, Enum)
 
 
 class SharedSets:
-    """The shared sets of one protocol that are taken apart."""
+    """The shared sets of one protocol that are exploded."""
 
     def __init__(self, tables: GrowingTables) -> None:
         self._tables = tables
@@ -49,15 +49,15 @@ class SharedSets:
         self.added: Callable[[int, Value], None] = lambda field, element: None  # called when there is another element
 
     def is_worth(self, field: int, values: list[Value]) -> bool:
-        """Return whether a shared field should be taken apart."""
+        """Return whether a shared field should be exploded."""
         if not self.is_allowed or field in self.elements or len(values) < MANY:
             return False
         if not all(type(value) is frozenset for value in values):
             return False
         return 2 * len(frozenset().union(*values)) <= len(values)
 
-    def take_apart(self, field: int, column: int, base: int, values: list[Any]) -> None:
-        """Take a shared set apart."""
+    def explode(self, field: int, column: int, base: int, values: list[Any]) -> None:
+        """Explode a shared set."""
         tables, found = self._tables, ordered(frozenset().union(*values))
         self._first[field], self._room[field] = base, 0
         self.elements[field] = {element: place for place, element in enumerate(found)}
@@ -75,7 +75,7 @@ class SharedSets:
             if any(at == column for at, _ in assigned):
                 whole = values[dict(assigned)[column]]
                 kept = [pair for pair in assigned if pair[0] != column]
-                again = self.assigned(field, whole, None) + kept
+                again = self.assigned(field, SetChange(whole, None)) + kept
                 tables.deltas[delta] = tables.extend("assignments", again), len(again), *spent
 
     def _insert(self, field: int, more: int) -> None:
@@ -111,13 +111,13 @@ class SharedSets:
             self.added(field, element)
         return self._first[field] + place
 
-    def assigned(self, field: int, added: Iterable[Value], removed: Iterable[Value] | None) -> list[tuple[int, int]]:
-        """Return the assignments that add elements to a set and remove others; without `removed`, all others."""
-        ones = [(self.column(field, element), 1) for element in ordered(added)]
-        if removed is None:
+    def assigned(self, field: int, change: SetChange) -> list[tuple[int, int]]:
+        """Return the assignments that change a set."""
+        ones = [(self.column(field, element), 1) for element in ordered(change.added)]
+        if change.removed is None:
             return [(~self._first[field], self._room[field]), *ones]
         known = self.elements[field]
-        return ones + [(self.column(field, element), 0) for element in ordered(removed) if element in known]
+        return ones + [(self.column(field, element), 0) for element in ordered(change.removed) if element in known]
 
     def value(self, field: int, control: list[int]) -> frozenset[Value]:
         """Return the set that a control row holds."""
@@ -129,24 +129,24 @@ class Candidates:
     """The elements that may be in a set, for whoever reads it; what depends on there being no others is noted."""
 
     def __init__(self, sets: SharedSets, field: int, note: Callable[[Value, Passes | None], None]) -> None:
-        self._known = sets.elements[field]
+        self.known = sets.elements[field]
         self._passed = sets.passed
         self._field = field
         self._note = note
 
     def __iter__(self) -> Iterator[Value]:
-        yield from list(self._known)
+        yield from list(self.known)
         self._note(None, None)
 
     def __contains__(self, element: Any) -> bool:
-        if element in self._known:
+        if element in self.known:
             return True
         self._note(("is", element), element.__eq__)
         return False
 
     def passing(self, passes: Passes) -> Iterator[Value]:
         """Yield those that pass a test, or for which it fails to say; whoever gets one may change what it looks at."""
-        elements, begin, (key, again), given = list(self._known), 0, frozen(passes), _cells(passes)
+        elements, begin, (key, again), given = list(self.known), 0, frozen(passes), _cells(passes)
         if key is not None:
             for place, element in self._kept(key, passes, elements):
                 yield element
@@ -174,42 +174,6 @@ class Candidates:
         return found
 
 
-class SharedSet(SetReader):
-    """Reads like a shared set that is taken apart."""
-
-    __slots__ = ()
-
-    def _with(self, added: frozenset[Value], removed: frozenset[Value]) -> Any:
-        if not isinstance(self._elements, Candidates):
-            return added
-        return SharedSet(self._elements, self._has, added, removed)
-
-    def among(self, passes: Passes) -> Iterator[Value]:
-        """Yield the elements, and ask of those alone that pass a test."""
-        if not isinstance(self._elements, Candidates):
-            yield from self
-            return
-        for element in self._elements.passing(passes):
-            if element in self._added or (element not in self._removed and self._has(element)):
-                yield element
-        yield from self._added.difference(list(self._elements._known))
-
-    @property
-    def change(self) -> tuple[frozenset[Value], frozenset[Value]]:
-        """What was added and removed."""
-        return self._added, self._removed
-
-    def is_of(self, read: SharedSet) -> bool:
-        """Return whether it is another set with changes, and was never read as a whole to be kept."""
-        return self._has is read._has and isinstance(self._elements, Candidates)
-
-    def minimal(self) -> SharedSet:
-        """Return it without additions and removals that do nothing."""
-        added = frozenset(e for e in ordered(self._added) if not (e in self._elements and self._has(e)))
-        removed = frozenset(e for e in ordered(self._removed) if e in self._elements and self._has(e))
-        return SharedSet(self._elements, self._has, added, removed)
-
-
 def passes_or_fails(passes: Passes, element: Value) -> bool:
     """Return whether an element passes a test, or the test fails to say."""
     try:
@@ -233,9 +197,9 @@ def _cells(passes: Any) -> list[Any]:
 
 
 def _is_fixed(value: Any) -> bool:
-    """Whether a value has no stand-in in it, which would read another state."""
+    """Whether a value has no proxy in it, which would read another state."""
     kind = type(value)
-    if issubclass(kind, tuple | frozenset):  # of which `SharedSet` is none
+    if issubclass(kind, tuple | frozenset):  # of which `SetProxy` is none
         return all(map(_is_fixed, value))
     if issubclass(kind, Record):
         return all(map(_is_fixed, field_values(value)))

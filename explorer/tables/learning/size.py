@@ -65,7 +65,7 @@ class Size:
             "replica states": len(interner.locals),
             "parts of states": meta[codes.M_CLUSTERS],
             "messages": len(interner.messages),
-            _REST: sum(learner.handler_calls.values()),
+            _REST: sum(learner.calls.counts.values()),
         }
         taken["replica states"] += self._of_values("replica states", len(interner.locals), interner.locals.__getitem__)
         taken["messages"] += self._of_values("messages", len(interner.messages), interner.messages.__getitem__)
@@ -82,7 +82,7 @@ class Size:
 
     def excess(self, kinds: list[Learned], most: int) -> str:
         """Return what is to be said where these take more than so many bytes, the most that they may."""
-        calls = self._learner.handler_calls.most_common(1)
+        calls = self._learner.calls.counts.most_common(1)
         called = f"; called most: {calls[0][0]}, {calls[0][1]:,} times" if calls else ""
         return (
             f"what is learned of the model takes {text_of_size(sum(one.nbytes for one in kinds))}, and --memory allows "

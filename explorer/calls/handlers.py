@@ -1,4 +1,4 @@
-"""Tests that actions are pure while a search runs: a sample of their calls, or all with `--check-actions`.
+"""Calls actions and properties for every engine, and tests that actions are pure: a sample, or all calls.
 
 An action may depend on its input alone. One that asks the machine for something else (the time, chance, a file), keeps
 state between calls, changes its input or depends on the order of a set is an `ActionError` that names it.
@@ -13,19 +13,24 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import date, datetime
-from types import BuiltinFunctionType, FrameType
+from types import BuiltinFunctionType, FrameType, NoneType
 from typing import Any
 
-from kraftcheck.explorer.set_orders import Ascending, Descending, InOrder, unordered
+from kraftcheck.explorer.calls.loops import filtered_function, filtered_property
+from kraftcheck.explorer.calls.set_orders import Ascending, Descending, InOrder, unordered
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import ActionError
-from kraftcheck.spec.language.declarations import Action
-from kraftcheck.spec.language.semantics import Semantics, call_action
-from kraftcheck.spec.language.state import Step
+from kraftcheck.spec.language.declarations import Action, Property
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.semantics import Semantics, call_action, evaluate_property
+from kraftcheck.spec.language.state import Step, is_within, note_spent
 from kraftcheck.spec.values import Value, field_values
 
+Arguments = Mapping[str, Value]
+"""What an action or a property asks for, by name."""
 Outcome = frozenset[tuple[Any, ...]]
 BY_ORDER = "is not pure: what it yields depends on the order of a set or a map; go through ordered(...)"
 YIELDED_OTHERS = "is not pure: called twice on the same input, it yielded other steps"
@@ -35,13 +40,13 @@ IMPURE = {*_OF_TIME, os.getpid, os.urandom, os.listdir, os.stat, os.times, built
 CLOCKS = {"now", "today", "utcnow"}  # class methods of dates
 
 
-class Watch:
+class ImpureCalls:
     """Notes, while it is entered, the first call of a built-in function whose answer is not always the same."""
 
     def __init__(self) -> None:
         self.found: str | None = None
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> ImpureCalls:
         self._before, self._collects = sys.getprofile(), gc.isenabled()
         gc.disable()  # whoever is told of collections may well look at the clock
         if self._before is None:  # a profiler that runs already stays the only one
@@ -82,7 +87,7 @@ class PurityTest:
         self._calls: Counter[str] = Counter()
         self._due: dict[str, int] = {}
         self._in_order: dict[type[Ascending], InOrder] = {}
-        self._made: list[tuple[Action, Any, Any, Mapping[str, Value], Outcome]] = []
+        self._made: list[tuple[Action, Any, Any, Arguments, Outcome]] = []
 
     def is_due(self, action: Action) -> bool:
         """Count a call of an action; return whether it is one to test."""
@@ -92,14 +97,14 @@ class PurityTest:
         self._due[action.name] = 2 * count
         return True
 
-    def call(self, action: Action, me: Any, message: Any, given: Mapping[str, Value]) -> tuple[Step, ...]:
+    def call(self, action: Action, me: Any, message: Any, given: Arguments) -> tuple[Step, ...]:
         """Return the steps that an action would take."""
         read = _encoded if self._thorough else _fields
         before = read(me, message)
-        with Watch() as watch:
+        with ImpureCalls() as impure:
             steps = call_action(self._protocol, action, me, message, given)
-        if watch.found is not None:
-            raise ActionError(action, self._protocol, me, message, f"is not pure: it calls {watch.found}")
+        if impure.found is not None:
+            raise ActionError(action, self._protocol, me, message, f"is not pure: it calls {impure.found}")
         if read(me, message) != before:
             raise ActionError(action, self._protocol, me, message, "changes its input")
         call = action, me, message, given, self._outcome(steps)
@@ -116,12 +121,12 @@ class PurityTest:
         while self._made:
             self._compare(*self._made.pop())
 
-    def _compare(self, action: Action, me: Any, message: Any, given: Mapping[str, Value], found: Outcome) -> None:
+    def _compare(self, action: Action, me: Any, message: Any, given: Arguments, found: Outcome) -> None:
         if self._outcome(call_action(self._protocol, action, me, message, given)) != found:
             raise ActionError(action, self._protocol, me, message, YIELDED_OTHERS)
 
     def _reordered(
-        self, kind: type[Ascending], action: Action, me: Any, message: Any, given: Mapping[str, Value], found: Outcome
+        self, kind: type[Ascending], action: Action, me: Any, message: Any, given: Arguments, found: Outcome
     ) -> Outcome | None:
         """Return what an action yields with sets of a class; None where it does not serve the action."""
         leading = [item for item in (me, message) if item is not None]
@@ -135,6 +140,105 @@ class PurityTest:
 
     def _outcome(self, steps: Iterable[Step]) -> Outcome:
         return frozenset(unordered(step, self._protocol.network) for step in steps)
+
+
+class MissingRead(BaseException):
+    """A call reads what is not known yet. It is no Exception, so that no handler catches it."""
+
+    def __init__(self, read: Any = None) -> None:
+        self.read = read
+
+
+class Calls:
+    """The calls of one protocol's actions and properties by an engine."""
+
+    def __init__(self, protocol: Protocol, *, thorough: bool = False) -> None:
+        self.protocol = protocol
+        self.counts: Counter[str] = Counter()
+        self.most_spent: dict[str, int] = {}
+        self.purity = PurityTest(protocol, thorough=thorough)
+        self._actions: dict[type, list[Action]] = {}
+
+    def applicable(self, me: Any, message: Any, receiver: Any = None) -> Iterator[Action]:
+        """Yield the actions of a replica, or of the environment; on a message where one is given.
+
+        `receiver` is asked whether it receives the message, if it is not `me`.
+        """
+        for action in self._actions_on(type(message)):
+            if me is None or action.kind == "environment":
+                if me is None and action.kind == "environment":
+                    yield action
+            elif isinstance(me, action.actors) and (
+                message is None or self.protocol.receives(me if receiver is None else receiver, message)
+            ):
+                yield action
+
+    def _actions_on(self, kind: type) -> list[Action]:
+        """Return the actions on messages of a class; those on no message for the class of None."""
+        if kind not in self._actions:
+            self._actions[kind] = [
+                action
+                for action in self.protocol.actions.values()
+                if (issubclass(kind, action.messages) if action.kind == "on" else kind is NoneType)
+            ]
+        return self._actions[kind]
+
+    def steps(
+        self,
+        action: Action,
+        me: Any,
+        message: Any,
+        given: Arguments,
+        whole: Callable[[], Arguments] | None = None,
+        settle: Callable[[Iterable[Any]], Iterable[Any]] | None = None,
+        *,
+        filters: bool = False,
+    ) -> list[Step]:
+        """Return the steps of an action that bounds do not rule out.
+
+        `whole` returns what is given without proxies, and `settle` the steps without them. With `filters` the action's
+        loops over sets ask first which elements pass their tests.
+        """
+        self.counts[action.name] += 1
+        is_tested = (settle is None or whole is not None) and self.purity.is_due(action)
+        if is_tested:
+            steps = self.purity.call(action, me, message, given if whole is None else whole())
+        if not is_tested or whole is not None:
+            called = action if settle is None else _settled(action, settle, filters=filters)
+            steps = call_action(self.protocol, called, me, message, given)
+        note_spent(steps, self.most_spent)
+        return [step for step in steps if is_within(step, self.protocol.bounds)]
+
+    def holds(self, prop: Property, given: Arguments, whole: Callable[[], Arguments] | None = None) -> bool:
+        """Return whether a property is true of what is given.
+
+        With `whole` its loops over sets ask first which elements pass their tests; a probe, which looks at how the
+        property is evaluated, sees that without proxies.
+        """
+        if whole is None:
+            return evaluate_property(self.protocol, prop, given)
+        found = evaluate_property(self.protocol, filtered_property(prop), given)
+        if prop.name in self.protocol.probes:
+            evaluate_property(self.protocol, prop, whole())
+        return found
+
+
+def _settled(action: Action, settle: Callable[[Iterable[Any]], Iterable[Any]], *, filters: bool) -> Action:
+    function = filtered_function(action.function) if filters else action.function
+
+    def call(*arguments: Any) -> Any:
+        made = function(*arguments)
+        return settle(made) if isinstance(made, Iterable) else made
+
+    return with_function(action, call)
+
+
+def with_function(action: Action, function: Callable[..., Any], **changes: Any) -> Action:
+    """Return an action that asks for what another one asks for, and calls something else."""
+    vars(function)["__wrapped__"] = action.function  # an error names its file and line
+    made = replace(action, function=function, **changes)
+    vars(made).update(asks=action.asks, actors=action.actors)
+    return made
 
 
 class TestedSemantics(Semantics):

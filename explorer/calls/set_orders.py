@@ -107,15 +107,19 @@ def changed(value: Value, kind: type[frozenset[Any]]) -> Any:
         items = items if kind is frozenset else sorted(items, key=lambda item: order_key(item[0]))
         return Map(reversed(items) if kind is Descending else items)
     if issubclass(own, Record):
-        known = vars(value)
-        new = {name: changed(known[name], kind) for name in _collections(own)}
-        if all(new[name] is known[name] for name in new):
-            return value
-        made = object.__new__(own)
-        vars(made).update({name: known[name] for name in field_names(own)} | new)
-        return made
-    through = getattr(own, "read_through", None)  # of a stand-in, which reads when it is asked
+        return _changed_record(value, kind)
+    through = getattr(own, "read_through", None)  # of a proxy, which reads when it is asked
     return value if through is None else through(value, partial(changed, kind=kind))
+
+
+def _changed_record(value: Any, kind: type[frozenset[Any]]) -> Any:
+    known, own = vars(value), type(value)
+    new = {name: changed(known[name], kind) for name in _collections(own)}
+    if all(new[name] is known[name] for name in new):
+        return value
+    made = object.__new__(own)
+    vars(made).update({name: known[name] for name in field_names(own)} | new)
+    return made
 
 
 @cached

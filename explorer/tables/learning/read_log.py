@@ -1,4 +1,4 @@
-"""Gives a handler or a property what it asks for, and records the questions with their answers: a path in a trie."""
+"""Gives a call what it asks for, as proxies, and logs what it reads: the path to its result in a decision tree."""
 
 from __future__ import annotations
 
@@ -6,21 +6,29 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from kraftcheck.explorer.calls.handlers import Calls
+from kraftcheck.explorer.calls.proxies import (
+    ABSENT,
+    Has,
+    LocalProxy,
+    PeerProxy,
+    ProjectionProxy,
+    SetChange,
+    SetProxy,
+    SharedProxy,
+)
 from kraftcheck.explorer.tables.kernel.codes import INBOX_QUESTION, LOCAL_QUESTION, ME, PEER, SHARED, SHARED_QUESTION
-from kraftcheck.explorer.tables.learning.filters import filtered
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.learning.questions import CLASS, ITSELF, PRESENT, WHOLE, InboxQuestions, Key
-from kraftcheck.explorer.tables.learning.reads import ABSENT, LocalReader, MapReader, PeerReader, SharedReader
-from kraftcheck.explorer.tables.learning.shared_sets import Candidates, Passes, SharedSet
+from kraftcheck.explorer.tables.learning.shared_sets import Candidates, Passes
 from kraftcheck.spec.language.declarations import Action, Projection, Property
-from kraftcheck.spec.language.semantics import evaluate_property
 from kraftcheck.spec.values import Map, Record, Value
 
-Question = tuple[int, int, int]  # kind of trie node, and its two arguments
+Question = tuple[int, int, int]  # kind of a decision tree's node, and its two arguments
 
 
-class Recording:
-    """Records what is read on the way to one answer."""
+class ReadLog:
+    """What one call reads."""
 
     def __init__(
         self,
@@ -32,9 +40,8 @@ class Recording:
         me_by_field: bool = True,
     ) -> None:
         self.by_field, self._me_by_field = by_field, me_by_field
-        self._whole = interner.questions.number(WHOLE, lambda record: record)
-        self.lent = False
-        self.sets: dict[int, SharedSet] = {}
+        self.used_proxies = False
+        self._sets: dict[str, tuple[SetProxy, Has]] = {}
         self.awaited: dict[tuple[int, Value], Passes | None] = {}
         self.path: dict[Question, int] = {}
         self._interner = interner
@@ -45,16 +52,12 @@ class Recording:
     def _note(self, question: Question, answer: int) -> None:
         self.path.setdefault(question, answer)
 
-    def given(self, owner: Action | Property) -> dict[str, Value]:
+    def arguments(self, owner: Action | Property) -> dict[str, Value]:
         """Return the shared state and the projections that an action or a property asks for."""
-        given: dict[str, Value] = {read.name: self._projection(read) for read in owner.reads if read.name in owner.asks}
-        given["shared"] = self.shared()
-        return given
-
-    def shared(self) -> Any:
-        """Return a stand-in for the shared state."""
         assert self._interner.shared_type is not None
-        return SharedReader(self._interner.shared_type, self._read_shared)
+        given: dict[str, Value] = {read.name: self._projection(read) for read in owner.reads if read.name in owner.asks}
+        given["shared"] = SharedProxy(self._interner.shared_type, self._read_shared)
+        return given
 
     def _read_shared(self, name: str) -> Value:
         interner = self._interner
@@ -68,15 +71,16 @@ class Recording:
         if self.by_field and index in interner.shared_records:
             self._note_shared(index, CLASS, _class)  # which also tells whether it is a record
             if isinstance(value, Record):
-                self.lent = True
-                return LocalReader(value, partial(self._read_shared_part, index))
+                self.used_proxies = True
+                return LocalProxy(value, partial(self._read_shared_part, index))
         self._note((SHARED, column, 0), self._control[column])
         return value
 
-    def _set(self, index: int) -> SharedSet:
-        """Return a stand-in for a shared set that is taken apart."""
-        if index not in self.sets:
-            sets, self.lent = self._interner.sets, True
+    def _set(self, index: int) -> SetProxy:
+        """Return a proxy for an exploded shared set."""
+        name = self._interner.shared_names[index]
+        if name not in self._sets:
+            sets, self.used_proxies = self._interner.sets, True
 
             def has(element: Value) -> bool:
                 column = sets.column(index, element)
@@ -86,12 +90,16 @@ class Recording:
             def note(key: Value, passes: Passes | None) -> None:
                 self.awaited.setdefault((index, key), passes)
 
-            self.sets[index] = SharedSet(Candidates(sets, index, note), has)
-        return self.sets[index]
+            self._sets[name] = SetProxy(Candidates(sets, index, note), has), has
+        return self._sets[name][0]
 
-    def set_of(self, name: str) -> SharedSet | None:
-        """Return the stand-in that was given for a shared field, by its name; None where there is none."""
-        return self.sets.get(self._interner.shared_names.index(name))
+    def change_of(self, name: str, value: Any, *, is_minimal: bool = False) -> SetChange | None:
+        """Return what a shared set is changed by, where the value for its field is that set with changes; else None."""
+        if type(value) is not SetProxy or name not in self._sets:
+            return None
+        has = self._sets[name][1]
+        change = value.changes(has)
+        return change if change is None or not is_minimal else value.minimal().changes(has)
 
     def _read_shared_part(self, index: int, field: str | None) -> None:
         column = len(self._interner.bounds) + index
@@ -105,17 +113,17 @@ class Recording:
         question = questions.number(key, function)
         self._note((SHARED_QUESTION, question, column), questions.answer(question, self._control[column]))
 
-    def _projection(self, read: Projection) -> MapReader:
-        """Return a stand-in for a projection of all replicas."""
+    def _projection(self, read: Projection) -> ProjectionProxy:
+        """Return a proxy for a projection of all replicas."""
         project = partial(self._interner.protocol.projected, read)
         if read.of_inbox:
             question = self._inbox_questions.number(read.name, project)
-            return MapReader(self._interner.slots, partial(self._read_inbox, question))
+            return ProjectionProxy(self._interner.slots, partial(self._read_inbox, question))
         if self.by_field:
             question = self._interner.questions.number(("own", read.name), partial(_unless_itself, project))
-            return MapReader(self._interner.slots, partial(self._read_part, question))
+            return ProjectionProxy(self._interner.slots, partial(self._read_part, question))
         question = self._interner.questions.number(("projection", read.name), project)
-        return MapReader(self._interner.slots, partial(self._read_replica, question))
+        return ProjectionProxy(self._interner.slots, partial(self._read_replica, question))
 
     def _read_part(self, question: int, key: Value) -> Any:
         """Do the same as `_read_replica`; but of a replica itself only its fields are noted, when they are read."""
@@ -124,10 +132,9 @@ class Recording:
             return answer
         slot = self._interner.slots[key]
         local = self._control[self._interner.base + slot]
-        kind = self._interner.questions.number(CLASS, _class)
-        self._note((LOCAL_QUESTION, kind, slot), self._interner.questions.answer(kind, local))
-        self.lent = True
-        return PeerReader(key, self._interner.locals[local], partial(self._read_local, slot, local))
+        self._ask_local(CLASS, _class, slot, local)
+        self.used_proxies = True
+        return PeerProxy(key, self._interner.locals[local], partial(self._read_local, slot, local))
 
     def _read_replica(self, question: int, key: Value) -> Any:
         """Return the answer to a question about a replica, or `ABSENT`."""
@@ -146,41 +153,35 @@ class Recording:
         self._note((INBOX_QUESTION, question, slot), answer)
         return questions.value(question, answer)
 
-    def holds(self, prop: Property, me: int, peer: int) -> bool:
+    def holds(self, calls: Calls, prop: Property, me: int, peer: int) -> bool:
         """Return whether a property holds."""
-        given = self.given(prop)
+        given = self.arguments(prop)
         names = {ME: "before", PEER: "after"} if prop.over_steps else {ME: "me", PEER: "peer"}
-        questions = self._interner.questions
         for role, local in ((ME, me), (PEER, peer)):
             name = names[role]
             if name not in prop.asks:
                 continue
-            record = self._interner.locals[local]
-            if not self.by_field or not (self._me_by_field or "peer" in prop.asks or prop.over_steps):
-                self._read_local(role, local, None)
-                given[name] = record
-            else:
-                self.lent = True
-                given[name] = LocalReader(record, partial(self._read_local, role, local))
-                kind = questions.number(CLASS, _class)
-                self._note((LOCAL_QUESTION, kind, role), questions.answer(kind, local))
-            if not isinstance(record, prop.kinds(name)):
+            given[name] = self._local(prop, role, local)
+            if not isinstance(given[name], prop.kinds(name)):
                 return True
-        protocol = self._interner.protocol
         if not self.by_field or not self._interner.sets.elements:
-            return evaluate_property(protocol, prop, given)
-        holds = evaluate_property(protocol, filtered(prop), given)
-        if prop.name in protocol.probes:  # who looks at how a property is evaluated sees it without stand-ins
-            evaluate_property(protocol, prop, self._plain(prop, me, peer))
-        return holds
-
-    def _plain(self, prop: Property, me: int, peer: int) -> dict[str, Value]:
-        """Return what a property asks for, without stand-ins, and note nothing."""
+            return calls.holds(prop, given)
         roles = (("before", me), ("me", me), ("after", peer), ("peer", peer))
-        return self.whole(prop) | {name: self._interner.locals[local] for name, local in roles}
+        plain = {name: self._interner.locals[local] for name, local in roles}
+        return calls.holds(prop, given, lambda: self.whole(prop) | plain)
+
+    def _local(self, prop: Property, role: int, local: int) -> Any:
+        """Return the record of a replica that a property is about, or a proxy for it."""
+        record = self._interner.locals[local]
+        if not self.by_field or not (self._me_by_field or "peer" in prop.asks or prop.over_steps):
+            self._read_local(role, local, None)
+            return record
+        self.used_proxies = True
+        self._ask_local(CLASS, _class, role, local)
+        return LocalProxy(record, partial(self._read_local, role, local))
 
     def whole(self, owner: Action | Property) -> dict[str, Value]:
-        """Return the shared state and the projections that it asks for, without stand-ins, and note nothing."""
+        """Return the same as `arguments` without proxies, and note nothing."""
         interner, control = self._interner, self._control
         given: dict[str, Value] = {"shared": interner.shared_of(control)}
         inboxes = self._inboxes + [0] * len(interner.slots)
@@ -194,15 +195,17 @@ class Recording:
         return given
 
     def _read_local(self, role: int, local: int, field: str | None) -> None:
-        if (LOCAL_QUESTION, self._whole, role) in self.path:
+        if (LOCAL_QUESTION, WHOLE, role) in self.path:
             return  # a helper that remembers may, or may not, read more
-        question = self._question_about(field)
-        self._note((LOCAL_QUESTION, question, role), self._interner.questions.answer(question, local))
-
-    def _question_about(self, field: str | None) -> int:
         if field is None:
-            return self._interner.questions.number(WHOLE, lambda record: record)
-        return self._interner.questions.number(("field", field), partial(_field, field))
+            self._note((LOCAL_QUESTION, WHOLE, role), self._interner.questions.answer(WHOLE, local))
+        else:
+            self._ask_local(("field", field), partial(_field, field), role, local)
+
+    def _ask_local(self, key: Key, function: Callable[[Any], Value], role: int, local: int) -> None:
+        questions = self._interner.questions
+        question = questions.number(key, function)
+        self._note((LOCAL_QUESTION, question, role), questions.answer(question, local))
 
 
 def _field(name: str, record: Record) -> Value:

@@ -1,4 +1,4 @@
-"""A property of one replica is asked about by the fields that it reads, while that tells of many replicas."""
+"""A property of one replica is memoized by the fields that it reads, while that serves many replicas."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from kraftcheck import check
 from kraftcheck.explorer.result import Verdict
-from kraftcheck.explorer.tables.learning.giving import SOME, HowGiven
+from kraftcheck.explorer.tables.learning.decision_trees import SOME, ProxyPolicy
 from kraftcheck.spec import Protocol, Record, State, Steps, become, internal, invariant
 
 pytestmark = pytest.mark.kernel
@@ -98,13 +98,13 @@ def test_what_it_says_is_the_same(least_bad: int) -> None:
 def test_what_is_given_whole_stays_so_when_there_are_many_more_replicas() -> None:
     """Else fields would be asked about where the whole replica was, which looks as if the property were not pure."""
     known, forgotten = SimpleNamespace(locals=[None]), []
-    how = HowGiven(cast(Any, known), cast(Any, SimpleNamespace(forget=forgotten.append)), set())
-    how.asked[7] = 0
+    how = ProxyPolicy(cast(Any, known), cast(Any, SimpleNamespace(forget=forgotten.append)), set())
+    how.misses[7] = 0
     assert [how.of(7, "matters") for _ in range(SOME)] == [(True, True)] * SOME
     assert how.of(7, "matters") == (True, False)
     known.locals *= 8 * SOME
     assert how.of(7, "matters") == (True, False)
     assert forgotten == [7]
-    how.wholly.add("matters")
+    how.opaque.add("matters")
     assert how.of(7, "matters") == (False, False)
     assert forgotten == [7, 7]

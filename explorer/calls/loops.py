@@ -1,8 +1,8 @@
-"""Loops over sets that ask first whether an element passes their tests, and only then whether it is in the set.
+"""Rewrites loops over sets to test an element first, and only then ask whether it is in the set.
 
 `[m for m in shared.msgs if isinstance(m, Vote) and m.ballot == me.ballot]` depends on the votes of one ballot alone. A
 copy of the function goes through `among(shared.msgs, lambda m: isinstance(m, Vote) and m.ballot == me.ballot)`, which
-for any set but a `SharedSet` is the set itself; the tests stay. Only tests that compare, look into fields and ask for
+for any set but a `SetProxy` is the set itself; the tests stay. Only tests that compare, look into fields and ask for
 classes are used, as others may have effects.
 """
 
@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
+from itertools import takewhile
 from typing import Any
 
-from kraftcheck.explorer.tables.learning.shared_sets import Passes, SharedSet
+from kraftcheck.explorer.calls.proxies import SetProxy
 from kraftcheck.spec.diagnosis.source import definition_of, recompiled
 from kraftcheck.spec.language.declarations import Property
 
@@ -26,13 +27,13 @@ _SIMPLE = (
 )  # fmt: skip
 
 
-def among(elements: Any, passes: Passes) -> Iterable[Any]:
+def among(elements: Any, passes: Callable[[Any], Any]) -> Iterable[Any]:
     """Return a set, or those of its elements alone that pass a test."""
-    return elements.among(passes) if type(elements) is SharedSet else elements
+    return elements.among(passes) if type(elements) is SetProxy else elements
 
 
 @cache
-def filtering(function: Callable[..., Any]) -> Callable[..., Any]:
+def filtered_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that filters first; the same one where its source is not found or has no such loop."""
     code = getattr(function, "__code__", None)
     definition = definition_of(code) if code is not None else None
@@ -46,9 +47,9 @@ def filtering(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @cache
-def filtered(prop: Property) -> Property:
+def filtered_property(prop: Property) -> Property:
     """Return a property that filters first; by its name no probe takes note of it."""
-    return replace(prop, name=f"{prop.name} ", function=filtering(prop.function))
+    return replace(prop, name=f"{prop.name} ", function=filtered_function(prop.function))
 
 
 class _Loops(ast.NodeTransformer):
@@ -58,16 +59,12 @@ class _Loops(ast.NodeTransformer):
         self.found = 0
 
     def _among(self, target: ast.expr, elements: ast.expr, tests: list[ast.expr]) -> ast.expr:
-        simple: list[ast.expr] = []
-        for test in tests:
-            parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
-            for part in parts:
-                if not _is_simple(part):
-                    break
-                simple.append(part)
-            else:
-                continue
-            break
+        conjuncts = (
+            part
+            for test in tests
+            for part in (test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test])
+        )
+        simple = list(takewhile(_is_simple, conjuncts))
         if not simple or not isinstance(target, ast.Name):
             return elements
         self.found += 1
@@ -83,16 +80,14 @@ class _Loops(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         quantifier = node.func.id if isinstance(node.func, ast.Name) else None
-        if quantifier in ("any", "all") and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp):
-            inner = node.args[0]
+        inner = node.args[0] if len(node.args) == 1 else None
+        last = None
+        if quantifier in ("any", "all") and isinstance(inner, ast.GeneratorExp) and not inner.generators[-1].ifs:
             test = inner.elt if quantifier == "any" else ast.UnaryOp(ast.Not(), inner.elt)
             last = inner.generators[-1]
-            tests = list(last.ifs)
-            self.generic_visit(node)
-            if not tests:
-                last.iter = self._among(last.target, last.iter, [test])
-            return node
         self.generic_visit(node)
+        if last is not None:
+            last.iter = self._among(last.target, last.iter, [test])
         return node
 
     def visit_For(self, node: ast.For) -> ast.For:
@@ -112,10 +107,9 @@ class _Loops(ast.NodeTransformer):
 
 
 def _is_simple(test: ast.expr) -> bool:
-    for node in ast.walk(test):
-        if isinstance(node, ast.Call):
-            if not (isinstance(node.func, ast.Name) and node.func.id == "isinstance" and not node.keywords):
-                return False
-        elif not isinstance(node, _SIMPLE):
-            return False
-    return True
+    return all(isinstance(node, _SIMPLE) or _is_type_test(node) for node in ast.walk(test))
+
+
+def _is_type_test(node: ast.AST) -> bool:
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords
+    return is_call and node.func.id == "isinstance"  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Finds the methods that ask for the type of a record: a stand-in for one answers `type(peer) is Server` otherwise."""
+"""Finds the methods that inspect the type of a record: a proxy answers `type(peer) is Server` otherwise."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from kraftcheck.spec.discovery import modules_of
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import cached
 
-TELLING = {"type", "vars", "__dict__"}
-"""Names by which a stand-in is told from what it stands for."""
+REVEALING = {"type", "vars", "__dict__"}
+"""Names by which a proxy differs from what it stands for."""
 LANGUAGE, EXAMPLES = "kraftcheck.spec.", "kraftcheck.spec.examples."
 MOST_WRAPPED = 4
 """How often a function may be wrapped: a property of a memoised function."""
@@ -24,7 +24,7 @@ def note_types(protocol: Protocol) -> set[str]:
     """Note and return the names of the actions and properties that may ask for a type, also by way of others."""
     methods, known = _methods(type(protocol)), dict[FunctionType, bool]()
     owners: list[Any] = [*protocol.actions.values(), *protocol.properties.values()]
-    protocol.by_type = found = {owner.name for owner in owners if _asks(owner.function, methods, known)}
+    protocol.by_type = found = {owner.name for owner in owners if _inspects_types(owner.function, methods, known)}
     return found
 
 
@@ -61,8 +61,8 @@ def _behind(value: Any) -> list[FunctionType]:
     return []
 
 
-def _asks(function: Callable[..., Any], methods: Named, known: dict[FunctionType, bool]) -> bool:
-    """Whether a function, or one that it may call, asks for a type; so is one of which nothing can be known."""
+def _inspects_types(function: Callable[..., Any], methods: Named, known: dict[FunctionType, bool]) -> bool:
+    """Whether a function may inspect a type, also by way of others; one that is not known counts as yes."""
     waiting, seen = _behind(function), set[FunctionType]()
     if not waiting:
         return True
@@ -72,7 +72,7 @@ def _asks(function: Callable[..., Any], methods: Named, known: dict[FunctionType
             continue
         seen.add(one)
         names = set(_names(one.__code__))
-        if known.get(one) or names & TELLING:
+        if known.get(one) or names & REVEALING:
             known[one] = True
             return True
         waiting += _called(one, names, methods)

@@ -1,0 +1,413 @@
+"""Read-tracking proxies of records, projections and sets: a call is memoized under what it read, and nothing else.
+
+A proxy shows the class of what it stands for (`__class__`), so that `isinstance(me, Controller)` works, as handlers and
+properties of `registration` ask. Methods that look closer (`type_inspection.py`) get the records themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from functools import wraps
+from operator import is_
+from typing import Any, Protocol
+
+from kraftcheck.spec.language.state import Step
+from kraftcheck.spec.values import Map, Record, Value, field_names, ordered
+
+ABSENT = object()
+"""What a `ProjectionProxy` reads of a replica that is not there."""
+UNREAD = object()
+NO_CHANGES: Mapping[str, Value] = {}
+SETS = (frozenset, set)
+
+Fields = tuple[tuple[str, type, Value], ...]
+"""Names of fields, each with the type of its value, as 1 and True are equal, and the value."""
+
+
+class SetChange(Record):
+    """What a step does to a set."""
+
+    added: frozenset[Any]
+    removed: frozenset[Any] | None  # None: all other elements
+
+
+class DeltaStep(Step):
+    """A step of plain values that also has what it changes, so that it applies to whatever else is there."""
+
+    # of other replicas, by id, the fields that change; `writes` has them as they are after this step
+    peers: tuple[tuple[Value, Fields], ...] = ()
+    # the changes of exploded sets, by field of the shared record or of `me`; in its place stands what is added
+    sets: tuple[tuple[str, SetChange], ...] = ()
+
+
+class ReadProxy:
+    """Reads like a record; all but reading one field takes the whole record, by `_whole`, which is noted."""
+
+    __slots__ = ()
+
+    def _whole(self) -> Any:
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._whole() == unwrap(other))
+
+    def __hash__(self) -> int:
+        return hash(self._whole())
+
+    def __repr__(self) -> str:
+        return repr(self._whole())
+
+
+class SharedProxy(ReadProxy):
+    """Reads like the shared record, field by field."""
+
+    __slots__ = ("_read", "_type")
+
+    def __init__(self, record_type: type[Record], read: Callable[[str], Value]) -> None:
+        self._type = record_type
+        self._read = read
+
+    def read_through(self, change: Callable[[Value], Value]) -> SharedProxy:
+        """Return a proxy of the same record, whose values are changed."""
+        return SharedProxy(self._type, lambda name: change(self._read(name)))
+
+    def _whole(self) -> Any:
+        return unwrap(self._type(*map(self._read, field_names(self._type))))
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return self._type
+
+    def __getattr__(self, name: str) -> Value:
+        if name in field_names(self._type):
+            return self._read(name)
+        raise AttributeError(
+            f"{self._type.__name__} has no field {name!r}; the shared state is read field by field: "
+            f"{', '.join(field_names(self._type))}"
+        )
+
+
+class LocalProxy(ReadProxy):
+    """Reads like a replica's record; `note` gets the name of each field read, or None for the whole record."""
+
+    def __init__(
+        self, record: Record, note: Callable[[str | None], None], changes: Mapping[str, Value] = NO_CHANGES
+    ) -> None:
+        self._record = record
+        self._note = note
+        self._names = field_names(type(record))
+        self._changes = changes
+        self.__dict__.update(changes)  # what is known is found without `__getattr__`
+
+    def _whole(self) -> Any:
+        self._note(None)
+        return self._peek()
+
+    def _peek(self) -> Any:
+        """Return the record, which is not noted: the caller notes it in another way."""
+        return self._record.but(**self._changes) if self._changes else self._record
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return type(self._record)
+
+    def __getattr__(self, name: str) -> Value:
+        if name not in self._names:
+            return getattr(self._whole(), name)
+        self._note(name)
+        value = self.__dict__[name] = getattr(self._record, name)
+        return value
+
+    def but(self, **changes: Value) -> Any:
+        """Return a copy in which the named fields have the given values."""
+        kind = type(self._record)
+        is_plain = kind.but is Record.but and not hasattr(kind, "__post_init__") and changes.keys() <= {*self._names}
+        return self._changed({**self._changes, **changes}) if is_plain else self._whole().but(**changes)
+
+    def _changed(self, changes: Mapping[str, Value]) -> LocalProxy:
+        return LocalProxy(self._record, self._note, changes)
+
+    def __reduce__(self) -> Any:
+        return self._whole().__reduce__()
+
+
+class PeerProxy(LocalProxy):
+    """Reads like another replica's record, whose id is known."""
+
+    def __init__(
+        self,
+        key: Value,
+        record: Record,
+        note: Callable[[str | None], None],
+        changes: Mapping[str, Value] = NO_CHANGES,
+    ) -> None:
+        super().__init__(record, note, changes)
+        self._key = key
+        self.__dict__.setdefault("id", key)
+
+    def _changed(self, changes: Mapping[str, Value]) -> PeerProxy:
+        return PeerProxy(self._key, self._record, self._note, changes)
+
+
+class ProjectionProxy(Map[Any, Any]):
+    """Reads like the map of a projection of all replicas; each value is read once."""
+
+    __slots__ = ("_all", "_keys", "_known", "_read")
+
+    def __init__(self, keys: Iterable[Any], read: Callable[[Any], Any]) -> None:
+        self._hash = None
+        self._keys = dict.fromkeys(keys)
+        self._read = read
+        self._all: dict[Any, Any] | None = None
+        self._known: dict[Any, Any] = {}
+
+    def _look(self, key: Any) -> Any:
+        found = self._known.get(key, UNREAD)
+        if found is UNREAD:
+            found = self._known[key] = self._read(key)
+        return found
+
+    @property
+    def _items(self) -> dict[Any, Any]:  # type: ignore[override]  # any other use reads the whole
+        if self._all is None:
+            self._all = {key: value for key in self._keys if (value := self._look(key)) is not ABSENT}
+            self._read = _read_before
+        return self._all
+
+    def __getitem__(self, key: Any) -> Any:
+        found = ABSENT
+        if self._all is not None:
+            found = self._all.get(key, ABSENT)
+        elif key in self._keys:
+            found = self._look(key)
+        if found is ABSENT:
+            raise KeyError(key)
+        return found
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._all) if self._all is not None else self._present()
+
+    def _present(self) -> Iterator[Any]:
+        return (key for key in self._keys if self._look(key) is not ABSENT)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, key: object) -> bool:
+        if self._all is not None:
+            return key in self._all
+        return key in self._keys and self._look(key) is not ABSENT
+
+    @property
+    def was_read_whole(self) -> bool:
+        """Whether all was read: only then it can be part of a step, which was compared with others."""
+        return self._all is not None
+
+
+class Elements(Protocol):
+    """All elements that may be in a set."""
+
+    def __iter__(self) -> Iterator[Value]: ...
+
+    def __contains__(self, element: Any) -> bool: ...
+
+
+Has = Callable[[Value], bool]
+
+
+def _with_sets(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return an operator that knows sets only, as those of `frozenset` do."""
+
+    @wraps(method)
+    def operator(self: Any, other: Any) -> Any:
+        return method(self, other) if isinstance(other, SETS) else NotImplemented
+
+    return operator
+
+
+class SetProxy:
+    """Reads like a set that is asked for one element at a time, with elements added or removed since."""
+
+    __slots__ = ("_added", "_elements", "_has", "_removed")
+
+    def __init__(
+        self,
+        elements: Elements,
+        has: Has,
+        added: frozenset[Value] = frozenset(),
+        removed: frozenset[Value] = frozenset(),
+    ) -> None:
+        self._elements = elements
+        self._has = has
+        self._added = added
+        self._removed = removed
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return frozenset
+
+    def _with(self, added: frozenset[Value], removed: frozenset[Value]) -> Any:
+        """Return it with other elements added or removed; a plain set where the whole was read."""
+        return added if self._has is _read_before else SetProxy(self._elements, self._has, added, removed)
+
+    def _candidates(self) -> Iterator[Value]:
+        """Yield all that may be in it."""
+        yield from self._elements
+        yield from self._added.difference(self._elements)
+
+    def __contains__(self, element: object) -> bool:
+        if element in self._added or element in self._removed:
+            return element in self._added
+        return element in self._elements and self._has(element)
+
+    def __iter__(self) -> Iterator[Value]:
+        return (element for element in self._candidates() if element in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        return any(True for _ in self)
+
+    def __hash__(self) -> int:
+        """Read the whole, once: whoever hashes it may keep it, and use it when nothing is tracked any more."""
+        whole = frozenset(self)
+        self._elements, self._added, self._removed, self._has = (), whole, frozenset(), _read_before
+        return hash(whole)
+
+    def __repr__(self) -> str:
+        return repr(frozenset(self))
+
+    def __reduce__(self) -> Any:
+        return frozenset, (tuple(self),)
+
+    # A comparison ends with the first element that decides it.
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Set) and not isinstance(other, SETS):
+            other = frozenset(other)
+        if not isinstance(other, SETS) or any(element not in self._elements for element in other - self._added):
+            return False
+        return all((element in self) == (element in other) for element in self._candidates())
+
+    @_with_sets
+    def __le__(self, other: Any) -> bool:
+        return all(element in other or element not in self for element in self._candidates())
+
+    @_with_sets
+    def __ge__(self, other: Any) -> bool:
+        return all(element in self for element in other)
+
+    @_with_sets
+    def __lt__(self, other: Any) -> Any:
+        return self <= other and not self >= other
+
+    @_with_sets
+    def __gt__(self, other: Any) -> Any:
+        return self >= other and not self <= other
+
+    @_with_sets
+    def __or__(self, other: Any) -> Any:
+        more = frozenset(other)
+        return self._with(self._added | more, self._removed - more)
+
+    @_with_sets
+    def __sub__(self, other: Any) -> Any:
+        less = frozenset(other)
+        return self._with(self._added - less, self._removed | less)
+
+    @_with_sets
+    def __and__(self, other: Any) -> Any:
+        return frozenset(element for element in other if element in self)
+
+    @_with_sets
+    def __rsub__(self, other: Any) -> Any:
+        return frozenset(element for element in other if element not in self)
+
+    @_with_sets
+    def __xor__(self, other: Any) -> Any:
+        return frozenset(self) ^ frozenset(other)
+
+    __ror__, __rand__, __rxor__ = __or__, __and__, __xor__
+
+    def union(self, *others: Iterable[Value]) -> Any:
+        """Return the union with others."""
+        return self | frozenset().union(*others)
+
+    def difference(self, *others: Iterable[Value]) -> Any:
+        """Return what is in none of the others."""
+        return self - frozenset().union(*others)
+
+    def intersection(self, *others: Iterable[Value]) -> frozenset[Value]:
+        """Return what is in all others too."""
+        return frozenset(self).intersection(*others)
+
+    def symmetric_difference(self, other: Iterable[Value]) -> frozenset[Value]:
+        """Return what is in one of the two only."""
+        return frozenset(self).symmetric_difference(other)
+
+    def issubset(self, other: Iterable[Value]) -> bool:
+        """Whether it is a subset of another."""
+        return bool(self <= frozenset(other))
+
+    def issuperset(self, other: Iterable[Value]) -> bool:
+        """Whether another is a subset of it."""
+        return bool(self >= frozenset(other))
+
+    def isdisjoint(self, other: Iterable[Value]) -> bool:
+        """Whether they have nothing in common."""
+        return not any(element in self for element in other)
+
+    def copy(self) -> Any:
+        """Return it."""
+        return self._with(self._added, self._removed)
+
+    def among(self, passes: Callable[[Any], Any]) -> Iterator[Value]:
+        """Yield elements, where it can be told asking only for those that pass a test."""
+        passing = getattr(self._elements, "passing", None)
+        if passing is None:
+            yield from self
+            return
+        for element in passing(passes):
+            if element in self._added or (element not in self._removed and self._has(element)):
+                yield element
+        yield from self._added.difference(self._elements.known)  # type: ignore[attr-defined]
+
+    def changes(self, has: Has) -> SetChange | None:
+        """Return what was added and removed, where it is read by this function; else None."""
+        return SetChange(unwrap(self._added), self._removed) if self._has is has else None
+
+    def minimal(self) -> SetProxy:
+        """Return it without additions and removals that do nothing."""
+        added = frozenset(e for e in ordered(self._added) if not (e in self._elements and self._has(e)))
+        removed = frozenset(e for e in ordered(self._removed) if e in self._elements and self._has(e))
+        return SetProxy(self._elements, self._has, added, removed)
+
+
+def unwrap(value: Any) -> Any:
+    """Return a value without proxies: what they stand for is read whole. A value without any stays the same object."""
+    kind = type(value)
+    if kind is SetProxy:
+        return unwrap(frozenset(value))
+    if issubclass(kind, Record):
+        known = vars(value)
+        new = {name: unwrap(known[name]) for name in field_names(kind)}
+        return value if all(new[name] is known[name] for name in new) else value.but(**new)
+    if issubclass(kind, tuple | frozenset):
+        parts = list(map(unwrap, value))
+        return value if all(map(is_, parts, value)) else kind(parts)
+    if issubclass(kind, Map):
+        return _unwrap_map(value)
+    if hasattr(kind, "_whole"):
+        return unwrap(value._whole())
+    return value
+
+
+def _unwrap_map(value: Map[Any, Any]) -> Map[Any, Any]:
+    items = {unwrap(key): unwrap(item) for key, item in value.items()}
+    is_plain = type(value) is Map and all(map(is_, items, value)) and all(map(is_, items.values(), value.values()))
+    return value if is_plain else Map(items)
+
+
+def _read_before(key: Any) -> Any:
+    raise AssertionError("the whole was read before")

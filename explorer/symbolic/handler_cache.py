@@ -1,0 +1,131 @@
+"""Handler calls, memoized: each is made once for each distinct value of what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from kraftcheck.explorer.calls.handlers import Calls
+from kraftcheck.explorer.calls.proxies import SharedProxy
+from kraftcheck.explorer.symbolic.exploded_sets import ExplodedState, OpaqueSetRequired
+from kraftcheck.explorer.symbolic.variables import Layout
+from kraftcheck.spec.errors import ProtocolError
+from kraftcheck.spec.language.declarations import Action, Projection, Property
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.state import Step
+from kraftcheck.spec.values import Map, Record, Value, field_names, keyed
+
+
+class Read(NamedTuple):
+    """What a handler reads besides its replica and its message."""
+
+    field: str | None  # the name of a shared field, or None
+    projection: Projection | None = None  # the projection that is read, or None
+    replica: Value = None  # whose projection or set it is
+    # a field of a replica and an element: whether it is in that set, which is exploded. Or None.
+    part: tuple[str, Value] | None = None
+
+
+Answers = Callable[[Read], Any]
+"""Returns what a read gives; None of a replica that is not there. It raises `MissingRead` where that is not known."""
+Path = tuple[tuple[Read, Any], ...]
+
+
+class CallResult(NamedTuple):
+    """A leaf of a decision tree."""
+
+    path: Path  # what was read, with what it gave
+    steps: tuple[Step, ...]
+
+
+class _Node(NamedTuple):
+    """A read of a handler, and where each value leads."""
+
+    read: Read
+    branches: dict[Any, _Node | CallResult]
+
+
+class HandlerCache(Calls):
+    """The handler calls of one protocol, in decision trees over what they read."""
+
+    def __init__(self, protocol: Protocol, shared_type: type[Record]) -> None:
+        super().__init__(protocol)
+        self._shared_type = shared_type
+        self._fields = {name: Read(name) for name in field_names(shared_type)}
+        self._replicas: list[Value] = []
+        self._sets: dict[Value, dict[str, list[Value]]] = {}
+        self._known: dict[tuple[str, Value, Value], _Node | CallResult] = {}
+
+    def set_layout(self, layout: Layout) -> None:
+        """Note the replicas that a projection may have, and the exploded sets; forget the calls that knew others."""
+        sets: dict[Value, dict[str, list[Value]]] = {}
+        for (replica, field), elements in layout.parts.items():
+            sets.setdefault(replica, {})[field] = list(elements)
+        if sets != self._sets:
+            self._sets, self._known = sets, {}
+        replicas = layout.replicas
+        if replicas != self._replicas:
+            self._replicas = list(replicas)
+            reading = {name for name, action in self.protocol.actions.items() if action.reads}
+            self._known = {key: node for key, node in self._known.items() if key[0] not in reading}
+
+    def result(self, action: Action, me: Any, message: Any, answers: Answers) -> CallResult:
+        """Return what a call comes to, given what its reads give."""
+        key = (action.name, me, message)
+        node = self._known.get(key)
+        while isinstance(node, _Node):
+            node = node.branches.get(keyed(answers(node.read)))
+        return node if node is not None else self._call(key, action, me, message, answers)
+
+    def _call(
+        self, key: tuple[str, Value, Value], action: Action, me: Any, message: Any, answers: Answers
+    ) -> CallResult:
+        path: dict[Read, Any] = {}
+
+        def ask(read: Read) -> Any:
+            if read not in path:
+                path[read] = answers(read)
+            return path[read]
+
+        given: dict[str, Value] = {}
+        for projection in action.reads:
+            if projection.name in action.asks:
+                found = {replica: ask(Read(None, projection, replica)) for replica in self._replicas}
+                given[projection.name] = Map((replica, one[0]) for replica, one in found.items() if one is not None)
+        given["shared"] = SharedProxy(self._shared_type, lambda name: ask(self._fields[name]))
+        sets = self._sets.get(me.id) if me is not None else None
+        if sets is None:
+            steps = self.steps(action, me, message, given)
+        else:
+            exploded = ExplodedState(me, sets, lambda *part: ask(Read(None, None, me.id, part)))
+            try:
+                steps = self.steps(action, exploded.me, message, given, settle=exploded.steps)
+            except ProtocolError as error:
+                raise OpaqueSetRequired(next(iter(sets))) from error
+        result = CallResult(tuple(path.items()), tuple(steps))
+        self._insert(key, result)
+        return result
+
+    def holds(
+        self, prop: Property, given: Mapping[str, Value], whole: Callable[[], Mapping[str, Value]] | None = None
+    ) -> bool:
+        """Return whether a property is true of local states that may have exploded sets."""
+        try:
+            return super().holds(prop, given, whole)
+        except ProtocolError as error:
+            for sets in self._sets.values():
+                raise OpaqueSetRequired(next(iter(sets))) from error
+            raise
+
+    def _insert(self, key: tuple[str, Value, Value], result: CallResult) -> None:
+        """Insert the path that leads to a result."""
+        if not result.path:
+            self._known[key] = result
+            return
+        node = self._known.setdefault(key, _Node(result.path[0][0], {}))
+        for place, (read, answer) in enumerate(result.path):
+            if not isinstance(node, _Node) or node.read != read:
+                raise AssertionError(f"action {key[0]} is not pure: on the same input it read something else")
+            end = place + 1 == len(result.path)
+            other: _Node | CallResult = result if end else _Node(result.path[place + 1][0], {})
+            node = node.branches.setdefault(keyed(answer), other)

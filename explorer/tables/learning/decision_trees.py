@@ -1,0 +1,137 @@
+"""Decision trees: what a handler or a property reads, and the result to which each value leads."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from kraftcheck.explorer.tables.kernel.codes import (
+    KIND,
+    LEAF,
+    LOCAL_QUESTION,
+    ME,
+    MISSING,
+    PEER,
+    SHARED,
+    SHARED_QUESTION,
+    SIZE,
+    UNKNOWN,
+)
+from kraftcheck.explorer.tables.kernel.tries import child_of, lay
+from kraftcheck.explorer.tables.learning.interner import Interner
+from kraftcheck.explorer.tables.learning.questions import InboxQuestions
+from kraftcheck.explorer.tables.learning.read_log import Question
+from kraftcheck.explorer.tables.learning.shared_sets import Passes, passes_or_fails
+from kraftcheck.spec.values import Value
+
+SOME = 64  # times that Python is asked of a property before it is seen whether that tells of many replicas
+
+
+class ImpureCallError(Exception):
+    """On the same input something else was read than before."""
+
+
+class DecisionTrees:
+    """The decision trees of one learner, in the tables that the kernel follows."""
+
+    def __init__(self, interner: Interner, inbox_questions: InboxQuestions) -> None:
+        self._interner = interner
+        self._tables = interner.tables
+        self._inbox_questions = inbox_questions
+        self._first: dict[int, set[int]] = {}  # by root, the answers to its question
+        # by exploded set and root, the tests of its elements by key; None where all were gone through
+        self._awaiting: defaultdict[int, dict[int, dict[Value, Passes | None]]] = defaultdict(dict)
+
+    def node(self) -> int:
+        """Return a new node, of which nothing is known."""
+        return self._tables.append("nodes", (UNKNOWN, 0, 0, 0, 0, 0))
+
+    def set_leaf(self, node: int, value: int, count: int = 0) -> None:
+        """Make a node a leaf."""
+        self._tables.nodes[node] = LEAF, value, 0, count, 0, 0
+
+    def has_leaf(self, root: int, row: int, me: int, peer: int, inboxes: list[int]) -> bool:
+        """Return whether a tree leads to a leaf."""
+        node = root
+        while node >= 0:
+            kind, a, b, *_ = self._tables.nodes[node].tolist()
+            if kind in (UNKNOWN, LEAF):
+                return bool(kind == LEAF)
+            if kind == SHARED:
+                answer = int(self._tables.rows[row, a])
+            elif kind == SHARED_QUESTION:
+                questions = self._interner.shared_questions[b - len(self._interner.bounds)]
+                answer = questions.answer(a, int(self._tables.rows[row, b]))
+            elif kind == LOCAL_QUESTION:
+                local = me if b == ME else peer if b == PEER else int(self._tables.rows[row, self._interner.base + b])
+                answer = self._interner.questions.answer(a, local)
+            else:
+                answer = self._inbox_questions.answer(a, inboxes[b] if b < len(inboxes) else 0)
+            node = child_of(self._tables, node, answer)
+        return False
+
+    def insert(self, root: int, path: Mapping[Question, int]) -> int:
+        """Insert a path of reads; return the node at its end."""
+        tables, node = self._tables, root
+        if path:
+            laid = np.array([(*question, answer) for question, answer in path.items()], np.int64)
+            self._first.setdefault(root, set()).add(int(laid[0, 3]))
+            nodes, jumps = tables.room_for_path(len(laid))
+            node, nodes, jumps = lay(tables, root, laid, nodes, jumps)
+            tables.note_used(nodes=nodes, jumps=jumps)
+        if node < 0 or tables.nodes[node, KIND] not in (UNKNOWN, LEAF):
+            raise ImpureCallError
+        return node
+
+    def forget(self, root: int) -> None:
+        """Forget where a tree leads."""
+        for answer in self._first.pop(root, ()):
+            self._tables.put("branches", root << 32 | answer, int(MISSING))
+        self._tables.nodes[root, KIND] = UNKNOWN
+        self._tables.nodes[root, SIZE] = 0
+
+    def await_elements(self, root: int, awaited: Mapping[tuple[int, Value], Passes | None]) -> None:
+        """Note what depends on which elements an exploded set may have."""
+        for (field, key), passes in awaited.items():
+            self._awaiting[field].setdefault(root, {})[key] = passes
+
+    def forget_awaiting(self, field: int, element: Value) -> None:
+        """Forget what depends on all elements of an exploded set, unless it passes over a new one."""
+        for root, tests in list(self._awaiting[field].items()):
+            if any(passes is None or passes_or_fails(passes, element) for passes in tests.values()):
+                self.forget(root)
+                del self._awaiting[field][root]
+
+    def forget_all(self, roots: Iterable[int]) -> None:
+        """Forget where all trees lead."""
+        self._awaiting.clear()
+        for root in roots:
+            self.forget(root)
+
+
+class ProxyPolicy:
+    """Decides whether a call gets proxies that track fields, or whole records.
+
+    A property of one replica gets a proxy as long as one result serves many replicas, as in `registration`.
+    """
+
+    def __init__(self, interner: Interner, trees: DecisionTrees, opaque: set[str]) -> None:
+        self.opaque = opaque  # the names of actions and properties that a proxy does not serve
+        self.misses: dict[int, int] = {}  # by root of a property of one replica
+        self._interner, self._trees = interner, trees
+        self._whole: set[tuple[int, bool]] = set()
+
+    def of(self, root: int, name: str) -> tuple[bool, bool]:
+        """Return whether fields are tracked, and those of a property's only replica; else forget that they were."""
+        misses = self.misses.get(root)
+        if misses is not None:
+            self.misses[root] = misses = misses + 1
+        opaque = name in self.opaque
+        opaque_me = opaque or (root, False) in self._whole  # it stays so, also once there are many more replicas
+        opaque_me |= (misses or 0) > max(SOME, len(self._interner.locals) // 2)
+        if opaque_me and (root, opaque) not in self._whole:
+            self._whole.add((root, opaque))
+            self._trees.forget(root)
+        return not opaque, not opaque_me

@@ -1,0 +1,145 @@
+"""What a handler's steps do, as numbers: outcomes, with changes of a control row and operations on inboxes.
+
+Steps record which fields of other replicas and which elements of shared sets they change, so that one outcome serves
+whatever else these hold.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from kraftcheck.explorer.calls.proxies import DeltaStep, Fields, PeerProxy, SetChange, unwrap
+from kraftcheck.explorer.tables.kernel.codes import KEY_LIMIT
+from kraftcheck.explorer.tables.learning.interner import Interner, within
+from kraftcheck.explorer.tables.learning.read_log import ReadLog
+from kraftcheck.spec.language.state import Step
+from kraftcheck.spec.values import Value, field_names
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+class EffectTable:
+    """The outcomes of one learner."""
+
+    def __init__(self, interner: Interner) -> None:
+        self._interner = interner
+        self._tables = interner.tables
+        self._deltas: dict[tuple[Pairs, Pairs], int] = {}
+        self._count = self._moved = 0
+        self._delta((), ())  # delta 0 changes nothing
+
+    def add(self, labels: Iterable[int], me: Any, steps: Iterable[tuple[Step, int]]) -> int:
+        """Add the outcomes of an action, each with its label and its flags; return the number of the first."""
+        made = zip(labels, [(*self._made(me, step), flags) for step, flags in steps], strict=True)
+        return self._tables.extend("outcomes", [self._row(label, *one) for label, one in made])
+
+    def add_network_step(self, action: int, spends: tuple[str, ...]) -> None:
+        """Add a step that the network takes by itself."""
+        outcome = self._tables.append("outcomes", self._row(action, 0, False, []))
+        self._tables.append("network_steps", (outcome, self._delta((), self._spending(Step(spends=spends)))))
+
+    def _made(self, me: Any, step: Step) -> tuple[int, bool, list[int]]:
+        interner = self._interner
+        operations = [interner.operation(name, interner.message(message)) for name, message in step.sends]
+        put = self._put(step) if step.puts else ()
+        written = step.writes if step.me == () or step.me == me else (step.me, *step.writes)
+        slots = [(interner.slot(replica.id), interner.local(replica)) for replica in written]
+        assigned = {interner.base + slot: local for slot, local in slots}
+        for key, fields in step.peers if isinstance(step, DeltaStep) else ():
+            assigned[interner.base + interner.slot(key)] = ~interner.change(fields)
+        for column, value in put:
+            if isinstance(value, SetChange):
+                assigned.update(interner.sets.assigned(column, value))
+            else:
+                assigned[len(interner.bounds) + column] = interner.shared_id(column, value)
+        return self._delta(tuple(sorted(assigned.items())), self._spending(step)), step.consumes, operations
+
+    def _put(self, step: Step) -> list[tuple[int, Any]]:
+        """Return what a step writes into shared fields, by column; into an exploded set, how that changes."""
+        sets, names = self._interner.sets, self._interner.shared_names
+        put, changes = [], dict(step.sets) if isinstance(step, DeltaStep) else {}
+        for name, value in step.puts:
+            column = names.index(name)
+            if column in sets.elements:
+                value = changes.get(name, SetChange(value, None))
+                for element in value.added:
+                    sets.column(column, element)  # a new one moves others
+            put.append((column, value))
+        return put
+
+    def _spending(self, step: Step) -> Pairs:
+        if not step.spends and not step.needs:
+            return ()
+        bounds = self._interner.bounds
+        spent = [(bounds.index(name), amount) for name, amount in Counter(step.spends).items()]
+        return tuple(sorted(spent + [(bounds.index(name), 0) for name in step.needs]))
+
+    def _delta(self, assigned: Pairs, spending: Pairs) -> int:
+        if self._moved != self._interner.sets.changes:
+            self._moved = self._interner.sets.changes
+            self._deltas = {((), ()): 0}
+        found = self._deltas.get((assigned, spending))
+        if found is None:
+            found = self._deltas[assigned, spending] = within(self._count, KEY_LIMIT, "different changes")
+            self._count += 1
+            first = self._tables.extend("assignments", assigned)
+            spent = self._tables.extend("spendings", spending)
+            self._tables.set("deltas", found, (first, len(assigned), spent, len(spending)))
+        return found
+
+    def _row(self, action: int, delta: int, consumes: bool, operations: list[int], flags: int = 0) -> tuple[int, ...]:
+        first = self._tables.extend("outcome_operations", operations)
+        return action, delta, int(consumes), first, len(operations), flags
+
+
+def deltas(made: Iterable[Any], log: ReadLog, *, tracks: bool) -> list[Any]:
+    """Return a handler's steps without proxies, where `tracks` says so as steps that have what they change.
+
+    Steps that may turn out to be equal, depending on what else is in the replicas that they write, have it not.
+    """
+    steps = list(made)
+    if not log.used_proxies or not all(isinstance(step, Step) for step in steps):
+        return steps
+    if not tracks:
+        return [unwrap(step) for step in steps]
+    rests = [_rest(step, log) for step in steps]
+    alike = defaultdict(set)
+    for step, rest in zip(steps, rests, strict=True):
+        alike[rest].add((_peers(step), _sets(step, log)))
+    return [_delta(step, rest, log, is_sure=len(alike[rest]) == 1) for step, rest in zip(steps, rests, strict=True)]
+
+
+def _rest(step: Step, log: ReadLog) -> Step:
+    """Return a step without what it changes of other replicas and of exploded sets."""
+    parts = {name: unwrap(getattr(step, name)) for name in field_names(Step) if name not in ("writes", "puts")}
+    writes = tuple(one._key if _is_changed(one) else unwrap(one) for one in step.writes)
+    puts = tuple((name, unwrap(value) if log.change_of(name, value) is None else None) for name, value in step.puts)
+    return Step(**parts, writes=writes, puts=puts)
+
+
+def _delta(step: Step, rest: Step, log: ReadLog, *, is_sure: bool) -> DeltaStep:
+    sets = dict(_sets(step, log, is_minimal=not is_sure))
+    parts = {name: getattr(rest, name) for name in field_names(Step)}
+    parts["writes"] = tuple(one._peek() if is_sure and _is_changed(one) else unwrap(one) for one in step.writes)
+    parts["puts"] = tuple((name, sets[name].added if name in sets else value) for name, value in rest.puts)
+    return DeltaStep(**parts, peers=_peers(step) if is_sure else (), sets=tuple(sets.items()))
+
+
+def _sets(step: Step, log: ReadLog, *, is_minimal: bool = False) -> tuple[tuple[str, SetChange], ...]:
+    found = ((name, log.change_of(name, value, is_minimal=is_minimal)) for name, value in step.puts)
+    return tuple((name, change) for name, change in found if change is not None)
+
+
+def _peers(step: Step) -> tuple[tuple[Value, Fields], ...]:
+    return tuple((one._key, _fields(one)) for one in step.writes if _is_changed(one))
+
+
+def _is_changed(replica: Any) -> bool:
+    return type(replica) is PeerProxy and "id" not in replica._changes
+
+
+def _fields(replica: Any) -> Fields:
+    changes = ((name, unwrap(value)) for name, value in sorted(replica._changes.items()))
+    return tuple((name, type(value), value) for name, value in changes)

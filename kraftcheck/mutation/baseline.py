@@ -1,0 +1,219 @@
+"""The run of a protocol as it is, in one configuration: how its actions were called, and which lines ran.
+
+A recorded call can be made again with what it read; an action can be wrapped, so that something else is called.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import FrameType, MappingProxyType, ModuleType
+from typing import Any, NamedTuple
+
+from kraftcheck.catalogue import Job
+from kraftcheck.engines import search
+from kraftcheck.explorer.calls import MissingRead, SharedProxy, with_function
+from kraftcheck.explorer.result import Progress, Result
+from kraftcheck.mutation.mutants import memories_of
+from kraftcheck.spec.language.declarations import Action
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.semantics import Semantics, initial_states
+from kraftcheck.spec.language.state import State, Step
+from kraftcheck.spec.values import Record, Value
+
+ONE_CALL = 5.0
+"""Seconds that a single call of an action may take."""
+
+Arguments = tuple[Any, ...]
+"""What an action is called with after `self`."""
+
+Wrapper = Callable[[Protocol, Arguments], Iterable[Step]]
+
+Line = tuple[str, int]
+"""A file, and a line in it."""
+
+
+class EndlessError(Exception):
+    """A call of an action did not return in time."""
+
+
+class RecordedCall(NamedTuple):
+    """One call of an action."""
+
+    action: Action
+    arguments: Arguments  # what it was called with
+    seen: dict[str, Value]  # what it read of the shared state
+    steps: frozenset[Step]  # what came of it
+
+
+@dataclass
+class Baseline:
+    """What a protocol does in one configuration."""
+
+    job: Job  # the search; its protocol is as the configuration has it
+    starts: list[State]  # the states from which it starts
+    calls: list[RecordedCall] = field(default_factory=list)  # the calls of actions, by number
+    # the numbers of the calls in which a line ran
+    by_line: dict[Line, list[int]] = field(default_factory=lambda: defaultdict(list))
+    at_start: set[Line] = field(default_factory=set)  # the lines that ran while the starts were made
+    result: Result = field(default_factory=Result)  # what the search found
+
+    @property
+    def shared_type(self) -> type[Record]:
+        """The class of the shared state."""
+        return type(self.starts[0].shared)
+
+    def runs(self, path: str, lines: Iterable[int]) -> bool:
+        """Return whether one of some lines of a file ran, in an action or while the starts were made."""
+        return any((path, line) in self.by_line or (path, line) in self.at_start for line in lines)
+
+    def through(self, path: str, lines: Iterable[int]) -> list[RecordedCall]:
+        """Return the calls in which one of some lines of a file ran."""
+        numbers = {number for line in lines for number in self.by_line.get((path, line), ())}
+        return [self.calls[number] for number in sorted(numbers)]
+
+    def protocol(self) -> Protocol:
+        """Return another instance of the protocol, to be changed."""
+        return copy(self.job.protocol)
+
+
+def record(
+    job: Job,
+    files: Iterable[str],
+    modules: Iterable[ModuleType] = (),
+    report: Callable[[Progress], None] | None = None,
+) -> Baseline:
+    """Search a protocol as it is, and note what its actions do."""
+    tracing = _Tracing(frozenset(files), memories_of(modules))
+    with tracing.noted() as lines:
+        starts = initial_states(Semantics(job.protocol), job.options.init)
+    baseline = Baseline(job, starts, at_start=lines)
+    protocol = baseline.protocol()
+    actions = job.protocol.actions
+    rewired(
+        protocol, {name: wrapped(name, one, partial(_noted, baseline, one, tracing)) for name, one in actions.items()}
+    )
+    vars(protocol)["initial"] = lambda: baseline.starts
+    options = replace(job.options, init="Init", report=report)
+    baseline.result = search(job.engine, protocol, options, is_named=job.is_named)
+    return baseline
+
+
+class _Tracing:
+    """Notes which lines run."""
+
+    def __init__(self, files: frozenset[str], forget: list[Callable[[], object]]) -> None:
+        self._files = files
+        self._forget = forget
+
+    @contextmanager
+    def noted(self) -> Iterator[set[Line]]:
+        """Note the lines that run meanwhile; those of a memoised function too, whatever it knew before."""
+        lines: set[Line] = set()
+
+        def begin(frame: FrameType, event: str, argument: object) -> Any:
+            return run if frame.f_code.co_filename in self._files else None
+
+        def run(frame: FrameType, event: str, argument: object) -> Any:
+            lines.add((frame.f_code.co_filename, frame.f_lineno))
+            return run
+
+        for forget in self._forget:
+            forget()
+        before = sys.gettrace()
+        sys.settrace(begin)
+        try:
+            yield lines
+        finally:
+            sys.settrace(before)
+
+
+def _noted(
+    baseline: Baseline, action: Action, tracing: _Tracing, protocol: Protocol, arguments: Arguments
+) -> tuple[Step, ...]:
+    """Call an action, and note the call with what it reads of the shared state."""
+    seen: dict[str, Value] = {}
+
+    def noting(shared: Any) -> SharedProxy:
+        def read(name: str) -> Value:
+            seen[name] = getattr(shared, name)
+            return seen[name]
+
+        return SharedProxy(shared.__class__, read)
+
+    given = _with_shared(action, arguments, noting)
+    with tracing.noted() as lines:
+        made = tuple(dict.fromkeys(action.function(protocol, *given)))
+    steps = frozenset(plain_steps(action, protocol, given, made))
+    for line in lines:
+        baseline.by_line[line].append(len(baseline.calls))
+    baseline.calls.append(RecordedCall(action, arguments, seen, steps))
+    return made
+
+
+def replaying(call: RecordedCall, kind: type[Record]) -> Arguments:
+    """Return the arguments of a recorded call, to make it again."""
+
+    def read(name: str) -> Value:
+        if name not in call.seen:
+            raise MissingRead(name)
+        return call.seen[name]
+
+    return _with_shared(call.action, call.arguments, lambda _: SharedProxy(kind, read))
+
+
+def _with_shared(action: Action, arguments: Arguments, proxy_of: Callable[[Any], SharedProxy]) -> Arguments:
+    """Return the arguments of an action with a proxy of the shared state."""
+    if "shared" not in action.asks:
+        return arguments
+    place = len(arguments) - len(action.asks) + action.asks.index("shared")
+    return (*arguments[:place], proxy_of(arguments[place]), *arguments[place + 1 :])
+
+
+def plain_steps(action: Action, protocol: Protocol, arguments: Arguments, made: Iterable[Any]) -> tuple[Any, ...]:
+    """Return those of an action's steps that can be told from doing nothing, and that bounds allow at all."""
+    me = arguments[0] if action.kind != "environment" else ()
+    return tuple(step for step in made if not isinstance(step, Step) or _matters(step, me, protocol.bounds))
+
+
+def _matters(step: Step, me: Value, bounds: dict[str, int]) -> bool:
+    if any(bounds.get(name) == 0 for name in (*step.spends, *step.needs)):
+        return False
+    return bool((step.me not in ((), me)) or step.consumes or step.sends or step.puts or step.writes or step.spends)
+
+
+def rewired(protocol: Protocol, actions: Mapping[str, Action]) -> None:
+    """Give a protocol other actions; it alone is changed, not its class."""
+    vars(protocol).update(actions=MappingProxyType(dict(actions)), is_sampled=False)  # each call is one to note
+
+
+def wrapped(name: str, action: Action, wrapper: Wrapper) -> Action:
+    """Return an action that asks for what another one asks for, and calls something else."""
+
+    def call(protocol: Protocol, *arguments: Any) -> Iterable[Step]:
+        return wrapper(protocol, arguments)
+
+    return with_function(action, call, name=name, fairness=None)
+
+
+@contextmanager
+def limited_time() -> Iterator[None]:
+    """Raise `EndlessError` in a call that takes longer than `ONE_CALL`; for the main thread alone."""
+    seconds = ONE_CALL
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise EndlessError(f"did not return within {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
