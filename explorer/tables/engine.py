@@ -1,9 +1,11 @@
 """The table engine: an explicit-state search whose hot path looks everything up in integer tables.
 
-`docs/design.md` follows one state through its modules: "The route of a state".
+`docs/architecture.md` follows one state through its modules.
 """
 
 from __future__ import annotations
+
+from importlib import import_module
 
 from kraftcheck.explorer.capabilities import require_able, without_symmetry
 from kraftcheck.explorer.result import Options, Result
@@ -15,6 +17,7 @@ def explore(protocol: Protocol, options: Options) -> Result:
     """Search the reachable states of a protocol with the table engine."""
     require_able("tables", protocol, options)
     options, notes = without_symmetry(options)
-    result = searches.find(options.search)(protocol, options)
+    order = import_module(f"{searches.__name__}.{options.search.replace('-', '_')}")
+    result: Result = order.search(protocol, options)
     result.notes += notes
     return result

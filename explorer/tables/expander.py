@@ -31,8 +31,18 @@ from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
 from kraftcheck.explorer.tables.kernel.symmetry import identify_all
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.locality import Parts, split
-from kraftcheck.explorer.tables.states.packing import PARTITIONS, Indices, Packing, Rows, Words, packing, roomy_packing
-from kraftcheck.explorer.tables.states.successors import SUCCESSORS_PER_STATE, Found, Successors
+from kraftcheck.explorer.tables.states.packing import (
+    PARTITIONS,
+    SUCCESSORS_PER_STATE,
+    Found,
+    Indices,
+    Packing,
+    Rows,
+    Successors,
+    Words,
+    packing,
+    roomy_packing,
+)
 from kraftcheck.explorer.tables.threads import SERIAL, Threads
 from kraftcheck.explorer.tables.worker import Worker
 from kraftcheck.explorer.transition_system import MOST_LABELS

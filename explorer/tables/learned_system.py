@@ -12,8 +12,7 @@ from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.edges import EdgeArrays, find_edges
 from kraftcheck.explorer.tables.locality import reason
-from kraftcheck.explorer.tables.states.packing import Indices, Rows, Words
-from kraftcheck.explorer.tables.states.successors import SUCCESSORS_PER_STATE
+from kraftcheck.explorer.tables.states.packing import SUCCESSORS_PER_STATE, Indices, Rows, Words
 from kraftcheck.explorer.tables.threads import SERIAL
 from kraftcheck.explorer.tables.worker import Worker
 from kraftcheck.explorer.transition_system import Mask, Steps

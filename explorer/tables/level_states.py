@@ -10,9 +10,8 @@ from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.learning.size import Size
 from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.explorer.tables.states.memory import Memory
-from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.explorer.tables.states.packing import Found, Rows
 from kraftcheck.explorer.tables.states.spilling import SpillingSet
-from kraftcheck.explorer.tables.states.successors import Found
 from kraftcheck.explorer.tables.worker import BATCH
 from kraftcheck.persistence.growing_file import GrowingFile
 

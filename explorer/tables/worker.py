@@ -8,8 +8,7 @@ from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.flat import facts
 from kraftcheck.explorer.tables.kernel.flat.waiting import WAITING
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
-from kraftcheck.explorer.tables.states.packing import Indices, Packing, Rows
-from kraftcheck.explorer.tables.states.successors import Successors
+from kraftcheck.explorer.tables.states.packing import Indices, Packing, Rows, Successors
 
 BATCH = 1 << 16  # states that one worker expands between two looks at the clock
 SUCCESSORS = 1 << 10  # of one state, at first

@@ -19,9 +19,8 @@ from kraftcheck.explorer.tables.engine import explore
 from kraftcheck.explorer.tables.learning.size import Size, size_of
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.states.memory import LEAST_BATCH, Budget, available_memory
-from kraftcheck.explorer.tables.states.packing import PARTITIONS, Packing, Rows, packing
+from kraftcheck.explorer.tables.states.packing import PARTITIONS, Found, Packing, Rows, packing
 from kraftcheck.explorer.tables.states.spilling import Archive
-from kraftcheck.explorer.tables.states.successors import Found
 from kraftcheck.explorer.tables.states.visited import Partition
 from kraftcheck.explorer.tables.worker import BATCH
 from kraftcheck.kraft_model.reconfig import Reconfig

@@ -28,14 +28,15 @@ from kraftcheck.explorer.tables.kernel.packing import (
 from kraftcheck.explorer.tables.states import pages
 from kraftcheck.explorer.tables.states.packing import (
     PARTITIONS,
+    Found,
     Packing,
     Rows,
+    Successors,
     Words,
     entry_bytes,
     packing,
     roomy_packing,
 )
-from kraftcheck.explorer.tables.states.successors import Found, Successors
 from kraftcheck.explorer.tables.states.visited import FIRST_CAPACITY, Partition, VisitedSet
 from kraftcheck.explorer.tables.threads import Threads
 

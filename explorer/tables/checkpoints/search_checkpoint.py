@@ -31,9 +31,8 @@ from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.level_states import LevelStates
 from kraftcheck.explorer.tables.python_checks import PythonChecks
 from kraftcheck.explorer.tables.states.levels import ID_BYTES, Levels
-from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.explorer.tables.states.packing import Found, Rows
 from kraftcheck.explorer.tables.states.spilling import SpillingSet
-from kraftcheck.explorer.tables.states.successors import Found
 from kraftcheck.explorer.tables.states.visited import VisitedSet
 from kraftcheck.persistence.growing_file import GrowingFile
 from kraftcheck.persistence.validation import require

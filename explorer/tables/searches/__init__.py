@@ -15,26 +15,3 @@ and sets the result's `depth`. `--memory`, `--checkpoint`, `@reachable` and `@te
 `explorer/capabilities.py` names the order. Copy from `bfs.py`, `_expand_batch`; `dfs.py` has a loop of its own in the
 kernel.
 """
-
-from __future__ import annotations
-
-from collections.abc import Callable
-from importlib import import_module
-from pkgutil import iter_modules
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from kraftcheck.explorer.result import Options, Result
-    from kraftcheck.spec.language.protocol import Protocol
-
-
-def names() -> tuple[str, ...]:
-    """Return the names of the search orders. Nothing is imported for it."""
-    files = (module.name for module in iter_modules(__path__))
-    return tuple(sorted(name.replace("_", "-") for name in files if not name.startswith("_")))
-
-
-def find(name: str) -> Callable[[Protocol, Options], Result]:
-    """Return the function that searches in an order, by its name."""
-    search: Callable[[Protocol, Options], Result] = import_module(f"{__name__}.{name.replace('-', '_')}").search
-    return search

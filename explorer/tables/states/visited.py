@@ -34,6 +34,7 @@ from kraftcheck.explorer.tables.kernel.hash_set import (
 from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, PARTITION_BITS
 from kraftcheck.explorer.tables.states.packing import (
     PARTITIONS,
+    Found,
     Packing,
     Rows,
     Words,
@@ -42,7 +43,6 @@ from kraftcheck.explorer.tables.states.packing import (
     repacked_words,
 )
 from kraftcheck.explorer.tables.states.pages import Spare, reserved, scattered
-from kraftcheck.explorer.tables.states.successors import Found
 from kraftcheck.explorer.tables.threads import SERIAL, Threads
 
 FIRST_CAPACITY = 1 << 10
