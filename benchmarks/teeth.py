@@ -26,8 +26,8 @@ from kraftcheck.lockstep.survey import summary
 from kraftcheck.lockstep.walks import Chosen, GivenWalk, Offers, RandomWalk, Sort, Step
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
-from kraftcheck.spec.display import cut
 from kraftcheck.spec.language.semantics import follow, way_to
+from kraftcheck.spec.values import cut
 
 ROOM = 20
 """How much wider bounds are than in the fault's own configuration."""

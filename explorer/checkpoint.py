@@ -15,14 +15,13 @@ from kraftcheck.persistence.folder import Checkpoint, Identity, Noted
 from kraftcheck.persistence.validation import CorruptFileError, require, require_shape
 from kraftcheck.spec.diagnosis import vacuity
 from kraftcheck.spec.discovery import modules_of, reachable_classes, source_of
-from kraftcheck.spec.display import text_of
 from kraftcheck.spec.encoding import DecodingError, Lexicon, decode, encode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import ModelValue, Value, order_key
+from kraftcheck.spec.values import ModelValue, Value, order_key, text_of
 
 SHAPE = {
     "classes": [(str, str)],

@@ -7,9 +7,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from kraftcheck.explorer.result import Result, TraceStep, Violation
-from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.values import Record, Value, field_names, field_values, ordered
+from kraftcheck.spec.values import Record, Value, field_names, field_values, ordered, text_of
 
 if TYPE_CHECKING:
     import pandas as pd

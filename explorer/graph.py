@@ -22,11 +22,11 @@ import networkx as nx
 from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Options, Result
-from kraftcheck.spec.display import in_xml
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.values import in_xml
 
 if TYPE_CHECKING:
     Graph = nx.MultiDiGraph[int]  # the class takes no type arguments when it runs

@@ -17,9 +17,9 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, get_type_hints
 
-from kraftcheck.spec.display import cut
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.formula import Fairness
+from kraftcheck.spec.values import cut
 
 if TYPE_CHECKING:
     from kraftcheck.spec.cfg.config import BoundConfig

@@ -16,8 +16,8 @@ from kraftcheck.catalogue import Model, find_model, shipped_models
 from kraftcheck.engines import searches
 from kraftcheck.explorer.request import OPTIONS, seconds, setting, size
 from kraftcheck.explorer.request import count as count
-from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import InputError, unknown
+from kraftcheck.spec.values import cut
 
 
 def seed(text: str) -> int:

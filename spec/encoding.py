@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Sized
 from enum import Enum
 from typing import Any, TypeVar
 
-from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values, is_enum
+from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, cut, field_names, field_values, is_enum
 
 
 def _length(number: int) -> bytes:

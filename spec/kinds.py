@@ -10,9 +10,8 @@ from functools import cache
 from itertools import chain, repeat
 from typing import Any, Literal, Union, get_args, get_origin
 
-from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import ProtocolError
-from kraftcheck.spec.values import INSTEAD, Map, ModelValue, Record, Value, field_types, is_enum, refuse_enum
+from kraftcheck.spec.values import INSTEAD, Map, ModelValue, Record, Value, cut, field_types, is_enum, refuse_enum
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 SCALARS = {int: "a number", bool: "TRUE or FALSE", str: "a string", ModelValue: "a model value"}

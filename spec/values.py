@@ -1,4 +1,4 @@
-"""The values that states are made of, with one canonical order and one canonical encoding.
+"""The values that states are made of, with one canonical order, and their text for people.
 
 A value is an int, a bool, a string, None, a model value, a member of an enum, a record, a tuple, a frozenset or a map
 of those; nothing else. All are immutable and hashable. Neither the canonical order nor the canonical encoding
@@ -11,7 +11,7 @@ import dataclasses
 import enum
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from operator import itemgetter
 from types import UnionType
@@ -474,3 +474,67 @@ def _place(cls: type, method: object = None) -> str:
         return f"{inspect.getsourcefile(cls)}:{inspect.getsourcelines(cls)[1]}: "
     except (OSError, TypeError):
         return ""
+
+
+def text_of(value: Value) -> str:
+    """Return a value as reports, reasons and counterexamples show it.
+
+    A record is shown by its `__str__` if its class defines one, as the identity of a server does.
+
+    >>> text_of(frozenset({2, 1})), text_of((True, "a")), text_of(Map({1: 2}))
+    ('{1, 2}', '[TRUE, "a"]', '{1: 2}')
+    """
+    kind = type(value)
+    if kind is bool:
+        return "TRUE" if value else "FALSE"
+    if kind is str:
+        return f'"{visible(value)}"'
+    if isinstance(value, enum.Enum):
+        return name_of(value)
+    if kind is frozenset:
+        return "{" + ", ".join(map(text_of, ordered(value))) + "}"
+    if kind is tuple:
+        return "[" + ", ".join(map(text_of, value)) + "]"
+    if isinstance(value, Map):
+        return "{" + ", ".join(f"{text_of(key)}: {text_of(value[key])}" for key in ordered(value)) + "}"
+    if isinstance(value, Record) and not any("__str__" in vars(base) for base in kind.__mro__[:-1]):
+        fields = [f"{name}={text_of(getattr(value, name))}" for name in shown_names(value)]
+        return f"{kind.__name__}({', '.join(fields)})"
+    return str(value)
+
+
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def in_xml(text: str) -> str:
+    """Return text with `?` for each character that XML cannot have, such as ESC."""
+    return _NOT_IN_XML.sub("?", text)
+
+
+def visible(text: str, keep: str = "") -> str:
+    r"""Return text with the codes of characters that cannot be seen, or that steer a terminal or the way of writing."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in keep else _code(one) for one in text)
+
+
+def _code(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def one_of(choices: Sequence[str]) -> str:
+    """Return choices in one phrase.
+
+    >>> one_of(["a value", "','", "'}'"])
+    "a value, ',' or '}'"
+    """
+    return " or ".join(filter(None, [", ".join(choices[:-1]), *choices[-1:]]))
+
+
+def cut(text: str, width: int) -> str:
+    """Return text of at most `width` characters, with `...` for what does not fit.
+
+    >>> cut("NoIllegalState", 8)
+    'NoIll...'
+    """
+    return text if len(text) <= width else text[: width - 3] + "..."

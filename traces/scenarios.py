@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 
 from kraftcheck.files import read_small
 from kraftcheck.spec.diagnosis.why import diagnose
-from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Record, Value, field_names, ordered
+from kraftcheck.spec.values import Record, Value, field_names, ordered, text_of
 
 SEPARATOR = "----"
 

@@ -24,12 +24,11 @@ from kraftcheck.explorer.symbolic.variables import CHANNEL, LOCAL, SHARED, Key, 
 from kraftcheck.files import replacing
 from kraftcheck.persistence.growing_file import DIGEST_BYTES
 from kraftcheck.persistence.validation import reading, require
-from kraftcheck.spec.display import text_of
 from kraftcheck.spec.encoding import decode, encode
 from kraftcheck.spec.kinds import fits
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Record, Value, field_types
+from kraftcheck.spec.values import Record, Value, field_types, text_of
 
 SHAPE = {
     "sets": {str: int},

@@ -18,12 +18,11 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.proxies import SetChange
 from kraftcheck.explorer.symbolic.exploded_sets import HOLE, OpaqueGuard, OpaqueSetRequired, with_fields
-from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State, Step
-from kraftcheck.spec.values import Map, Record, Value, field_names, keyed, ordered
+from kraftcheck.spec.values import Map, Record, Value, field_names, keyed, ordered, text_of
 
 LOCAL, CHANNEL, SHARED, BOUND, PART = "local", "channel", "shared", "bound", "part"
 ANYONE = "anyone"  # the sender, where an inbox is not divided by senders

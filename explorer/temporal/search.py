@@ -16,11 +16,11 @@ from kraftcheck.explorer.state_graph import MarkBack, StateGraph, without_way_ou
 from kraftcheck.explorer.temporal.graph import LabelledGraph
 from kraftcheck.explorer.transition_system import counterpart
 from kraftcheck.spec.diagnosis.why import diagnosis_text
-from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.declarations import PREDICATE, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.values import text_of
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.temporal.checking import Lasso, Move

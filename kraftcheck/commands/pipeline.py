@@ -23,7 +23,7 @@ from kraftcheck.reporting.as_json import attributes
 from kraftcheck.reporting.files import Writing
 from kraftcheck.reporting.lines import OLD, PLAIN, WARNING, Line, Meter, actions_table, print_lines, print_warnings
 from kraftcheck.reporting.replay import CONFORMS, DIVERGES, NOTHING_READ, verdict_counts
-from kraftcheck.spec.display import cut
+from kraftcheck.spec.values import cut
 from kraftcheck.traces.pipeline.driver import InputFile, Pipeline, PipelineFolder, Summary, identity_of, inputs_of
 from kraftcheck.traces.replay.replayer import ReplayVerdict
 

@@ -20,10 +20,10 @@ from kraftcheck.reporting.lines import many
 from kraftcheck.reporting.report import anywhere, behaviour_as_data, document, packed, write_report
 from kraftcheck.reporting.scenarios import walk_as_scenario
 from kraftcheck.spec.diagnosis.why import ENABLED, Reason, diagnose
-from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Transition
+from kraftcheck.spec.values import text_of
 
 KINDS = {"-": "consumed", "+": "sent", "*": "kept"}
 

@@ -14,10 +14,10 @@ from kraftcheck.explorer.result import TraceStep
 from kraftcheck.reporting.changes import changes
 from kraftcheck.reporting.lines import plain
 from kraftcheck.reporting.replay import replay_lines, trace_title
-from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.values import cut
 from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState, Replayer, ReplayVerdict
 

@@ -29,10 +29,9 @@ from typing import Any, NamedTuple
 from kraftcheck.files import read_small, replacing
 from kraftcheck.kraft_model.quorum.records import Nil, Replica
 from kraftcheck.spec import Protocol, Record, State
-from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Choice, Semantics, Transition
-from kraftcheck.spec.values import Value
+from kraftcheck.spec.values import Value, text_of
 
 
 class Offer(NamedTuple):

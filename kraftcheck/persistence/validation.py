@@ -9,8 +9,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.values import cut
 
 MOST = 1 << 62
 """No number in a manifest is larger: sums of some stay within 64 bits."""

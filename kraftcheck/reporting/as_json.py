@@ -14,9 +14,8 @@ from kraftcheck.explorer.result import Loop, Result, TraceStep, Violation
 from kraftcheck.persistence.folder import program_version
 from kraftcheck.reporting.changes import changes, is_shown_by_fields, messages
 from kraftcheck.reporting.counterexample import why
-from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import Map, ModelValue, Value, field_names, field_values, ordered
+from kraftcheck.spec.values import Map, ModelValue, Value, field_names, field_values, ordered, text_of
 
 SCHEMA = 1
 """The version of what `--json` writes. It grows when a field goes or means something else, not when one is added."""

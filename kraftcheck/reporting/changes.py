@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.result import TraceStep
 from kraftcheck.reporting.lines import NEW, OLD, PLAIN, Part
-from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.network import Network
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Map, Record, Value, field_names, ordered, shown_names
+from kraftcheck.spec.values import Map, Record, Value, field_names, ordered, shown_names, text_of
 
 DELIVERED, KEPT, LOST, DROPPED, UNDER_WAY = "delivered", "kept", "lost", "dropped", "under way"
 """What becomes of a message; dropped: gone, and neither delivered nor lost by the network."""

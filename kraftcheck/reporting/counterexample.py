@@ -12,13 +12,12 @@ from kraftcheck.explorer.result import DEADLOCK, Loop, TraceStep, Trap, Violatio
 from kraftcheck.reporting.changes import FieldChange, Message, changes, initial, message_words, messages
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, Part, many
 from kraftcheck.spec.diagnosis.conditions import why_assertion, why_false
-from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import QUANTIFIED, STEP, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition, act_of
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Value, field_names, ordered
+from kraftcheck.spec.values import Value, field_names, ordered, text_of
 
 LEGEND = "messages: - consumed, * delivered and kept, + sent, the others still under way"
 COLUMNS_LEGEND = "messages: > sent, < delivered and consumed, * delivered and kept, x lost or dropped"

@@ -16,11 +16,11 @@ from kraftcheck.reporting.replay import (
     replay_as_json,
     replay_lines,
 )
-from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.formatting import one_line
 from kraftcheck.spec.tla.view import StateView
+from kraftcheck.spec.values import text_of
 from kraftcheck.traces.crosscheck.comparison import EXAMPLES, LabelledStep, StateComparison, StepComparison, Stranger
 from kraftcheck.traces.replay.divergence import Divergence
 from kraftcheck.traces.replay.replayer import Replay, ReplayVerdict

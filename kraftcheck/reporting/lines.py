@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Self, TextIO
 
 from kraftcheck.explorer.result import Progress, Verdict
-from kraftcheck.spec.display import visible
+from kraftcheck.spec.values import visible
 
 OLD, NEW, PLAIN, HEAD, ACTION, FAINT, WARNING = "old", "new", "", "head", "action", "faint", "warning"
 """Styles. A verdict is a style too."""

@@ -17,7 +17,7 @@ from kraftcheck.lockstep.walks import Step
 from kraftcheck.reporting.as_json import states_as_json, value_as_json
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many, plain
 from kraftcheck.reporting.report import behaviour_as_data
-from kraftcheck.spec.display import cut, text_of
+from kraftcheck.spec.values import cut, text_of
 
 WIDTH = 160
 """Characters of a line that is cut."""

@@ -13,8 +13,8 @@ from kraftcheck.mutation.mutants import Mutant
 from kraftcheck.mutation.slips import KINDS
 from kraftcheck.mutation.trial import ERROR, KILLED, LOST, SURVIVED, UNREACHED, VERDICTS, MutantVerdict
 from kraftcheck.reporting.lines import FAINT, HEAD, NEW, OLD, PLAIN, WARNING, Line, columns, many
-from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.values import cut
 
 WIDTH = 150
 """The most characters of a mutant's name, and of an error, in a list."""

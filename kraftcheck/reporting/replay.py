@@ -8,7 +8,7 @@ from typing import Any
 
 from kraftcheck.reporting.as_json import attributes
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many
-from kraftcheck.spec.display import cut, visible
+from kraftcheck.spec.values import cut, visible
 from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.divergence import Difference, Divergence
 from kraftcheck.traces.replay.replayer import Replay, ReplayVerdict

@@ -24,8 +24,8 @@ from kraftcheck.reporting.as_json import (
 from kraftcheck.reporting.changes import DELIVERED, DROPPED, KEPT, LOST, UNDER_WAY, flows
 from kraftcheck.reporting.lines import many, plain
 from kraftcheck.reporting.replay import claim_text, divergence_lines, trace_title
-from kraftcheck.spec.display import cut, text_of
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.values import cut, text_of
 from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState
 

@@ -61,11 +61,10 @@ from pathlib import Path
 from kraftcheck.catalogue import scenario_job
 from kraftcheck.reporting.changes import changes, fields_set, message_words, messages
 from kraftcheck.spec.cfg.binding import bind_leniently
-from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import unknown
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Record, field_names, ordered
+from kraftcheck.spec.values import Record, field_names, ordered, text_of
 from kraftcheck.traces.scenarios import (
     Block,
     ScenarioError,

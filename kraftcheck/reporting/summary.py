@@ -10,8 +10,8 @@ from kraftcheck.catalogue import Job
 from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, MEMORY, STRICT, Options, Result, Verdict, Violation
 from kraftcheck.reporting.counterexample import counterexample_lines, why
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, actions_table, many, notes, plain
-from kraftcheck.spec.display import in_xml, text_of
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.values import in_xml, text_of
 
 _LIMITS = ("max_states", "max_depth", "max_nodes", "time_limit", MEMORY)
 LIMITS = {name: "--" + name.replace("_", "-") for name in _LIMITS}

@@ -13,7 +13,6 @@ from inspect import signature, unwrap
 from typing import Any, NoReturn, get_args, get_type_hints
 
 from kraftcheck.spec.cfg.config import SETTING, Assignment, BoundConfig, ConfigError, ModelConfig, Named
-from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import ConstantError, InputError, ProtocolError, unknown
 from kraftcheck.spec.kinds import describe_type
 from kraftcheck.spec.language.declarations import OF_BEHAVIOURS, REACHABLE, TEMPORAL, Property
@@ -21,7 +20,7 @@ from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import MISSING, Constant, Protocol
 from kraftcheck.spec.language.semantics import start_names
 from kraftcheck.spec.tla.types import Decoder, Encoder, MismatchError
-from kraftcheck.spec.values import ModelValue, Value, enum_names, is_enum, name_of, transform
+from kraftcheck.spec.values import ModelValue, Value, enum_names, is_enum, name_of, text_of, transform
 
 
 def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:

@@ -23,12 +23,11 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kraftcheck.spec.display import cut, one_of
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import ModelValue, Value, transform
+from kraftcheck.spec.values import ModelValue, Value, cut, one_of, transform
 
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree

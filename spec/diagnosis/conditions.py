@@ -30,7 +30,7 @@ from kraftcheck.spec.diagnosis.source import (
     trace_call,
     values_in,
 )
-from kraftcheck.spec.display import cut
+from kraftcheck.spec.values import cut
 
 ITERATIONS = 4
 """The most iterations of a loop that are told apart."""

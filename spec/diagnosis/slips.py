@@ -16,7 +16,6 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from kraftcheck.spec.diagnosis.source import definition_of, nodes_of, parsed
 from kraftcheck.spec.discovery import modules_of, source_of
-from kraftcheck.spec.display import text_of
 from kraftcheck.spec.errors import near_misses
 from kraftcheck.spec.kinds import describe_type
 from kraftcheck.spec.language.declarations import Action, Property
@@ -24,7 +23,7 @@ from kraftcheck.spec.language.network import Network
 from kraftcheck.spec.language.protocol import Constant, Protocol
 from kraftcheck.spec.language.semantics import take
 from kraftcheck.spec.language.state import State, Step, become, consume
-from kraftcheck.spec.values import Map, ModelValue, Record, field_names, field_types, is_enum
+from kraftcheck.spec.values import Map, ModelValue, Record, field_names, field_types, is_enum, text_of
 
 Kinds = tuple[Any, ...] | None
 """The types that a value may have; None where they are not known."""

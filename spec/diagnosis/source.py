@@ -13,8 +13,7 @@ from pathlib import Path
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple, TypeVar
 
-from kraftcheck.spec.display import cut, text_of
-from kraftcheck.spec.values import Map, ModelValue, Record
+from kraftcheck.spec.values import Map, ModelValue, Record, cut, text_of
 
 T = TypeVar("T")
 Names = dict[str, Any]

@@ -16,10 +16,10 @@ from pickle import dumps, loads
 from typing import Any, NamedTuple
 
 from kraftcheck.spec.diagnosis.source import definition_of, recompiled
-from kraftcheck.spec.display import cut, text_of
 from kraftcheck.spec.errors import ProtocolError, unknown
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.values import cut, text_of
 
 SHOWN = 80
 """The most characters of a part that are shown."""

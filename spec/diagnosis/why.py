@@ -20,12 +20,11 @@ from pathlib import Path
 
 from kraftcheck.spec.diagnosis.conditions import guard_of
 from kraftcheck.spec.diagnosis.source import trace_call
-from kraftcheck.spec.display import cut, text_of
 from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.declarations import Action
 from kraftcheck.spec.language.semantics import Refusal, Semantics, call_action
 from kraftcheck.spec.language.state import State, Step
-from kraftcheck.spec.values import Record, Value, ordered
+from kraftcheck.spec.values import Record, Value, cut, ordered, text_of
 
 ENABLED = "enabled"
 SHOWN = 120

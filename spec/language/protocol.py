@@ -12,7 +12,6 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, ClassVar, get_type_hints
 
-from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import FORGOT_YIELD, ConstantError, ProtocolError, RaisedError, unknown
 from kraftcheck.spec.kinds import describe_value, mismatch
 from kraftcheck.spec.language.declarations import Action, Projection, Property, place_of
@@ -20,7 +19,7 @@ from kraftcheck.spec.language.formula import Fairness, fairness_problem
 from kraftcheck.spec.language.network import BagWithMemory, Network
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.views import Hidden, HiddenReads
-from kraftcheck.spec.values import Map, Record, Value, field_types, ordered
+from kraftcheck.spec.values import Map, Record, Value, cut, field_types, ordered
 
 MISSING: Any = object()
 MOST = 2**31 - 1

@@ -31,10 +31,9 @@ from importlib import resources
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from kraftcheck.spec.display import cut, one_of, visible
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.values import Map, ModelValue, Value, name_of
+from kraftcheck.spec.values import Map, ModelValue, Value, cut, name_of, one_of, visible
 
 DEEPEST = 200
 """The most levels of nesting of a value: hashing and ordering recurse, and Python allows 1,000 calls."""

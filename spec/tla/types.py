@@ -25,12 +25,11 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from kraftcheck.spec.display import cut, one_of
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.kinds import SCALARS
 from kraftcheck.spec.tla.formatting import one_line
 from kraftcheck.spec.tla.parsing import Intervals, TlaSyntaxError, as_function, as_name, shared_parser
-from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_names, field_types, is_enum
+from kraftcheck.spec.values import Map, ModelValue, Record, Value, cut, field_names, field_types, is_enum, one_of
 
 SHOWN = 60
 """The most characters of a value that an error quotes."""

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.spec.cfg.config import SourceText, parse_tree
-from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.values import cut
 from kraftcheck.traces.parsing import open_unpacked
 
 JAR_VARIABLE = "KRAFTCHECK_TLA2TOOLS"

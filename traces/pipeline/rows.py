@@ -14,12 +14,11 @@ from hashlib import blake2b
 from itertools import starmap
 from typing import Any
 
-from kraftcheck.spec.display import cut, text_of
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Map, Value, field_names
+from kraftcheck.spec.values import Map, Value, cut, field_names, text_of
 from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState, Replayer, ReplayVerdict
 

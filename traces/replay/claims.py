@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from kraftcheck.spec.display import cut
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import REACHABLE, TEMPORAL, Property
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import DEADLOCK, Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.values import cut
 from kraftcheck.traces.trace import Ending, TraceHead
 
 LONGEST_PROBLEM = 80

@@ -8,13 +8,12 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from kraftcheck.spec.diagnosis.why import diagnosis_text
-from kraftcheck.spec.display import cut, text_of, visible
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.formatting import in_tlc_order, one_line
 from kraftcheck.spec.tla.types import ViewError
 from kraftcheck.spec.tla.view import StateView
-from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_names
+from kraftcheck.spec.values import Map, ModelValue, Record, Value, cut, field_names, text_of, visible
 
 LONGEST_PLACE = 96
 """Characters of an argument that a place shows."""

@@ -14,13 +14,13 @@ from math import factorial, prod
 from os import PathLike, fspath
 
 from kraftcheck.explorer.identity import identity_of
-from kraftcheck.spec.display import text_of
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states
 from kraftcheck.spec.language.state import Permutation, State, permutation_group, permuted
 from kraftcheck.spec.tla.types import ViewError, few
 from kraftcheck.spec.tla.view import StateView
+from kraftcheck.spec.values import text_of
 from kraftcheck.traces.files import stream_traces
 from kraftcheck.traces.parsing import DEFAULT_LIMIT, Source, TraceError, ValueCache
 from kraftcheck.traces.replay.claims import Claim, ClaimJudge, ClaimVerdict

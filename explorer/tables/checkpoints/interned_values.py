@@ -27,10 +27,9 @@ from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.persistence.folder import Noted
 from kraftcheck.persistence.growing_file import RowsInFile
 from kraftcheck.persistence.validation import CorruptFileError, mixed, reading, require, require_distinct
-from kraftcheck.spec.display import cut, text_of
 from kraftcheck.spec.encoding import decode, encode
 from kraftcheck.spec.kinds import fits
-from kraftcheck.spec.values import Record, Value, field_types
+from kraftcheck.spec.values import Record, Value, cut, field_types, text_of
 
 FILES = ("values", "controls", "inboxes", "inbox_items")
 SLOT, LOCAL, MESSAGE, SHARED, INBOX = b"SLMHI"
