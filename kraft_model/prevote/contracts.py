@@ -188,16 +188,9 @@ class PrevoteContracts(PrevoteMembership):
             error = Error.INVALID_REQUEST
         heard = error is Nil.NIL
         now = unattached_in(before, message.replica_epoch) if heard and newer else before
-        answer = RequestVoteResponse(
-            replica_epoch=now.current_epoch,
-            leader=now.leader,
-            vote_granted=heard and deserves_vote(now, message),
-            pre_vote=message.pre_vote,
-            error=error,
-            source=before.id,
-            dest=message.source,
-        )
-        return only_answers(step, answer)
+        granted = heard and deserves_vote(now, message)
+        said = (now.current_epoch, now.leader, granted, message.pre_vote, error)
+        return only_answers(step, RequestVoteResponse(*said, before.id, message.source))
 
     @step_invariant
     def votes_are_remembered(self, before: Server, after: Server, message: RequestVoteRequest, step: Step) -> bool:

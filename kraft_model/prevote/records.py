@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from kraftcheck.kraft_model.reconfig.records import EpochMatch as EpochMatch
+from kraftcheck.kraft_model.reconfig.records import Nil as Nil
+from kraftcheck.kraft_model.reconfig.records import Result as Result
 from kraftcheck.spec import Map, ModelValue, Record, Symbol
-
-
-class Nil(Symbol):
-    NIL = "Nil"
 
 
 class ServerState(Symbol):
@@ -36,12 +35,6 @@ class Command(Symbol):
     LEADER_CHANGE = "LeaderChangeRecord"
 
 
-class Result(Symbol):
-    OK = "Ok"
-    NOT_OK = "NotOk"
-    DIVERGING = "Diverging"
-
-
 class Error(Symbol):
     """Errors that responses and checks name."""
 
@@ -61,13 +54,6 @@ class MessageType(Symbol):
     BEGIN_QUORUM_EPOCH_REQUEST = "BeginQuorumEpochRequest"
     FETCH_REQUEST = "FetchRequest"
     FETCH_RESPONSE = "FetchResponse"
-
-
-class EpochMatch(Symbol):
-    """How the specification filters received messages; here only so that its `.cfg` files can name them."""
-
-    EQUAL_EPOCH = "EqualEpoch"
-    ANY_EPOCH = "AnyEpoch"
 
 
 SYMBOLS = (ServerState, Command, Result, Error, MessageType, EpochMatch, Nil)

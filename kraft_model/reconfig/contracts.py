@@ -151,14 +151,9 @@ class ReconfigContracts(ReconfigMembership):
         given = before.state is ServerState.VOTED and before.voted_for == message.source
         free = newer or before.state is ServerState.UNATTACHED or given
         long_enough = (message.last_log_epoch, message.last_log_offset) >= log_end(before.log)
-        answer = RequestVoteResponse(
-            epoch=max(before.current_epoch, message.epoch),
-            leader=Nil.NIL if newer else before.leader,
-            vote_granted=free and long_enough and not older,
-            error=Error.FENCED_LEADER_EPOCH if older else Nil.NIL,
-            source=before.id,
-            dest=message.source,
-        )
+        epoch, leader = max(before.current_epoch, message.epoch), Nil.NIL if newer else before.leader
+        error, granted = Error.FENCED_LEADER_EPOCH if older else Nil.NIL, free and long_enough and not older
+        answer = RequestVoteResponse(epoch, leader, granted, error, before.id, message.source)
         return only_answers(step, answer) and not step.puts
 
     @step_invariant

@@ -81,16 +81,8 @@ def takes_on(broker: Broker, partition: Partition, shared: Shared) -> Step:
     Who waits for a former leader is told that it leads no more.
     """
     if partition.leader_epoch > broker.partition.leader_epoch:
-        refusals = [
-            ClientResponse(
-                api=Api.PRODUCE,
-                value=broker.log[offset - 1].value,
-                error=Error.NOT_LEADER_OR_FOLLOWER,
-                leader_epoch=broker.partition.leader_epoch,
-                source=broker.id,
-            )
-            for offset in broker.waiting
-        ]
+        told = (Error.NOT_LEADER_OR_FOLLOWER, broker.partition.leader_epoch, broker.id)
+        refusals = [ClientResponse(Api.PRODUCE, broker.log[offset - 1].value, *told) for offset in broker.waiting]
         anew = Broker(
             broker.id,
             controller_epoch=broker.controller_epoch,
@@ -236,15 +228,10 @@ class RecoveryContracts(RecoveryBase):
         if error is not Error.NONE:
             wanted = before.partition
         wanted = wanted.but(partition_epoch=wanted.partition_epoch + (wanted != before.partition))
-        answer = AlterPartitionResponse(
-            error=error,
-            asked=(message.leader_epoch, message.partition_epoch, message.attempt),
-            leader_epoch=wanted.leader_epoch,
-            partition_epoch=wanted.partition_epoch,
-            isr=wanted.isr,
-            recovery=wanted.recovery if message.version == 1 else Nil.ABSENT,
-            dest=message.source,
-        )
+        asked = (message.leader_epoch, message.partition_epoch, message.attempt)
+        state = (wanted.leader_epoch, wanted.partition_epoch, wanted.isr)
+        told = wanted.recovery if message.version == 1 else Nil.ABSENT
+        answer = AlterPartitionResponse(error, asked, *state, told, message.source)
         done = error is Error.NONE and (message.version == 0 or message.leader_epoch in shared.finished)
         history = dict(step.puts).get("unrecovered") == (shared.unrecovered - {message.leader_epoch} if done else None)
         answers = [one for one in step.sent if isinstance(one, AlterPartitionResponse)]
@@ -321,15 +308,9 @@ class RecoveryContracts(RecoveryBase):
             again = asked.but(attempt=asked.attempt + 1)
             return step == become(before.but(pending=again)).send(again).spend("resends")
         version = 0 if before.id in self.old_brokers | self.old_ibp else 1
-        expected = AlterPartitionRequest(
-            version=version,
-            leader_epoch=known.leader_epoch,
-            partition_epoch=known.partition_epoch,
-            isr=request.isr,
-            recovery=request.recovery if version else Nil.ABSENT,
-            attempt=1,
-            source=before.id,
-        )
+        recovery = request.recovery if version else Nil.ABSENT
+        epochs = known.leader_epoch, known.partition_epoch
+        expected = AlterPartitionRequest(version, *epochs, request.isr, recovery, 1, before.id)
         leads, bound = known.leader == before.id and before.running, self._bound_of(before, request)
         sends = become(before.but(pending=expected)).send(expected)
         return leads and bound is not None and step == (sends.spend(bound) if bound else sends)
@@ -439,13 +420,8 @@ class RecoveryContracts(RecoveryBase):
         follower = known.leader not in (before.id, Nil.NO_LEADER)
         may = known.leader == before.id or (follower and message.api is Api.FETCH)
         served = may and known.recovery is not RECOVERING
-        answer = ClientResponse(
-            api=message.api,
-            value=message.value,
-            error=Error.NONE if served else Error.NOT_LEADER_OR_FOLLOWER,
-            leader_epoch=known.leader_epoch,
-            source=before.id,
-        )
+        error = Error.NONE if served else Error.NOT_LEADER_OR_FOLLOWER
+        answer = ClientResponse(message.api, message.value, error, known.leader_epoch, before.id)
         if not served:
             return step == consume(before).reply(answer)
         noted = shared.served if before.id in self.old_brokers else shared.served | {known.leader_epoch}
@@ -520,13 +496,8 @@ class RecoveryContracts(RecoveryBase):
         error = _refusal(before, message.leader_epoch)
         upto = [entry.epoch for entry in before.log if entry.epoch <= message.asked_epoch]
         served = error is Error.NONE and upto
-        answer = EpochEndResponse(
-            error=error,
-            leader_epoch=message.leader_epoch,
-            epoch=max(upto) if served else -1,
-            end_offset=len(upto) if served else 0,
-            dest=message.source,
-        )
+        epoch, end = (max(upto), len(upto)) if served else (-1, 0)
+        answer = EpochEndResponse(error, message.leader_epoch, epoch, end, message.source)
         return step == consume(before).reply(answer)
 
     @step_invariant
@@ -557,13 +528,7 @@ class RecoveryContracts(RecoveryBase):
             return True
         error = _refusal(before, message.leader_epoch)
         entries = before.log[message.offset :] if error is Error.NONE else ()
-        answer = ReplicaFetchResponse(
-            error=error,
-            leader_epoch=message.leader_epoch,
-            offset=message.offset,
-            entries=entries,
-            dest=message.source,
-        )
+        answer = ReplicaFetchResponse(error, message.leader_epoch, message.offset, entries, message.source)
         noted = before.but(ends=before.ends.put(message.source, message.offset))
         if error is Error.NONE and noted != before:
             return same(step, answers(noted, shared))
