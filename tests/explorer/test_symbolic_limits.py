@@ -94,6 +94,7 @@ def test_the_verdict_stands_where_no_counterexample_is_found_in_time(monkeypatch
 def test_notes_say_where_the_nodes_are_and_which_engine_may_be_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     given = configured("registration", None, "not-durable")
     asked = Options.of(given, search="bfs")
+    monkeypatch.setattr(engine, "SLOW_SECONDS", 1_000)
     assert len(explore(given.protocol, asked).notes) == 1
     monkeypatch.setattr(engine, "SLOW_SECONDS", -100)
     monkeypatch.setattr(engine, "FEWEST_NAMED", 1)
