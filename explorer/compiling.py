@@ -96,3 +96,10 @@ def noted(told: Callable[[], object] | None = None) -> Iterator[Compiling]:
         yield compiling
     finally:
         events.unregister("numba:compile", compiling)
+
+
+def compiled_code_folder() -> str:
+    """Return the folder in which compiled code is kept."""
+    from kraftcheck.explorer.tables.kernel.native import CACHE
+
+    return CACHE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kraftcheck.explorer.calls.type_inspection import note_types
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import Permutation, State, permutation_group, permuted
@@ -43,7 +43,7 @@ def _viewed(protocol: Protocol, view: str | None) -> Callable[[State], State]:
     return see
 
 
-def hidden_reads(protocol: Protocol, options: Options, *, first_found: bool) -> HiddenReads | None:
+def hidden_reads(protocol: Protocol, options: SearchRequest, *, first_found: bool) -> HiddenReads | None:
     """Return what notes the methods that read what the VIEW of a search leaves out; None without a VIEW."""
     if options.view is None:
         return None

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.transition_system import Label
 from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.declarations import Property
@@ -59,14 +59,14 @@ def bits_of(labels: list[Label], conditions: list[Condition]) -> NDArray[np.uint
     )
 
 
-def require_reachable(protocol: Protocol, options: Options) -> None:
+def require_reachable(protocol: Protocol, options: SearchRequest) -> None:
     """Check, before a search, that it can find out what stays reachable."""
     for prop in options.reachable:
         _require_known(f"{prop.name}, without=", prop.without, _actions(protocol), protocol)
     _require_shown(protocol, options.view, options.reachable, "be reached")
 
 
-def require_temporal(protocol: Protocol, options: Options) -> None:
+def require_temporal(protocol: Protocol, options: SearchRequest) -> None:
     """Check, before a search, that the temporal properties and the fairness can be what they say."""
     known = [NEXT, *_actions(protocol)]
     for prop in options.temporal:

@@ -13,7 +13,12 @@ from __future__ import annotations
 import argparse
 import time
 
+from kraftcheck.engines import ENGINES
+from kraftcheck.explorer.compiling import cache_problem, compiled_code_folder
+from kraftcheck.explorer.request import SearchRequest
+from kraftcheck.explorer.result import Search
 from kraftcheck.reporting.lines import print_warnings
+from kraftcheck.spec import ModelValue, Protocol
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -22,14 +27,33 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
-    from kraftcheck.explorer.compiling import cache_problem
-
     problem = cache_problem()
     print_warnings([problem] if problem else [])
     began = time.monotonic()
-    from kraftcheck.explorer import warm  # only now: a kernel looks for its folder when it is imported
-
-    warm.compile_tables()
-    warm.compile_symbolic()
-    print(f"the kernels are compiled ({time.monotonic() - began:.1f} s), in {warm.CACHE}")
+    compile_tables()
+    compile_symbolic()
+    print(f"the kernels are compiled ({time.monotonic() - began:.1f} s), in {compiled_code_folder()}")
     return 0
+
+
+def compile_tables() -> None:
+    """Search a small protocol in each way that the table engine has: what it calls is compiled."""
+    from kraftcheck.explorer.random_walks import Plan, simulate
+
+    run = ENGINES["tables"].run
+    for order in Search:
+        run(_small(), SearchRequest(search=order))
+    run(_small(), SearchRequest(symmetry="symmRM", memory=1))
+    simulate(_small(), SearchRequest(), Plan(1, 5, 0), None)
+
+
+def compile_symbolic() -> None:
+    """Search a small protocol in each way that the symbolic engine has."""
+    for order in ENGINES["symbolic"].searches:
+        ENGINES["symbolic"].run(_small(), SearchRequest(search=order))
+
+
+def _small() -> Protocol:
+    from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
+
+    return TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1", 1), ModelValue("rm2", 2)}))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from kraftcheck.kraft_model.quorum.base import ADMIN
+from kraftcheck.kraft_model.quorum.base import ADMIN, QuorumBase
 from kraftcheck.kraft_model.quorum.records import (
     ENDED,
     Admin,
@@ -23,7 +23,6 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
 )
 from kraftcheck.kraft_model.quorum.rules import epoch_start, failed, matches
-from kraftcheck.kraft_model.quorum.voters import QuorumVoterChanges
 from kraftcheck.lockstep.messages import Held, Json, LogBook, MessageReader, canonical, is_silent
 from kraftcheck.lockstep.process import Answer, Driver
 from kraftcheck.spec import Map, ModelValue, Record, State, ordered
@@ -80,7 +79,7 @@ class KafkaThrew(Exception):  # noqa: N818 - what it is
 class KafkaCluster:
     """Kafka's side of a walk."""
 
-    def __init__(self, driver: Driver, protocol: QuorumVoterChanges) -> None:
+    def __init__(self, driver: Driver, protocol: QuorumBase) -> None:
         self._driver = driver
         self.protocol = protocol
         self._hosts = {number_of(host): host for host in protocol.hosts} | {0: ADMIN}

@@ -16,6 +16,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     Voter,
 )
+from kraftcheck.kraft_model.quorum.voters import QuorumVoterChanges
 from kraftcheck.lockstep.cluster import KafkaCluster, NotUnderWay, messages_of, number_of
 from kraftcheck.lockstep.messages import canonical
 from kraftcheck.spec import State, ordered
@@ -153,6 +154,7 @@ def answers_the_same(cluster: KafkaCluster, before: State, step: Transition, oth
     if found is not None:
         return found == asked
     me, protocol = before.replicas[step.actor], cluster.protocol
+    assert isinstance(protocol, QuorumVoterChanges)
     endpoints = {r.key: r.endpoint for r in before.replicas.values() if isinstance(r, Replica)}
     voter = Voter(asked, endpoints.get(asked, 1))
     outcome = protocol.begin_adding(me, voter, ADMIN) if adds else protocol.begin_removing(me, asked, ADMIN)
@@ -171,6 +173,7 @@ def _refused(cluster: KafkaCluster, before: State, step: Transition, operation: 
     """Return one of the replicas for which a request would be answered so."""
     me: Replica = before.replicas[step.actor]
     protocol = cluster.protocol
+    assert isinstance(protocol, QuorumVoterChanges)
     errors = _errors(before, step, operation)
     running = [r for r in before.replicas.values() if isinstance(r, Replica) and r.id not in protocol.brokers]
     if operation is Operation.ADD_VOTER:

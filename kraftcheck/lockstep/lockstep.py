@@ -9,6 +9,7 @@ from itertools import filterfalse, pairwise
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.result import TraceStep
+from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import (
     ENDED,
     EndQuorumEpochRequest,
@@ -19,7 +20,6 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     VoteResponse,
 )
-from kraftcheck.kraft_model.quorum.voters import QuorumVoterChanges
 from kraftcheck.lockstep.cluster import (
     FieldDifference,
     KafkaCluster,
@@ -169,7 +169,7 @@ class Lockstep:
     also: tuple[str, object] | None = None
 
     def __init__(
-        self, driver: Driver, protocol: QuorumVoterChanges, *, go_on: bool = False, ignored: Collection[str] = ()
+        self, driver: Driver, protocol: QuorumBase, *, go_on: bool = False, ignored: Collection[str] = ()
     ) -> None:
         self.protocol = protocol
         self.driver = driver

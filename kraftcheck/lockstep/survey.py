@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.result import TraceStep
-from kraftcheck.kraft_model.quorum.voters import QuorumVoterChanges
+from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.lockstep.cover import Cover, StateGraph
 from kraftcheck.lockstep.lockstep import Choose, Finding, Lockstep, LockstepVerdict
 from kraftcheck.lockstep.process import Driver, DriverDied
@@ -63,7 +63,7 @@ class Survey:
     """Walks through one model, on both sides."""
 
     def __init__(
-        self, driver: Driver, protocol: QuorumVoterChanges, about: WalkFile, report: Callable[[], object] | None = None
+        self, driver: Driver, protocol: QuorumBase, about: WalkFile, report: Callable[[], object] | None = None
     ) -> None:
         self.about = about
         self.walks = 0
@@ -81,7 +81,7 @@ class Survey:
         return self._lockstep.steps
 
     @property
-    def protocol(self) -> QuorumVoterChanges:
+    def protocol(self) -> QuorumBase:
         """The model, with its constants."""
         return self._lockstep.protocol
 
@@ -235,7 +235,7 @@ def shrink(
             size = max(1, size // 2)
 
 
-def simplified(lockstep: Lockstep, steps: list[Step], wanted: Sign) -> tuple[QuorumVoterChanges, list[Step]]:
+def simplified(lockstep: Lockstep, steps: list[Step], wanted: Sign) -> tuple[QuorumBase, list[Step]]:
     """Return the model with fewer replicas and kinds of events, and a walk through it that shows the same."""
     best = lockstep.protocol
     constants = best.constants.values()
@@ -249,13 +249,13 @@ def simplified(lockstep: Lockstep, steps: list[Step], wanted: Sign) -> tuple[Quo
     return best, steps
 
 
-def _values(protocol: QuorumVoterChanges) -> dict[str, Any]:
+def _values(protocol: QuorumBase) -> dict[str, Any]:
     return {constant.attribute: getattr(protocol, constant.attribute) for constant in protocol.constants.values()}
 
 
 def _if_shown(
-    lockstep: Lockstep, protocol: QuorumVoterChanges, changes: dict[str, Any], steps: list[Step], wanted: Sign
-) -> tuple[QuorumVoterChanges, list[Step]] | None:
+    lockstep: Lockstep, protocol: QuorumBase, changes: dict[str, Any], steps: list[Step], wanted: Sign
+) -> tuple[QuorumBase, list[Step]] | None:
     """Return the model with other constants, and the walk through it, or None where it does not show what is wanted."""
     try:
         other = type(protocol)(**{**_values(protocol), **changes})

@@ -129,7 +129,7 @@ def test_little_address_space(kilobytes: int, words: tuple[str, ...], said: str)
 
 
 EVERY_KERNEL = """
-from kraftcheck.explorer import warm
+from kraftcheck.commands import warm
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables import engine, layout_policy
 from kraftcheck.spec.examples.dining_philosophers import DiningPhilosophers

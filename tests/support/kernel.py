@@ -15,9 +15,9 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TextIO
 
+from kraftcheck.commands.warm import compile_tables
 from kraftcheck.explorer.tables.kernel import compiled, depth_first, random_walk
 from kraftcheck.explorer.tables.kernel.native import CACHE
-from kraftcheck.explorer.warm import compile_tables
 from kraftcheck.files import InUseError, lock_file
 
 LOCK = Path(CACHE or gettempdir()) / "kraftcheck-tests.lock"

@@ -391,7 +391,7 @@ def prepare(scenarios: tuple[Scenario, ...]) -> None:
     from kraftcheck.explorer import compiling
 
     compiling.cache_problem()
-    from kraftcheck.explorer import warm
+    from kraftcheck.commands import warm
 
     warm.compile_tables()
     if any("symbolic" in scenario.words for scenario in scenarios):

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-from kraftcheck.explorer.identity import Permutation
 from kraftcheck.explorer.tables.learning.growing_tables import BY_ID, GrowingTables
+from kraftcheck.spec.language.state import Permutation
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_values
 
 Rebuild = Callable[[Value], Value]
