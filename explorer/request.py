@@ -15,14 +15,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, get_type_hints
+from typing import Annotated, Any, NamedTuple, Self, get_type_hints
 
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.values import cut
-
-if TYPE_CHECKING:
-    from kraftcheck.spec.cfg.config import BoundConfig
 
 MOST_WORKERS = 4096
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
@@ -280,8 +277,8 @@ class SearchRequest:
         return not (self.properties or self.over_behaviours or self.deadlock)
 
     @classmethod
-    def of(cls, bound: BoundConfig, **more: Any) -> Self:
-        """Return what a configuration asks a search for."""
+    def of(cls, bound: NamedTuple, **more: Any) -> Self:
+        """Return what a configuration that is bound to a protocol, a `BoundConfig`, asks a search for."""
         asked = bound._asdict()
         del asked["protocol"]
         return cls(**(asked | more))

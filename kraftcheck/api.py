@@ -14,17 +14,14 @@ from kraftcheck.catalogue import Job, Model, blaming, find_model, model_of
 from kraftcheck.engines import compiling, search
 from kraftcheck.explorer.request import OPTIONS, Progress, Search, SearchRequest
 from kraftcheck.explorer.result import Result, TraceStep, Violation
-from kraftcheck.jobs import configuration, job_for
+from kraftcheck.jobs import bound_by_names, configuration, job_for
 from kraftcheck.options import read
 from kraftcheck.reporting.counterexample import counterexample_lines
 from kraftcheck.reporting.lines import plain
-from kraftcheck.running import judged
+from kraftcheck.runner import run_diagnosed
 from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.cfg.config import BoundConfig
 from kraftcheck.spec.errors import InputError, require_assertions, unknown
-from kraftcheck.spec.language.declarations import OF_BEHAVIOURS, PREDICATE, REACHABLE, TEMPORAL, Property
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import start_names
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.graph import Graph
@@ -375,48 +372,13 @@ def _job(protocol: Protocol, options: CheckOptions) -> Job:
         raise InputError(f"expected a protocol with its constants, {protocol.__name__}(...), found the class")
     require_assertions()
     asked = {"search": Search.BFS, **_asked(CheckOptions, options)}
-    bound, engine = _bound(protocol, asked), asked.pop("engine", None)
+    bound, engine = bound_by_names(protocol, asked), asked.pop("engine", None)
     return job_for(Model(protocol.name(), type(protocol)), "none", bound, asked, engine)
-
-
-def _bound(protocol: Protocol, asked: dict[str, Any]) -> BoundConfig:
-    """Take what is checked out of what was asked, and return it as a configuration would say it."""
-    everything = protocol.properties
-    local = {name: p for name, p in everything.items() if p.kind not in OF_BEHAVIOURS}
-    of_states = {name: p for name, p in local.items() if not p.over_steps}
-    of_steps = {name: p for name, p in local.items() if p.over_steps}
-    default = [p.name for p in everything.values() if not p.kind.endswith(("constraint", PREDICATE))]
-
-    def chosen(field: str, what: str, known: Mapping[str, Any], default: Iterable[str] = ()) -> list[str]:
-        given = asked.pop(field, default)
-        names = [given] if isinstance(given, str) else list(given)
-        for name in names:
-            if name not in known:
-                raise InputError(unknown(what, name, known, protocol.name()))
-        return names
-
-    def of_kind(*kinds: str) -> tuple[Property, ...]:
-        return tuple(prop for prop in checked if prop.kind in kinds)
-
-    views = chosen("view", "view", protocol.views)
-    (init,) = chosen("init", "start", start_names(protocol), "Init")
-    checked = [everything[name] for name in chosen("properties", "property", everything, default)]
-    return BoundConfig(
-        protocol,
-        tuple(prop for prop in checked if prop.name in local),
-        tuple(of_states[name] for name in chosen("constraints", "constraint", of_states)),
-        tuple(of_steps[name] for name in chosen("action_constraints", "action constraint", of_steps)),
-        view=views[0] if views else None,
-        init=init,
-        reachable=of_kind(REACHABLE),
-        temporal=of_kind(TEMPORAL),
-        fairness=type(protocol).fairness_of(asked.pop("specification", None)),
-    )
 
 
 def _check(job: Job, strict: bool) -> Result:
     run = partial(search, job.engine, job.protocol, job.options, is_named=job.is_named)
-    return judged(job, run, strict=strict)
+    return run_diagnosed(job, run, strict=strict)
 
 
 def _simulate(job: Job, runs: int, depth: int, seed: int, keep: Keep | None = None) -> Result:

@@ -14,7 +14,9 @@ from kraftcheck.options import given
 from kraftcheck.spec.cfg.binding import bind, bind_leniently
 from kraftcheck.spec.cfg.config import BoundConfig, ModelConfig
 from kraftcheck.spec.errors import InputError, unknown
+from kraftcheck.spec.language.declarations import OF_BEHAVIOURS, PREDICATE, REACHABLE, TEMPORAL, Property
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.semantics import start_names
 
 CHECKS = ("invariants", "properties", "constraints", "action_constraints")
 """What of a configuration names properties."""
@@ -80,6 +82,41 @@ def _symmetry(bound: BoundConfig, asked: bool | str | None) -> str | None:
     if not known:
         raise InputError(f"--symmetry: {bound.protocol.name()} has no symmetric sets")
     return bound.symmetry or max(known, key=lambda name: len(known[name]))
+
+
+def bound_by_names(protocol: Protocol, asked: dict[str, Any]) -> BoundConfig:
+    """Take what is checked out of what was asked, and return it as a configuration would say it."""
+    everything = protocol.properties
+    local = {name: p for name, p in everything.items() if p.kind not in OF_BEHAVIOURS}
+    of_states = {name: p for name, p in local.items() if not p.over_steps}
+    of_steps = {name: p for name, p in local.items() if p.over_steps}
+    default = [p.name for p in everything.values() if not p.kind.endswith(("constraint", PREDICATE))]
+
+    def chosen(field: str, what: str, known: Mapping[str, Any], default: Iterable[str] = ()) -> list[str]:
+        given = asked.pop(field, default)
+        names = [given] if isinstance(given, str) else list(given)
+        for name in names:
+            if name not in known:
+                raise InputError(unknown(what, name, known, protocol.name()))
+        return names
+
+    def of_kind(*kinds: str) -> tuple[Property, ...]:
+        return tuple(prop for prop in checked if prop.kind in kinds)
+
+    views = chosen("view", "view", protocol.views)
+    (init,) = chosen("init", "start", start_names(protocol), "Init")
+    checked = [everything[name] for name in chosen("properties", "property", everything, default)]
+    return BoundConfig(
+        protocol,
+        tuple(prop for prop in checked if prop.name in local),
+        tuple(of_states[name] for name in chosen("constraints", "constraint", of_states)),
+        tuple(of_steps[name] for name in chosen("action_constraints", "action constraint", of_steps)),
+        view=views[0] if views else None,
+        init=init,
+        reachable=of_kind(REACHABLE),
+        temporal=of_kind(TEMPORAL),
+        fairness=type(protocol).fairness_of(asked.pop("specification", None)),
+    )
 
 
 def lenient_job(

@@ -105,7 +105,7 @@ def _checked(
     from kraftcheck.reporting.files import require_report
     from kraftcheck.reporting.lines import plain
     from kraftcheck.reporting.summary import report as told
-    from kraftcheck.running import exit_code
+    from kraftcheck.runner import exit_code
     from kraftcheck.spec.errors import InputError
 
     problem = None

@@ -15,26 +15,23 @@ for example:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kraftcheck.catalogue import Job, named_model
-from kraftcheck.explorer.request import SearchRequest
-from kraftcheck.explorer.result import Result
+from kraftcheck.commands._simplify import simplify
 from kraftcheck.jobs import job_of
 from kraftcheck.options import CHECKED, add, count
 from kraftcheck.reporting.files import Writing
-from kraftcheck.reporting.lines import notes, print_lines
+from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.summary import header, how_to_go_on
-from kraftcheck.running import judged, run_job, simplify, tell
+from kraftcheck.runner import report_result, run_diagnosed, run_job
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
 
 if TYPE_CHECKING:
-    from kraftcheck.explorer.graph import Graph
-    from kraftcheck.spec.language.state import State
+    from kraftcheck.commands._graph import Drawing
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -64,31 +61,28 @@ def run(arguments: argparse.Namespace) -> int:
     whole = arguments.graph is not None and arguments.graph_around is None
     with named_model(arguments) as model, Writing(arguments, "json", "trace", "graph", "junit", "report") as files:
         job = job_of(model, arguments.config, arguments, ("--graph",) if whole else ())
-        _require_drawable(job, arguments)
+        drawing = _drawing(job, arguments)
+        if arguments.trace:
+            StateView(job.protocol)  # a protocol that has none is refused before the search
         if not arguments.quiet:
             print_lines(header(job))
-        graphs: list[Graph] = []
-        search = partial(_with_graph, job, arguments, graphs) if whole else partial(run_job, job, quiet=arguments.quiet)
-        result = simplify(job, judged(job, search, strict=arguments.strict), arguments)
-        code = tell(job, result, arguments, files)
-        if not whole:
-            files.file("graph", lambda _: _draw_around(job, result, arguments))
-        elif graphs:
-            files.file("graph", lambda _: _write(graphs[0], arguments))
+        search = drawing.search if drawing and whole else partial(run_job, job, quiet=arguments.quiet)
+        result = simplify(job, run_diagnosed(job, search, strict=arguments.strict), arguments)
+        code = report_result(job, result, arguments, files)
+        if drawing:
+            files.file("graph", lambda _: drawing.write(result))
         print_lines(how_to_go_on(arguments.words, job.options, result))
         return code
 
 
-def _require_drawable(job: Job, arguments: argparse.Namespace) -> None:
-    """Refuse before the search a protocol without variables of TLA+, and a graph that cannot be drawn."""
-    if arguments.trace or arguments.graph:
-        StateView(job.protocol)
+def _drawing(job: Job, arguments: argparse.Namespace) -> Drawing | None:
     if arguments.graph is None and (arguments.graph_around or arguments.graph_most):
         raise InputError("--graph-around, --graph-most: expected --graph too, the file to write")
-    if arguments.graph:
-        from kraftcheck.explorer.graph import graph_writer
+    if arguments.graph is None:
+        return None
+    from kraftcheck.commands._graph import Drawing  # which imports networkx
 
-        graph_writer(arguments.graph)
+    return Drawing(job, arguments)
 
 
 def _resume(arguments: argparse.Namespace) -> None:
@@ -100,45 +94,3 @@ def _resume(arguments: argparse.Namespace) -> None:
     if (Path(arguments.checkpoint) / MANIFEST).is_file():
         arguments.resume = arguments.checkpoint
         del arguments.checkpoint
-
-
-def _with_graph(job: Job, arguments: argparse.Namespace, graphs: list[Graph]) -> Result:
-    """Run the search, and keep its state graph unless it is interrupted."""
-    from kraftcheck.explorer.graph import explore_graph
-
-    def work(options: SearchRequest) -> Result:
-        result, graph = explore_graph(job.protocol, options, _state_text(job))
-        graphs.append(graph)
-        return result
-
-    return run_job(job, quiet=arguments.quiet, work=work)
-
-
-def _draw_around(job: Job, result: Result, arguments: argparse.Namespace) -> None:
-    """Write the graph of the surroundings of the first counterexample."""
-    from kraftcheck.explorer.graph import MOST, surroundings
-    from kraftcheck.spec.language.semantics import Semantics
-
-    if not result.violations:
-        arguments.graph.unlink(missing_ok=True)  # nobody shall take that of an earlier run for this one's
-        print_lines(notes(["nothing is violated: there is no graph of a counterexample's surroundings"]))
-        return
-    trace, most = result.violations[0].trace, arguments.graph_most or MOST
-    _write(surroundings(Semantics(job.protocol), trace, arguments.graph_around, most, _state_text(job)), arguments)
-
-
-def _write(graph: Graph, arguments: argparse.Namespace) -> None:
-    """Write a state graph, and say before how large it is."""
-    from kraftcheck.explorer.graph import size_of, write_graph
-
-    said = size_of(graph, arguments.graph, arguments.graph_most)
-    if not arguments.quiet:
-        print_lines(notes([f"{arguments.graph}: {said}"]))
-    write_graph(graph, arguments.graph)
-
-
-def _state_text(job: Job) -> Callable[[State], str]:
-    from kraftcheck.traces.formats.tlc_log import state_text
-
-    view = StateView(job.protocol)
-    return lambda state: state_text(view.variables(state))

@@ -27,7 +27,7 @@ from kraftcheck.reporting.files import Writing
 from kraftcheck.reporting.lines import HEAD, PLAIN, WARNING, Line, columns, print_lines
 from kraftcheck.reporting.report import run_as_data, write_report
 from kraftcheck.reporting.summary import LIMITS, header
-from kraftcheck.running import exit_code, run_job
+from kraftcheck.runner import exit_code, run_job
 from kraftcheck.spec.errors import InputError
 
 BASE = "base"

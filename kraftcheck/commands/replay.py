@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kraftcheck.catalogue import Job, named_model
+from kraftcheck.commands._simplify import find_shortest, simplified
 from kraftcheck.explorer.result import Violation
 from kraftcheck.explorer.simplifier import violation_of
 from kraftcheck.jobs import lenient_job
@@ -30,7 +31,6 @@ from kraftcheck.reporting.files import Writing, write_counterexamples
 from kraftcheck.reporting.lines import FAINT, Line, Meter, harmless, notes, print_lines, print_warnings
 from kraftcheck.reporting.replay import exit_code, replay_as_json, replay_lines, verdict_counts
 from kraftcheck.reporting.report import as_step, replay_as_data, write_report
-from kraftcheck.running import find_shortest, simplified
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState, ReplayVerdict
 from kraftcheck.traces.trace import TraceFormat

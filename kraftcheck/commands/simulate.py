@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kraftcheck.catalogue import Job, named_model
+from kraftcheck.commands._simplify import simplify
 from kraftcheck.engines import compiling
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
@@ -26,7 +27,7 @@ from kraftcheck.options import CHECKED, add, count, seed
 from kraftcheck.reporting.files import Writing
 from kraftcheck.reporting.lines import Meter, print_lines
 from kraftcheck.reporting.summary import header
-from kraftcheck.running import run_job, simplify, tell, tell_of_compiling
+from kraftcheck.runner import report_result, run_job, tell_of_compiling
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
 
@@ -76,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         plan = _plan(arguments)
         result = (_walk_on_spark if job.engine == SPARK else _walk)(job, plan, arguments)
         result.runs = result.runs or 0  # None where it was interrupted before the first walk began
-        return tell(job, simplify(job, result, arguments), arguments, files, runs=result.runs, **more)
+        return report_result(job, simplify(job, result, arguments), arguments, files, runs=result.runs, **more)
 
 
 def _plan(arguments: argparse.Namespace) -> Plan:

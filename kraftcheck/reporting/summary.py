@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kraftcheck.catalogue import Job
-from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, MEMORY, STRICT, Options, Result, Verdict, Violation
+from kraftcheck.explorer.request import OPTIONS, SearchRequest
+from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, STRICT, Result, Verdict, Violation
 from kraftcheck.reporting.counterexample import counterexample_lines, why
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, actions_table, many, notes, plain
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import in_xml, text_of
 
-_LIMITS = ("max_states", "max_depth", "max_nodes", "time_limit", MEMORY)
-LIMITS = {name: "--" + name.replace("_", "-") for name in _LIMITS}
-"""Options that stop a search, by their names in `Result.limit`."""
+LIMITS = {name: option.word for name, option in OPTIONS.items() if option.word}
+"""Options, those that stop a search among them, by their names in `Result.limit`."""
 
 
 WARNINGS = "warnings"
@@ -40,7 +40,7 @@ def header(job: Job, how: str = "") -> Iterator[Line]:
     yield []
 
 
-def _reductions(options: Options) -> Iterator[str]:
+def _reductions(options: SearchRequest) -> Iterator[str]:
     """Yield what keeps a search from visiting every state of the protocol."""
     if options.init != "Init":
         yield f"start {options.init}"
@@ -48,7 +48,7 @@ def _reductions(options: Options) -> Iterator[str]:
     yield from (f"{what} {name}" for what, name in (("symmetry", options.symmetry), ("view", options.view)) if name)
 
 
-def _names(options: Options) -> list[str]:
+def _names(options: SearchRequest) -> list[str]:
     return [prop.name for prop in (*options.properties, *options.over_behaviours)]
 
 
@@ -116,7 +116,7 @@ def never_enabled(result: Result) -> Iterator[Line]:
         yield [(style, f"{'Warning' if result.complete else 'Note'}: never enabled {when}: {', '.join(names)}")]
 
 
-def how_to_go_on(words: Iterable[str], options: Options, result: Result) -> Iterator[Line]:
+def how_to_go_on(words: Iterable[str], options: SearchRequest, result: Result) -> Iterator[Line]:
     """Yield the line that says how to go on, where a search was stopped and has a checkpoint."""
     folder = options.resume or options.checkpoint
     if folder is None or result.limit in (None, STRICT):

@@ -1,32 +1,20 @@
-"""From a job to an exit code: the search with its progress, the files, the report."""
+"""From a job to an exit code: the search with its progress, the diagnosis of the model, the files, the report."""
 
 from __future__ import annotations
 
 import argparse
 import shutil
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from kraftcheck.catalogue import Job
 from kraftcheck.engines import search
-from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.interruption import EXIT_INTERRUPTED
 from kraftcheck.explorer.request import SearchRequest
-from kraftcheck.explorer.result import (
-    DEADLOCK,
-    INTERRUPTED,
-    STRICT,
-    Interrupted,
-    Result,
-    Verdict,
-    Violation,
-)
-from kraftcheck.explorer.simplifier import Simplifier, describe_simplification
+from kraftcheck.explorer.result import INTERRUPTED, STRICT, Interrupted, Result, Verdict
 from kraftcheck.options import COLUMNS
 from kraftcheck.reporting.as_json import result_as_json
 from kraftcheck.reporting.files import Writing, write_counterexamples
@@ -81,15 +69,15 @@ def tell_of_compiling() -> None:
     print("compiling the kernel, once on this machine: about 30 s", file=sys.stderr)
 
 
-def judged(job: Job, search: Callable[[], Result], *, strict: bool = False) -> Result:
+def run_diagnosed(job: Job, search: Callable[[], Result], *, strict: bool = False) -> Result:
     """Run a search, and note what looks wrong in the model itself; `strict` does not accept that."""
-    result = _linted(job, search)
+    result = _diagnosed(job, search)
     if strict and result.verdict is Verdict.OK and result.doubts:
         return replace(result, verdict=Verdict.INCOMPLETE, limit=STRICT)
     return result
 
 
-def _linted(job: Job, search: Callable[[], Result]) -> Result:
+def _diagnosed(job: Job, search: Callable[[], Result]) -> Result:
     protocol, options = job.protocol, job.options
     is_local = job.engine != "spark"  # a search elsewhere does not evaluate properties here
     watched = watch(protocol, (*options.properties, *options.reachable)) if is_local else []
@@ -119,58 +107,7 @@ def _note_vacuity(protocol: Protocol, options: SearchRequest, result: Result, wa
         result.notes += unmet(watched, {one.property for one in result.vacuous})
 
 
-def simplify(job: Job, result: Result, arguments: argparse.Namespace) -> Result:
-    """Return a result with simpler counterexamples, where `--simplify` asks for it; a note says what was done."""
-    if not arguments.simplify or result.limit == INTERRUPTED:
-        return result
-    is_shortest = job.options.search in ("bfs", "saturation", "chaining") and result.runs is None
-    violations, notes = [], []
-    for violation in result.violations:
-        if violation.loop is not None:
-            violations.append(violation)
-            notes.append(f"{violation.property}: a behaviour that goes on for ever is not simplified")
-            continue
-        shortest = None if is_shortest or violation.trap else partial(find_shortest, job, violation)
-        simpler, note = simplified(job, violation, arguments, shortest)
-        violations.append(simpler)
-        notes.append(note)
-    return replace(result, violations=violations, notes=result.notes + notes)
-
-
-def simplified(
-    job: Job,
-    violation: Violation,
-    arguments: argparse.Namespace,
-    shortest: Callable[[int, float], Behaviour | None] | None,
-) -> tuple[Violation, str]:
-    """Return a counterexample made simpler, showing the progress, and what was done."""
-    began = time.monotonic()
-    with Meter("behaviours tried", quiet=arguments.quiet) as meter:
-        simplifier = Simplifier(job.protocol, job.options, violation, arguments.simplify_time, meter.add)
-        found = simplifier.run(shortest)
-    costs = simplifier.costs.of(violation.trace), simplifier.costs.of(found.trace)
-    return found, describe_simplification(violation.property, *costs, simplifier.done, time.monotonic() - began)
-
-
-def find_shortest(job: Job, violation: Violation, states: int, seconds: float) -> Behaviour | None:
-    """Return a shortest counterexample, where one is found in time; None elsewhere."""
-    properties = tuple(prop for prop in job.options.properties if prop.name == violation.property)
-    asked = job.options
-    options = SearchRequest(
-        properties=asked.properties if violation.failed else properties,
-        constraints=asked.constraints,
-        action_constraints=asked.action_constraints,
-        deadlock=violation.property == DEADLOCK,
-        init=asked.init,
-        workers=asked.workers,
-        max_depth=states,
-        time_limit=seconds,
-    )
-    result = search("reference" if job.engine == "reference" else "tables", job.protocol, options, is_named=False)
-    return next((one.trace for one in result.violations if one.property == violation.property), None)
-
-
-def tell(job: Job, result: Result, arguments: argparse.Namespace, files: Writing, **more: Any) -> int:
+def report_result(job: Job, result: Result, arguments: argparse.Namespace, files: Writing, **more: Any) -> int:
     """Write the files that the user asks for, and print the report."""
     strict, allowed = (bool(getattr(arguments, name, False)) for name in ("strict", "allow_incomplete"))
     files.json(lambda: result_as_json(job, result) | more)

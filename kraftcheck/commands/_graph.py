@@ -1,0 +1,58 @@
+"""The state graph that `check --graph` writes: of the whole search, or around a counterexample."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from kraftcheck.catalogue import Job
+from kraftcheck.explorer.graph import MOST, explore_graph, graph_writer, size_of, surroundings, write_graph
+from kraftcheck.explorer.request import SearchRequest
+from kraftcheck.explorer.result import Result
+from kraftcheck.reporting.lines import notes, print_lines
+from kraftcheck.runner import run_job
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.language.state import State
+from kraftcheck.spec.tla.view import StateView
+from kraftcheck.traces.formats.tlc_log import state_text
+
+if TYPE_CHECKING:
+    from kraftcheck.explorer.graph import Graph
+
+
+class Drawing:
+    """The graph that is asked for; a format that there is not is refused before the search."""
+
+    def __init__(self, job: Job, arguments: argparse.Namespace) -> None:
+        graph_writer(arguments.graph)
+        self._job, self._arguments = job, arguments
+        self._view = StateView(job.protocol)
+        self._graph: Graph | None = None
+
+    def search(self) -> Result:
+        """Run the search, and keep its state graph unless it is interrupted."""
+
+        def work(options: SearchRequest) -> Result:
+            result, self._graph = explore_graph(self._job.protocol, options, self._text)
+            return result
+
+        return run_job(self._job, quiet=self._arguments.quiet, work=work)
+
+    def write(self, result: Result) -> None:
+        """Write the graph, and say before how large it is."""
+        asked, graph = self._arguments, self._graph
+        if asked.graph_around is not None:
+            if not result.violations:
+                asked.graph.unlink(missing_ok=True)  # nobody shall take that of an earlier run for this one's
+                print_lines(notes(["nothing is violated: there is no graph of a counterexample's surroundings"]))
+                return
+            trace, most = result.violations[0].trace, asked.graph_most or MOST
+            graph = surroundings(Semantics(self._job.protocol), trace, asked.graph_around, most, self._text)
+        if graph is not None:
+            said = size_of(graph, asked.graph, asked.graph_most)
+            if not asked.quiet:
+                print_lines(notes([f"{asked.graph}: {said}"]))
+            write_graph(graph, asked.graph)
+
+    def _text(self, state: State) -> str:
+        return state_text(self._view.variables(state))

@@ -1,0 +1,68 @@
+"""Counterexamples made simpler, as `--simplify` asks for it."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from kraftcheck.catalogue import Job
+from kraftcheck.engines import search
+from kraftcheck.explorer.behaviour import Behaviour
+from kraftcheck.explorer.request import SearchRequest
+from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, Result, Violation
+from kraftcheck.explorer.simplifier import Simplifier, describe_simplification
+from kraftcheck.reporting.lines import Meter
+
+
+def simplify(job: Job, result: Result, arguments: argparse.Namespace) -> Result:
+    """Return a result with simpler counterexamples, where `--simplify` asks for it; a note says what was done."""
+    if not arguments.simplify or result.limit == INTERRUPTED:
+        return result
+    is_shortest = job.options.search in ("bfs", "saturation", "chaining") and result.runs is None
+    violations, notes = [], []
+    for violation in result.violations:
+        if violation.loop is not None:
+            violations.append(violation)
+            notes.append(f"{violation.property}: a behaviour that goes on for ever is not simplified")
+            continue
+        shortest = None if is_shortest or violation.trap else partial(find_shortest, job, violation)
+        simpler, note = simplified(job, violation, arguments, shortest)
+        violations.append(simpler)
+        notes.append(note)
+    return replace(result, violations=violations, notes=result.notes + notes)
+
+
+def simplified(
+    job: Job,
+    violation: Violation,
+    arguments: argparse.Namespace,
+    shortest: Callable[[int, float], Behaviour | None] | None,
+) -> tuple[Violation, str]:
+    """Return a counterexample made simpler, showing the progress, and what was done."""
+    began = time.monotonic()
+    with Meter("behaviours tried", quiet=arguments.quiet) as meter:
+        simplifier = Simplifier(job.protocol, job.options, violation, arguments.simplify_time, meter.add)
+        found = simplifier.run(shortest)
+    costs = simplifier.costs.of(violation.trace), simplifier.costs.of(found.trace)
+    return found, describe_simplification(violation.property, *costs, simplifier.done, time.monotonic() - began)
+
+
+def find_shortest(job: Job, violation: Violation, states: int, seconds: float) -> Behaviour | None:
+    """Return a shortest counterexample, where one is found in time; None elsewhere."""
+    properties = tuple(prop for prop in job.options.properties if prop.name == violation.property)
+    asked = job.options
+    options = SearchRequest(
+        properties=asked.properties if violation.failed else properties,
+        constraints=asked.constraints,
+        action_constraints=asked.action_constraints,
+        deadlock=violation.property == DEADLOCK,
+        init=asked.init,
+        workers=asked.workers,
+        max_depth=states,
+        time_limit=seconds,
+    )
+    result = search("reference" if job.engine == "reference" else "tables", job.protocol, options, is_named=False)
+    return next((one.trace for one in result.violations if one.property == violation.property), None)
