@@ -21,7 +21,7 @@ FINGERPRINT_BYTES = 16
 class Kind(IntEnum):
     """Kinds of record: definitions up to INBOX, then what else a task reports."""
 
-    CLASS, MODEL_VALUE, SLOT, SHARED, LOCAL, MESSAGE, CONTROL, INBOX, COUNTS, CALLS, EVENT, SETTLED, READ = range(13)
+    CLASS, MODEL_VALUE, SLOT, SHARED, LOCAL, MESSAGE, CONTROL, INBOX, COUNTS, CALLS, EVENT, NEW, READ = range(13)
 
 
 VALUES = (Kind.SLOT, Kind.SHARED, Kind.LOCAL, Kind.MESSAGE)

@@ -99,7 +99,7 @@ class SparkSearch:
             if self.options.max_depth is not None and depth >= self.options.max_depth:
                 books.stop_at("max_depth")
             events = self._take(discovered or self._jobs.discover(log))
-            discovered = self._jobs.settle(log, self.ids.counts)
+            discovered = self._jobs.deduplicate(log, self.ids.counts)
             try:
                 self._take_events(events, depth)
             except Stop:

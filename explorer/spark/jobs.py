@@ -16,12 +16,12 @@ import pyarrow as pa
 from kraftcheck.explorer.cluster import Cluster
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.search_spec import compact_json, to_spec
+from kraftcheck.explorer.spark import tasks
 from kraftcheck.explorer.spark.checkpoint import RunLog
 from kraftcheck.explorer.spark.definitions import DDL, SCHEMA, Definition, Kind, from_table
 from kraftcheck.explorer.spark.packed_states import StatePacking
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, States, groups_of
 from kraftcheck.explorer.spark.task_expander import TaskExpander
-from kraftcheck.explorer.spark.tasks import DISCOVER, EXPAND, PRECEDE, SETTLE, STATES_DDL, TASKS, install_expander
 from kraftcheck.spec.language.protocol import Protocol
 
 SMALL = 20_000  # states of a level that are not worth a second task, and no job while few states are visited
@@ -51,9 +51,9 @@ class Jobs:
     def discover(self, log: RunLog) -> list[Definition]:
         """Expand the last level; return how often actions fired, what is violated, and which values are new."""
         level = len(log.levels)
-        return self._run(log, level, f"level {level}: {log.count(-1):,} states, what they lead to", DISCOVER)
+        return self._run(log, level, f"level {level}: {log.count(-1):,} states, what they lead to", tasks.DISCOVER)
 
-    def settle(self, log: RunLog, counts: list[int]) -> list[Definition]:
+    def deduplicate(self, log: RunLog, counts: list[int]) -> list[Definition]:
         """Find the next level, and note it; return what the tasks discovered of its states.
 
         The tasks expand the last level and send the successors to their partitions, which keep those that are new.
@@ -61,53 +61,53 @@ class Jobs:
         began = time.monotonic()
         level, total = len(log.levels), log.count(-1)
         self._cluster.describe(f"level {level + 1}: the new ones among the successors of {total:,} states")
-        tasks = self._tasks(log, level)
+        shares = self._shares(log, level)
         reducers = 1 if total <= SMALL else min(log.parts, 2 * self._cluster.parallelism)
         self._shared.begin_level(level + 1)
         files = {
             part: [number for number, parts in enumerate(log.levels, start=1) if part in parts]
             for part in range(log.parts)
         }
-        first = EXPAND, self._arguments(log, tasks=tasks, counts=counts, reducers=reducers), STATES_DDL
-        second = SETTLE, self._arguments(log, level=level + 1, files=files, counts=counts), DDL
-        table = self._runner(log, total).exchange(len(tasks), first, reducers, second)
+        first = tasks.EXPAND, self._arguments(log, tasks=shares, counts=counts, reducers=reducers), tasks.STATES_DDL
+        second = tasks.DEDUPLICATE, self._arguments(log, level=level + 1, files=files, counts=counts), DDL
+        table = self._runner(log, total).exchange(len(shares), first, reducers, second)
         rows = list(from_table(table))
-        settled = {row.column: row.numbers for row in rows if row.kind == Kind.SETTLED}
-        new = {part: states for part, (states, _, _) in settled.items() if states}
+        found = {row.column: row.numbers for row in rows if row.kind == Kind.NEW}
+        new = {part: states for part, (states, _, _) in found.items() if states}
         self._shared.sync(level + 1, sorted(new))
         log.levels.append(new)
-        sent = sum(received for _, _, received in settled.values())
+        sent = sum(received for _, _, received in found.values())
         log.figures.append(
             {
                 "level": level + 1,
                 "states": sum(new.values()),
                 "sent": sent,
                 "bytes_sent": sent * StatePacking(counts).bytes_a_state,
-                "bytes_written": sum(size for _, size, _ in settled.values()),
+                "bytes_written": sum(size for _, size, _ in found.values()),
                 "seconds": round(time.monotonic() - began, 3),
             }
         )
-        return [row for row in rows if row.kind != Kind.SETTLED]
+        return [row for row in rows if row.kind != Kind.NEW]
 
     def predecessor(self, log: RunLog, target: Any, level: int) -> States:
         """Return the least state of a level that leads to another, or to an image of it."""
         title = f"counterexample: what leads to it in level {level}"
-        leading = self._run(log, level, title, PRECEDE, target=target.tolist())
+        leading = self._run(log, level, title, tasks.FIND_PREDECESSORS, target=target.tolist())
         return np.array(min(definition.numbers for definition in leading), np.int32)
 
     def _run(self, log: RunLog, level: int, title: str, name: str, **more: Any) -> list[Definition]:
         """Run a level's tasks; return what they report."""
         self._cluster.describe(title)
-        tasks = self._tasks(log, level)
-        arguments = self._arguments(log, tasks=tasks, **more)
+        shares = self._shares(log, level)
+        arguments = self._arguments(log, tasks=shares, **more)
         runner = self._runner(log, log.count(level))
-        return list(from_table(runner.run(len(tasks), name, arguments, DDL)))
+        return list(from_table(runner.run(len(shares), name, arguments, DDL)))
 
     def _runner(self, log: RunLog, states: int) -> Cluster | DriverTasks:
         """Return who runs the tasks of a level with so many states: Spark, or for a small one the driver itself."""
         return self._driver if states <= self._small and log.distinct <= FEW else self._cluster
 
-    def _tasks(self, log: RunLog, level: int) -> list[list[tuple[int, int, int]]]:
+    def _shares(self, log: RunLog, level: int) -> list[list[tuple[int, int, int]]]:
         """Divide a level among tasks: return the level, partition and number of each one's row groups."""
         parts = log.levels[level - 1]
         total = log.count(level)
@@ -167,8 +167,8 @@ class DriverTasks:
         return pa.Table.from_batches(self._run(second[0], second[1], sent), SCHEMA)
 
     def _run(self, name: str, arguments: str, batches: Iterator[Any]) -> Iterator[Any]:
-        install_expander(self._run_id, self._expander)
-        return TASKS[name]({**json.loads(arguments), "user_files": ""}, batches)
+        tasks.install_expander(self._run_id, self._expander)
+        return tasks.TASKS[name]({**json.loads(arguments), "user_files": ""}, batches)
 
 
 def _numbers(count: int) -> Iterator[Any]:

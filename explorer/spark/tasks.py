@@ -129,7 +129,7 @@ def expand(arguments: Arguments, batches: Batches) -> Batches:
         yield rows_of(part)
 
 
-def settle(arguments: Arguments, batches: Batches) -> Batches:
+def deduplicate(arguments: Arguments, batches: Batches) -> Batches:
     """Find out which states that were sent to partitions are new, write these as the next level, and discover."""
     compared = None
     known = _expanders.get(arguments["run"])
@@ -140,7 +140,7 @@ def settle(arguments: Arguments, batches: Batches) -> Batches:
     layout, level = StatePacking(arguments["counts"]), arguments["level"]
     candidates, received = _candidates(batches, layout)
     discovery: _Discovery | None = None
-    settled = []
+    found = []
     for part in sorted(candidates):
         levels = arguments["files"].get(str(part), ())
         before = chain.from_iterable(shared.read_part(number, part) for number in levels)
@@ -153,9 +153,9 @@ def settle(arguments: Arguments, batches: Batches) -> Batches:
             discovery = discovery or _Discovery(arguments)
             for first in range(0, len(states), GROUP):
                 discovery.expand(states[first : first + GROUP])
-        settled.append(Definition(Kind.SETTLED, part, b"", (len(fresh), size, received[part])))
+        found.append(Definition(Kind.NEW, part, b"", (len(fresh), size, received[part])))
     report = [] if discovery is None else discovery.report()
-    yield from to_table([*settled, *report]).to_batches()
+    yield from to_table([*found, *report]).to_batches()
 
 
 def _candidates(batches: Batches, layout: StatePacking) -> tuple[dict[int, Partition], Counter[int]]:
@@ -202,7 +202,7 @@ def _marked(candidates: Partition, visited: Iterator[Words]) -> Any:
     return flags
 
 
-def precede(arguments: Arguments, batches: Batches) -> Batches:
+def find_predecessors(arguments: Arguments, batches: Batches) -> Batches:
     """Report the first state of each row group that leads to a given one."""
     expander = _prepared(arguments)
     target = np.array(arguments["target"], np.int32)
@@ -212,8 +212,8 @@ def precede(arguments: Arguments, batches: Batches) -> Batches:
 
 
 TASKS: dict[str, Callable[[Arguments, Batches], Batches]] = {
-    f"{__name__}:{task.__name__}": task for task in (discover, expand, settle, precede)
+    f"{__name__}:{task.__name__}": task for task in (discover, expand, deduplicate, find_predecessors)
 }
 """The tasks by the names that executors find them by."""
 
-DISCOVER, EXPAND, SETTLE, PRECEDE = TASKS
+DISCOVER, EXPAND, DEDUPLICATE, FIND_PREDECESSORS = TASKS
