@@ -31,13 +31,13 @@ from kraftcheck.kraft_model.reconfig.base import ReconfigStarts
 from kraftcheck.kraft_model.reconfig.contracts import ReconfigContracts
 from kraftcheck.kraft_model.reconfig.elections import ReconfigElections
 from kraftcheck.kraft_model.reconfig.membership import ReconfigMembership
-from kraftcheck.kraft_model.reconfig.properties import ReconfigProperties
+from kraftcheck.kraft_model.reconfig.properties import ReconfigDetails
 from kraftcheck.kraft_model.reconfig.replication import ReconfigReplication
 
 
 # The bases stand in reverse: actions are listed from the last base to the first.
 class Reconfig(
-    ReconfigContracts, ReconfigProperties, ReconfigMembership, ReconfigReplication, ReconfigElections, ReconfigStarts
+    ReconfigContracts, ReconfigDetails, ReconfigMembership, ReconfigReplication, ReconfigElections, ReconfigStarts
 ):
     """KRaft with one-at-a-time reconfiguration and composite server identity."""
 

@@ -90,7 +90,7 @@ GONE = (ServerState.DEAD_NO_STATE, ServerState.ILLEGAL)
 
 
 class ReconfigProperties(ReconfigBase):
-    """The temporal properties, under WF_vars(Next) in LivenessSpec, invariants and step invariants."""
+    """The specification's own: temporal properties, under WF_vars(Next) in LivenessSpec, and the five invariants."""
 
     @projection
     def holding(self, me: Server) -> Holding:
@@ -164,6 +164,10 @@ class ReconfigProperties(ReconfigBase):
             for server in standing.values()
             if server.state is ServerState.LEADER and server.epoch == newest
         )
+
+
+class ReconfigDetails(ReconfigProperties):
+    """More invariants: what servers know, ask and answer."""
 
     # Servers
 

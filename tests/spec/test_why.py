@@ -231,7 +231,7 @@ def test_a_variant_that_passes_on_what_its_base_yields() -> None:
         state = next(t.target for t in semantics.transitions(state) if t.action in wanted)
     reason = next(r for r in diagnose(semantics, state, "HandleNonSuccessFetchResponse") if r.message)
     assert reason.text == "not outcome.handled (outcome.handled = FALSE)"
-    assert reason.file == str(FOLDER / "followers.py")
+    assert reason.file == str(FOLDER / "replication.py")
 
 
 # The language's other corners

@@ -5,27 +5,43 @@ from __future__ import annotations
 from kraftcheck.kraft_model.quorum.base import ADMIN, QuorumBase
 from kraftcheck.kraft_model.quorum.contracts.rules import (
     Role,
-    are_most,
+    addition_error,
+    appended,
+    asked_by_admin,
+    asks_next,
+    began,
+    change_error,
     committed_end,
+    counts_grant,
+    counts_refusal,
     end,
     end_of_epoch,
     failure,
-    has_open_voters,
     heard,
+    is_held,
     is_same,
     is_silent,
     known_endpoint,
-    last_voters_end,
-    must_wait,
+    leaves,
+    named,
+    needs_snapshot,
+    noted,
+    parted,
+    removal_error,
     role,
     role_after,
-    seats,
     sent,
+    settled,
     shown,
+    stood,
     takes_role,
+    update_error_due,
+    upgrade_error,
+    upgraded,
     version_of,
-    voter_keys,
     voters_of,
+    with_new_voter,
+    without_history,
 )
 from kraftcheck.kraft_model.quorum.records import (
     ENDED,
@@ -49,8 +65,6 @@ from kraftcheck.kraft_model.quorum.records import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     Key,
-    KRaftVersion,
-    LogRecord,
     Mode,
     Nil,
     Operation,
@@ -63,9 +77,8 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
     VoteRequest,
     VoteResponse,
-    Voters,
 )
-from kraftcheck.spec import ModelValue, Record, Step, step_invariant
+from kraftcheck.spec import ModelValue, Step, step_invariant
 
 
 class MessageContracts(QuorumBase):
@@ -561,237 +574,3 @@ class MessageContracts(QuorumBase):
         version = version_of(after.log, self.initial_version if formatted else 0)
         follows = (after.voters, after.version) == (voters_of(after.log, formatted), version)
         return follows and after.start <= after.flushed <= len(after.log)
-
-
-def counts_grant(before: Replica, after: Replica, message: VoteResponse, step: Step) -> bool:
-    """Whether a replica counts a grant, or ends its round with most of them."""
-    granted = before.granted | {message.voter}
-    if are_most(granted, before.voters):
-        return stood(before, after) if message.pre_vote else won(before, after)
-    return after == before.but(granted=granted) and not step.sent
-
-
-def counts_refusal(before: Replica, after: Replica, message: VoteResponse, step: Step) -> bool:
-    """Whether a replica counts a refusal, or gives up a pre-vote round that it can no longer win."""
-    rejected = before.rejected | {message.voter}
-    if message.pre_vote and not are_most(voter_keys(before) - rejected, before.voters):
-        return gave_up(before, after)
-    return after == before.but(rejected=rejected) and not step.sent
-
-
-def named(me: Replica, error: Error) -> tuple[int, ModelValue | Nil, int]:
-    """Return epoch, leader and its endpoint as an answer names them: none to another cluster, or to an old request."""
-    if error in (Error.UNSUPPORTED_VERSION, Error.INCONSISTENT_CLUSTER_ID):
-        return 0, Nil.NIL, 1
-    return me.epoch, me.leader, me.endpoint if me.leader == me.id else me.leader_endpoint
-
-
-def stood(before: Replica, after: Replica) -> bool:
-    """Whether a replica stands for election: next epoch, its own vote, nobody's follower (KIP-595, "Vote").
-
-    The only voter wins at once.
-    """
-    if after.epoch != before.epoch + 1:
-        return False
-    if len(after.voters) == 1:
-        return won(before.but(epoch=after.epoch), after)
-    own: Key = after.key
-    return (after.mode, after.leader, after.voted, after.granted) == (Mode.CANDIDATE, Nil.NIL, own, seats(before))
-
-
-def won(before: Replica, after: Replica) -> bool:
-    """Whether a replica leads its epoch now, or failed after it wrote that, and comes back as one that resigned."""
-    if (after.epoch, after.leader) == (before.epoch, before.id):
-        return after.mode in (Mode.LEADER, Mode.RESIGNED)
-    return len(before.voters) == 1 and after.mode is Mode.UNATTACHED and after.epoch == before.epoch
-
-
-def gave_up(before: Replica, after: Replica) -> bool:
-    """Whether a replica is back after a lost pre-vote round: it follows the leader that it can reach, if any."""
-    reaches = not isinstance(before.leader, Nil) and before.leader != before.id and before.leader_endpoint > 0
-    mode = Mode.FOLLOWER if reaches else Mode.UNATTACHED
-    return (after.mode, after.epoch, after.leader, after.voted) == (mode, before.epoch, before.leader, before.voted)
-
-
-def needs_snapshot(me: Replica, request: FetchRequest) -> bool:
-    """Whether a leader's log begins behind what a replica asks for, or behind its last epoch (KIP-630, "Fetch")."""
-    if me.start == 0:
-        return False
-    first = me.log[me.start - 1].epoch
-    return (
-        request.offset < me.start
-        or request.last_epoch < first
-        or (request.offset == me.start and request.last_epoch > first)
-    )
-
-
-def is_held(me: Replica, request: FetchRequest) -> bool:
-    """Whether a leader's log has the last batch of a replica's log, where that has it (KIP-595, "Fetch")."""
-    if request.offset == 0:
-        return request.last_epoch == 0
-    return request.offset <= len(me.log) and me.log[request.offset - 1].epoch == request.last_epoch
-
-
-def parted(log: tuple[Batch, ...], leaders: Position) -> tuple[Batch, ...]:
-    """Return the part of a log that can agree with the leader's, whose epoch ends there (KIP-595, "Fetch")."""
-    kept = [
-        batch.epoch < leaders.epoch or (batch.epoch == leaders.epoch and place < leaders.offset)
-        for place, batch in enumerate(log)
-    ]
-    return log[: sum(kept)]
-
-
-def leaves(before: Replica, after: Replica) -> bool:
-    """Whether a leader has committed a voter set without itself (KIP-853, "RemoveVoter", step 7)."""
-    return not seats(before) and last_voters_end(before.log) <= after.high_watermark
-
-
-def with_new_voter(me: Replica) -> Replica:
-    """Return a leader with the voter set that has the new voter, once that is checked and has the leader's log.
-
-    KIP-853, "AddVoter", steps 4 to 6.
-    """
-    change = me.change
-    if not isinstance(change, Change) or change.operation is not Operation.ADD_VOTER or isinstance(change.voter, Nil):
-        return me
-    has_all = me.offsets.get(change.voter.key, -1) == len(me.log)
-    if not change.checked or change.offset or not has_all:
-        return me
-    voters = me.voters | {change.voter}
-    log = (*me.log, Batch(me.epoch, (Voters(voters),)))
-    return me.but(log=log, flushed=len(log), voters=voters, change=change.but(offset=len(log)))
-
-
-def asks_next(before: Replica, after: Replica, step: Step) -> bool:
-    """Whether a follower's next request is under way, the one that it waits for, and no other (KIP-595, "Fetch")."""
-    requests = [m for m in step.sent if isinstance(m, FetchRequest | FetchSnapshotRequest)]
-    if after.mode is not Mode.FOLLOWER:
-        return not requests
-    leader = after.leader
-    assert not isinstance(leader, Nil)
-    last = after.log[-1].epoch if after.log else 0
-    place = after.leader_endpoint
-    fetch = FetchRequest(after.epoch, len(after.log), last, after.directory, after.id, leader, place)
-    return requests == [fetch] and after.pending == fetch
-
-
-# Errors
-
-
-def change_error(me: Replica) -> Error | None:
-    """Return the error of AddVoter and RemoveVoter that has nothing to do with the voter (KIP-853, steps 1 and 2)."""
-    if me.mode is not Mode.LEADER:
-        return Error.NOT_LEADER_OR_FOLLOWER
-    if not must_wait(me) and me.version == 0:
-        return Error.UNSUPPORTED_VERSION
-    busy = must_wait(me) or has_open_voters(me)
-    return Error.REQUEST_TIMED_OUT if busy else None
-
-
-def addition_error(me: Replica, voter: Voter) -> Error | None:
-    """Return the error of AddVoter (KIP-853, "AddVoter"): an id can be a voter once."""
-    is_voter = any(known.key.id == voter.key.id for known in me.voters)
-    return change_error(me) or (Error.DUPLICATE_VOTER if is_voter else None)
-
-
-def removal_error(me: Replica, key: Key) -> Error | None:
-    """Return the error of RemoveVoter (KIP-853, "RemoveVoter")."""
-    if change_error(me) is not None:
-        return change_error(me)
-    if all(known.key != key for known in me.voters):
-        return Error.VOTER_NOT_FOUND
-    return Error.INVALID_REQUEST if len(me.voters) < 2 else None
-
-
-def update_error_due(me: Replica, version: int, *, is_known: bool) -> Error:
-    """Return the error of UpdateVoter at the leader of its epoch (KIP-853, "UpdateVoter", steps 1 to 4)."""
-    if must_wait(me) or has_open_voters(me):
-        return Error.REQUEST_TIMED_OUT
-    if version < me.version:
-        return Error.INVALID_UPDATE
-    return Error.NONE if is_known else Error.VOTER_NOT_FOUND
-
-
-def upgrade_error(old_brokers: bool, me: Replica, version: int) -> Error | None:
-    """Return the error of UpdateFeatures for a kraft.version; NONE where it is that version (KIP-853)."""
-    if me.mode is not Mode.LEADER:
-        return Error.NOT_LEADER_OR_FOLLOWER
-    if must_wait(me) or has_open_voters(me):
-        return Error.REQUEST_TIMED_OUT
-    if version == me.version:
-        return Error.NONE
-    supported = not old_brokers and len(upgraded_voters(me)) == len(me.voters)
-    return None if version > me.version and supported else Error.INVALID_UPDATE_VERSION
-
-
-# What a leader does
-
-
-def appended(me: Replica, voters: frozenset[Voter], change: Change, *first: LogRecord) -> Replica:
-    """Return a leader with one more VotersRecord, which it uses at once (KIP-853, "VotersRecord")."""
-    log = (*me.log, Batch(me.epoch, (*first, Voters(voters))))
-    version = version_of(log, me.version)
-    return me.but(log=log, flushed=len(log), voters=voters, version=version, change=change.but(offset=len(log)))
-
-
-def settled(me: Replica) -> Replica:
-    """Return a leader after it has committed what its voters hold; a change is over once it is committed."""
-    known = committed_end(me)
-    change = me.change
-    over = isinstance(change, Change) and 0 < change.offset <= known
-    return me.but(high_watermark=known, change=Nil.NIL if over else change)
-
-
-def began(before: Replica, after: Replica, wanted: Voter | Key, client: ModelValue, step: Step) -> bool:
-    """Whether a leader began to add or remove a voter: AddVoter asks it for its versions (KIP-853, step 3)."""
-    if isinstance(wanted, Voter):
-        change = Change(Operation.ADD_VOTER, wanted, False, 0, client, wanted.key)
-        question = ApiVersionsRequest(before.epoch, before.id, wanted.key.id, wanted.endpoint)
-        return after == before.but(change=change) and step.sent == (question,)
-    rest = frozenset(voter for voter in before.voters if voter.key != wanted)
-    expected = appended(before, rest, Change(Operation.REMOVE_VOTER, Nil.NIL, True, 0, client, wanted))
-    if after.mode is Mode.RESIGNED:
-        return committed_end(expected) >= len(expected.log) == len(after.log)
-    return after == settled(expected)
-
-
-def asked_by_admin(before: Replica, after: Replica, operation: Operation, step: Step) -> bool:
-    """Whether a leader began the change that an administrator may ask for now."""
-    change = after.change
-    if operation is Operation.ADD_VOTER:
-        wanted = change.voter if isinstance(change, Change) else Nil.NIL
-        is_due = isinstance(wanted, Voter) and addition_error(before, wanted) is None
-        return is_due and isinstance(wanted, Voter) and began(before, after, wanted, ADMIN, step)
-    gone = {voter.key for voter in before.voters - after.voters}
-    return len(gone) == 1 and all(
-        removal_error(before, key) is None and began(before, after, key, ADMIN, step) for key in gone
-    )
-
-
-def without_history(step: Step) -> list[Record]:
-    """Return the messages that a step sends, without what only properties read."""
-    return [one.but(about=Nil.NIL) if isinstance(one, AdminResponse) else one for one in step.sent]
-
-
-def noted(me: Replica, request: UpdateVoterRequest) -> frozenset[Voter]:
-    """Return what a leader at kraft.version 0 knows of voters after UpdateVoter: who supports version 1."""
-    others = frozenset(voter for voter in me.heard if voter.key.id != request.source)
-    return others | {request.voter} if request.version > 0 else others
-
-
-def upgraded_voters(me: Replica) -> frozenset[Voter]:
-    """Return the voters that a leader knows to support kraft.version 1, itself among them (KIP-853)."""
-    known = {*me.heard, *([Voter(me.key, me.endpoint)] if me.software == 1 else [])}
-    return frozenset(one for one in known if any(is_same(voter.key, one.key) for voter in me.voters))
-
-
-def upgraded(old_brokers: bool, before: Replica, after: Replica) -> bool:
-    """Whether a leader that might wrote kraft.version 1 and the voters in one batch (KIP-853, "UpdateFeatures")."""
-    if upgrade_error(old_brokers, before, 1) is not None:
-        return False
-    known = {Key(voter.key.id, 0): voter.key for voter in upgraded_voters(before)}
-    offsets = {known.get(key, key): place for key, place in before.offsets.items()}
-    change = Change(Operation.UPDATE_FEATURES, Nil.NIL, True, 0, ADMIN, 1)
-    expected = appended(before, upgraded_voters(before), change, KRaftVersion(1))
-    expected = expected.but(offsets=type(before.offsets)(offsets))
-    return after == settled(expected)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.contracts.messages import MessageContracts, asks_next, gave_up, stood
+from kraftcheck.kraft_model.quorum.contracts.messages import MessageContracts
 from kraftcheck.kraft_model.quorum.contracts.rules import (
     addressed,
     are_most,
+    asks_next,
     committed_end,
     end,
+    gave_up,
     has_none,
     has_open_voters,
     is_same,
@@ -18,6 +20,7 @@ from kraftcheck.kraft_model.quorum.contracts.rules import (
     records_of,
     seats,
     sent,
+    stood,
     voter_keys,
 )
 from kraftcheck.kraft_model.quorum.records import (
