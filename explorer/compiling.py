@@ -60,6 +60,17 @@ def cache_problem() -> str | None:
     return f"the compiled kernel cannot be kept: {problem}, {elsewhere}"
 
 
+def is_compiled() -> bool:
+    """Return whether Numba has what takes longest to compile for a search, in this process or in its cache."""
+    cache_problem()
+    from kraftcheck.explorer.tables.kernel.expand import expand_batch
+    from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
+
+    with suppress(OSError):
+        return all(one.signatures or one._cache._cache_file._load_index() for one in (expand_batch, resolve))
+    return True
+
+
 class Compiling:
     """What was compiled."""
 

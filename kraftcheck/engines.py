@@ -155,10 +155,7 @@ def compiling(run: Callable[[], Result], compiles: Callable[[], object] | None =
 
 
 def _is_compiled() -> bool:
-    from kraftcheck.explorer.compiling import cache_problem
-
-    cache_problem()
-    from kraftcheck.explorer.tables.kernel.compiled import is_compiled
+    from kraftcheck.explorer.compiling import is_compiled
 
     return is_compiled()
 

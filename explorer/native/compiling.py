@@ -1,11 +1,18 @@
-"""Compiled functions: how they are compiled, cached on disk, and given memory that they do not own."""
+"""Compiled functions: how they are compiled, cached on disk, and given memory that they do not own.
+
+A function of a kernel is compiled in two ways. Python calls its *entry*: machine code, which is cached. Compiled
+functions call its *callee*: intermediate code that is linked into theirs, and optimised there. So a function is
+optimised once for each entry that needs it, and no machine code is made of what Python does not call.
+
+With the environment variable `KRAFTCHECK_KERNEL=debug` each index of an array is checked; one below 0 is refused.
+What goes beyond what Numba documents belongs to one series of its releases, which `pyproject.toml` pins.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
@@ -14,8 +21,10 @@ from typing import Any
 from zlib import crc32
 
 import numba
-from numba.core import caching, codegen, imputils, runtime
+from numba import _dynfunc
+from numba.core import caching, codegen, compiler_machinery, imputils, runtime, typed_passes
 from numba.core import cgutils as llvm_utilities
+from numba.core import compiler as numba_compiler
 from numba.core import types as numba_types
 from numba.extending import intrinsic
 from numba.np import arrayobj as numpy_arrays
@@ -26,17 +35,22 @@ cgutils: Any = llvm_utilities  # what Numba exports without annotations
 impl_ret_untracked: Any = imputils.impl_ret_untracked
 arrayobj: Any = numpy_arrays
 _numba: Any = numba
-_llvm: Any = vars(codegen).get("ll")
+_machinery: Any = compiler_machinery
 config = _numba.config
 
+SERIES = "0.68."
+"""The releases of Numba whose internals are known; a test fails when another one is installed."""
+DEBUG = os.environ.get("KRAFTCHECK_KERNEL") == "debug"
 _FOLDER = "kraftcheck"
 CHECKSUM_BYTES = 4
-_TAKEN_AT_ONCE = "0.68."
-"""The release of Numba with which cached code is known to need no more than its runtime."""
-_FunctionCache: Any = vars(caching).get("FunctionCache", object)  # another release may have none
-_Files: Any = vars(caching).get("IndexDataCacheFile", object)
-_Results: Any = vars(caching).get("CompileResultCacheImpl", object)
-_runtime: Any = vars(runtime).get("rtsys")
+_FunctionCache: Any = caching.FunctionCache
+_Files: Any = caching.IndexDataCacheFile
+_Results: Any = caching.CompileResultCacheImpl
+_Library: Any = codegen.JITCodeLibrary
+_Compiler: Any = numba_compiler.Compiler
+_Lowering: Any = typed_passes.NativeLowering
+_make_function: Any = vars(_dynfunc)["make_function"]
+_runtime: Any = vars(runtime)["rtsys"]
 
 
 def cache_folder(*sources: Path) -> str:
@@ -44,7 +58,7 @@ def cache_folder(*sources: Path) -> str:
 
     Numba looks at a function's own file only, but a constant of another one is compiled in as well.
     """
-    digest = blake2b(digest_size=8)
+    digest = blake2b(b"debug" if DEBUG else b"", digest_size=8)
     for folder in (Path(__file__).parent, *sources):
         for path in sorted(folder.rglob("*.py")):
             digest.update(path.read_bytes())
@@ -67,20 +81,86 @@ def _compiled(function: Callable[..., Any], folder: str) -> Any:
     before = config.CACHE_DIR
     config.CACHE_DIR = folder
     try:
-        compiled = _numba.njit(cache=True, nogil=True, boundscheck=False)(function)
-        if _numba.__version__.startswith(_TAKEN_AT_ONCE):
-            compiled._cache = _Cache(function)
-        compiled.compile = _counting_from_the_start(compiled.compile)
-        return compiled
+        entry = _numba.njit(cache=True, nogil=True, no_cfunc_wrapper=True, boundscheck=DEBUG)(function)
     finally:
         config.CACHE_DIR = before
+    entry._cache = _Cache(function)
+    entry.compile = _with_own_indices(entry.compile)
+    callee = _callee(function)
+    callee._compiling_counter = entry._compiling_counter  # by which Numba knows that a function calls itself
+    entry.get_call_template, entry.get_overload = callee.get_call_template, callee.get_overload
+    return entry
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile a function that only compiled ones call, into each of them."""
+    return _callee(function, forceinline=True)
+
+
+def _callee(function: Callable[..., Any], **options: Any) -> Any:
+    """Compile a function to intermediate code, for compiled ones that call it."""
+    callee = _numba.njit(
+        pipeline_class=_CalleeCompiler,
+        boundscheck=DEBUG,
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
+        **options,
+    )(function)
+    callee.get_call_template = _of_any_number(callee.get_call_template)
+    return callee
+
+
+def _of_any_number(template_for: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a function compiled once for all numbers: Numba takes a number that stands in the code for its own type."""
+    return lambda args, kws: template_for(
+        [types.unliteral(one) if isinstance(one, types.IntegerLiteral) else one for one in args], kws
+    )
+
+
+class _CalleeLibrary(_Library):  # type: ignore[misc]
+    """The intermediate code of a callee; the entry that it is linked into is optimised, and made machine code."""
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
+
+
+@_machinery.register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[untyped-decorator]
+class _CalleeLowering(_Lowering):  # type: ignore[misc]
+    """Makes the intermediate code of a callee."""
+
+    _name = "callee_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = _CalleeLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.flags.no_compile = True
+        super().run_pass(state)
+        lowered, library = state["cr"], state.library
+        described = lowered.fndesc
+        # What stands for the callee in the code that calls it. Python cannot call it: its address is 0.
+        name = _make_function(described.lookup_module(), described.qualname, "", 0, lowered.env, (library,))
+        state.targetctx.insert_user_function(name, described, [library])
+        state["cr"] = lowered._replace(cfunc=name)
+        return True
+
+
+class _CalleeCompiler(_Compiler):  # type: ignore[misc]
+    """Numba's compiler with another lowering."""
+
+    def define_pipelines(self) -> list[Any]:
+        (pipeline,) = super().define_pipelines()
+        pipeline.passes = [(_CalleeLowering if one is _Lowering else one, text) for one, text in pipeline.passes]
+        pipeline.finalize()
+        return [pipeline]
 
 
 _compiling = local()
-_fix_index: Any = vars(arrayobj).get("fix_integer_index")
+_fix_index: Any = arrayobj.fix_integer_index
 
 
-def _counting_from_the_start(compile_for: Callable[..., Any]) -> Callable[..., Any]:
+def _with_own_indices(compile_for: Callable[..., Any]) -> Callable[..., Any]:
     """Return what compiles, so that no index of an array is looked at whether it counts from the end, as none does.
 
     Numba adds the length to an index that is negative. That is three instructions for each access, and a look for the
@@ -105,22 +185,17 @@ def _index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
     return _fix_index(context, builder, kind, index, size)
 
 
-if _fix_index is not None:
-    arrayobj.fix_integer_index = _index
+arrayobj.fix_integer_index = _index
 
 
 class _Taking(_Results):  # type: ignore[misc]
-    """Takes compiled code as it is on disk.
-
-    With a function's machine code stands its intermediate one, for others into which it is compiled. Numba reads both;
-    the second, which takes longer, is read here where it is asked for.
-    """
+    """Takes compiled code as it is on disk, without the intermediate code beside it, which takes longer to read."""
 
     def rebuild(self, target_context: Any, payload: Any) -> Any:
         (name, kind, data), function, *rest = payload
         if kind != "object":
             return super().rebuild(target_context, payload)
-        library = _library(target_context.codegen(), name, data, function)
+        library = _library(target_context.codegen(), name, data[0], function)
         given = _Context(target_context, library)
         return super().rebuild(given, (None, function, *rest))._replace(target_context=target_context)
 
@@ -143,22 +218,13 @@ class _Context:
         return self._library
 
 
-def _library(generator: Any, name: str, data: tuple[bytes, bytes], function: Any) -> Any:
-    """Return the library of a function, of its machine code alone."""
-    machine_code, intermediate = data
+def _library(generator: Any, name: str, machine_code: bytes, function: Any) -> Any:
+    """Return the library of an entry's machine code."""
     library = generator.create_library(name)
     library.enable_object_caching()
     library._set_compiled_object(machine_code)
     library._finalize_final_module()
     generator._engine._defined_symbols |= {function.llvm_func_name, function.llvm_cpython_wrapper_name}
-
-    @cache
-    def whole() -> Any:
-        module: Any = _llvm.parse_bitcode(intermediate)
-        generator._engine._load_defined_symbols(module)
-        return module
-
-    library._get_module_for_linking = whole
     return library
 
 
@@ -215,11 +281,6 @@ class _Cache(_FunctionCache):  # type: ignore[misc]
         _runtime.initialize(target_context)
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)
-
-
-def inlined(function: Callable[..., Any]) -> Any:
-    """Compile a function that only compiled ones call, into each of them."""
-    return _numba.njit(forceinline=True, boundscheck=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
 def _bare(context: Any, array: Any) -> Any:

@@ -501,7 +501,7 @@ def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, monkeypatch
 
 @pytest.mark.kernel
 def test_what_is_tried_while_the_kernel_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftcheck.explorer.tables.kernel.compiled.is_compiled", lambda: False)
+    monkeypatch.setattr("kraftcheck.explorer.compiling.is_compiled", lambda: False)
     job = load("two-phase-commit", "smoke").job()
 
     def engine(*, is_named: bool) -> str:

@@ -16,7 +16,8 @@ from tempfile import gettempdir
 from typing import TextIO
 
 from kraftcheck.commands.warm import compile_tables
-from kraftcheck.explorer.tables.kernel import compiled, depth_first, random_walk
+from kraftcheck.explorer import compiling as compiled
+from kraftcheck.explorer.tables.kernel import depth_first, random_walk
 from kraftcheck.explorer.tables.kernel.native import CACHE
 from kraftcheck.files import InUseError, lock_file
 
@@ -25,8 +26,8 @@ LOCK = Path(CACHE or gettempdir()) / "kraftcheck-tests.lock"
 
 def is_compiled() -> bool:
     """Return whether there is nothing left to compile that takes long."""
-    functions = (*compiled.KERNEL, depth_first.descend, random_walk.walk_on)
-    return all(function._cache._cache_file._load_index() for function in functions)
+    functions = (depth_first.descend, random_walk.walk_on)
+    return compiled.is_compiled() and all(one._cache._cache_file._load_index() for one in functions)
 
 
 @contextmanager

@@ -1,4 +1,1 @@
-"""The compiled code, and what it rests on.
-
-`arrays.py` lets compiled code read groups of arrays; `compiled.py` tells whether the code is compiled on this machine.
-"""
+"""The compiled code of the table engine: it knows no protocol, and imports nothing of the engine above it."""
