@@ -123,8 +123,7 @@ def _read(context: Any, builder: Any, kind: Any, directory: Any, name: str) -> A
     result = context.make_array(_array_type(declared))(context, builder)
     size = _ir.Constant(_NUMBER, declared.kind.itemsize)
     shape = [
-        number(1 + axis) if length < 0 else _ir.Constant(_NUMBER, length)
-        for axis, length in enumerate(declared.shape)
+        number(1 + axis) if length < 0 else _ir.Constant(_NUMBER, length) for axis, length in enumerate(declared.shape)
     ]
     strides = [size]
     for length in shape[:0:-1]:

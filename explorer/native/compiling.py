@@ -43,6 +43,20 @@ SERIES = "0.68."
 DEBUG = os.environ.get("KRAFTCHECK_KERNEL") == "debug"
 _FOLDER = "kraftcheck"
 CHECKSUM_BYTES = 4
+NEEDLESS = (
+    "WithLifting",
+    "InlineClosureLikes",
+    "MakeFunctionToJitFunction",
+    "InlineInlinables",
+    "FindLiterallyCalls",
+    "LiteralUnroll",
+    "LiteralPropagationSubPipelinePass",
+    "InlineOverloads",
+    "NopythonRewrites",
+    "AnnotateTypes",
+    "DumpParforDiagnostics",
+)
+"""Passes of Numba's that change nothing in a kernel."""
 _FunctionCache: Any = caching.FunctionCache
 _Files: Any = caching.IndexDataCacheFile
 _Results: Any = caching.CompileResultCacheImpl
@@ -81,7 +95,9 @@ def _compiled(function: Callable[..., Any], folder: str) -> Any:
     before = config.CACHE_DIR
     config.CACHE_DIR = folder
     try:
-        entry = _numba.njit(cache=True, nogil=True, no_cfunc_wrapper=True, boundscheck=DEBUG)(function)
+        entry = _numba.njit(
+            cache=True, nogil=True, no_cfunc_wrapper=True, boundscheck=DEBUG, pipeline_class=_EntryCompiler
+        )(function)
     finally:
         config.CACHE_DIR = before
     entry._cache = _Cache(function)
@@ -146,14 +162,23 @@ class _CalleeLowering(_Lowering):  # type: ignore[misc]
         return True
 
 
-class _CalleeCompiler(_Compiler):  # type: ignore[misc]
-    """Numba's compiler with another lowering."""
+class _EntryCompiler(_Compiler):  # type: ignore[misc]
+    """Numba's compiler without the passes for what no kernel has: closures, comprehensions, expressions of arrays."""
+
+    lowering = _Lowering
 
     def define_pipelines(self) -> list[Any]:
         (pipeline,) = super().define_pipelines()
-        pipeline.passes = [(_CalleeLowering if one is _Lowering else one, text) for one, text in pipeline.passes]
+        passes = [one for one in pipeline.passes if one[0].__name__ not in NEEDLESS]
+        pipeline.passes = [(self.lowering if one is _Lowering else one, text) for one, text in passes]
         pipeline.finalize()
         return [pipeline]
+
+
+class _CalleeCompiler(_EntryCompiler):
+    """The same with another lowering."""
+
+    lowering = _CalleeLowering
 
 
 _compiling = local()
@@ -305,6 +330,25 @@ def _keep(_context: Any, array: Any) -> Any:
 
 
 keep: Any = intrinsic(_keep)
+
+
+def _on_stack(context: Any, rows: Any, columns: Any) -> Any:
+    """Return an array of words that lives until the function returns; what it holds at first is not said."""
+    kind = types.Array(types.uint64, 2, "C")
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        rows, columns = arguments
+        result = context.make_array(kind)(context, builder)
+        data = builder.alloca(ir.IntType(64), size=builder.mul(rows, columns))
+        size = ir.Constant(ir.IntType(64), 8)
+        strides = [builder.mul(columns, size), size]
+        arrayobj.populate_array(result, data, [rows, columns], strides, size, None)
+        return result._getvalue()
+
+    return kind(types.int64, types.int64), generate
+
+
+on_stack: Any = intrinsic(_on_stack)
 
 
 def _prefetch(_context: Any, array: Any, place: Any) -> Any:

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import DEADLOCK, Options
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import ANY
 from kraftcheck.explorer.tables.kernel.expand import by_control_row, expand_batch, find_predecessor
 from kraftcheck.explorer.tables.kernel.flat.batches import expand_flat_batch, resolve_flat
 from kraftcheck.explorer.tables.kernel.flat.fields import SPARE
@@ -27,7 +26,6 @@ from kraftcheck.explorer.tables.kernel.flat.orbits import pack_all_flat
 from kraftcheck.explorer.tables.kernel.flat.properties import judge_batch, resolve_judged
 from kraftcheck.explorer.tables.kernel.flat.waiting import WAITING
 from kraftcheck.explorer.tables.kernel.packing import pack_all
-from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
 from kraftcheck.explorer.tables.kernel.symmetry import identify_all
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.locality import Parts, split
@@ -205,7 +203,7 @@ class Expander:
             self.threads.run(partial(self._run_kernel, pieces, rest), len(workers))
             rest += pieces  # where no worker has room for more
             which = np.concatenate([worker.left_out() for worker in workers])
-            make = partial(resolve_flat, self.packing) if self.is_flat else resolve
+            make = partial(resolve_flat, self.packing) if self.is_flat else None
             learn = partial(self.learner.resolve, workers, make)
             if len(which):
                 self.threads.beside(partial(meanwhile, self.found()), learn)
@@ -220,7 +218,12 @@ class Expander:
 
     def _run_kernel(self, pieces: Iterator[Indices], rest: list[Indices], number: int) -> None:
         """Let a worker expand one piece after the other, until it has no room; what is left is `rest`."""
-        worker, kernel = self.pool[number], expand_flat_batch if self.is_flat else expand_batch
+        worker, kernel = self.pool[number], expand_flat_batch
+        if not self.is_flat:
+            images = None
+            if self.learner.permutations > 1:
+                images = np.zeros((len(worker.succ) + 1, worker.states.shape[1]), np.int32)
+            kernel = partial(expand_batch, images=images)
         for piece in pieces:
             kernel(self.learner.tables, worker, worker.successors, self.packing, piece, self._deadlock)
             if worker.stats[codes.S_CODE] != codes.OK:
@@ -270,8 +273,7 @@ class Expander:
     def _read_as(self, slots: int | None) -> None:
         """Read rows as flat states with columns for so many replicas; with None, as states with control rows."""
         self.is_flat = slots is not None
-        columns = (1, ANY) if slots is None else (self.learner.interner.base + slots, slots)
-        self.learner.interner.tables.meta[[codes.M_INBOXES, codes.M_ROW_SLOTS]] = columns
+        self.learner.interner.flat_slots = slots
 
     @contextmanager
     def with_control_rows(self) -> Iterator[None]:

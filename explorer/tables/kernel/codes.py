@@ -1,6 +1,7 @@
-"""Numbers that the kernel and the learner share: columns of the tables, kinds, flags, codes, limits.
+"""Numbers that the kernel and the learner share: columns of the tables, kinds, flags, sentinels, limits.
 
-What the tables hold is in `tables.py`; what a worker's `stats` belong to is in `worker.py`.
+What the tables hold is in `tables.py`; what a worker's `stats` belong to is in `worker.py`. Where one place may hold
+two kinds of number, those of the second kind stand there as complements: `~n`, which is below 0.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from kraftcheck.explorer.tables.kernel.native import inlined
 
 # Kinds of trie node: what decides the way on. The first two, up to LEAF, are its end.
 UNKNOWN, LEAF, SHARED, LOCAL_QUESTION, INBOX_QUESTION, SHARED_QUESTION = 0, 1, 2, 3, 4, 5
@@ -23,7 +26,6 @@ R_FLAGS, R_BAD, R_IDENTITY, R_START, R_N = 0, 1, 2, 3, 4
 
 # Flags of a control row.
 JUDGED, BAD, PRUNED = 1, 2, 4
-STEP_BAD, STEP_PRUNED = 1, 2
 
 # Kinds of cache miss: what `expand` did not find.
 (
@@ -44,16 +46,85 @@ ASK_ROOTS, ASK_PATH, ASK_OPERATION, ASK_CHANGE = 1, 2, 3, 4
 GROW_ITEMS, GROW_ROWS, GROW_CONTENTS, GROW_BUNDLES, GROW_MAP, GROW_ASKED, GROW_SUCCESSORS = 1, 2, 4, 8, 16, 32, 64
 GROW_HASHES, GROW_CLUSTERS, GROW_CLUSTER_ITEMS = 128, 256, 512
 
-# What a function returns in the place of an id, and how values of maps are put together.
-REFUSED, MISSING, FULL = np.int64(-1), np.int64(-3), np.int64(-4)
+# Sentinels in the place of an id. The first four are what functions return.
+REFUSED = np.int64(-1)  # a bound, or an inbox, forbids the step
 BLOCKED = np.int64(-2)  # in the place of a step's next control row: a bound has nothing left for it
+MISSING = np.int64(-3)  # the tables do not know it yet: a cache miss
+FULL = np.int64(-4)  # there is no room for the successor
+NONE = np.int64(-1)  # no inbox, no slot, or no state is meant
+WITH_PYTHON = np.int64(-2)  # in a map: Python has been asked for it, and has not answered yet
+
+# A value of the map `changed`: a control row, and above it the flags of the step that leads there.
 FLAG_SHIFT = 40
-ROW_MASK = (1 << 40) - 1
+ROW_MASK = (1 << FLAG_SHIFT) - 1
 STEP_FLAGS = (1 << 20) - 1  # of what stands above a control row: the step's flags
 UNSETTLED = 1 << 22  # among them: the control row is not judged yet, or violates something, or is pruned
 LOOP = -(1 << 31)  # in the place of a flat step's flags: it leads to its own state, of which no more is written
-BUNDLE_BITS = 24  # of a bundle's value for the number of its items; what is above them is where they start
-BUNDLE_MASK = (1 << BUNDLE_BITS) - 1
+# Flags of a step: whether it violates something, whether it is pruned; from the third bit on, what it violates.
+STEP_BAD, STEP_PRUNED, STEP_VIOLATES = 1, 2, 2
+SPAN_BITS = 24  # of a span, for its length; above them is where it starts
+
+
+@inlined
+def larger(first: Any, second: Any) -> Any:
+    """Return the larger of two numbers; Numba would compile `max` for each use."""
+    return first if first > second else second
+
+
+@inlined
+def smaller(first: Any, second: Any) -> Any:
+    """Return the smaller of two numbers."""
+    return first if first < second else second
+
+
+@inlined
+def with_flags(row: Any, flags: Any) -> Any:
+    """Return a control row with the flags of a step above it."""
+    return row | flags << FLAG_SHIFT
+
+
+@inlined
+def row_of(goal: Any) -> Any:
+    """Return the control row of one with flags."""
+    return goal & ROW_MASK
+
+
+@inlined
+def flags_of(goal: Any) -> Any:
+    """Return the flags that stand above a control row."""
+    return goal >> FLAG_SHIFT
+
+
+@inlined
+def violating(prop: Any) -> Any:
+    """Return the flags of a step that violates a property of this number."""
+    return STEP_BAD | np.int64(1) << np.int64(prop + STEP_VIOLATES)
+
+
+@inlined
+def violated_by_step(flags: Any) -> Any:
+    """Return the mask of the properties that a step violates, given its flags."""
+    return flags >> STEP_VIOLATES if flags & STEP_BAD else np.int64(0)
+
+
+@inlined
+def span(start: Any, length: Any) -> Any:
+    """Return where something starts, and how long it is, as one number."""
+    return np.int64(start) << SPAN_BITS | np.int64(length)
+
+
+@inlined
+def places_of(packed: Any) -> Any:
+    """Return the first place of a span, and the one behind its last."""
+    first = packed >> SPAN_BITS
+    return first, first + (packed & ((1 << SPAN_BITS) - 1))
+
+
+@inlined
+def pair(first: Any, second: Any) -> Any:
+    """Return two ids as the key of a map."""
+    return np.int64(first) << 32 | np.int64(second)
+
 
 # Places in a worker's `stats`.
 (
@@ -109,15 +180,12 @@ KEY_LIMIT, MOST_PROPERTIES, MOST_STEP_PROPERTIES, MOST_ACT_PROPERTIES = 1 << 24,
     M_SETTLED,
     M_LEFT,
     M_WAITING,
-    M_INBOXES,
     M_CONSTRAINTS,
-    M_ROW_SLOTS,
     M_CLUSTERS,
     M_CLUSTER_ITEMS,
     M_CLUSTER_ROOM,
-) = range(32)
+) = range(30)
 META_SIZE = 32
-ANY = 1 << 30  # in the place of M_ROW_SLOTS, the replicas that a row has columns for
 
 
 def code_of(number: Any, violated: Any) -> Any:

@@ -49,44 +49,76 @@ def place_of(keys: Any, words: Any, place: Any) -> Any:
     return at
 
 
+@inlined
+def lacks_room(worker: Any, stack: Any, met: Any, top: Any, count: Any) -> Any:
+    """Return which array may have no room for the successors of the state on top: STACK_FULL, SET_FULL or 0."""
+    depths, most = stack.depths, len(worker.succ)
+    if top + most >= len(depths) or depths[top - 1] + 1 >= len(worker.states):
+        return STACK_FULL
+    return SET_FULL if count + most >= np.int64(len(met.keys) * MAX_LOAD) else 0
+
+
+@inlined
+def is_out_of_date(t: Any, worker: Any, met: Any, packing: Any, depth: Any, limit: Any, image: Any, words: Any) -> Any:
+    """Whether a state need not be expanded at a depth: it is too deep, or was met again nearer to the start."""
+    if limit <= 0 or depth >= limit:
+        return limit > 0
+    identify(t, worker, worker.states, depth, 0, image, packing, words)
+    return np.int64(met.keys[place_of(met.keys, words, 0), words.shape[1]]) < depth
+
+
+@inlined
+def expand_identified(t: Any, worker: Any, packing: Any, depth: Any, image: Any, words: Any) -> Any:
+    """Expand the state at a depth of the path; MISSING where the image of a successor is not known."""
+    n = expand(t, worker, depth)
+    for k in range(n):
+        if not identify(t, worker, worker.succ, k, 2, image, packing, words):
+            n = MISSING
+            break
+    return n
+
+
+@inlined
+def meet(met: Any, words: Any, depth: Any, limit: Any) -> Any:
+    """Note that packed words were met at a depth; return whether they are new, and whether they are to be expanded."""
+    keys, stored = met.keys, words.shape[1]
+    place = place_of(keys, words, 0)
+    is_new = keys[place, stored] == 0
+    if not is_new and (limit <= 0 or np.int64(keys[place, stored]) <= depth):
+        return False, False
+    for w in range(stored):
+        keys[place, w] = words[0, w]
+    keys[place, stored] = np.uint64(depth)
+    return is_new, True
+
+
 @jit
 def descend(
     t: Any, worker: Any, stack: Any, met: Any, packing: Any, top: Any, count: Any, limit: Any, deadlocks: Any, turn: Any
 ) -> Any:
     """Pop and expand states until something stops it; return why, the top of the stack and the states in the set.
 
-    The worker's states are the path to the one that is expanded, by depth.
+    The worker's states are the path to the one that is expanded, by depth. With a limit a state is expanded again where
+    it is met nearer to the start than before.
     """
-    depths, path, keys = stack.depths, worker.states, met.keys
-    stats, succ = worker.stats, worker.succ
-    columns, stored = path.shape[1], keys.shape[1] - 1
-    own_words, own_image = np.zeros((1, stored), np.uint64), np.zeros((2, columns), np.int32)
+    depths, path = stack.depths, worker.states
+    stats, succ, columns = worker.stats, worker.succ, worker.states.shape[1]
+    own_words, own_image = np.zeros((1, met.keys.shape[1] - 1), np.uint64), np.zeros((2, columns), np.int32)
     words, image = bare(own_words), bare(own_image)
-    room = np.int64(len(keys) * MAX_LOAD)
     expanded = 0
     while top > 0:
-        if expanded >= turn:
-            return TURN_OVER, top, count
-        if top + len(succ) >= len(depths) or depths[top - 1] + 1 >= len(path):
-            return STACK_FULL, top, count
-        if count + len(succ) >= room:
-            return SET_FULL, top, count
+        # Stop between two states: at the end of the turn, or where there might be no room.
+        why = TURN_OVER if expanded >= turn else lacks_room(worker, stack, met, top, count)
+        if why:
+            return why, top, count
+        # Take the state on top as the end of the path.
         depth = np.int64(depths[top - 1])
         for c in range(columns):
             path[depth, c] = stack.states[top - 1, c]
-        if limit > 0:
-            if depth >= limit:
-                top -= 1
-                continue
-            identify(t, worker, path, depth, 0, image, packing, words)
-            if np.int64(keys[place_of(keys, words, 0), stored]) < depth:
-                top -= 1  # met again nearer to the start since it was put here
-                continue
-        n = expand(t, worker, depth)
-        for k in range(n):
-            if not identify(t, worker, succ, k, 2, image, packing, words):
-                n = MISSING
-                break
+        if is_out_of_date(t, worker, met, packing, depth, limit, image, words):
+            top -= 1
+            continue
+        n = expand_identified(t, worker, packing, depth, image, words)
         if n < 0:
             return n, top, count
         top -= 1
@@ -94,22 +126,18 @@ def descend(
         expanded += 1
         if n == 0 and deadlocks:
             note_deadlock(worker, depth)
+        # Put the successors on the stack, the last one first, so that the first is expanded first.
         for k in range(n - 1, -1, -1):
             if not is_kept(t, worker, depth, k):
                 continue
             identify(t, worker, succ, k, 2, image, packing, words)
-            place = place_of(keys, words, 0)
-            if keys[place, stored] == 0:
-                count += 1
-            elif limit <= 0 or np.int64(keys[place, stored]) <= depth + 1:
-                continue
-            for w in range(stored):
-                keys[place, w] = words[0, w]
-            keys[place, stored] = np.uint64(depth + 1)
-            for c in range(columns):
-                stack.states[top, c] = succ[k, 2 + c]
-            depths[top] = depth + 1
-            top += 1
+            is_new, is_open = meet(met, words, depth + 1, limit)
+            count += is_new
+            if is_open:
+                for c in range(columns):
+                    stack.states[top, c] = succ[k, 2 + c]
+                depths[top] = depth + 1
+                top += 1
         if stats[S_EVENTS]:
             return EVENT, top, count
     keep(own_words)

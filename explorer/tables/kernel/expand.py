@@ -2,7 +2,7 @@
 
 Nothing here knows a protocol. A state is a row of ids: its control row, then one inbox content for each slot. Threads
 run this side by side, as it only reads the tables; what it does not find it notes as a cache miss, and `resolve` makes
-it.
+it. `docs/kernel.md` follows one state through it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,21 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, REFUSED
+from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, NONE, REFUSED, pair, places_of
 from kraftcheck.explorer.tables.kernel.maps import GROUP, find, find_near, first_place, group_of
-from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, keep, prefetch
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, on_stack, prefetch
 from kraftcheck.explorer.tables.kernel.packing import change_bits, hash_words, owner, pack
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
-from kraftcheck.explorer.tables.kernel.tries import walk
-from kraftcheck.explorer.tables.kernel.worker import is_kept, keep_pruned, miss, note_deadlock, try_again, unsettled
+from kraftcheck.explorer.tables.kernel.tries import ALL_SLOTS, ROW_INBOXES, walk
+from kraftcheck.explorer.tables.kernel.worker import (
+    is_kept,
+    keep_pruned,
+    miss,
+    note_deadlock,
+    stop,
+    try_again,
+    unsettled,
+)
 
 RECENT = 1 << 12  # successors of which a repetition is noticed at once
 AHEAD = 8  # states between asking for memory and reading it
@@ -45,22 +53,12 @@ def find_operated(t: Any, worker: Any, inbox: Any, op: Any) -> Any:
 
 
 @inlined
-def emit(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, ref: Any, slot: Any, inbox: Any) -> Any:
-    """Write the successor of an outcome at place `n`; return the next place, or FULL.
+def write_inboxes(t: Any, worker: Any, at: Any, n: Any, outcome: Any, slot: Any, inbox: Any) -> Any:
+    """Write the inboxes of successor `n`: those of its state after an outcome; False where one is refused or missing.
 
-    `row` is the next control row with the step's flags above it, `ref` where that was found (see `unsettled`); `inbox`
-    is what becomes of the actor's inbox (-1: it stays).
+    `inbox` is what becomes of the actor's before messages are sent (NONE: it stays).
     """
     states, succ = worker.states, worker.succ
-    if n >= len(succ) - 1:
-        return FULL
-    target = row & codes.ROW_MASK
-    flags = (row >> codes.FLAG_SHIFT & codes.STEP_FLAGS) | t.outcomes[outcome, codes.BROKEN]
-    if flags:
-        worker.stats[codes.S_NOTABLE] = 1
-    succ[n, 0] = t.outcomes[outcome, codes.ACTION]
-    succ[n, 1] = flags
-    succ[n, 2] = target
     for c in range(1, states.shape[1]):
         succ[n, 2 + c] = states[at, c]
     if inbox >= 0:
@@ -71,11 +69,34 @@ def emit(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, ref: Any,
         place = 3 + t.operations[op, 0]
         after = find_operated(t, worker, np.int64(succ[n, place]), op)
         if after < 0:
-            return n
+            return False
         succ[n, place] = after
         if t.inbox_codes[after] < 0:
             worker.stats[codes.S_NOTABLE] = 1
-    if row >> codes.FLAG_SHIFT & codes.UNSETTLED and not unsettled(t, worker, target, np.int64(states[at, 0]), ref):
+    return True
+
+
+@inlined
+def emit(t: Any, worker: Any, at: Any, n: Any, outcome: Any, goal: Any, ref: Any, slot: Any, inbox: Any) -> Any:
+    """Write the successor of an outcome at place `n`; return the next place, or FULL.
+
+    `goal` is the next control row with the step's flags above it, `ref` where that was found (see `unsettled`); `inbox`
+    is what becomes of the actor's inbox (NONE: it stays).
+    """
+    succ = worker.succ
+    if n >= len(succ) - 1:
+        return FULL
+    target, found = codes.row_of(goal), codes.flags_of(goal)
+    flags = (found & codes.STEP_FLAGS) | t.outcomes[outcome, codes.BROKEN]
+    if flags:
+        worker.stats[codes.S_NOTABLE] = 1
+    succ[n, 0] = t.outcomes[outcome, codes.ACTION]
+    succ[n, 1] = flags
+    succ[n, 2] = target
+    if not write_inboxes(t, worker, at, n, outcome, slot, inbox):
+        return n
+    # The properties of the control row count only where all else of the step is known, and nothing refuses it.
+    if found & codes.UNSETTLED and not unsettled(t, worker, target, np.int64(worker.states[at, 0]), ref):
         return n
     return n + 1
 
@@ -95,23 +116,14 @@ def note_label(worker: Any, n: Any, outcome_label: Any) -> Any:
 def note_blocked(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any, inbox: Any) -> Any:
     """Note a step for which a bound has nothing left, if nothing else forbids it and it would change the state.
 
-    `inbox` is what would become of the actor's (-1: it stays). Returns `n`, or FULL where there is no room.
+    `inbox` is what would become of the actor's (NONE: it stays). Returns `n`, or FULL where there is no room.
     """
     states, succ = worker.states, worker.succ
     if n >= len(succ) - 1:
         return FULL
-    for c in range(1, states.shape[1]):
-        succ[n, 2 + c] = states[at, c]
-    if inbox >= 0:
-        succ[n, 3 + slot] = inbox
-    first = t.outcomes[outcome, codes.FIRST]
-    for k in range(first, first + t.outcomes[outcome, codes.COUNT]):
-        op = np.int64(t.outcome_operations[k])
-        place = 3 + t.operations[op, 0]
-        after = find_operated(t, worker, np.int64(succ[n, place]), op)
-        if after < 0:
-            return n
-        succ[n, place] = after
+    # Place `n` serves to find out whether inboxes would let the step be; the next successor is written over it.
+    if not write_inboxes(t, worker, at, n, outcome, slot, inbox):
+        return n
     changes = False
     for c in range(1, states.shape[1]):
         changes |= succ[n, 2 + c] != states[at, c]
@@ -125,7 +137,7 @@ def note_blocked(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, s
 def follow(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any, rest: Any) -> Any:
     """Write the successor of an outcome whose next control row is still to be found; `rest`: see `expand_inbox`."""
     goal = find_changed(t, worker, row, np.int64(t.outcomes[outcome, codes.DELTA]))
-    inbox = rest if t.outcomes[outcome, codes.CONSUMES] else np.int64(-1)
+    inbox = rest if t.outcomes[outcome, codes.CONSUMES] else NONE
     if goal < 0:
         if goal == REFUSED and t.meta[codes.M_WATCH_BOUNDS]:
             return note_blocked(t, worker, at, n, outcome, row, slot, inbox)
@@ -136,7 +148,7 @@ def follow(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: A
 @jit
 def follow_trie(t: Any, worker: Any, at: Any, n: Any, node: Any, row: Any, local: Any, slot: Any, rest: Any) -> Any:
     """Write the successors of all outcomes that a trie leads to."""
-    leaf = walk(t, t.rows, row, node, local, np.int64(0), worker.states, at)
+    leaf = walk(t, t.rows, row, ALL_SLOTS, node, local, np.int64(0), worker.states, at, ROW_INBOXES)
     if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
         miss(worker, codes.MISS_PATH, node, row, local, at)
         return n
@@ -159,13 +171,12 @@ def expand_row(t: Any, worker: Any, at: Any, n: Any, row: Any) -> Any:
         ref, target = np.int64(t.row_items[k, 0]), np.int64(t.row_items[k, 1])
         extra = np.int64(t.row_items[k, 2])  # the step's flags, or the slot of an action that reads inboxes
         if target >= 0:
-            goal = target | extra << codes.FLAG_SHIFT
-            n = emit(t, worker, at, n, ref, goal, ~np.int64(k), np.int64(-1), np.int64(-1))
+            n = emit(t, worker, at, n, ref, codes.with_flags(target, extra), ~np.int64(k), NONE, NONE)
         elif target == codes.BLOCKED:
-            n = note_blocked(t, worker, at, n, ref, row, np.int64(-1), np.int64(-1))
+            n = note_blocked(t, worker, at, n, ref, row, NONE, NONE)
         else:
             local = np.int64(t.rows[row, t.meta[codes.M_SLOT_BASE] + extra]) if extra >= 0 else np.int64(0)
-            n = follow_trie(t, worker, at, n, ref, row, local, extra, np.int64(-1))
+            n = follow_trie(t, worker, at, n, ref, row, local, extra, NONE)
         if n == FULL:
             break
     return n
@@ -177,12 +188,12 @@ def expand_inbox(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, inbo
     local = np.int64(t.rows[row, t.meta[codes.M_SLOT_BASE] + slot])
     if local == 0:
         return n
-    bundle = find(t.bundles, (local << 32) | inbox)
+    bundle = find(t.bundles, pair(local, inbox))
     if bundle < 0:
         miss(worker, codes.MISS_BUNDLE, local, inbox, 0, 0)
         return n
-    first = bundle >> codes.BUNDLE_BITS
-    for k in range(first, first + (bundle & codes.BUNDLE_MASK)):
+    first, last = places_of(bundle)
+    for k in range(first, last):
         ref, rest = np.int64(t.bundle_items[k, 0]), np.int64(t.bundle_items[k, 2])
         if t.bundle_items[k, 1]:
             n = follow_trie(t, worker, at, n, ref, row, local, slot, rest)
@@ -265,7 +276,7 @@ def ask_for_row(t: Any, worker: Any, at: Any) -> None:
 def ask_for_inboxes(t: Any, worker: Any, at: Any) -> None:
     """Ask for the memory that says where it stands what a state's replicas do with their inboxes."""
     row = np.int64(worker.states[at, 0])
-    prefetch(t.row_items, max(t.row_info[row, codes.R_START], 0))
+    prefetch(t.row_items, codes.larger(t.row_info[row, codes.R_START], 0))
     for slot in range(t.meta[codes.M_SLOTS]):
         inbox = np.int64(worker.states[at, 1 + slot])
         group = group_of(t.operated, inbox)
@@ -273,7 +284,7 @@ def ask_for_inboxes(t: Any, worker: Any, at: Any) -> None:
         prefetch(t.operated, group + GROUP // 2)
         if inbox != 0:
             local = np.int64(t.rows[row, t.meta[codes.M_SLOT_BASE] + slot])
-            prefetch(t.bundles, first_place(t.bundles, (local << 32) | inbox))
+            prefetch(t.bundles, first_place(t.bundles, pair(local, inbox)))
 
 
 @inlined
@@ -285,6 +296,15 @@ def look_ahead(t: Any, worker: Any, which: Any, i: Any) -> None:
         ask_for_row(t, worker, which[i + 2 * AHEAD])
     if i + AHEAD < len(which):
         ask_for_inboxes(t, worker, which[i + AHEAD])
+
+
+@inlined
+def hides_columns(t: Any) -> Any:
+    """Whether a VIEW leaves out columns of control rows."""
+    hides = False
+    for c in range(t.rows.shape[1]):
+        hides |= t.hidden[c] != 0
+    return hides
 
 
 @inlined
@@ -321,44 +341,95 @@ def is_repeated(recent: Any, words: Any, k: Any, place: Any) -> Any:
     return same
 
 
+@inlined
+def bare_or_none(images: Any) -> Any:
+    """Return an array without an owner, if there is one."""
+    if images is None:
+        return None
+    return bare(images)
+
+
+@inlined
+def find_images(t: Any, worker: Any, n: Any, images: Any) -> Any:
+    """Write the images that stand for `n` successors under symmetry; return `n`, or MISSING where one is not known.
+
+    `images` has room for each, and for one that is tried; it is None where there is no symmetry: then Numba compiles
+    nothing for it.
+    """
+    if images is None:
+        return n
+    known = True
+    for k in range(n):
+        known &= canonical(t, worker, worker.succ, k, 2, worker.states.shape[1], images, k, 0, images[len(images) - 1])
+    return n if known else MISSING
+
+
+@inlined
+def forget_recent(recent: Any) -> None:
+    """Note that no successor was given away yet: no packed word is all ones."""
+    for place in range(recent.shape[0]):
+        for w in range(recent.shape[1]):
+            recent[place, w] = ~np.uint64(0)
+
+
+@inlined
+def hand_over(
+    t: Any, packing: Any, hides: Any, worker: Any, found: Any, at: Any, k: Any, images: Any, words: Any, recent: Any
+) -> Any:
+    """Pack successor `k` to words[1] and give it to the partition that owns it; return how many that has then.
+
+    Returns 0 where it is the state itself, which words[0] holds, or was given away a short while ago.
+    """
+    if images is None:
+        if not pack_changed(t, packing, worker, at, k, hides, words):
+            return np.int64(0)
+    else:
+        pack(t, packing, images, k, 0, words, 1)
+    h = hash_words(words, 1)
+    if is_repeated(recent, words, 1, np.int64(h & np.uint64(RECENT - 1))):
+        return np.int64(0)
+    p = owner(h)
+    place = found.counts[p]
+    for c in range(found.rows.shape[2]):
+        found.rows[p, place, c] = worker.succ[k, 2 + c]
+    for w in range(words.shape[1]):
+        found.words[p, place, w] = words[1, w]
+    found.counts[p] = place + 1
+    return np.int64(place + 1)
+
+
 @jit
-def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, deadlocks: Any) -> None:
+def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, deadlocks: Any, images: Any) -> None:
     """Expand the worker's states of these numbers, each wholly or not at all.
 
     Successors go to `found`. `stats[S_DONE]` is how far it came: less than all where an array is full, which
-    `stats[S_CODE]` names.
+    `stats[S_CODE]` names. `images`: see `find_images`.
     """
     states, succ, stats, which = worker.states, worker.succ, worker.stats, bare(which)
-    permutations, columns, stored = t.meta[codes.M_PERMUTATIONS], states.shape[1], found.words.shape[2]
-    own_words, own_image = np.zeros((2, stored), np.uint64), np.zeros(columns, np.int32)
-    own_images = np.zeros((len(succ) if permutations > 1 else 0, columns), np.int32)
-    own_recent = np.full((RECENT, stored), ~np.uint64(0), np.uint64)  # no field is all ones
-    words, image, images, recent = bare(own_words), bare(own_image), bare(own_images), bare(own_recent)
-    room, fullest = found.rows.shape[1], np.int64(0)
+    words, recent = on_stack(2, found.words.shape[2]), on_stack(RECENT, found.words.shape[2])
+    forget_recent(recent)
+    best = bare_or_none(images)
+    room, fullest, hides = found.rows.shape[1], np.int64(0), hides_columns(t)
     stats[codes.S_CODE] = codes.OK
-    hides = False
-    for c in range(t.rows.shape[1]):
-        hides |= t.hidden[c] != 0
     for p in range(len(found.counts)):
-        fullest = max(fullest, found.counts[p])
+        fullest = codes.larger(fullest, found.counts[p])
     for i in range(len(which)):
         look_ahead(t, worker, which, i)
-        n = expand(t, worker, which[i])
-        for k in range(n if permutations > 1 else 0):
-            if not canonical(t, worker, succ, k, 2, columns, images, k, 0, image):
-                n = MISSING
+        # Look up all successors, and under symmetry their images. Where anything is missing, nothing is kept.
+        n = find_images(t, worker, expand(t, worker, which[i]), best)
         if n == MISSING:
             try_again(worker, which[i])
             continue
+        # Stop where any array might have no room for all of them.
         full = len(worker.pruned) > 0 and stats[codes.S_PRUNED] + n > len(worker.pruned)
         if n == FULL or fullest + n >= room or full:
-            stats[codes.S_DONE] = i
-            stats[codes.S_CODE] = codes.MANY_SUCCESSORS if n == FULL else codes.NO_ROOM
+            stop(worker, i, codes.MANY_SUCCESSORS if n == FULL else codes.NO_ROOM)
             return
+        # Count and note what was found, and give the successors to the partitions that own them.
         if n == 0 and deadlocks:
             note_deadlock(worker, which[i])
         notable = stats[codes.S_NOTABLE] != 0
-        if permutations == 1 and n > 0:
+        if images is None and n > 0:
             pack(t, packing, states, which[i], 0, words, 0)
         for k in range(n):
             if not notable:
@@ -366,27 +437,10 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
             elif not is_kept(t, worker, which[i], k):
                 keep_pruned(worker, which[i], k)
                 continue
-            if permutations > 1:
-                pack(t, packing, images, k, 0, words, 1)
-            elif not pack_changed(t, packing, worker, which[i], k, hides, words):
-                continue  # it is the state itself
-            h = hash_words(words, 1)
-            if is_repeated(recent, words, 1, np.int64(h & np.uint64(RECENT - 1))):
-                continue
-            p = owner(h)
-            at = found.counts[p]
-            for c in range(columns):
-                found.rows[p, at, c] = succ[k, 2 + c]
-            for w in range(stored):
-                found.words[p, at, w] = words[1, w]
-            found.counts[p] = at + 1
-            fullest = max(fullest, at + 1)
+            count = hand_over(t, packing, hides, worker, found, which[i], k, best, words, recent)
+            fullest = codes.larger(fullest, count)
         stats[codes.S_GENERATED] += n
     stats[codes.S_DONE] = len(which)
-    keep(own_words)
-    keep(own_image)
-    keep(own_images)
-    keep(own_recent)
 
 
 @jit

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.arrays import Arrays, array
-from kraftcheck.explorer.tables.kernel.codes import C_N, C_START, M_BOUNDS, M_SLOT_BASE, M_SLOTS
+from kraftcheck.explorer.tables.kernel.codes import C_N, C_START, M_BOUNDS, M_SLOT_BASE, M_SLOTS, smaller
 from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import jit
 
@@ -31,7 +31,7 @@ def fingerprint_rows(t: Any, of: Any, first: Any, last: Any) -> None:
         total = np.uint64(0)
         for c in range(bounds):
             total += mix((c + 1) << 32 | np.int64(t.rows[row, c]))
-        for c in range(bounds, min(base, bounds + len(of.shared))):
+        for c in range(bounds, smaller(base, bounds + len(of.shared))):
             total += of.shared[c - bounds, t.rows[row, c]]
         for s in range(t.meta[M_SLOTS]):
             if t.rows[row, base + s] != 0:

@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from kraftcheck.explorer.tables.kernel.codes import NONE, larger, smaller
 from kraftcheck.explorer.tables.kernel.native import (
     bare,
     bytes_from,
     inlined,
     jit,
-    keep,
     load64,
     move_bytes,
+    on_stack,
     prefetch,
     store64,
 )
@@ -37,6 +38,8 @@ CAPACITY, STRIDE, SHIFT, SCALE, OTHERS, OWNER = range(6)  # of a layout
 LAYOUT = 6  # numbers of a layout; after these, of a table: where its bytes stand, and how many entries it has
 KEYS, KEYS_COUNT, PLACES, PLACES_COUNT, ENTRIES = range(LAYOUT, LAYOUT + 5)
 TABLE = LAYOUT + 5
+KNOWN = np.int64(-1)  # instead of a place: it is an entry
+CROWDED = np.int64(-2)  # the same: a displacement would be too large
 
 _LOW = np.uint64((1 << HOME_BITS) - 1)
 _ONES, _HIGH = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
@@ -61,7 +64,7 @@ def ones(bits: Any) -> Any:
 @inlined
 def first_bytes(shape: Any, offset: Any) -> Any:
     """Return which of eight bytes are a key's, from an offset of it on, as a mask."""
-    return ~np.uint64(0) >> np.uint64(64 - 8 * min(shape[STRIDE] - offset, HEAD))
+    return ~np.uint64(0) >> np.uint64(64 - 8 * smaller(shape[STRIDE] - offset, HEAD))
 
 
 @inlined
@@ -164,9 +167,9 @@ def first_scaled_to(least: Any, capacity: Any) -> Any:
 
 @inlined
 def locate(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> Any:
-    """Return where packed words stand, or -1."""
+    """Return where packed words stand, or NONE."""
     mixed = hash_words(words, place)
-    at, distance, result = home_of(shape, mixed), np.int64(1), np.int64(-1)
+    at, distance, result = home_of(shape, mixed), np.int64(1), NONE
     head = head_of(shape, words, place, mixed)
     while True:
         found = np.int64(places[at])
@@ -182,9 +185,10 @@ def locate(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> Any:
 
 @inlined
 def insert(keys: Any, places: Any, shape: Any, words: Any, place: Any, mixed: Any) -> Any:
-    """Insert packed words; return their place, -1 where they are there, -2 where a displacement would be too large."""
+    """Insert packed words; return their place, KNOWN where they are there, or CROWDED."""
     head = head_of(shape, words, place, mixed)
     at, distance, result = home_of(shape, mixed), np.int64(1), np.int64(0)
+    # Look where they would stand, behind all that come before them in the order of what was scaled.
     while True:
         found = np.int64(places[at])
         if found < distance:
@@ -192,16 +196,17 @@ def insert(keys: Any, places: Any, shape: Any, words: Any, place: Any, mixed: An
         if found == distance:
             held = head_at(keys, shape, at)
             if held == head and agrees(keys, shape, at, words, place):
-                result = np.int64(-1)
+                result = KNOWN
                 break
             if held >> np.uint64(shape[SHIFT]) > head >> np.uint64(shape[SHIFT]):
                 break
         distance += 1
         at += 1
+    # Move what stands there, up to the next free place, by one place.
     if result == 0:
-        end = free_from(places, at) if distance <= MOST else np.int64(-1)
+        end = free_from(places, at) if distance <= MOST else NONE
         if end < 0:
-            result = np.int64(-2)
+            result = CROWDED
         else:
             result = at
             move_bytes(keys, at * shape[STRIDE], (at + 1) * shape[STRIDE], (end - at) * shape[STRIDE])
@@ -213,7 +218,9 @@ def insert(keys: Any, places: Any, shape: Any, words: Any, place: Any, mixed: An
 
 @inlined
 def free_from(places: Any, at: Any) -> Any:
-    """Return the first free place from one on, or -1 where an entry before it, or just behind, cannot move."""
+    """Return the first free place from one on, or NONE where an entry before it, or just behind, cannot move."""
+    # Eight displacements at a time: (~x - 1) & x & 0x80 is set in each byte that is 255, and in no byte of a word that
+    # has none; (x - 1) & ~x & 0x80 is the same for bytes that are 0.
     full = np.uint64(0)
     while True:
         eight = load64(places, at)
@@ -223,7 +230,7 @@ def free_from(places: Any, at: Any) -> Any:
         at += 8
     while places[at] != 0:
         at += 1
-    return at if full == 0 else np.int64(-1)
+    return at if full == 0 else NONE
 
 
 @inlined
@@ -268,16 +275,15 @@ def insert_rows(
     Returns how far it came (less than `last` where the partition must grow first), the entries and the new ones.
     """
     rows, words, keys, places, new = bare(rows), bare(words), bare(keys), bare(places), bare(new)
-    own_mixed = np.zeros(AHEAD, np.uint64)
-    mixed, shape = bare(own_mixed), shape_of(layout)
+    mixed, shape = on_stack(1, AHEAD), shape_of(layout)
     limit = np.int64(shape[CAPACITY] * MAX_LOAD)
-    for i in range(first, min(first + AHEAD, last)):
-        mixed[i % AHEAD] = ask_for(keys, places, shape, words, i)
+    for i in range(first, smaller(first + AHEAD, last)):
+        mixed[0, i % AHEAD] = ask_for(keys, places, shape, words, i)
     for i in range(first, last):
         if count >= limit:
             return i, count, new_n
-        code = insert(keys, places, shape, words, i, mixed[i % AHEAD])
-        if code == -2:
+        code = insert(keys, places, shape, words, i, mixed[0, i % AHEAD])
+        if code == CROWDED:
             return i, count, new_n
         if code >= 0:
             count += 1
@@ -285,8 +291,7 @@ def insert_rows(
                 new[new_n, c] = rows[i, c]
             new_n += 1
         if i + AHEAD < last:
-            mixed[i % AHEAD] = ask_for(keys, places, shape, words, i + AHEAD)
-    keep(own_mixed)
+            mixed[0, i % AHEAD] = ask_for(keys, places, shape, words, i + AHEAD)
     return last, count, new_n
 
 
@@ -301,7 +306,7 @@ def insert_found(found: Any, tables: Any, p: Any, first: Any, end: Any, new: Any
     while p < end and not enough[0]:
         keys = bytes_from(tables[p, KEYS], tables[p, KEYS_COUNT])
         places = bytes_from(tables[p, PLACES], tables[p, PLACES_COUNT])
-        last, layout = min(found.counts[p], first + SLICE), tables[p]
+        last, layout = smaller(found.counts[p], first + SLICE), tables[p]
         rows, words, columns, count = found.rows[p], found.words[p], new.shape[1], tables[p, ENTRIES]
         first, tables[p, ENTRIES], new_n = insert_rows(
             rows, words, first, last, columns, count, keys, places, layout, new, new_n
@@ -315,26 +320,22 @@ def insert_found(found: Any, tables: Any, p: Any, first: Any, end: Any, new: Any
 
 
 @jit
-def move_all(
-    keys: Any, places: Any, layout: Any, new_keys: Any, new_places: Any, new_layout: Any, columns: Any
-) -> Any:
+def move_all(keys: Any, places: Any, layout: Any, new_keys: Any, new_places: Any, new_layout: Any, columns: Any) -> Any:
     """Enter every entry of a table into a larger one, which is empty; False where a displacement would be too large."""
     keys, places, shape = bare(keys), bare(places), shape_of(layout)
     new_keys, new_places, new = bare(new_keys), bare(new_places), shape_of(new_layout)
-    own_words = np.zeros((1, columns), np.uint64)
-    words, free = bare(own_words), np.int64(0)
+    words, free = on_stack(1, columns), np.int64(0)
     for at in range(len(places)):
         if places[at] == 0:
             continue
         mixed = read(keys, places, shape, at, words, 0)
         home = home_of(new, mixed)
-        free = max(free, home)
+        free = larger(free, home)
         if free - home >= MOST:
             return False
         write(new_keys, new, free, words, 0, head_of(new, words, 0, mixed))
         new_places[free] = free - home + 1
         free += 1
-    keep(own_words)
     return True
 
 

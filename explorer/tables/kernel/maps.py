@@ -85,9 +85,15 @@ def place_in_group(key: Any) -> Any:
 
 
 @inlined
+def near_key(number: Any, other: Any) -> Any:
+    """Return the key of a near map for an id and something else."""
+    return (number << NEAR_BITS) | other
+
+
+@inlined
 def find_near(pairs: Any, number: Any, other: Any) -> Any:
     """Return the value of a key of a near map, or MISSING."""
-    key = (number << NEAR_BITS) | other
+    key = near_key(number, other)
     group, first = group_of(pairs, number), place_in_group(key)
     for k in range(GROUP):
         i = group | ((first + k) & (GROUP - 1))

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import MISSING
+from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, pair
 from kraftcheck.explorer.tables.kernel.maps import find, store
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 
+ALL_SLOTS, ROW_INBOXES = np.int64(1 << 30), np.int64(1)  # of states with control rows: see `walk`
 LEAST_JUMPS, MOST_JUMPS = 4, 64  # answers of a node for which there is a place in a table
 
 
@@ -19,15 +20,17 @@ def child(t: Any, node: Any, answer: Any) -> Any:
     """Return the node to which an answer leads, or MISSING."""
     if answer < t.nodes[node, codes.SIZE]:
         return np.int64(t.jumps[t.nodes[node, codes.JUMPS] + answer])
-    return find(t.branches, (node << 32) | answer)
+    return find(t.branches, pair(node, answer))
 
 
 @inlined
-def walk(t: Any, rows: Any, row: Any, node: Any, me: Any, peer: Any, states: Any, at: Any) -> Any:
+def walk(
+    t: Any, rows: Any, row: Any, slots: Any, node: Any, me: Any, peer: Any, states: Any, at: Any, inboxes: Any
+) -> Any:
     """Follow a trie to a leaf or an unknown node; a branch not laid yet, or an inbox not asked for, is MISSING.
 
-    A row has what a control row holds in its first columns. Without a state (`at` is -1) it stops at a question about
-    inboxes and returns that node.
+    A row has what a control row holds in its first columns, for so many slots. Without a state (`at` is NONE) it stops
+    at a question about inboxes, and returns that node; `inboxes` is the first of their columns in a state.
     """
     while True:
         kind = t.nodes[node, codes.KIND]
@@ -41,13 +44,13 @@ def walk(t: Any, rows: Any, row: Any, node: Any, me: Any, peer: Any, states: Any
             if role == codes.PEER:
                 local = peer
             elif role != codes.ME:
-                known = role < t.meta[codes.M_ROW_SLOTS]  # a replica may have come since
+                known = role < slots  # a replica may have come since
                 local = np.int64(rows[row, t.meta[codes.M_SLOT_BASE] + role]) if known else np.int64(0)
             answer = np.int64(t.local_answers[t.nodes[node, codes.A], local])
         elif kind == codes.SHARED_QUESTION:
             answer = np.int64(t.shared_answers[t.nodes[node, codes.A], rows[row, t.nodes[node, codes.B]]])
         else:
-            column = t.meta[codes.M_INBOXES] + t.nodes[node, codes.B]
+            column = inboxes + t.nodes[node, codes.B]
             inbox = states[at, column] if column < states.shape[1] else 0  # a replica may have come since
             answer = np.int64(t.inbox_answers[t.nodes[node, codes.A], inbox])
             if answer < 0:
@@ -80,7 +83,7 @@ def lay(t: Any, node: Any, path: Any, nodes: Any, jumps: Any) -> Any:
             found = np.int64(nodes)
             t.nodes[found] = 0
             nodes += 1
-            t.meta[codes.M_BRANCHES] += store(t.branches, (node << 32) | answer, found)
+            t.meta[codes.M_BRANCHES] += store(t.branches, pair(node, answer), found)
             jumps = _note_jump(t, node, answer, found, jumps)
         node = found
     return node, nodes, jumps
@@ -107,18 +110,22 @@ def _note_jump(t: Any, node: Any, answer: Any, found: Any, jumps: Any) -> Any:
 @jit
 def walk_to(t: Any, node: Any, row: Any, me: Any, peer: Any) -> Any:
     """Follow a trie as far as a control row decides it."""
-    return walk(t, t.rows, row, node, me, peer, t.rows, np.int64(-1))
+    return walk(t, t.rows, row, ALL_SLOTS, node, me, peer, t.rows, NONE, ROW_INBOXES)
 
 
 @jit
-def next_unanswered(t: Any, first: Any, last: Any, states: Any) -> Any:
-    """Return the first of these questions to Python that no answer to another one has answered; or their end."""
+def next_unanswered(t: Any, first: Any, last: Any, states: Any, inboxes: Any) -> Any:
+    """Return the first of these questions to Python that no answer to another one has answered; or their end.
+
+    `inboxes` is the first inbox column of the states.
+    """
     states = bare(states)
     for i in range(first, last):
         if t.asked[i, 0] != codes.ASK_PATH:
             return i
         at = np.int64(t.asked[i, 5])
-        leaf = walk(t, t.rows, t.asked[i, 2], t.asked[i, 1], t.asked[i, 3], t.asked[i, 4], states, at)
+        node, row, me, peer = t.asked[i, 1], t.asked[i, 2], t.asked[i, 3], t.asked[i, 4]
+        leaf = walk(t, t.rows, row, ALL_SLOTS, node, me, peer, states, at, inboxes)
         if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
             return i
     return last

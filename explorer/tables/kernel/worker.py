@@ -8,7 +8,15 @@ import numpy as np
 
 from kraftcheck.explorer.native.arrays import Arrays, array
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import BAD, BAD_STATE, BAD_STEP, PRUNED, STEP_BAD, STEP_PRUNED, STUCK
+from kraftcheck.explorer.tables.kernel.codes import (
+    BAD,
+    BAD_STATE,
+    BAD_STEP,
+    PRUNED,
+    STEP_PRUNED,
+    STUCK,
+    violated_by_step,
+)
 from kraftcheck.explorer.tables.kernel.native import inlined
 
 
@@ -104,6 +112,14 @@ def note(worker: Any, state: Any, kind: Any, mask: Any) -> None:
 
 
 @inlined
+def note_violated(worker: Any, state: Any, kind: Any, seen: Any, violated: Any) -> None:
+    """Note properties that are violated, unless all of them were seen before; `seen` is the place of these in stats."""
+    if violated & ~worker.stats[seen]:
+        worker.stats[seen] |= violated
+        note(worker, state, kind, violated)
+
+
+@inlined
 def verdict(t: Any, succ: Any, k: Any) -> Any:
     """Return masks of the properties that successor k, and the step to it, violate, and whether it is pruned."""
     row = succ[k, 2]
@@ -111,23 +127,24 @@ def verdict(t: Any, succ: Any, k: Any) -> Any:
     bad = t.row_info[row, codes.R_BAD] if flags & BAD else np.int64(0)
     for c in range(3, succ.shape[1]):
         bad |= t.contents[succ[k, c], codes.C_BAD]
-    over = step_flags >> 2 if step_flags & STEP_BAD else np.int64(0)
-    return bad, over, step_flags & STEP_PRUNED != 0 or flags & PRUNED != 0
+    return bad, violated_by_step(step_flags), step_flags & STEP_PRUNED != 0 or flags & PRUNED != 0
 
 
 @inlined
 def is_kept(t: Any, worker: Any, state: Any, k: Any) -> Any:
     """Count successor k of a state and note what it violates for the first time; False where it is pruned."""
-    stats = worker.stats
     worker.fired[worker.succ[k, 0]] += 1
     bad, over, pruned = verdict(t, worker.succ, k)
-    if bad & ~stats[codes.S_SEEN]:
-        stats[codes.S_SEEN] |= bad
-        note(worker, state, BAD_STATE, bad)
-    if over & ~stats[codes.S_STEP_SEEN]:
-        stats[codes.S_STEP_SEEN] |= over
-        note(worker, state, BAD_STEP, over)
+    note_violated(worker, state, BAD_STATE, codes.S_SEEN, bad)
+    note_violated(worker, state, BAD_STEP, codes.S_STEP_SEEN, over)
     return not pruned
+
+
+@inlined
+def stop(worker: Any, done: Any, code: Any) -> None:
+    """Note how many states are done where a batch ends early, and why."""
+    worker.stats[codes.S_DONE] = done
+    worker.stats[codes.S_CODE] = code
 
 
 @inlined

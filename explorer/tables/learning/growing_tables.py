@@ -64,7 +64,6 @@ class GrowingTables(Tables):
         self.meta = np.zeros(codes.META_SIZE, np.int64)
         self.meta[codes.M_CONTENTS] = 1  # content 0 is the empty inbox
         self.meta[codes.M_PERMUTATIONS] = permutations
-        self.meta[[codes.M_INBOXES, codes.M_ROW_SLOTS]] = 1, codes.ANY
         self.content_table = np.full(FIRST_HASHES, -1, np.int32)
         self.own_roots[0] = UNASKED
         self.asked = np.zeros((MOST_ASKED, self.asked.shape[1]), np.int64)

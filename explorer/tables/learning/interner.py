@@ -51,6 +51,8 @@ class Interner:
         self.shared_values: list[list[Value]] = []
         self.shared_questions: list[Questions] = []
         self.slots: dict[Value, int] = {}
+        self.has_groups = False  # whether an operation is on a group of messages, or on a channel
+        self.flat_slots: int | None = None  # replicas with columns in flat states; None: states have control rows
         self.locals: list[Any] = [None]
         self.messages: list[Any] = []
         self.operations: list[tuple[str, int]] = []
@@ -179,6 +181,7 @@ class Interner:
             record = self.messages[message]
             rule = self.network.rule_of(name, record)
             kind = LEARNED if rule is None else CLEARS if rule.clears else QUEUES if rule.queues else rule.absent
+            self.has_groups |= kind in (CLEARS, QUEUES)
             counting = (kind, rule.change, rule.least, rule.forgets) if rule else (kind, 0, 0, 0)
             self.tables.set("operations", found, (self.slot(record.dest), message, *counting))
         return found
@@ -334,11 +337,16 @@ class Interner:
         inboxes = {key: self.decode_content(content) for key, content in filled.items()}
         return State(Map(replicas), Map(inboxes), shared, Map(zip(self.bounds, control, strict=False)))
 
+    @property
+    def first_inbox(self) -> int:
+        """The first inbox column of a state."""
+        return 1 if self.flat_slots is None else self.base + self.flat_slots
+
     def parts_of(self, rows: Rows) -> tuple[Rows, Rows]:
         """Return what the control rows of states hold, and their inbox contents; flat states have both."""
-        first, slots = self.tables.meta[[codes.M_INBOXES, codes.M_ROW_SLOTS]].tolist()
-        if slots == codes.ANY:
+        if self.flat_slots is None:
             return self.tables.rows[rows[:, 0]], rows[:, 1:]
+        first = self.first_inbox
         return np.pad(rows[:, :first], ((0, 0), (0, self.base + len(self.slots) - first))), rows[:, first:]
 
     def flat_counts(self) -> list[int]:

@@ -36,6 +36,8 @@ from kraftcheck.spec.language.semantics import act_of
 from kraftcheck.spec.language.state import State, Step
 from kraftcheck.spec.values import Record, Value
 
+Make = Callable[[Arrays, WorkerArrays], None]
+"""Makes what a worker missed."""
 Judged = list[tuple[Step, int]]
 """Steps, each with the flags of the properties that it violates."""
 MOST_IDLE = 1_000  # times that workers miss something and nothing is asked, once an error left questions unanswered
@@ -157,18 +159,22 @@ class Learner:
         properties = self.step_properties if over_steps else self.state_properties
         return [prop for bit, prop in enumerate(properties) if mask >> bit & 1]
 
-    def resolve(self, workers: Sequence[WorkerArrays], make: Callable[[Arrays, WorkerArrays], None] = resolve) -> None:
+    def resolve(self, workers: Sequence[WorkerArrays], make: Make | None = None) -> None:
         """Make what workers missed, asking Python where need be."""
         try:
             for worker in workers:
-                self._resolve(worker, make)
+                self._resolve(worker, make or self._make_rows)
         except ProtocolError as error:
             self._failed = error
             raise
         if self.interner.explode_sets():
             self._trees.forget_all(self._roots)
 
-    def _resolve(self, worker: WorkerArrays, make: Callable[[Arrays, WorkerArrays], None]) -> None:
+    def _make_rows(self, tables: Arrays, worker: WorkerArrays) -> None:
+        """Make what states with control rows missed; what a protocol does not need is None, and not compiled."""
+        resolve(tables, worker, True if self.permutations > 1 else None, True if self.interner.has_groups else None)
+
+    def _resolve(self, worker: WorkerArrays, make: Make) -> None:
         """Make what a worker missed, until nothing is left to ask."""
         tables = self.interner.tables
         retry = worker.retry[: worker.stats[codes.S_RETRY]]
@@ -182,7 +188,7 @@ class Learner:
             if not self._has_all(worker, make):  # there is another replica
                 break
 
-    def _make(self, worker: WorkerArrays, make: Callable[[Arrays, WorkerArrays], None]) -> bool:
+    def _make(self, worker: WorkerArrays, make: Make) -> bool:
         """Make what there is room for and needs no call; return whether that was all."""
         meta, is_done = self.interner.tables.meta, False
         try:
@@ -199,7 +205,7 @@ class Learner:
 
     def _has_all(self, worker: WorkerArrays, make: Any) -> bool:
         """Whether the states of a worker have an inbox for every replica; where they are judged, it does not matter."""
-        columns = int(self.interner.tables.meta[codes.M_INBOXES]) + len(self.interner.slots)
+        columns = self.interner.first_inbox + len(self.interner.slots)
         return make is resolve_judged or worker.states.shape[1] == columns
 
     def making_room(self, call: Callable[[], None]) -> None:
@@ -216,7 +222,7 @@ class Learner:
     def _answer(self, worker: WorkerArrays) -> None:
         """Answer what the kernel asked: each question once, and none to which another answer was the answer too."""
         tables, known, done = self.interner.tables, 0, set[tuple[int, ...]]()
-        inboxes, count = int(tables.meta[codes.M_INBOXES]), int(tables.meta[codes.M_ASKED])
+        inboxes, count = self.interner.first_inbox, int(tables.meta[codes.M_ASKED])
         tables.meta[codes.M_ASKED] = 0
         answers = {
             codes.ASK_ROOTS: self._answer_roots,
@@ -226,7 +232,7 @@ class Learner:
         for number, (kind, a, b, c, d, e) in enumerate(tables.asked[:count].tolist()):
             if kind == codes.ASK_PATH:
                 if number >= known:
-                    known = next_unanswered(tables, number, count, worker.states)
+                    known = next_unanswered(tables, number, count, worker.states, inboxes)
                 if number == known:
                     self._answer_path(a, b, c, d, None if e < 0 else worker.states[e, inboxes:].tolist())
             elif (kind, a, b) not in done:

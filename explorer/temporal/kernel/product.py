@@ -21,6 +21,8 @@ DEAD, ALIVE, AGAIN = 0, -1, -2
 
 STUTTER = -1
 """In the place of an edge's number."""
+NO_NODE = np.int64(-1)
+"""In the place of a node's number."""
 
 
 class ProductArrays(Arrays):
@@ -120,6 +122,34 @@ def try_again(p: Any) -> None:
             p.mark[v] = ALIVE
 
 
+@inlined
+def next_child(p: Any, v: Any, edge: Any, m: Any, roots: Any, depth: Any) -> Any:
+    """Return the next node that a node leads to and that was not visited, or NO_NODE, and where to go on from.
+
+    What was visited already lowers the rank of the node, which then is no root.
+    """
+    states = np.int64(len(p.move_first) - 1)
+    rank, first = p.rank, p.first
+    s, q = v // states, v % states
+    last = p.move_first[q + 1]
+    while edge < first[s + 1]:
+        real = np.int64(STUTTER) if edge < first[s] else edge
+        t = s if real == STUTTER else np.int64(p.target[real])
+        letter = letter_of(p, s, real)
+        while m < last:
+            w = t * states + p.move_target[m]
+            if p.mark[w] == ALIVE and allows(p, m, letter):
+                if rank[w] == 0:
+                    return w, edge, m  # it is looked at once more when it is done
+                if rank[w] < rank[v]:
+                    rank[v] = rank[w]
+                    roots[depth] = False
+            m += 1
+        edge += 1
+        m = p.move_first[q]
+    return NO_NODE, edge, m
+
+
 @jit
 def find_fair(p: Any, acceptance: Any, weak: Any, strong: Any, most: Any) -> Any:
     """Mark the nodes that are alive by the strongly connected components in which they are.
@@ -133,48 +163,20 @@ def find_fair(p: Any, acceptance: Any, weak: Any, strong: Any, most: Any) -> Any
     D. J. Pearce: "A space-efficient algorithm for finding strongly connected components" (2016), for one number a node.
     """
     states = np.int64(len(p.move_first) - 1)
-    mark, rank, target, first = p.mark, p.rank, p.target, p.first
+    mark, rank, first = p.mark, p.rank, p.first
     n = np.int64(len(mark))
     c, index, again = n + 1, np.int64(1), np.int64(0)
-    stack = np.empty(1 << 12, np.int32)
-    calls = np.empty(1 << 12, np.int32)
-    edges = np.empty(1 << 12, np.int64)
-    moves = np.empty(1 << 12, np.int32)
-    roots = np.empty(1 << 12, np.bool_)
-    stacked = np.int64(0)
+    # What a recursive search would have on its stack: a node, its next edge and move, and whether it is still a root.
+    calls, roots = np.empty(1 << 12, np.int32), np.empty(1 << 12, np.bool_)
+    edges, moves = np.empty(1 << 12, np.int64), np.empty(1 << 12, np.int32)
+    stack, stacked = np.empty(1 << 12, np.int32), np.int64(0)  # nodes whose component is not complete
     for begin in range(n):
         if mark[begin] != ALIVE or rank[begin] != 0:
             continue
-        depth = np.int64(0)
-        calls[0], roots[0] = begin, True
-        edges[0], moves[0] = first[begin // states] - 1, p.move_first[begin % states]
-        rank[begin] = index
-        index += 1
-        while depth >= 0:
-            v = np.int64(calls[depth])
-            s, q = v // states, v % states
-            edge, m, last = edges[depth], np.int64(moves[depth]), p.move_first[q + 1]
-            child = np.int64(-1)
-            while edge < first[s + 1]:
-                real = np.int64(STUTTER) if edge < first[s] else edge
-                t = s if real == STUTTER else np.int64(target[real])
-                letter = letter_of(p, s, real)
-                while m < last:
-                    w = t * states + p.move_target[m]
-                    if mark[w] == ALIVE and allows(p, m, letter):
-                        if rank[w] == 0:
-                            child = w
-                            break
-                        if rank[w] < rank[v]:
-                            rank[v] = rank[w]
-                            roots[depth] = False
-                    m += 1
-                if child >= 0:
-                    break
-                edge += 1
-                m = p.move_first[q]
-            edges[depth], moves[depth] = edge, m  # a child is looked at once more when it is done
-            if child >= 0:
+        depth, child = np.int64(-1), np.int64(begin)
+        while True:
+            # Go down to a node that was not visited.
+            if child != NO_NODE:
                 depth += 1
                 if depth == len(calls):
                     calls, edges = np.append(calls, calls), np.append(edges, edges)
@@ -183,27 +185,31 @@ def find_fair(p: Any, acceptance: Any, weak: Any, strong: Any, most: Any) -> Any
                 edges[depth], moves[depth] = first[child // states] - 1, p.move_first[child % states]
                 rank[child] = index
                 index += 1
+            v = np.int64(calls[depth])
+            child, edges[depth], moves[depth] = next_child(p, v, edges[depth], np.int64(moves[depth]), roots, depth)
+            if child != NO_NODE:
                 continue
+            # The node is done. A root takes its component off the stack; any other node waits there for its root.
             if stacked + 1 >= len(stack):
                 stack = np.append(stack, stack)
-            if not roots[depth]:
-                stack[stacked] = v
-                stacked += 1
-            else:
+            stack[stacked] = v
+            if roots[depth]:
                 begin_of = stacked
                 while begin_of > 0 and rank[stack[begin_of - 1]] >= rank[v]:
                     begin_of -= 1
-                stack[stacked] = v
-                size = stacked + 1 - begin_of
                 c -= 1
                 for k in range(begin_of, stacked + 1):
                     rank[stack[k]] = c
-                index -= size
+                index -= stacked + 1 - begin_of
                 verdict, later = judge(p, stack, begin_of, stacked + 1, acceptance, weak, strong, most)
                 most += verdict
                 again += later
                 stacked = begin_of
+            else:
+                stacked += 1
             depth -= 1
+            if depth < 0:
+                break
     return most, again
 
 

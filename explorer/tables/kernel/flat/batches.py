@@ -7,18 +7,19 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING
-from kraftcheck.explorer.tables.kernel.expand import AHEAD, RECENT
+from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, pair, violated_by_step
+from kraftcheck.explorer.tables.kernel.expand import AHEAD, RECENT, forget_recent
 from kraftcheck.explorer.tables.kernel.flat.fields import give_back_room, has_room, pack_columns
 from kraftcheck.explorer.tables.kernel.flat.orbits import find_least, write_image
-from kraftcheck.explorer.tables.kernel.flat.properties import note_violated
+from kraftcheck.explorer.tables.kernel.flat.reading import inboxes_of, slots_of
 from kraftcheck.explorer.tables.kernel.flat.steps import expand_flat, judge_pruned
 from kraftcheck.explorer.tables.kernel.flat.waiting import WAITING, put, serve
 from kraftcheck.explorer.tables.kernel.maps import GROUP, first_place, group_of
-from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, keep, prefetch
-from kraftcheck.explorer.tables.kernel.worker import keep_pruned, note, note_deadlock, try_again
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, on_stack, prefetch
+from kraftcheck.explorer.tables.kernel.worker import keep_pruned, note_deadlock, note_violated, stop, try_again
 
 MOST_IN_TURN = 16  # times that a state is tried before Python answers what it asked for
+WAITS = np.int64(-1)  # in the place of a count: the successor waits for the numbers of its clusters
 
 
 @jit
@@ -45,24 +46,22 @@ def resolve_flat(packing: Any, t: Any, worker: Any) -> None:
 def is_kept(t: Any, worker: Any, state: Any, k: Any) -> Any:
     """Note what successor k of a state, or the step to it, violates; False where it is pruned, MISSING as anywhere."""
     flags = np.int64(worker.succ[k, 1])
-    over = flags >> 2 if flags & codes.STEP_BAD else np.int64(0)
-    if over & ~worker.stats[codes.S_STEP_SEEN]:
-        worker.stats[codes.S_STEP_SEEN] |= over
-        note(worker, state, codes.BAD_STEP, over)
+    note_violated(worker, state, codes.BAD_STEP, codes.S_STEP_SEEN, violated_by_step(flags))
     if flags & codes.STEP_PRUNED == 0:
         return True
-    note_violated(worker, state, np.int64(worker.broken[k]))
+    note_violated(worker, state, codes.BAD_STATE, codes.S_SEEN, np.int64(worker.broken[k]))
     return False
 
 
 @inlined
 def ask_for_inboxes(t: Any, worker: Any, at: Any) -> None:
     """Ask for the memory that says what a state's replicas do with their inboxes."""
-    for s in range(t.meta[codes.M_ROW_SLOTS]):
-        inbox = np.int64(worker.states[at, t.meta[codes.M_INBOXES] + s])
+    columns = worker.states.shape[1]
+    for s in range(slots_of(t, columns)):
+        inbox = np.int64(worker.states[at, inboxes_of(t, columns) + s])
         if inbox != 0:
             local = np.int64(worker.states[at, t.meta[codes.M_SLOT_BASE] + s])
-            prefetch(t.bundles, first_place(t.bundles, (local << 32) | inbox))
+            prefetch(t.bundles, first_place(t.bundles, pair(local, inbox)))
             group = group_of(t.operated, inbox)
             prefetch(t.operated, group)
             prefetch(t.operated, group + GROUP // 2)
@@ -81,7 +80,7 @@ def is_same(words: Any, a: Any, b: Any) -> Any:
 def hand_on(t: Any, packing: Any, worker: Any, found: Any, recent: Any, k: Any, waiting: Any) -> Any:
     """Pack successor k and hand it to the partition that owns it, or let it wait as number `waiting`.
 
-    Returns the partition's count, 0 where the successor is known, or -1 where it waits.
+    Returns the partition's count, 0 where the successor is known, or WAITS.
     """
     words, succ, symmetric = worker.words, worker.succ, t.meta[codes.M_PERMUTATIONS] > 1
     if not symmetric and worker.touched[k] == 0 and is_same(words, k, len(words) - 1):
@@ -99,62 +98,85 @@ def hand_on(t: Any, packing: Any, worker: Any, found: Any, recent: Any, k: Any, 
     else:
         for w in range(words.shape[1]):
             worker.waiting_words[waiting, w] = words[k, w]
-    return np.int64(-1)
+    return WAITS
+
+
+@inlined
+def expand_wholly(t: Any, packing: Any, worker: Any, at: Any) -> Any:
+    """Write the successors of a state, judge the pruned ones and find which images stand for them.
+
+    Returns how many there are, MISSING or FULL; see `expand_flat`.
+    """
+    n = expand_flat(t, packing, worker, at, False)
+    if n > 0 and not judge_pruned(t, worker, False, n):
+        n = MISSING
+    if n > 0 and t.meta[codes.M_PERMUTATIONS] > 1 and not find_least(t, worker, False, n):
+        n = MISSING
+    return n
+
+
+@inlined
+def lacks_room_for(t: Any, packing: Any, worker: Any, found: Any, n: Any, fullest: Any) -> Any:
+    """Return why a batch must end before `n` successors, if it must: a value of S_CODE.
+
+    Room for the numbers of their clusters is taken.
+    """
+    code = codes.OK
+    if n == FULL:
+        code = codes.MANY_SUCCESSORS
+    elif fullest + codes.larger(n, 0) >= found.rows.shape[1] or (
+        len(worker.pruned) > 0 and worker.stats[codes.S_PRUNED] + n > len(worker.pruned)
+    ):
+        code = codes.NO_ROOM
+    elif n > 0 and packing.clusters[0] > 0 and not has_room(t, packing, n):
+        code = codes.MANY_CLUSTERS
+    return code
 
 
 @jit
 def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, deadlocks: Any) -> None:
     """Expand the worker's flat states of these numbers; see `expand_batch`."""
     succ, stats, which = worker.succ, worker.stats, bare(which)
-    permutations, clusters = t.meta[codes.M_PERMUTATIONS], packing.clusters[0]
-    own_recent = np.full((RECENT, found.words.shape[2]), ~np.uint64(0), np.uint64)  # no replica's code is all ones
-    recent, room, fullest, waiting = bare(own_recent), found.rows.shape[1], np.int64(0), np.int64(0)
+    symmetric, clusters = t.meta[codes.M_PERMUTATIONS] > 1, packing.clusters[0]
+    recent, fullest, waiting = on_stack(RECENT, found.words.shape[2]), np.int64(0), np.int64(0)
+    forget_recent(recent)
     stats[codes.S_CODE] = codes.OK
+    stats[codes.S_DONE] = len(which)
     for p in range(len(found.counts)):
-        fullest = max(fullest, found.counts[p])
+        fullest = codes.larger(fullest, found.counts[p])
     for i in range(len(which)):
         if i + AHEAD < len(which):
             ask_for_inboxes(t, worker, which[i + AHEAD])
-        n = expand_flat(t, packing, worker, which[i], False)
-        notable = stats[codes.S_NOTABLE] != 0
-        if n > 0 and not judge_pruned(t, worker, False, n):
-            n = MISSING
-        if n > 0 and permutations > 1 and not find_least(t, worker, False, n):
-            n = MISSING
+        # Find all successors. Where anything is missing, nothing is kept.
+        n = expand_wholly(t, packing, worker, which[i])
         if n == MISSING:
             try_again(worker, which[i])
             continue
-        full = len(worker.pruned) > 0 and stats[codes.S_PRUNED] + n > len(worker.pruned)
-        full |= fullest + waiting + max(n, 0) >= room
-        crowded = n > 0 and not full and clusters > 0 and not has_room(t, packing, n)
-        if n == FULL or full or crowded:
-            stats[codes.S_DONE] = i
-            stats[codes.S_CODE] = codes.MANY_SUCCESSORS if n == FULL else codes.NO_ROOM
-            if crowded:
-                stats[codes.S_CODE] = codes.MANY_CLUSTERS
+        # Stop where any array might have no room for all of them.
+        code = lacks_room_for(t, packing, worker, found, n, fullest + waiting)
+        if code != codes.OK:
+            stop(worker, i, code)
             break
+        # Count and note what was found. A successor goes to the partition that owns it, or waits for its clusters.
         if n == 0 and deadlocks:
             note_deadlock(worker, which[i])
-        unused = n
+        notable, unused = stats[codes.S_NOTABLE] != 0, n
         for k in range(n):
             worker.fired[succ[k, 0]] += 1
-            count = np.int64(0)
-            if succ[k, 1] != codes.LOOP:
-                if notable and not is_kept(t, worker, which[i], k):
-                    keep_pruned(worker, which[i], k)
-                else:
-                    count = hand_on(t, packing, worker, found, recent, k, waiting)
-            fullest = max(fullest, count)
-            if count < 0:
+            if succ[k, 1] == codes.LOOP:
+                continue
+            if notable and not is_kept(t, worker, which[i], k):
+                keep_pruned(worker, which[i], k)
+                continue
+            count = hand_on(t, packing, worker, found, recent, k, waiting)
+            fullest = codes.larger(fullest, count)
+            if count == WAITS:
                 waiting += 1
                 unused -= 1
             if waiting == WAITING:
-                fullest = max(fullest, serve(t, packing, worker, found, recent, waiting, permutations > 1))
+                fullest = codes.larger(fullest, serve(t, packing, worker, found, recent, waiting, symmetric))
                 waiting = np.int64(0)
         if clusters > 0 and unused > 0:
             give_back_room(t, unused)
         stats[codes.S_GENERATED] += n
-    if stats[codes.S_CODE] == codes.OK:
-        stats[codes.S_DONE] = len(which)
-    serve(t, packing, worker, found, recent, waiting, permutations > 1)
-    keep(own_recent)
+    serve(t, packing, worker, found, recent, waiting, symmetric)

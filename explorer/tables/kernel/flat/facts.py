@@ -23,16 +23,24 @@ LOCAL_BITS, KIND_BITS = 24, 2  # of a fact's key; the other bits are the number 
 MOST_CONTENTS = 1 << (64 - 2 * LOCAL_BITS - KIND_BITS)  # of the shared fields that have numbers
 FEWEST_FACTS, MOST_FACTS = 1 << 14, 1 << 20  # places; a fact takes the place of another one
 FIRST_LOCALS = 1 << 10  # local states of which it is seen at once whether all that is asked of two of them holds
-LISTED = 1 << 18  # places for what replicas may do
+LISTED = 1 << 18  # places of `listed`, for the nodes that lead to what replicas may do
 REPEATED = 8  # times that contents of the shared fields come up, on average, where it is worth while to number them
 
-# Places in `fact_counts`: contents numbered, times that one was asked for, places of the list taken, whether contents
-# repeat too seldom, whether all numbers are taken, the number of the state that is expanded, how often a fact took the
-# place of another one; from READS on, by kind of fact, whether shared fields were read for one.
-NUMBERED, ASKED, TAKEN, UNLIKE, NUMBERS_TAKEN, NOW, REPLACED, READS = range(8)
+# Places in `fact_counts`.
+(
+    NUMBERED,  # contents of the shared fields that have numbers
+    ASKED,  # times that a number was asked for
+    LISTED_TAKEN,  # places of `listed` that are taken
+    UNLIKE,  # whether contents repeat too seldom to number them
+    NUMBERS_TAKEN,  # whether all numbers are taken
+    SHARED_NOW,  # the number of the shared fields of the state that is expanded
+    REPLACED,  # facts that took the place of another one
+    READS,  # from here on, by kind of fact: whether shared fields were read for one
+) = range(8)
 FACT_COUNTS = READS + (1 << KIND_BITS)
 
 ELSEWHERE = np.int64(-5)  # in the place of a node: what it asks for is neither shared nor of these local states
+NO_NUMBER = np.int64(0)  # of shared fields: nothing is known by what they hold
 
 
 @jit
@@ -48,18 +56,19 @@ def forget_numbers(worker: Any) -> None:
 @jit
 def forget_facts(worker: Any) -> None:
     """Forget all facts."""
-    worker.fact_counts[TAKEN] = 0
+    worker.fact_counts[LISTED_TAKEN] = 0
     worker.facts[:] = 0
 
 
 @jit
 def shared_number(t: Any, worker: Any, rows: Any, row: Any) -> Any:
-    """Return the number of what a flat state's shared fields hold; 0: it has none, and nothing is known by it."""
+    """Return the number of what a flat state's shared fields hold, or NO_NUMBER."""
     first, last = t.meta[codes.M_BOUNDS], t.meta[codes.M_SLOT_BASE]
     counts, places, contents = worker.fact_counts, worker.shared_places, worker.shared_contents
     if first == last or counts[UNLIKE]:
-        return np.int64(0)
+        return NO_NUMBER
     counts[ASKED] += 1
+    # Look these contents up by their hash.
     h = np.uint64(0)
     for c in range(first, last):
         h = (h ^ np.uint64(rows[row, c])) * np.uint64(0x9E3779B97F4A7C15)
@@ -74,10 +83,11 @@ def shared_number(t: Any, worker: Any, rows: Any, row: Any) -> Any:
         if same:
             return number
         i = (i + 1) & mask
+    # They are new, and have the next number, while there are any.
     number = counts[NUMBERED] + 1
     if number == len(contents):
         counts[NUMBERS_TAKEN] = 1
-        return np.int64(0)
+        return NO_NUMBER
     counts[NUMBERED] = places[i] = number
     for c in range(first, last):
         contents[number, c - first] = rows[row, c]
@@ -86,8 +96,8 @@ def shared_number(t: Any, worker: Any, rows: Any, row: Any) -> Any:
 
 @inlined
 def number_for(worker: Any, kind: Any, shared: Any) -> Any:
-    """Return the number of the shared fields, by which facts of a kind are known; 0 where none has read these yet."""
-    return shared if worker.fact_counts[READS + kind] else np.int64(0)
+    """Return the number by which facts of a kind are known: none where no such fact has read shared fields yet."""
+    return shared if worker.fact_counts[READS + kind] else NO_NUMBER
 
 
 @inlined
@@ -119,6 +129,18 @@ def remember(worker: Any, key: Any, fact: Any) -> None:
     worker.facts[place, 1] = fact
 
 
+@inlined
+def fact_of(packed: Any) -> Any:
+    """Return a fact that holds a span: an odd number, as 0 is no fact."""
+    return packed << 1 | 1
+
+
+@inlined
+def span_in(fact: Any) -> Any:
+    """Return the span that a fact holds."""
+    return fact >> 1
+
+
 @jit
 def move_facts(facts: Any, more: Any) -> None:
     """Remember all facts in a larger table."""
@@ -132,13 +154,13 @@ def move_facts(facts: Any, more: Any) -> None:
 @inlined
 def is_fair_pair(worker: Any, me: Any, peer: Any, asked: Any) -> Any:
     """Whether what is asked of two replicas, as 1 or 2, is known to hold of these, whatever else there is."""
-    return max(me, peer) < FIRST_LOCALS and worker.fair_pairs[me * FIRST_LOCALS + peer] & asked != 0
+    return codes.larger(me, peer) < FIRST_LOCALS and worker.fair_pairs[me * FIRST_LOCALS + peer] & asked != 0
 
 
 @inlined
 def note_fair_pair(worker: Any, me: Any, peer: Any, asked: Any) -> None:
     """Note that what is asked of two replicas, as 1 or 2, holds of these, whatever else there is."""
-    if max(me, peer) < FIRST_LOCALS:
+    if codes.larger(me, peer) < FIRST_LOCALS:
         worker.fair_pairs[me * FIRST_LOCALS + peer] |= np.uint8(asked)
 
 
@@ -155,7 +177,7 @@ def walk_by(t: Any, worker: Any, kind: Any, number: Any, rows: Any, row: Any, no
         if asks == codes.LOCAL_QUESTION and b < 0:
             answer = np.int64(t.local_answers[a, peer if b == codes.PEER else me])
         elif (asks == codes.SHARED and a >= t.meta[codes.M_BOUNDS]) or asks == codes.SHARED_QUESTION:
-            if number == 0:
+            if number == NO_NUMBER:
                 worker.fact_counts[READS + kind] = 1
                 return ELSEWHERE
             answer = np.int64(rows[row, a] if asks == codes.SHARED else t.shared_answers[a, rows[row, b]])

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.flat.reading import inboxes_of
 from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import add_atomically, inlined, jit, replace_atomically
 from kraftcheck.explorer.tables.kernel.packing import change_bits, put_bits
@@ -28,10 +29,10 @@ SPARE = 1 << 8  # states for which there is room beyond that, as a thread does n
 
 
 @inlined
-def code_of_column(t: Any, column: Any, held: Any) -> Any:
+def code_of_column(t: Any, packing: Any, column: Any, held: Any) -> Any:
     """Return the number that a column is packed as, which is a field of its own."""
     code = held
-    if column >= t.meta[codes.M_INBOXES]:
+    if column >= inboxes_of(t, len(packing.field_of)):
         code = np.int64(t.inbox_codes[held] & codes.CODE_MASK)
     elif column >= t.meta[codes.M_SLOT_BASE]:
         code = np.int64(t.local_codes[held])
@@ -150,7 +151,7 @@ def pack_columns(t: Any, packing: Any, rows: Any, row: Any, column: Any, words: 
         words[place, w] = np.uint64(0)
     for f in range(packing.clusters[0], len(packing.position)):
         own = np.int64(packing.columns[packing.firsts[f]])
-        code = code_of_column(t, own, np.int64(rows[row, column + own]))
+        code = code_of_column(t, packing, own, np.int64(rows[row, column + own]))
         put_bits(words, place, packing.position[f], packing.width[f], np.uint64(code))
 
 
@@ -159,7 +160,7 @@ def note_change(t: Any, packing: Any, worker: Any, n: Any, column: Any, before: 
     """Pack what a column of successor `n` holds now, where that is a field; else note that its field is another."""
     f = np.int64(packing.field_of[column])
     if f >= packing.clusters[0]:
-        difference = code_of_column(t, column, before) ^ code_of_column(t, column, later)
+        difference = code_of_column(t, packing, column, before) ^ code_of_column(t, packing, column, later)
         change_bits(worker.words, n, packing.position[f], packing.width[f], np.uint64(difference))
     elif f >= 0 and before != later:
         worker.touched[n] = 1

@@ -58,7 +58,8 @@ def least_image(t: Any, worker: Any, serial: Any, states: Any, at: Any, column: 
 
     Images are compared column by column, and seldom by more than a few. With `serial` those that are missing are made.
     """
-    inboxes, base, slots = t.meta[codes.M_INBOXES], t.meta[codes.M_SLOT_BASE], t.meta[codes.M_ROW_SLOTS]
+    base, slots = t.meta[codes.M_SLOT_BASE], worker.sources.shape[1]
+    inboxes = base + slots
     bounds, left, count = t.meta[codes.M_BOUNDS], worker.left, t.meta[codes.M_PERMUTATIONS]
     for s in range(slots):
         content = np.int64(states[at, column + inboxes + s])
@@ -91,7 +92,8 @@ def least_image(t: Any, worker: Any, serial: Any, states: Any, at: Any, column: 
 @inlined
 def write_image(t: Any, worker: Any, states: Any, at: Any, column: Any, g: Any, images: Any, place: Any) -> None:
     """Write the image of the flat state in states[at, column:] under a permutation."""
-    inboxes, base, slots = t.meta[codes.M_INBOXES], t.meta[codes.M_SLOT_BASE], t.meta[codes.M_ROW_SLOTS]
+    base, slots = t.meta[codes.M_SLOT_BASE], worker.sources.shape[1]
+    inboxes = base + slots
     bounds = t.meta[codes.M_BOUNDS]
     if g == 0:  # which changes nothing
         for c in range(images.shape[1]):

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import MISSING
+from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE
 from kraftcheck.explorer.tables.kernel.flat.facts import (
     HOLDS,
     HOLDS_OF_TWO,
+    NO_NUMBER,
     NUMBERS_TAKEN,
     forget_numbers,
     is_fair_pair,
@@ -22,9 +23,9 @@ from kraftcheck.explorer.tables.kernel.flat.facts import (
     shared_number,
     walk_by,
 )
-from kraftcheck.explorer.tables.kernel.flat.reading import leaf_of
+from kraftcheck.explorer.tables.kernel.flat.reading import inboxes_of, leaf_of, slots_of
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
-from kraftcheck.explorer.tables.kernel.worker import note, try_again
+from kraftcheck.explorer.tables.kernel.worker import note_violated, try_again
 
 
 @inlined
@@ -35,7 +36,7 @@ def breaks(
     leaf, certain = walk_by(t, worker, kind, number, rows, row, root, me, peer), True
     if leaf < 0:
         certain = False
-        leaf = leaf_of(t, worker, serial, rows, row, root, me, peer, np.int64(-1))
+        leaf = leaf_of(t, worker, serial, rows, row, root, me, peer, NONE)
     return leaf >= 0 and t.nodes[leaf, codes.A] == 0, certain, leaf >= 0
 
 
@@ -50,9 +51,7 @@ def certain_of(worker: Any, shared: Any, me: Any, peer: Any) -> Any:
 
 
 @jit
-def broken_by(
-    t: Any, worker: Any, serial: Any, rows: Any, row: Any, shared: Any, left: Any, me: Any, peer: Any
-) -> Any:
+def broken_by(t: Any, worker: Any, serial: Any, rows: Any, row: Any, shared: Any, left: Any, me: Any, peer: Any) -> Any:
     """Return which of the properties that are left do not hold: of the state, of a replica, or of two; or MISSING.
 
     Where one holds, or does not, whatever else there is, that is remembered. Of two, each is judged beside the other.
@@ -68,9 +67,7 @@ def broken_by(
         root = np.int64(t.properties[p, 0])
         is_bad, certain, is_known = breaks(t, worker, serial, rows, row, root, kind, number, me, peer)
         if peer != 0:
-            other_bad, other_certain, other_known = breaks(
-                t, worker, serial, rows, row, root, kind, number, peer, me
-            )
+            other_bad, other_certain, other_known = breaks(t, worker, serial, rows, row, root, kind, number, peer, me)
             certain = (is_bad and certain) or (other_bad and other_certain) or (certain and other_certain)
             is_bad, is_known = is_bad or other_bad, is_known and other_known
         if is_bad:
@@ -83,44 +80,54 @@ def broken_by(
     return np.int64(MISSING) if missing else bad
 
 
-@jit
-def violated(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints: Any) -> Any:
-    """Return a mask of the invariants, or of the constraints, that do not hold in a flat state; or MISSING."""
-    base, slots = t.meta[codes.M_SLOT_BASE], t.meta[codes.M_ROW_SLOTS]
-    of_all, of_one, of_two = t.judged[constraints, 0], t.judged[constraints, 1], t.judged[constraints, 2]
-    shared = shared_number(t, worker, rows, row)
-    bad, missing = np.int64(0), False
-    for s in range(-1 if of_all else 0, slots if of_one | of_two else 0):
-        me = np.int64(rows[row, base + s]) if s >= 0 else np.int64(0)
-        if me == 0 and s >= 0:
-            continue
-        for other in range(s, slots if of_two and s >= 0 else s + 1):
-            peer = np.int64(rows[row, base + other]) if other != s else np.int64(0)
-            if other != s and (peer == 0 or is_fair_pair(worker, me, peer, constraints + 1)):
-                continue
-            asked = of_all if s < 0 else of_one if other == s else of_two
-            fact = certain_of(worker, shared, me, peer)
-            bad |= asked & (fact >> codes.MOST_PROPERTIES)
-            left = asked & ~(fact | fact >> codes.MOST_PROPERTIES)
-            if peer != 0 and fact & asked == asked and number_for(worker, HOLDS_OF_TWO, shared) == 0:
-                note_fair_pair(worker, me, peer, constraints + 1)
-            if left:
-                found = broken_by(t, worker, serial, rows, row, shared, left, me, peer)
-                missing |= found < 0
-                bad |= found
-    if not constraints:
-        for c in range(t.meta[codes.M_INBOXES], rows.shape[1]):
-            if t.inbox_codes[rows[row, c]] < 0:
-                bad |= t.contents[rows[row, c], codes.C_BAD]
-    return np.int64(MISSING) if missing else bad
+@inlined
+def judge_one(
+    t: Any, worker: Any, serial: Any, rows: Any, row: Any, shared: Any, constraints: Any, asked: Any, me: Any, peer: Any
+) -> Any:
+    """Return which of the properties asked of a replica (or none, or two) do not hold, and whether all is known."""
+    fact = certain_of(worker, shared, me, peer)
+    bad = asked & (fact >> codes.MOST_PROPERTIES)
+    left = asked & ~(fact | fact >> codes.MOST_PROPERTIES)
+    if peer != 0 and fact & asked == asked and number_for(worker, HOLDS_OF_TWO, shared) == NO_NUMBER:
+        note_fair_pair(worker, me, peer, constraints + 1)
+    found = broken_by(t, worker, serial, rows, row, shared, left, me, peer) if left else np.int64(0)
+    return bad | found, found >= 0
 
 
 @inlined
-def note_violated(worker: Any, state: Any, bad: Any) -> None:
-    """Note the invariants that are violated for the first time."""
-    if bad & ~worker.stats[codes.S_SEEN]:
-        worker.stats[codes.S_SEEN] |= bad
-        note(worker, state, codes.BAD_STATE, bad)
+def broken_by_messages(t: Any, rows: Any, row: Any) -> Any:
+    """Return the invariants that messages under way violate."""
+    bad = np.int64(0)
+    for c in range(inboxes_of(t, rows.shape[1]), rows.shape[1]):
+        if t.inbox_codes[rows[row, c]] < 0:
+            bad |= t.contents[rows[row, c], codes.C_BAD]
+    return bad
+
+
+@jit
+def violated(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints: Any) -> Any:
+    """Return a mask of the invariants, or of the constraints, that do not hold in a flat state; or MISSING."""
+    base, slots = t.meta[codes.M_SLOT_BASE], slots_of(t, rows.shape[1])
+    of_all, of_one, of_two = t.judged[constraints, 0], t.judged[constraints, 1], t.judged[constraints, 2]
+    shared = shared_number(t, worker, rows, row)
+    bad, known = np.int64(0), True
+    # What is asked of the state as a whole.
+    if of_all:
+        bad, known = judge_one(t, worker, serial, rows, row, shared, constraints, of_all, np.int64(0), np.int64(0))
+    # What is asked of each replica, and of each two.
+    for s in range(slots if of_one | of_two else 0):
+        me = np.int64(rows[row, base + s])
+        for other in range(s, (slots if of_two else s + 1) if me != 0 else 0):
+            peer = np.int64(rows[row, base + other]) if other != s else np.int64(0)
+            if other != s and (peer == 0 or is_fair_pair(worker, me, peer, constraints + 1)):
+                continue
+            asked = of_one if other == s else of_two
+            more, is_known = judge_one(t, worker, serial, rows, row, shared, constraints, asked, me, peer)
+            bad |= more
+            known &= is_known
+    if not constraints:
+        bad |= broken_by_messages(t, rows, row)
+    return bad if known else np.int64(MISSING)
 
 
 @jit
@@ -134,7 +141,7 @@ def judge_batch(t: Any, worker: Any, which: Any) -> None:
         if bad < 0:
             try_again(worker, which[i])
         else:
-            note_violated(worker, which[i], bad)
+            note_violated(worker, which[i], codes.BAD_STATE, codes.S_SEEN, bad)
 
 
 @jit

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import MISSING
+from kraftcheck.explorer.tables.kernel.codes import MISSING, pair
 from kraftcheck.explorer.tables.kernel.maps import find, find_near
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 from kraftcheck.explorer.tables.kernel.resolving.asking import ask, ask_roots, stop_to_grow
@@ -17,13 +17,24 @@ from kraftcheck.explorer.tables.kernel.resolving.steps import build_bundle
 from kraftcheck.explorer.tables.kernel.tries import walk
 
 
+@inlined
+def slots_of(t: Any, columns: Any) -> Any:
+    """Return how many slots a flat state of so many columns has: a local state and an inbox for each."""
+    return (columns - t.meta[codes.M_SLOT_BASE]) >> 1
+
+
+@inlined
+def inboxes_of(t: Any, columns: Any) -> Any:
+    """Return the first inbox column of a flat state of so many columns."""
+    return (columns + t.meta[codes.M_SLOT_BASE]) >> 1
+
+
 @jit
-def intern_columns(t: Any, rows: Any, row: Any) -> Any:
-    """Return the id of the control row that stands in the first columns of a row."""
+def intern_columns(t: Any, rows: Any, row: Any, known: Any) -> Any:
+    """Return the id of the control row that stands in the first columns of a row, so many of which are known."""
     fresh = t.meta[codes.M_ROWS]
     if fresh + 4 >= t.rows.shape[0]:
         stop_to_grow(t, codes.GROW_ROWS)
-    known = t.meta[codes.M_SLOT_BASE] + t.meta[codes.M_ROW_SLOTS]
     for c in range(t.rows.shape[1]):
         t.rows[fresh, c] = rows[row, c] if c < known else 0
     return intern_row(t, fresh)
@@ -36,7 +47,7 @@ def intern_flat(t: Any, flat: Any, first: Any, ids: Any) -> Any:
     for i in range(first, len(flat)):
         if t.meta[codes.M_ROWS] + 4 >= t.rows.shape[0] or (t.meta[codes.M_ROWS] + 4) * 2 > len(t.row_table):
             return i
-        ids[i] = intern_columns(t, flat, np.int64(i))
+        ids[i] = intern_columns(t, flat, np.int64(i), flat.shape[1])
         set_identity(t, np.int64(ids[i]))
     return len(flat)
 
@@ -44,13 +55,14 @@ def intern_flat(t: Any, flat: Any, first: Any, ids: Any) -> Any:
 @jit
 def ask_path(t: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any) -> None:
     """Ask what a trie does not say; Python reads it of a control row."""
-    ask(t, codes.ASK_PATH, root, intern_columns(t, rows, row), me, peer, at)
+    ask(t, codes.ASK_PATH, root, intern_columns(t, rows, row, inboxes_of(t, rows.shape[1])), me, peer, at)
 
 
 @inlined
 def leaf_of(t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any) -> Any:
-    """Follow a trie to its leaf; MISSING where there is none yet. `at`: the state whose inboxes are read, or -1."""
-    leaf = walk(t, rows, row, root, me, peer, worker.states, at)
+    """Follow a trie to its leaf; MISSING where there is none yet. `at`: the state whose inboxes are read, or NONE."""
+    slots, inboxes = slots_of(t, rows.shape[1]), inboxes_of(t, rows.shape[1])
+    leaf = walk(t, rows, row, slots, root, me, peer, worker.states, at, inboxes)
     if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
         worker.stats[codes.S_MISSED] = 1
         leaf = MISSING
@@ -75,7 +87,7 @@ def after(t: Any, worker: Any, serial: Any, inbox: Any, op: Any) -> Any:
     """Return the inbox content after an operation; REFUSED or MISSING."""
     found = find_near(t.operated, inbox, op)
     if found == MISSING and serial:
-        found = make_operated(t, inbox, op)
+        found = make_operated(t, inbox, op, True)
     if found == MISSING:
         worker.stats[codes.S_MISSED] = 1
     return found
@@ -84,10 +96,10 @@ def after(t: Any, worker: Any, serial: Any, inbox: Any, op: Any) -> Any:
 @inlined
 def bundle_of(t: Any, worker: Any, serial: Any, local: Any, inbox: Any) -> Any:
     """Return where the list of what a replica may do with its messages starts, and how long it is; or MISSING."""
-    found = find(t.bundles, (local << 32) | inbox)
+    found = find(t.bundles, pair(local, inbox))
     if found < 0 and serial:
-        build_bundle(t, local, inbox)
-        found = find(t.bundles, (local << 32) | inbox)
+        build_bundle(t, local, inbox, True)
+        found = find(t.bundles, pair(local, inbox))
     if found < 0:
         worker.stats[codes.S_MISSED] = 1
     return found

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING
+from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, NONE, pair, places_of, span
 from kraftcheck.explorer.tables.kernel.flat.facts import (
+    LISTED_TAKEN,
     MAY_DO,
-    NOW,
     NUMBERS_TAKEN,
+    SHARED_NOW,
     STEP,
-    TAKEN,
+    fact_of,
     forget_facts,
     forget_numbers,
     key_of,
@@ -21,17 +22,15 @@ from kraftcheck.explorer.tables.kernel.flat.facts import (
     recall,
     remember,
     shared_number,
+    span_in,
     walk_by,
 )
 from kraftcheck.explorer.tables.kernel.flat.fields import note_change, pack_columns
 from kraftcheck.explorer.tables.kernel.flat.properties import breaks, violated
-from kraftcheck.explorer.tables.kernel.flat.reading import after, bundle_of, leaf_of, roots_of
+from kraftcheck.explorer.tables.kernel.flat.reading import after, bundle_of, inboxes_of, leaf_of, roots_of, slots_of
 from kraftcheck.explorer.tables.kernel.maps import find
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
 from kraftcheck.explorer.tables.kernel.resolving.steps import make_local
-
-COUNT_BITS = 24  # of what `what_it_may_do` returns: how many; then a bit that is set, and where
-COUNT = (1 << COUNT_BITS) - 1
 
 
 @inlined
@@ -49,7 +48,7 @@ def can_spend(t: Any, worker: Any, at: Any, delta: Any) -> Any:
     can = True
     for k in range(t.deltas[delta, 2], t.deltas[delta, 2] + t.deltas[delta, 3]):
         column, amount = t.spendings[k, 0], t.spendings[k, 1]
-        can &= worker.states[at, column] + max(amount, 1) <= t.limits[column]
+        can &= worker.states[at, column] + codes.larger(np.int64(amount), 1) <= t.limits[column]
     return can
 
 
@@ -66,7 +65,7 @@ def write_delta(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any,
         before = np.int64(states[at, column])
         if value < 0:
             fields = ~value
-            value = find(t.changed_locals, (fields << 32) | before)
+            value = find(t.changed_locals, pair(fields, before))
             if value < 0:
                 known = False
                 worker.stats[codes.S_MISSED] = 1
@@ -81,9 +80,9 @@ def write_delta(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any,
 def step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
     """Return the flags of the step to successor `n`; MISSING where a property of it is not known."""
     states, succ, base = worker.states, worker.succ, t.meta[codes.M_SLOT_BASE]
-    flags, number = np.int64(0), number_for(worker, STEP, worker.fact_counts[NOW])
+    flags, number = np.int64(0), number_for(worker, STEP, worker.fact_counts[SHARED_NOW])
     missing = False
-    for s in range(t.meta[codes.M_ROW_SLOTS]):
+    for s in range(slots_of(t, states.shape[1])):
         before, later = np.int64(states[at, base + s]), np.int64(succ[n, 2 + base + s])
         if before == later or before == 0 or later == 0:
             continue
@@ -98,7 +97,7 @@ def step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
             all_hold &= certain and not is_bad
             missing |= not is_known
             if is_bad:
-                flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else (codes.STEP_BAD | (np.int64(1) << (p + 2)))
+                flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else codes.violating(p)
         if all_hold:
             remember(worker, key, np.int64(1))
     return np.int64(MISSING) if missing else flags
@@ -119,19 +118,21 @@ def emit(
 ) -> Any:
     """Write the successor of an outcome, which changes columns by a delta, at `n`; return the next place, or FULL.
 
-    `inbox` is what becomes of the actor's (-1: it stays).
+    `inbox` is what becomes of the actor's (NONE: it stays).
     """
     states, succ = worker.states, worker.succ
     if n >= len(succ) - 1:
         return FULL
-    first_inbox = 2 + t.meta[codes.M_INBOXES]
-    stays = inbox < 0 or inbox == states[at, t.meta[codes.M_INBOXES] + slot]
+    # A step that changes nothing needs no more than its name.
+    inboxes = inboxes_of(t, states.shape[1])
+    stays = inbox < 0 or inbox == states[at, inboxes + slot]
     if stays and delta == 0 and t.outcomes[outcome, codes.COUNT] == 0 and t.outcomes[outcome, codes.BROKEN] == 0:
         succ[n, 0] = t.outcomes[outcome, codes.ACTION]
         succ[n, 1] = codes.LOOP
         return n + 1
     if not can_spend(t, worker, at, delta):
         return n
+    # Begin with the state itself, and how it is packed; change what the step changes.
     for c in range(states.shape[1]):
         succ[n, 2 + c] = states[at, c]
     for w in range(worker.words.shape[1]):
@@ -140,15 +141,16 @@ def emit(
     if not write_delta(t, packing, worker, serial, at, n, delta):
         return n
     if inbox >= 0:
-        change_column(t, packing, worker, n, t.meta[codes.M_INBOXES] + slot, inbox)
+        change_column(t, packing, worker, n, inboxes + slot, inbox)
     first = t.outcomes[outcome, codes.FIRST]
     for k in range(first, first + t.outcomes[outcome, codes.COUNT]):
         op = np.int64(t.outcome_operations[k])
         place = np.int64(t.operations[op, 0])
-        content = after(t, worker, serial, np.int64(succ[n, first_inbox + place]), op)
+        content = after(t, worker, serial, np.int64(succ[n, 2 + inboxes + place]), op)
         if content < 0:
             return n
-        change_column(t, packing, worker, n, t.meta[codes.M_INBOXES] + place, content)
+        change_column(t, packing, worker, n, inboxes + place, content)
+    # Judge the step, and whether the constraints admit where it leads.
     flags = np.int64(t.outcomes[outcome, codes.BROKEN])
     if t.meta[codes.M_STEP_PROPERTIES]:
         more = step_flags(t, worker, serial, at, n)
@@ -184,7 +186,7 @@ def follow(
 ) -> Any:
     """Write the successors of all outcomes that a trie leads to; `outcomes`, if any, is the one that is known.
 
-    `inbox` is that of the actor without the message that is consumed (-1: there is none).
+    `inbox` is that of the actor without the message that is consumed (NONE: there is none).
     """
     first, last = outcomes, outcomes + 1
     if outcomes < 0:
@@ -194,7 +196,7 @@ def follow(
         first = np.int64(t.nodes[leaf, codes.A])
         last = first + t.nodes[leaf, codes.N]
     for outcome in range(first, last):
-        left = inbox if t.outcomes[outcome, codes.CONSUMES] else np.int64(-1)
+        left = inbox if t.outcomes[outcome, codes.CONSUMES] else NONE
         n = emit(t, packing, worker, serial, at, n, outcome, t.outcomes[outcome, codes.DELTA], slot, left)
         if n == FULL:
             break
@@ -221,15 +223,15 @@ def expand_network(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: A
 
 @jit
 def what_it_may_do(t: Any, worker: Any, at: Any, number: Any, local: Any, roots: Any) -> Any:
-    """Return the nodes that lead to what a replica does by itself: where in `worker.listed`, and how many.
+    """List the nodes that lead to what a replica does by itself in `worker.listed`; return the fact of where.
 
     Those are left out of which it is certain that they lead to nothing. With it: whether all that is known.
     """
     states, known, n = worker.states, True, np.int64(0)
     first, count = t.lists[roots, 0], t.lists[roots, 1]
-    if worker.fact_counts[TAKEN] + count > len(worker.listed):
+    if worker.fact_counts[LISTED_TAKEN] + count > len(worker.listed):
         forget_facts(worker)
-    start = worker.fact_counts[TAKEN]
+    start = worker.fact_counts[LISTED_TAKEN]
     for k in range(first, first + count):
         root = np.int64(t.list_nodes[k])
         root = root if root >= 0 else ~root
@@ -238,7 +240,45 @@ def what_it_may_do(t: Any, worker: Any, at: Any, number: Any, local: Any, roots:
         if node < 0 or t.nodes[node, codes.N] > 0:
             worker.listed[start + n] = root if node < 0 else node
             n += 1
-    return (start << (COUNT_BITS + 1)) | (1 << COUNT_BITS) | n, known
+    return fact_of(span(start, n)), known
+
+
+@inlined
+def expand_alone(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, local: Any) -> Any:
+    """Write what a replica does by itself, or the environment, which has local state 0."""
+    number = number_for(worker, MAY_DO, worker.fact_counts[SHARED_NOW])
+    key = key_of(MAY_DO, number, local, np.int64(0))
+    fact = recall(worker, key)
+    if fact == 0:
+        roots = roots_of(t, worker, serial, local)
+        if roots < 0:
+            return n
+        fact, known = what_it_may_do(t, worker, at, number, local, roots)
+        if known:  # else what was listed is good for this state alone
+            first, last = places_of(span_in(fact))
+            worker.fact_counts[LISTED_TAKEN] += last - first
+            remember(worker, key, fact)
+    first, last = places_of(span_in(fact))
+    for k in range(first, last):
+        n = follow(t, packing, worker, serial, at, n, np.int64(worker.listed[k]), local, slot, NONE, NONE)
+        if n == FULL:
+            break
+    return n
+
+
+@inlined
+def expand_inbox(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, inbox: Any) -> Any:
+    """Write what a replica does with its messages, and what the network does with them."""
+    local = np.int64(worker.states[at, t.meta[codes.M_SLOT_BASE] + slot])
+    bundle = bundle_of(t, worker, serial, local, inbox) if local != 0 else np.int64(0)
+    first, last = places_of(codes.larger(bundle, 0))
+    for k in range(first, last):
+        ref, rest = np.int64(t.bundle_items[k, 0]), np.int64(t.bundle_items[k, 2])
+        outcome = NONE if t.bundle_items[k, 1] else ref
+        n = follow(t, packing, worker, serial, at, n, ref, local, slot, outcome, rest)
+        if n == FULL:
+            return n
+    return expand_network(t, packing, worker, serial, at, n, slot, inbox) if t.meta[codes.M_NETWORK_STEPS] else n
 
 
 @jit
@@ -247,55 +287,27 @@ def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
 
     Returns how many there are, MISSING where something is, or FULL where there is no room for them.
     """
-    states, base, slots = worker.states, t.meta[codes.M_SLOT_BASE], t.meta[codes.M_ROW_SLOTS]
+    states, base, slots = worker.states, t.meta[codes.M_SLOT_BASE], slots_of(t, worker.states.shape[1])
     worker.stats[codes.S_MISSED] = 0
     worker.stats[codes.S_NOTABLE] = 0
+    # Know the shared fields by one number, and the state by its packed words, which each successor changes.
     if worker.fact_counts[NUMBERS_TAKEN]:
         forget_numbers(worker)
-    shared = shared_number(t, worker, states, at)
-    worker.fact_counts[NOW] = shared
-    n, own = np.int64(0), len(worker.words) - 1
+    worker.fact_counts[SHARED_NOW] = shared_number(t, worker, states, at)
     if t.meta[codes.M_PERMUTATIONS] == 1:
-        pack_columns(t, packing, states, at, np.int64(0), worker.words, own)
+        pack_columns(t, packing, states, at, np.int64(0), worker.words, len(worker.words) - 1)
+    # What replicas do by themselves; last, what the environment does.
+    n = np.int64(0)
     for s in range(slots + 1):
         local = np.int64(states[at, base + s]) if s < slots else np.int64(0)
-        if s < slots and local == 0:
-            continue
-        number = number_for(worker, MAY_DO, shared)
-        key = key_of(MAY_DO, number, local, np.int64(0))
-        found = recall(worker, key)
-        if found == 0:
-            roots = roots_of(t, worker, serial, local)
-            if roots < 0:
-                continue
-            found, known = what_it_may_do(t, worker, at, number, local, roots)
-            if known:
-                worker.fact_counts[TAKEN] += found & COUNT
-                remember(worker, key, found)
-        first = found >> (COUNT_BITS + 1)
-        for k in range(first, first + (found & COUNT)):
-            node = np.int64(worker.listed[k])
-            n = follow(t, packing, worker, serial, at, n, node, local, s, np.int64(-1), np.int64(-1))
-            if n == FULL:
-                return n
+        if n != FULL and (s == slots or local != 0):
+            n = expand_alone(t, packing, worker, serial, at, n, s, local)
+    # What becomes of messages.
     for s in range(slots):
-        inbox = np.int64(states[at, t.meta[codes.M_INBOXES] + s])
-        if inbox == 0:
-            continue
-        local = np.int64(states[at, base + s])
-        bundle = max(bundle_of(t, worker, serial, local, inbox), 0) if local != 0 else np.int64(0)
-        first = bundle >> codes.BUNDLE_BITS
-        for k in range(first, first + (bundle & codes.BUNDLE_MASK)):
-            ref, rest = np.int64(t.bundle_items[k, 0]), np.int64(t.bundle_items[k, 2])
-            outcome = np.int64(-1) if t.bundle_items[k, 1] else ref
-            n = follow(t, packing, worker, serial, at, n, ref, local, s, outcome, rest)
-            if n == FULL:
-                return n
-        if t.meta[codes.M_NETWORK_STEPS]:
-            n = expand_network(t, packing, worker, serial, at, n, s, inbox)
-            if n == FULL:
-                return n
-    return MISSING if worker.stats[codes.S_MISSED] else n
+        inbox = np.int64(states[at, base + slots + s])
+        if n != FULL and inbox != 0:
+            n = expand_inbox(t, packing, worker, serial, at, n, s, inbox)
+    return MISSING if n != FULL and worker.stats[codes.S_MISSED] else n
 
 
 @inlined

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.expand import RECENT, is_repeated
 from kraftcheck.explorer.tables.kernel.flat.fields import (
     NOTHING,
@@ -65,6 +66,6 @@ def serve(t: Any, packing: Any, worker: Any, found: Any, recent: Any, count: Any
         for f in range(clusters):
             number = cluster_number(t, packing, f, held, k, np.int64(0), worker.waiting_hashes[k, f])
             put_bits(words, k, packing.position[f], packing.width[f], np.uint64(number))
-        fullest = max(fullest, put(found, recent, words, k, worker.waiting_rows, k, np.int64(0)))
+        fullest = codes.larger(fullest, put(found, recent, words, k, worker.waiting_rows, k, np.int64(0)))
     give_back_room(t, count)
     return fullest

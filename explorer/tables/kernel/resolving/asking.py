@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import MISSING
+from kraftcheck.explorer.tables.kernel.codes import MISSING, WITH_PYTHON, pair
 from kraftcheck.explorer.tables.kernel.maps import find, is_full, store
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
 
@@ -41,7 +41,7 @@ def ask(t: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
 @jit
 def ask_roots(t: Any, local: Any, message: Any) -> Any:
     """Return the list of handlers of a replica for a message (0: its own steps), asking Python once."""
-    key = (np.int64(local) << 32) | np.int64(message)
+    key = pair(local, message)
     found = find(t.roots, key)
     if found >= 0:
         return found
@@ -50,5 +50,5 @@ def ask_roots(t: Any, local: Any, message: Any) -> Any:
             stop_to_grow(t, codes.GROW_MAP)
         ask(t, codes.ASK_ROOTS, local, message, 0, 0, 0)
         t.meta[codes.M_ROOTS] += 1
-        store(t.roots, key, np.int64(-2))
+        store(t.roots, key, WITH_PYTHON)
     return np.int64(MISSING)

@@ -8,7 +8,7 @@ import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import MISSING, REFUSED
-from kraftcheck.explorer.tables.kernel.maps import find_near, is_full, mix, store_near
+from kraftcheck.explorer.tables.kernel.maps import find_near, is_full, mix, near_key, store_near
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.resolving.asking import ask, stop_to_grow
 
@@ -18,9 +18,12 @@ QUEUES = np.int64(-4)  # the same: a message is appended to a channel, or its ol
 
 
 @jit
-def make_operated(t: Any, inbox: Any, op: Any) -> Any:
-    """Return the inbox content after an operation; REFUSED or MISSING."""
-    key = (np.int64(inbox) << 24) | np.int64(op)
+def make_operated(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
+    """Return the inbox content after an operation; REFUSED or MISSING.
+
+    `groups` is None where operations are on single messages alone: then Numba compiles nothing for groups and channels.
+    """
+    key = near_key(np.int64(inbox), np.int64(op))
     found = find_near(t.operated, np.int64(inbox), np.int64(op))
     if found != MISSING:
         return found
@@ -29,7 +32,9 @@ def make_operated(t: Any, inbox: Any, op: Any) -> Any:
     if t.operations[op, 2] == LEARNED:
         ask(t, codes.ASK_OPERATION, inbox, op, 0, 0, 0)
         return np.int64(MISSING)
-    if t.operations[op, 2] == QUEUES:
+    if groups is None:
+        result = counted(t, inbox, op)
+    elif t.operations[op, 2] == QUEUES:
         result = queued(t, inbox, op)
     else:
         result = cleared(t, inbox, op) if t.operations[op, 2] == CLEARS else counted(t, inbox, op)
@@ -46,6 +51,8 @@ def counted(t: Any, inbox: Any, op: Any) -> Any:
     free = t.meta[codes.M_CONTENT_ITEMS]
     if free + n + 2 >= len(t.content_items):
         stop_to_grow(t, codes.GROW_CONTENTS)
+    # Copy the items, which are in the order of messages, and change the count of one. An item whose count becomes 0 may
+    # be forgotten; a message without an item is entered where the rule has a count for that.
     written = 0
     seen = False
     for k in range(start, start + n):
@@ -106,6 +113,7 @@ def queued(t: Any, inbox: Any, op: Any) -> Any:
     free = t.meta[codes.M_CONTENT_ITEMS]
     if free + n + 2 >= len(t.content_items):
         stop_to_grow(t, codes.GROW_CONTENTS)
+    # Look how long the channel is, and whether the message is there, or is its oldest one.
     length, is_there, is_oldest = 0, False, False
     for k in range(start, start + n):
         if t.messages[t.content_items[k, 0], 2] == channel:
@@ -115,6 +123,7 @@ def queued(t: Any, inbox: Any, op: Any) -> Any:
                 is_oldest = is_oldest or t.content_items[k, 1] == 1
     if (change < 0 and not is_oldest) or (change > 0 and is_there and t.operations[op, 4] > 1):
         return np.int64(REFUSED)
+    # Copy the items. The new one goes behind its equals; where the oldest is taken out, each other one comes nearer.
     written = 0
     is_done = False
     for k in range(start, start + n):
@@ -147,6 +156,7 @@ def intern_content(t: Any, slot: Any, n: Any) -> Any:
     fresh = t.meta[codes.M_CONTENTS]
     if fresh + 2 >= len(t.contents) or (fresh + 2) * 2 > len(t.content_table):
         stop_to_grow(t, codes.GROW_CONTENTS)
+    # Is it known?
     mask = np.int64(len(t.content_table) - 1)
     i = np.int64(content_hash(t, slot, free, n)) & mask
     while t.content_table[i] != -1:
@@ -164,6 +174,7 @@ def intern_content(t: Any, slot: Any, n: Any) -> Any:
             if same:
                 return np.int64(other)
         i = (i + 1) & mask
+    # It is new: its items stay where they stand, and it has the next id, and the next number within its slot.
     t.content_table[i] = fresh
     t.contents[fresh, codes.C_SLOT] = slot
     t.slot_contents[slot] += 1
@@ -211,7 +222,7 @@ def make_content_images(t: Any, content: Any) -> None:
         free = t.meta[codes.M_CONTENT_ITEMS]
         if free + n + 2 >= len(t.content_items):
             stop_to_grow(t, codes.GROW_CONTENTS)
-        for k in range(n):
+        for k in range(n):  # the images of the items, sorted by insertion
             message, count = t.permuted_messages[g, t.content_items[start + k, 0]], t.content_items[start + k, 1]
             j = k
             while j > 0 and t.content_items[free + j - 1, 0] > message:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import MISSING
+from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.resolving.asking import ask
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import set_identity
@@ -21,6 +21,8 @@ def judge(t: Any, row: Any) -> None:
     bad = np.int64(0)
     flags = codes.JUDGED
     missing = False
+    # A property is of the state (kind 0), of each replica (1) or of each two (2): `me`, and `peer` for two, are local
+    # states, and 0 where there is none.
     for p in range(t.meta[codes.M_PROPERTIES]):
         kind = t.properties[p, 1]
         outer = slots if kind >= 1 else 1
@@ -37,13 +39,14 @@ def judge(t: Any, row: Any) -> None:
                 leaf = walk_to(t, root, row, me, peer)
                 if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
                     missing = True
-                    ask(t, codes.ASK_PATH, root, row, me, peer, -1)
+                    ask(t, codes.ASK_PATH, root, row, me, peer, NONE)
                 elif t.nodes[leaf, codes.A] == 0:
                     if t.properties[p, 2]:
                         flags |= codes.PRUNED
                     else:
                         flags |= codes.BAD
                         bad |= np.int64(1) << np.int64(p)
+    # Keep the verdict only where it is whole.
     if not missing:
         set_identity(t, row)
         t.row_info[row, codes.R_BAD] = bad
@@ -65,7 +68,7 @@ def judge_step(t: Any, row: Any, target: Any) -> Any:
             leaf = walk_to(t, root, row, before, after)
             if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
                 missing = True
-                ask(t, codes.ASK_PATH, root, row, before, after, -1)
+                ask(t, codes.ASK_PATH, root, row, before, after, NONE)
             elif t.nodes[leaf, codes.A] == 0:
-                flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else (codes.STEP_BAD | (np.int64(1) << (p + 2)))
+                flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else codes.violating(p)
     return np.int64(MISSING) if missing else flags

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import MISSING, REFUSED
-from kraftcheck.explorer.tables.kernel.maps import NEAR_BITS, find, find_near, is_full, store, store_near
+from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, REFUSED, WITH_PYTHON, pair, span
+from kraftcheck.explorer.tables.kernel.maps import find, find_near, is_full, near_key, store, store_near
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
 from kraftcheck.explorer.tables.kernel.resolving.asking import ask, ask_roots, stop_to_grow
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_hashed, intern_row, look_ahead
@@ -20,7 +20,7 @@ from kraftcheck.explorer.tables.kernel.tries import walk_to
 @jit
 def make_local(t: Any, local: Any, change: Any) -> Any:
     """Return the local state after a change of some of its fields, asking Python once; or MISSING."""
-    key = (np.int64(change) << 32) | np.int64(local)
+    key = pair(change, local)
     found = find(t.changed_locals, key)
     if found >= 0:
         return found
@@ -29,7 +29,7 @@ def make_local(t: Any, local: Any, change: Any) -> Any:
             stop_to_grow(t, codes.GROW_MAP)
         ask(t, codes.ASK_CHANGE, local, change, 0, 0, 0)
         t.meta[codes.M_LOCAL_CHANGES] += 1
-        store(t.changed_locals, key, np.int64(-2))
+        store(t.changed_locals, key, WITH_PYTHON)
     return np.int64(MISSING)
 
 
@@ -40,7 +40,7 @@ def write_target(t: Any, row: Any, delta: Any, place: Any) -> Any:
         t.rows[place, c] = t.rows[row, c]
     for k in range(t.deltas[delta, 2], t.deltas[delta, 2] + t.deltas[delta, 3]):
         column, amount = t.spendings[k, 0], t.spendings[k, 1]
-        if t.rows[row, column] + max(amount, 1) > t.limits[column]:
+        if t.rows[row, column] + codes.larger(np.int64(amount), 1) > t.limits[column]:
             return np.int64(REFUSED)
         t.rows[place, column] += amount
     missing = False
@@ -70,14 +70,14 @@ def settle(t: Any, row: Any, ref: Any) -> None:
         t.row_items[~ref, 2] &= codes.STEP_FLAGS
     else:
         value = find_near(t.changed, np.int64(row), np.int64(ref))
-        settled = value & ~(np.int64(codes.UNSETTLED) << codes.FLAG_SHIFT)
-        store_near(t.changed, (np.int64(row) << NEAR_BITS) | np.int64(ref), settled)
+        settled = value & ~codes.with_flags(np.int64(0), codes.UNSETTLED)
+        store_near(t.changed, near_key(np.int64(row), np.int64(ref)), settled)
 
 
 @jit
 def make_changed(t: Any, row: Any, delta: Any) -> Any:
     """Return the control row after a delta with the flags of the step above it; REFUSED or MISSING."""
-    key = (np.int64(row) << NEAR_BITS) | np.int64(delta)
+    key = near_key(np.int64(row), np.int64(delta))
     found = find_near(t.changed, np.int64(row), np.int64(delta))
     if found != MISSING:
         return found
@@ -90,7 +90,7 @@ def make_changed(t: Any, row: Any, delta: Any) -> Any:
     if result == 0:
         target = intern_row(t, fresh)
         flags = judge_step(t, row, target)
-        result = np.int64(flags) if flags < 0 else target | (flags_to(t, target, flags) << codes.FLAG_SHIFT)
+        result = np.int64(flags) if flags < 0 else codes.with_flags(target, flags_to(t, target, flags))
     if result != MISSING:
         t.meta[codes.M_DELTAS] += 1
         store_near(t.changed, key, result)
@@ -120,14 +120,15 @@ def list_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
                 if start + n + 2 >= len(t.row_items):
                     stop_to_grow(t, codes.GROW_ITEMS)
                 t.row_items[start + n, 0] = ~root
-                t.row_items[start + n, 1] = -1
-                t.row_items[start + n, 2] = s if s < slots else -1
+                t.row_items[start + n, 1] = NONE
+                t.row_items[start + n, 2] = s if s < slots else NONE
                 n += 1
                 continue
+            # The trie's leaf has the outcomes. Of each the control row is written that it leads to.
             leaf = walk_to(t, root, row, local, 0)
             if leaf < 0 or t.nodes[leaf, codes.KIND] == codes.UNKNOWN:
                 missing = True
-                ask(t, codes.ASK_PATH, root, row, local, 0, -1)
+                ask(t, codes.ASK_PATH, root, row, local, 0, NONE)
                 continue
             if start + n + t.nodes[leaf, codes.N] + 2 >= len(t.row_items):
                 stop_to_grow(t, codes.GROW_ITEMS)
@@ -137,7 +138,7 @@ def list_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
                 found = write_target(t, row, np.int64(t.outcomes[o, codes.DELTA]), fresh + written)
                 t.row_items[start + n, 0] = o
                 t.row_items[start + n, 1] = fresh + written if found == 0 else codes.BLOCKED
-                t.row_items[start + n, 2] = -1
+                t.row_items[start + n, 2] = NONE
                 missing |= found == MISSING
                 written += found == 0
                 n += found == 0 or (found == REFUSED and t.meta[codes.M_WATCH_BOUNDS] != 0)
@@ -149,6 +150,7 @@ def build_row(t: Any, row: Any) -> None:
     """List the steps of a control row that depend on no inbox: each replica's own and the environment's."""
     start, fresh = t.meta[codes.M_ROW_ITEMS], t.meta[codes.M_ROWS]
     n, written, missing = list_outcomes(t, row, start, fresh)
+    # Intern the control rows that the outcomes lead to, all of which stand side by side, and judge the steps.
     look_ahead(t, fresh, written)
     for k in range(start, start + n):
         place = np.int64(t.row_items[k, 1])
@@ -159,13 +161,15 @@ def build_row(t: Any, row: Any) -> None:
         missing |= flags < 0
         t.row_items[k, 1] = target
         t.row_items[k, 2] = flags
+    # Judge those control rows that are new and surely reached; note of the others what is still to be said.
     for k in range(start, start + n):
         target = np.int64(t.row_items[k, 1])
         is_sure = target >= fresh and t.outcomes[t.row_items[k, 0], codes.COUNT] == 0  # nothing can refuse it
         if is_sure and not t.row_info[target, codes.R_FLAGS] & codes.JUDGED:
             judge(t, target)
         if target >= 0 and t.row_items[k, 2] >= 0:
-            t.row_items[k, 2] = flags_to(t, target, t.row_items[k, 2])
+            t.row_items[k, 2] = flags_to(t, target, np.int64(t.row_items[k, 2]))
+    # Keep the list only where it is whole: what is missing is asked for, and the list is made again.
     if missing:
         return
     t.row_info[row, codes.R_START] = start
@@ -174,7 +178,7 @@ def build_row(t: Any, row: Any) -> None:
 
 
 @jit
-def build_bundle(t: Any, local: Any, inbox: Any) -> None:
+def build_bundle(t: Any, local: Any, inbox: Any, groups: Any) -> None:
     """List what a replica may do with the messages of an inbox."""
     start = t.meta[codes.M_BUNDLE_ITEMS]
     n = 0
@@ -185,6 +189,7 @@ def build_bundle(t: Any, local: Any, inbox: Any) -> None:
     for k in range(first_item, first_item + t.contents[inbox, codes.C_N]):
         if t.content_items[k, 1] <= 0:
             continue
+        # Who handles the message, and what is left of the inbox without it.
         message = np.int64(t.content_items[k, 0])
         roots = ask_roots(t, local, message + 1)
         if roots < 0:
@@ -192,11 +197,12 @@ def build_bundle(t: Any, local: Any, inbox: Any) -> None:
             continue
         if t.lists[roots, 1] == 0:
             continue
-        rest = make_operated(t, inbox, np.int64(t.messages[message, 0]))
+        rest = make_operated(t, inbox, np.int64(t.messages[message, 0]), groups)
         if rest < 0:
             missing = True
             continue
         for r in range(t.lists[roots, 0], t.lists[roots, 0] + t.lists[roots, 1]):
+            # A trie that is a leaf decides by itself: its outcomes are listed. Of another one the node is listed.
             node = t.list_nodes[r]
             if node < 0:
                 node = ~node
@@ -214,5 +220,4 @@ def build_bundle(t: Any, local: Any, inbox: Any) -> None:
         return
     t.meta[codes.M_BUNDLE_ITEMS] = start + n
     t.meta[codes.M_BUNDLES] += 1
-    value = (np.int64(start) << codes.BUNDLE_BITS) | np.int64(n)
-    store(t.bundles, (np.int64(local) << 32) | np.int64(inbox), value)
+    store(t.bundles, pair(local, inbox), span(start, n))
