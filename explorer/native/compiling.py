@@ -21,8 +21,7 @@ from typing import Any
 from zlib import crc32
 
 import numba
-from numba import _dynfunc
-from numba.core import caching, codegen, compiler_machinery, imputils, runtime, typed_passes
+from numba.core import caching, codegen, compiler_machinery, cpu, imputils, runtime, typed_passes
 from numba.core import cgutils as llvm_utilities
 from numba.core import compiler as numba_compiler
 from numba.core import types as numba_types
@@ -63,7 +62,7 @@ _Results: Any = caching.CompileResultCacheImpl
 _Library: Any = codegen.JITCodeLibrary
 _Compiler: Any = numba_compiler.Compiler
 _Lowering: Any = typed_passes.NativeLowering
-_make_function: Any = vars(_dynfunc)["make_function"]
+_make_function: Any = vars(cpu)["_dynfunc"].make_function
 _runtime: Any = vars(runtime)["rtsys"]
 
 
@@ -143,7 +142,7 @@ class _CalleeLibrary(_Library):  # type: ignore[misc]
         self._finalized = True
 
 
-@_machinery.register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[untyped-decorator]
+@_machinery.register_pass(mutates_CFG=True, analysis_only=False)
 class _CalleeLowering(_Lowering):  # type: ignore[misc]
     """Makes the intermediate code of a callee."""
 
