@@ -91,7 +91,7 @@ class Known(BreadthFirst):
     def _start(self) -> None:
         super()._start()
         if self._is_flat:
-            self._lay_out(flat=True)
+            self._switch_layout(flat=True)
 
 
 def searched(case: Case, times: int) -> Iterator[tuple[Result, Counter[str]]]:

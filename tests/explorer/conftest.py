@@ -14,7 +14,7 @@ from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 def laid_out(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Make states flat as soon as may be; note how they were laid out."""
     noted: list[bool] = []
-    lay_out = BreadthFirst._lay_out
+    lay_out = BreadthFirst._switch_layout
 
     def noting(search: BreadthFirst, *, flat: bool) -> None:
         noted.append(flat)
@@ -22,7 +22,7 @@ def laid_out(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     monkeypatch.setattr(layout_policy, "FLAT_FROM", 1)
     monkeypatch.setattr(layout_policy, "FLAT_SHARE", -1.0)
-    monkeypatch.setattr(BreadthFirst, "_lay_out", noting)
+    monkeypatch.setattr(BreadthFirst, "_switch_layout", noting)
     return noted
 
 

@@ -204,7 +204,8 @@ class CheckpointPolicy:
     """The checkpoint of a search; does nothing where no folder is given."""
 
     def __init__(self, protocol: Protocol, options: Options, checker: Checker) -> None:
-        self.folder, self._checker = folder_of(options), checker
+        asked = options.checkpoint is not None or options.resume is not None
+        self.folder, self._checker = folder_of(options) if asked else None, checker
         self._checkpoint: TablesCheckpoint | None = None
         if self.folder is not None:
             learner, starts = checker.expander.learner, checker.starts

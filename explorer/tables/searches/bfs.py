@@ -50,14 +50,14 @@ class BreadthFirst:
                 worker.watch()
         self._interruption = Interruption()
         self._position = 0  # how many states of the last level but one are expanded into the last
-        self._between = False  # whether nothing is half done: the search stands between two batches
-        self._over = False  # whether a state was found that ends the search, once what is under way is at its end
+        self._at_batch_boundary = False  # whether nothing is half done: the search stands between two batches
+        self._stop_requested = False  # whether a state was found that ends the search, once the batch is at its end
 
     def run(self) -> Result:
         """Search, and return what was found."""
         try:
             with self._interruption:
-                return self.checker.result_of(self._search_and_settle)
+                return self.checker.result_of(self._search_and_finish)
         finally:
             self.close()
 
@@ -66,31 +66,31 @@ class BreadthFirst:
         self.states.close()
         self.checkpoint.close()
 
-    def _search_and_settle(self) -> None:
+    def _search_and_finish(self) -> None:
         """Search until the end, and write the last checkpoint."""
         try:
             self._search()
         except Stop:
-            self._settle_up()
+            self._finish()
             raise
         except KeyboardInterrupt:
             self.books.note_limit(INTERRUPTED)
-            if self._between:
-                self._settle_up()
+            if self._at_batch_boundary:
+                self._finish()
             raise
         except RaisedError as error:
             raise self.witness.traced(error, self._position) from None
         else:
-            self._settle_up()
+            self._finish()
         finally:
             self.books.result.depth = sum(1 for count in self.levels.counts if count)
             if self.witness.least.gave_up:
                 self.books.result.notes.append(ANOTHER)
 
-    def _settle_up(self) -> None:
+    def _finish(self) -> None:
         """Bring what is under way to its end."""
         self._take(self.states.visited.settle())
-        if self._between:
+        if self._at_batch_boundary:
             self.checkpoint.save(self.states, self._position, finished=self.books.result.limit is None)
         elif self.books.result.limit is None:
             self.checkpoint.finish()
@@ -100,7 +100,7 @@ class BreadthFirst:
         if self.options.resume is None:
             self._start()
         else:
-            self._position = self.checkpoint.restore(self.states, partial(self._look_around, 0))
+            self._position = self.checkpoint.restore(self.states, partial(self._poll, 0))
         levels = self.levels
         while True:
             while self._position < levels.count(levels.depth - 1):
@@ -111,14 +111,14 @@ class BreadthFirst:
                 break
             self.books.result.depth = levels.depth
             if self.options.max_depth is not None and levels.depth >= self.options.max_depth:
-                self._between = True
+                self._at_batch_boundary = True
                 self.books.stop_at("max_depth")
             levels.begin()
             self._position = 0
-        self._between = True
+        self._at_batch_boundary = True
         if self.options.over_behaviours:
             self.checkpoint.save(self.states, self._position)
-            pause = partial(self._look_around, 0)
+            pause = partial(self._poll, 0)
             check_behaviours(self.states, self.checker, self.options, self.witness.to, pause)
 
     def _start(self) -> None:
@@ -144,14 +144,14 @@ class BreadthFirst:
             if expander.is_outgrown:
                 rows = expander.unflattened(rows)
                 pruned = [np.hstack((one[:, :1], expander.unflattened(one[:, 1:]))) for one in pruned if len(one)]
-                self._lay_out(flat=False)
+                self._switch_layout(flat=False)
                 events = self.witness.least.events_out_of(rows, self.books.violated)
             trace_to = partial(self._trace_to, rows)
             self.witness.note(events, level, trace_to)
             for found in pruned:
                 if len(found) and self.checker.python is not None:
                     self.checker.python.check_ruled_out(found, trace_to)
-            self._stop_if_over()
+            self._stop_if_requested()
         self._position += count
 
     def _take(self, found: Iterable[Rows]) -> None:
@@ -162,7 +162,7 @@ class BreadthFirst:
         elif self.expander.is_flat:
             found = list(found)
         for rows in found:
-            self.levels.append(rows if python is None or self._over else self._admitted(rows))
+            self.levels.append(rows if python is None or self._stop_requested else self._admitted(rows))
         if self.expander.is_flat and (self.options.keep_going or not self.books.violated):
             for rows in found:
                 self.witness.note(self.expander.judge(rows), self.levels.depth - 1, partial(self._trace_before, rows))
@@ -173,15 +173,15 @@ class BreadthFirst:
         try:
             return rows[self.checker.python.admit(rows, lambda row: self.witness.to(row, self.levels.depth))]
         except Stop:
-            self._over = True
+            self._stop_requested = True
             return rows
 
     def _settle(self) -> None:
         self._take(self.states.visited.settle())
-        self._stop_if_over()
+        self._stop_if_requested()
 
-    def _stop_if_over(self) -> None:
-        if self._over:
+    def _stop_if_requested(self) -> None:
+        if self._stop_requested:
             raise Stop
 
     # Between two batches
@@ -191,30 +191,30 @@ class BreadthFirst:
         levels, visited = self.levels, self.states.visited
         if self.checker.has_max_states():
             self._settle()
-        self._between = True
+        self._at_batch_boundary = True
         self.checker.stop_at_max_states()
         problem = self.states.divide_memory()
         if problem is not None:
             self.books.result.notes.append(problem)
             self.books.stop_at(MEMORY)
         if self.layout.wants_flat():
-            self._lay_out(flat=True)
+            self._switch_layout(flat=True)
         elif fields := self.layout.better_fields():
             self.states.reload(partial(self.expander.pack_together, fields))
         left = levels.count(levels.depth - 1) - self._position
-        self._look_around(left + levels.count(levels.depth) + visited.pending)
-        self._between = False
+        self._poll(left + levels.count(levels.depth) + visited.pending)
+        self._at_batch_boundary = False
         if self.checkpoint.is_due():
             self._settle()
             self.checkpoint.save(self.states, self._position)
 
-    def _look_around(self, frontier: int) -> None:
+    def _poll(self, frontier: int) -> None:
         """Report, and end the search at the time limit or where the user asks for it."""
         self.books.look_at_the_clock(frontier)
         if self._interruption.asked:
             raise KeyboardInterrupt
 
-    def _lay_out(self, *, flat: bool) -> None:
+    def _switch_layout(self, *, flat: bool) -> None:
         """Make all states flat, or give them control rows again."""
         self._take(self.states.visited.settle())
         self.states.lay_out(flat=flat)
