@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from kraftcheck.explorer.result import Result
     from kraftcheck.spec.language.protocol import Protocol
 
-WAY_SECONDS = 60.0
-"""How long the table engine may look for the way to an error that another engine met."""
+PATH_SECONDS = 60.0
+"""How long the table engine may look for the path to an error that another engine met."""
 
 TRIAL_SECONDS = 3.0
 """How long the reference engine may try a search before the kernel is compiled for it."""
@@ -105,32 +105,32 @@ def search(
     minute. So where the user named no engine and it is not compiled yet, the reference engine may try first: a small
     search it ends at once, with the same result.
     """
-    result = None
     if engine == "tables" and not is_named and not _is_compiled():
-        result = _tried(protocol, options)
-    if result is None:
-        run = partial(_run, engine, protocol, options)
-        try:
-            result = replace(run() if engine == "reference" else compiling(run, compiles), engine=engine)
-        except HiddenReadError:
-            result = _first_found(engine, protocol, options)
-            if result is None:
-                raise
-    return result
+        soon = replace(options, time_limit=min(TRIAL_SECONDS, options.time_limit or TRIAL_SECONDS))
+        tried = _by_reference(
+            protocol, soon, "the table engine is not compiled here yet: the reference engine searched"
+        )
+        if tried is not None and (tried.limit != "time_limit" or soon.time_limit == options.time_limit):
+            return tried
+    run = partial(_run, engine, protocol, options)
+    try:
+        return replace(run() if engine == "reference" else compiling(run, compiles), engine=engine)
+    except HiddenReadError:  # the states that are found first count then
+        note = "a property reads what the VIEW leaves out: the reference engine searched, in TLC's order"
+        alone = replace(options, workers=None) if options.workers == 1 else options
+        found = _by_reference(protocol, alone, note) if engine == "tables" and options.search == "bfs" else None
+        if found is None:
+            raise
+        return found
 
 
-def _first_found(engine: str, protocol: Protocol, options: SearchRequest) -> Result | None:
-    """Return what the reference engine finds, where it can do what the table engine was asked for; else None.
-
-    A property reads what a VIEW leaves out: then the states found first count, in TLC's order.
-    """
+def _by_reference(protocol: Protocol, options: SearchRequest, note: str) -> Result | None:
+    """Return what the reference engine finds, if it can do what is asked; a note says that it searched."""
     reference = ENGINES["reference"]
-    workers = None if options.workers == 1 else options.workers
-    others = set(special(replace(options, workers=workers))) - set(reference.options)
-    if engine != "tables" or options.search != "bfs" or others:
+    if options.search not in reference.searches or not set(special(options)) <= set(reference.options):
         return None
-    result = reference.run(protocol, replace(options, workers=None))
-    result.notes.append("a property reads what the VIEW leaves out: the reference engine searched, in TLC's order")
+    result = reference.run(protocol, options)
+    result.notes.append(note)
     return replace(result, engine="reference")
 
 
@@ -140,7 +140,7 @@ def _run(engine: str, protocol: Protocol, options: SearchRequest) -> Result:
     except RaisedError as error:
         if error.trace is not None:
             raise
-        return _way_to(error, protocol, options)
+        return _path_to_error(error, protocol, options)
 
 
 def compiling(run: Callable[[], Result], compiles: Callable[[], object] | None = None) -> Result:
@@ -160,24 +160,11 @@ def _is_compiled() -> bool:
     return is_compiled()
 
 
-def _way_to(error: RaisedError, protocol: Protocol, options: SearchRequest) -> Result:
+def _path_to_error(error: RaisedError, protocol: Protocol, options: SearchRequest) -> Result:
     """Return what the table engine finds where another one met an error and does not know the way to it."""
-    known = replace(options, search="bfs", time_limit=WAY_SECONDS, report=None, master=None, conf=())
+    known = replace(options, search="bfs", time_limit=PATH_SECONDS, report=None, master=None, conf=())
     found = ENGINES["tables"].run(protocol, replace(known, checkpoint=None, resume=None, workers=None))
     if found.violations and found.violations[0].failed:
         found.notes.append("the way to the error was looked for by the engine tables: counts are of that search")
         return found
     raise error
-
-
-def _tried(protocol: Protocol, options: SearchRequest) -> Result | None:
-    """Return what the reference engine finds, where it can do what is asked and does it soon."""
-    reference = ENGINES["reference"]
-    if options.search not in reference.searches or not set(special(options)) <= set(reference.options):
-        return None
-    seconds = min(TRIAL_SECONDS, options.time_limit or TRIAL_SECONDS)
-    tried = reference.run(protocol, replace(options, time_limit=seconds))
-    if tried.limit == "time_limit" and seconds != options.time_limit:
-        return None
-    tried.notes.append("the table engine is not compiled here yet: the reference engine searched")
-    return replace(tried, engine="reference")

@@ -17,7 +17,7 @@ from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import INTERRUPTED, STRICT, Interrupted, Result, Verdict
 from kraftcheck.options import COLUMNS
 from kraftcheck.reporting.as_json import result_as_json
-from kraftcheck.reporting.files import Writing, write_counterexamples
+from kraftcheck.reporting.files import OutputFiles, write_counterexamples
 from kraftcheck.reporting.lines import Meter, print_lines
 from kraftcheck.reporting.report import run_as_data, write_report
 from kraftcheck.reporting.summary import github_annotations, report, write_junit
@@ -107,7 +107,7 @@ def _note_vacuity(protocol: Protocol, options: SearchRequest, result: Result, wa
         result.notes += unmet(watched, {one.property for one in result.vacuous})
 
 
-def report_result(job: Job, result: Result, arguments: argparse.Namespace, files: Writing, **more: Any) -> int:
+def report_result(job: Job, result: Result, arguments: argparse.Namespace, files: OutputFiles, **more: Any) -> int:
     """Write the files that the user asks for, and print the report."""
     strict, allowed = (bool(getattr(arguments, name, False)) for name in ("strict", "allow_incomplete"))
     files.json(lambda: result_as_json(job, result) | more)

@@ -16,7 +16,7 @@ from kraftcheck.lockstep.commands import FETCH_LIMIT
 from kraftcheck.lockstep.lockstep import LockstepVerdict
 from kraftcheck.lockstep.process import Driver, DriverDied
 from kraftcheck.lockstep.walks import WalkFile, read_walk, settings_of
-from kraftcheck.reporting.files import Writing
+from kraftcheck.reporting.files import OutputFiles
 from kraftcheck.reporting.lines import Meter, print_warnings
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import BoundConfig, ModelConfig
@@ -205,7 +205,7 @@ class Driven(NamedTuple):
     made: list[Made]  # for each task, as far as they went
 
 
-def drive(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, files: Writing) -> Driven:
+def drive(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, files: OutputFiles) -> Driven:
     """Make all walks beside one of Kafka's versions. Nothing is printed: a later error can change a verdict."""
     from kraftcheck.lockstep.jars import classpath
     from kraftcheck.lockstep.reach import Reach
@@ -228,7 +228,7 @@ def drive(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, mete
 
 
 def _drive(
-    driver: Driver, version: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, files: Writing
+    driver: Driver, version: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, files: OutputFiles
 ) -> Iterator[Made]:
     """Yield what came of each task, until the user stops it or the driver ends."""
     for number, task in enumerate(tasks, start=1):
@@ -249,7 +249,7 @@ def _write_reach(reach: Reach, path: Path) -> None:
         new.write_text("\n".join(reach_table(reach.classes())) + "\n")
 
 
-def _written(made: Made, folder: Path, files: Writing) -> Made:
+def _written(made: Made, folder: Path, files: OutputFiles) -> Made:
     """Write the walks that show something to files; return what was made, with these."""
     if made.survey is None or not made.survey.walks:
         return made

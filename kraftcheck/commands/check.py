@@ -23,7 +23,7 @@ from kraftcheck.catalogue import Job, named_model
 from kraftcheck.commands._simplify import simplify
 from kraftcheck.jobs import job_of
 from kraftcheck.options import CHECKED, add, count
-from kraftcheck.reporting.files import Writing
+from kraftcheck.reporting.files import OutputFiles
 from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.summary import header, how_to_go_on
 from kraftcheck.runner import report_result, run_diagnosed, run_job
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
     add(parser, "model")
     add(parser.add_argument_group("what is checked"), *CHECKED, "--variant")
     add(parser.add_argument_group("how"), "--search", "--engine", "--workers", "--memory")
@@ -55,11 +54,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     if arguments.resume_if_present:
         _resume(arguments)
     whole = arguments.graph is not None and arguments.graph_around is None
-    with named_model(arguments) as model, Writing(arguments, "json", "trace", "graph", "junit", "report") as files:
+    with named_model(arguments) as model, OutputFiles(arguments, "json", "trace", "graph", "junit", "report") as files:
         job = job_of(model, arguments.config, arguments, ("--graph",) if whole else ())
         drawing = _drawing(job, arguments)
         if arguments.trace:

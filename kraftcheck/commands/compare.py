@@ -23,7 +23,7 @@ from kraftcheck.explorer.result import INTERRUPTED, Result, Search, Verdict, Vio
 from kraftcheck.jobs import job_of
 from kraftcheck.options import CHECKED, add
 from kraftcheck.reporting.as_json import result_as_json
-from kraftcheck.reporting.files import Writing
+from kraftcheck.reporting.files import OutputFiles
 from kraftcheck.reporting.lines import HEAD, PLAIN, WARNING, Line, columns, print_lines
 from kraftcheck.reporting.report import run_as_data, write_report
 from kraftcheck.reporting.summary import LIMITS, header
@@ -58,7 +58,6 @@ Group = list[ComparedRun]
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
     add(parser, "model")
     what = "a variant of the model, or path/to/file.py:ClassName"
     parser.add_argument("variants", nargs="+", metavar="VARIANT", help=what)
@@ -76,13 +75,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     base = find_model(arguments.model)
     twice = [name for name, times in Counter(arguments.variants).items() if times > 1]
     if twice:
         raise InputError(f"{twice[0]}: the variant is named twice")
     variants = {name: find_variant(base, name) for name in arguments.variants}
-    with Writing(arguments, "json", "report") as files:
+    with OutputFiles(arguments, "json", "report") as files:
         groups = list(_groups(_jobs(base, variants, arguments), arguments))
         files.json(lambda: [content for group in groups for content in as_json(group)])
         runs = [one for group in groups for one in group]

@@ -26,7 +26,7 @@ from kraftcheck.files import TemporaryFolder
 from kraftcheck.jobs import lenient_job
 from kraftcheck.options import add, count
 from kraftcheck.reporting.crosscheck import CrosscheckResult, crosscheck_as_json, crosscheck_lines
-from kraftcheck.reporting.files import Writing
+from kraftcheck.reporting.files import OutputFiles
 from kraftcheck.reporting.lines import Meter, print_lines, print_warnings
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
@@ -44,7 +44,6 @@ VIOLATED = {"deadlock": 11, "safety": 12, "temporal": 13}
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
     add(parser, "model")
     add(parser, "--config", help="a .cfg file, or one of the model's", required=True)
     add(parser, "--variant")
@@ -60,8 +59,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
-    with named_model(arguments) as model, Writing(arguments, "json") as files:
+    with named_model(arguments) as model, OutputFiles(arguments, "json") as files:
         job, warnings = lenient_job(model, arguments, whole_space=True)
         if job.options.view is not None:
             found = "which states are found under a view may depend on the order of the search"

@@ -30,7 +30,6 @@ WINDOWED = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
     add(parser, "model", "--config", "--set", "--variant")
     what = "begin with the traces of a file that replay reads, such as a counterexample of check --trace"
     parser.add_argument("--trace", metavar="FILE", help=what)
@@ -48,7 +47,6 @@ def _port(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     with named_model(arguments) as model:
         job, warnings = lenient_job(model, arguments, whole_space=True, properties=True)
         print_warnings(warnings)

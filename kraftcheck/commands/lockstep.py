@@ -22,7 +22,7 @@ from kraftcheck.commands._lockstep import DEPTH, RUNS, Driven, Made, Task, drive
 from kraftcheck.lockstep.lockstep import LockstepVerdict
 from kraftcheck.lockstep.process import DriverDied
 from kraftcheck.options import add, count, seed
-from kraftcheck.reporting.files import Writing
+from kraftcheck.reporting.files import OutputFiles
 from kraftcheck.reporting.lines import HEAD, Meter, harmless, print_lines
 from kraftcheck.reporting.lockstep import (
     Cell,
@@ -46,7 +46,6 @@ NEWEST = "4.3.1"
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
     add(parser, "model", help="quorum")
     add(parser, "--config", "--set", "--variant")
     what = f"a version in Maven Central, from 4.1.0 on, or a folder with Kafka's jars (default: {NEWEST})"
@@ -80,11 +79,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     arguments.kafka = versions = list(dict.fromkeys(arguments.kafka or [NEWEST]))
     if arguments.reach and len(versions) > 1:
         raise InputError("--reach: expected one version of Kafka, found several")
-    with Writing(arguments, "json", "reach", "report") as files:
+    with OutputFiles(arguments, "json", "reach", "report") as files:
         asked = list(tasks(arguments))
         with Meter("walks", quiet=arguments.quiet) as meter:
             driven = list(_driven(versions, lambda kafka: drive(kafka, asked, arguments, meter, files)))
@@ -145,7 +143,7 @@ def _print(driven: Driven, asked: Sequence[Task], *, quiet: bool) -> None:
             print_lines(cover_lines(one.cover) if one.cover is not None else [])
 
 
-def _write(driven: Sequence[Driven], asked: Sequence[Task], files: Writing) -> None:
+def _write(driven: Sequence[Driven], asked: Sequence[Task], files: OutputFiles) -> None:
     """Write `--json` and `--report`, if anything was found out."""
     found = [(version, task, one) for version, made in driven for task, one in zip(asked, made, strict=False)]
     if all(one.survey is None for _, _, one in found):

@@ -15,7 +15,7 @@ from typing import Any
 
 from kraftcheck.catalogue import Model, find_model, shipped_models
 from kraftcheck.options import add
-from kraftcheck.reporting.files import Writing
+from kraftcheck.reporting.files import OutputFiles
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, columns, print_lines
 from kraftcheck.spec.discovery import first_sentence
 from kraftcheck.spec.errors import InputError, unknown
@@ -24,14 +24,12 @@ WIDTH = 100
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
     add(parser, "model", nargs="?", help="the model whose variants and configurations are listed")
     parser.add_argument("--cfg", metavar="NAME", help="print a configuration of the model as the .cfg that TLC reads")
     add(parser, "--json", help="write the list as JSON too, with variants and configurations in any case")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; return its exit code."""
     if arguments.cfg is not None:
         if arguments.model is None:
             raise InputError(f"--cfg {arguments.cfg}: expected a model too (kraftcheck models MODEL --cfg NAME)")
@@ -40,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise InputError(unknown("configuration", arguments.cfg, model.configurations, model.name))
         print(model.configurations[arguments.cfg].text, end="")
         return 0
-    with Writing(arguments, "json") as files:
+    with OutputFiles(arguments, "json") as files:
         models = [find_model(name) for name in ([arguments.model] if arguments.model else shipped_models())]
         files.json(lambda: [as_json(model) for model in models])
         print_lines(lines(models[0]) if arguments.model else table(models))

@@ -35,7 +35,7 @@ from kraftcheck.mutation.trial import SURVIVED, MutantRunner, MutantVerdict
 from kraftcheck.mutation.workers import MutationFolder, Workers, judge_all
 from kraftcheck.options import add, count, seed
 from kraftcheck.processes import default_workers
-from kraftcheck.reporting.files import Writing
+from kraftcheck.reporting.files import OutputFiles
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, Meter, many, print_lines, print_warnings
 from kraftcheck.reporting.mutation import Explanations, as_json, report
 from kraftcheck.spec.errors import InputError
@@ -51,7 +51,6 @@ SHIPPED = ("smoke*", "default*")
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
     add(parser, "model")
     checked = parser.add_argument_group("what is checked")
     config = "a .cfg file, or one of the model's, * for any (repeatable; default: smoke* and default*)"
@@ -82,8 +81,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
-    with named_model(arguments) as model, Writing(arguments, "json") as files:
+    with named_model(arguments) as model, OutputFiles(arguments, "json") as files:
         explanations = Explanations(arguments.explained)
         jobs = [_job(model, config, arguments) for config in _configurations(model, arguments.config)]
         modules = changeable_modules(model, model.protocol)

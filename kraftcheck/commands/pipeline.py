@@ -20,7 +20,7 @@ from kraftcheck.catalogue import Job, named_model
 from kraftcheck.jobs import lenient_job
 from kraftcheck.options import add
 from kraftcheck.reporting.as_json import attributes
-from kraftcheck.reporting.files import Writing
+from kraftcheck.reporting.files import OutputFiles
 from kraftcheck.reporting.lines import OLD, PLAIN, WARNING, Line, Meter, actions_table, print_lines, print_warnings
 from kraftcheck.reporting.replay import CONFORMS, DIVERGES, NOTHING_READ, verdict_counts
 from kraftcheck.spec.values import cut
@@ -32,7 +32,6 @@ LONGEST = 160
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
     what = "files with traces, folders of such, or glob patterns; in every format that replay takes"
     parser.add_argument("inputs", nargs="+", metavar="IN", help=what)
     what = "folder for the tables; running again does only what is new"
@@ -46,8 +45,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
-    with named_model(arguments) as model, Writing(arguments, "json") as files:
+    with named_model(arguments) as model, OutputFiles(arguments, "json") as files:
         inputs = inputs_of(arguments.inputs, arguments.out)
         job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)

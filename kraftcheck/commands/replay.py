@@ -27,7 +27,7 @@ from kraftcheck.explorer.simplifier import violation_of
 from kraftcheck.jobs import lenient_job
 from kraftcheck.options import add
 from kraftcheck.reporting.counterexample import counterexample_lines
-from kraftcheck.reporting.files import Writing, write_counterexamples
+from kraftcheck.reporting.files import OutputFiles, write_counterexamples
 from kraftcheck.reporting.lines import FAINT, Line, Meter, harmless, notes, print_lines, print_warnings
 from kraftcheck.reporting.replay import exit_code, replay_as_json, replay_lines, verdict_counts
 from kraftcheck.reporting.report import as_step, replay_as_data, write_report
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
     add(parser, "model")
     formats = ", ".join(known for known in TraceFormat if known.holds == TraceFormat.holds)
     parser.add_argument("traces", nargs="+", metavar="TRACE", help=f"a file with traces: {formats}")
@@ -56,10 +55,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     if arguments.trace and not arguments.simplify:
         raise InputError("--trace writes what --simplify finds: expected --simplify too")
-    with named_model(arguments) as model, Writing(arguments, "json", "report", "trace") as files:
+    with named_model(arguments) as model, OutputFiles(arguments, "json", "report", "trace") as files:
         job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)
         replays, runs, simpler = list[Replay](), list[dict[str, Any]](), list[Violation]()

@@ -24,7 +24,7 @@ from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
 from kraftcheck.jobs import job_of
 from kraftcheck.options import CHECKED, add, count, seed
-from kraftcheck.reporting.files import Writing
+from kraftcheck.reporting.files import OutputFiles
 from kraftcheck.reporting.lines import Meter, print_lines
 from kraftcheck.reporting.summary import header
 from kraftcheck.runner import report_result, run_job, tell_of_compiling
@@ -40,7 +40,6 @@ ENGINES = ("tables", SPARK)
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
     add(parser, "model")
     add(parser.add_argument_group("what is checked"), *CHECKED, "--variant")
     how = parser.add_argument_group("how")
@@ -61,10 +60,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
     if arguments.engine not in (None, *ENGINES):
         raise InputError(f"--engine {arguments.engine}: random walks are made by {' or '.join(ENGINES)}")
-    with named_model(arguments) as model, Writing(arguments, "json", "trace", "report") as files:
+    with named_model(arguments) as model, OutputFiles(arguments, "json", "trace", "report") as files:
         job = job_of(model, arguments.config, arguments)
         if arguments.trace or arguments.out:
             StateView(job.protocol)  # bad names are refused before walks are made

@@ -22,11 +22,10 @@ from kraftcheck.spec import ModelValue, Protocol
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments: there are none."""
+    """There are no arguments."""
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; return its exit code."""
     problem = cache_problem()
     print_warnings([problem] if problem else [])
     began = time.monotonic()

@@ -61,7 +61,7 @@ def writable(option: str, path: Path) -> Iterator[None]:
         raise InputError(f"{option} {path}: cannot be written: {error.strerror or error}") from error
 
 
-class Writing:
+class OutputFiles:
     """Writes the files that options name, of which one that cannot be written keeps nobody from hearing the result.
 
     Made before the work begins, it refuses what cannot be written. What fails later is raised at its end.
