@@ -1,9 +1,10 @@
 """Exploded shared sets: each element that may be in one has a column of control rows, which is 0 or 1.
 
 A set of messages that all read has as many values as there are states, nearly. Exploded, it is asked for one element
-at a time, and a step that adds one adds it to whatever else is there. A set is exploded once it has many values of few
-elements; what was learned of it is forgotten then. So is what went through all elements when a new one turns up, unless
-that would have been passed over.
+at a time, and a step that adds one adds it to whatever else is there: Paxos with one shared set and two ballots calls
+handlers 785 times instead of 39,268 times (`benchmarks/models/paxos_msgs.py`). A set is exploded once it has many
+values of few elements; what was learned of it is forgotten then. So is what went through all elements when a new one
+turns up, unless that would have been passed over.
 """
 
 from __future__ import annotations
@@ -28,9 +29,6 @@ MANY = 64
 SPARE = 4
 """Columns for elements that may come; control rows are laid out anew where there are more."""
 
-KEPT = 4096
-"""Tests of which it is kept which elements pass them."""
-
 Passes = Callable[[Any], Any]
 _SCALARS = (bool, int, str, NoneType, ModelValue, Enum)
 
@@ -43,7 +41,6 @@ class SharedSets:
         self._first: dict[int, int] = {}
         self._room: dict[int, int] = {}
         self.elements: dict[int, dict[Value, int]] = {}
-        self.passed: dict[tuple[int, Value], tuple[int, list[tuple[int, Value]]]] = {}
         self.columns = self.changes = 0
         self.is_allowed = True
         self.added: Callable[[int, Value], None] = lambda field, element: None  # called when there is another element
@@ -126,12 +123,10 @@ class SharedSets:
 
 
 class Candidates:
-    """The elements that may be in a set, for whoever reads it; what depends on there being no others is noted."""
+    """The elements that may be in an exploded set; what depends on there being no others is noted."""
 
-    def __init__(self, sets: SharedSets, field: int, note: Callable[[Value, Passes | None], None]) -> None:
-        self.known = sets.elements[field]
-        self._passed = sets.passed
-        self._field = field
+    def __init__(self, known: dict[Value, int], note: Callable[[Value, Passes | None], None]) -> None:
+        self.known = known
         self._note = note
 
     def __iter__(self) -> Iterator[Value]:
@@ -146,32 +141,10 @@ class Candidates:
 
     def passing(self, passes: Passes) -> Iterator[Value]:
         """Yield those that pass a test, or for which it fails to say; whoever gets one may change what it looks at."""
-        elements, begin, (key, again), given = list(self.known), 0, frozen(passes), _cells(passes)
-        if key is not None:
-            for place, element in self._kept(key, passes, elements):
-                yield element
-                if any(one is not other for one, other in zip(given, _cells(passes), strict=True)):
-                    begin = place + 1
-                    break
-            else:
-                self._note(key, again)
-                return
-        for element in elements[begin:]:
+        for element in list(self.known):
             if passes_or_fails(passes, element):
                 yield element
-        self._note(*frozen(passes))
-
-    def _kept(self, key: Value, passes: Passes, elements: list[Value]) -> list[tuple[int, Value]]:
-        """Return the places and the elements of those that pass a test; of each it is asked once."""
-        if len(self._passed) > KEPT:
-            self._passed.clear()
-        tested, found = self._passed.get((self._field, key), (0, []))
-        if tested < len(elements):
-            found = found + [
-                (place, one) for place, one in enumerate(elements[tested:], tested) if passes_or_fails(passes, one)
-            ]
-            self._passed[self._field, key] = len(elements), found
-        return found
+        self._note(*frozen(passes))  # another element would come last
 
 
 def passes_or_fails(passes: Passes, element: Value) -> bool:
@@ -184,16 +157,12 @@ def passes_or_fails(passes: Passes, element: Value) -> bool:
 
 def frozen(passes: Any) -> tuple[Value, Passes | None]:
     """Return a test as it is now, with a key; None where it depends on what may differ from state to state."""
-    cells = _cells(passes)
+    cells = [cell.cell_contents for cell in passes.__closure__ or ()]
     if not all(map(_is_fixed, cells)):
         return None, None
     again = FunctionType(passes.__code__, passes.__globals__, closure=tuple(map(CellType, cells)))
     known = [id(value) if isinstance(value, Protocol) else keyed(value) for value in cells]
     return (passes.__code__, id(passes.__globals__), *known), again
-
-
-def _cells(passes: Any) -> list[Any]:
-    return [cell.cell_contents for cell in passes.__closure__ or ()]
 
 
 def _is_fixed(value: Any) -> bool:
