@@ -136,7 +136,7 @@ class StateChecks:
                 return
             except MissingRead as missing:
                 known = self._reads.get((prop.name, binding), ())
-                more = space.learning.more_dims(missing.read, known)
+                more = space.learning.dims.more(missing.read, known)
                 self._reads[prop.name, binding] = tuple(dict.fromkeys((*known, *more)))
 
     def _holds(self, prop: Property, binding: Binding, base: dict[str, Dim], found: dict[Dim, Any]) -> bool:
@@ -145,7 +145,7 @@ class StateChecks:
 
         def ask(read: Read) -> Any:
             answer: Any = None
-            for dim in learning.dims_of(read):
+            for dim in learning.dims.of(read):
                 if dim not in found:
                     raise MissingRead(read)
                 answer = labels.meaning(*dim, found[dim])
@@ -210,7 +210,7 @@ class StepChecks:
         """Return the states of a set out of which a step leads for which a property does not hold."""
         if (states, self._space.store.collections) != self._states:
             self._states, self._found = (states, self._space.store.collections), {}
-        judged, taken = self._judged.setdefault(prop.name, Judged([], [], 0)), self._space.learning.taken
+        judged, taken = self._judged.setdefault(prop.name, Judged([], [], 0)), self._space.learning.events.infos
         events, waiting = list[Event](), list[EventInfo]()
         for one in (*judged.waiting, *taken[judged.number :]):
             self._is_settled = True

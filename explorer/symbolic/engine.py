@@ -187,7 +187,7 @@ class SymbolicSearch:
                 raise Rearranged
         _, most = self._looks.pop(0)
         keys = tuple(space.variables.keys)
-        closer = closer_order(keys, (taken.event for taken in space.learning.taken))
+        closer = closer_order(keys, (taken.event for taken in space.learning.events.infos))
         orders = [keys if closer is None else closer, shared_first(keys)]
         made = partial(self._nodes_made, space.variables.layout)
         best = cheapest_order(orders, self.protocol.bounds, made, most)

@@ -6,7 +6,7 @@ with whatever handlers were found to read besides. Each new vector of it is a ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.handlers import MissingRead
@@ -27,6 +27,7 @@ from kraftcheck.explorer.symbolic.store import Store
 from kraftcheck.explorer.symbolic.variables import ANYONE, BOUND, CHANNEL, LOCAL, Key, Variables
 from kraftcheck.explorer.symbolic.watches import Dim, Watches
 from kraftcheck.spec.language.declarations import Action, Projection, Property
+from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Record, Value
 
@@ -39,6 +40,149 @@ class Place(NamedTuple):
 
     replica: Value
     channel: int | None
+
+
+class ReadDims:
+    """The dimensions of projections that answer what handlers read."""
+
+    def __init__(self, protocol: Protocol, variables: Variables, labels: Labels, always: set[Value]) -> None:
+        self._protocol, self._variables, self._labels = protocol, variables, labels
+        self._always = always
+        self._dims: dict[Read, list[Dim]] = {}
+
+    def decides(self, read: Read, level: int) -> bool:
+        """Whether a variable has the answer, and not only whether the replica is there."""
+        assert read.projection is not None
+        return self._variables.keys[level].kind == (CHANNEL if read.projection.of_inbox else LOCAL)
+
+    def level_of(self, read: Read) -> int:
+        """Return the level of a shared field, or of an element of a set."""
+        if read.field is not None:
+            return self._variables.shared(read.field)
+        return self._labels.level_of_part(read)
+
+    def more(self, read: Read, dims: Sequence[Dim]) -> list[Dim]:
+        """Return the dimensions to be watched besides others; of a set of which an element is, all elements."""
+        if read.part is not None:
+            field, replica = read.part[0], read.replica
+            all_of_it = [
+                (self._variables.part(replica, field, one), IDENTITY) for one in self._variables.sets(replica)[field]
+            ]
+            if any(dim in dims for dim in all_of_it):
+                return all_of_it
+        return self.of(read)
+
+    def of(self, read: Read) -> list[Dim]:
+        """Return the dimensions that answer a read; what one means is None where no replica is."""
+        found = self._dims.get(read)
+        if found is None:
+            found = self._dims[read] = self._new(read)
+        return found
+
+    def _new(self, read: Read) -> list[Dim]:
+        if read.field is not None or read.part is not None:
+            return [(self.level_of(read), IDENTITY)]
+        projection, replica = read.projection, read.replica
+        assert projection is not None
+        level, protocol = self._variables.local(replica), self._protocol
+        if not projection.of_inbox:
+            name, guarded = ("projection", projection.name), self._variables.guarded
+            mapped = self._labels.map(
+                level, name, lambda me: [None if me is None else (protocol.projected(projection, guarded(me)),)]
+            )
+            return [(level, mapped)]
+        dims = []
+        if replica not in self._always:
+            dims.append((level, self._labels.map(level, "present", lambda me: [None if me is None else True])))
+        inbox = self._variables.levels[Key(CHANNEL, replica, ANYONE)]
+        mapped = self._labels.map(
+            inbox, ("projection", projection.name), lambda one: [(protocol.projected(projection, one),)]
+        )
+        return [*dims, (inbox, mapped)]
+
+
+class Events:
+    """The events that were learned."""
+
+    def __init__(self) -> None:
+        self.infos: list[EventInfo] = []
+        self.pruned: list[Event] = []
+        self._fresh: list[Source] = []
+        self._changes: dict[tuple[int, Change], tuple[int, Change]] = {}
+
+    def event(self, changes: dict[int, Change]) -> Event:
+        """Return an event; what equal ones have in common is kept once."""
+        return tuple(self._changes.setdefault(change, change) for change in sorted(changes.items()))
+
+    def add(self, info: EventInfo, last: int, gate: int, *, is_allowed: bool = True) -> None:
+        """Note an event, and the last level and the gate that it was learned from."""
+        self.infos.append(info)
+        if is_allowed:
+            self._fresh.append(Source(info.event, last, gate))
+        else:
+            self.pruned.append(info.event)
+
+    def take_fresh(self) -> list[Source]:
+        """Return the events since the last time."""
+        fresh, self._fresh = self._fresh, []
+        return fresh
+
+
+class EventBuilder:
+    """Builds the event of one step: what each variable must be, and what becomes of it."""
+
+    def __init__(self, variables: Variables, labels: Labels) -> None:
+        self._variables, self._labels = variables, labels
+        self.changes: dict[int, Change] = {}
+        self._required: dict[int, int] = {}  # the values that were read
+        self._targets: dict[int, int] = {}  # of shared fields and elements of sets
+        self._guards: dict[int, list[Dim]] = {}
+        self._operations: dict[int, list[tuple[str, Record]]] = {}
+
+    def replace(self, level: int, before: Any, after: Any) -> None:
+        """Have a variable with one value get another."""
+        target = self._variables.number(level, after)
+        self.changes[level] = Change(BY_VALUE, self._variables.number(level, before), target)
+
+    def require(self, level: int, value: Any) -> None:
+        """Have a variable be of a value."""
+        self._required[level] = self._variables.number(level, value)
+
+    def guard(self, level: int, mapped: int, meaning: Any) -> None:
+        """Have what is read of a variable be this, unless it is known already."""
+        if level not in self.changes:
+            self._guards.setdefault(level, []).append((mapped, self._labels.classes(mapped).number(meaning)))
+
+    def operate(self, level: int, operation: str, message: Any) -> None:
+        """Have the network do something with a message in a channel."""
+        self._operations.setdefault(level, []).append((operation, message))
+
+    def assign(self, targets: Mapping[int, int]) -> None:
+        """Give shared fields and elements of sets new values."""
+        self._targets.update(targets)
+
+    def build(self, channel: int | None, message: Any, written: Mapping[int, Any]) -> dict[int, Change]:
+        """Return the changes, given the message received from a channel and the other replicas that are written."""
+        labels, changes, required = self._labels, self.changes, self._required
+        for level, target in self._targets.items():
+            if level in required:
+                changes[level] = Change(BY_VALUE, required.pop(level), target)
+            else:
+                changes[level] = Change(GENERAL, labels.label(Label(level, target=target)))
+        for level, number in required.items():
+            changes[level] = Change(BY_VALUE, number, number)
+        guards, operations = self._guards, self._operations
+        if channel is not None:
+            label = Label(channel, tuple(guards.pop(channel, ())), None, tuple(operations.pop(channel, ())))
+            number = labels.classes(labels.messages(channel)).number(message)
+            changes[channel] = Change(BY_MESSAGE, number, labels.label(label))
+        for level in {*guards, *operations, *written}:
+            result = None
+            if level in written:
+                result = self._variables.number(level, self._variables.core(written[level]))
+            label = Label(level, tuple(guards.get(level, ())), result, tuple(operations.get(level, ())))
+            changes[level] = Change(GENERAL, labels.label(label))
+        return changes
 
 
 class Learning:
@@ -54,37 +198,35 @@ class Learning:
         always: set[Value],
         constraints: tuple[Property, ...],
     ) -> None:
-        self.pruned: list[Event] = []
         self._constraints = constraints
         self.calls = calls
-        self.protocol = calls.protocol
-        self.taken: list[EventInfo] = []
+        self.events = Events()
+        self.dims = ReadDims(calls.protocol, variables, labels, always)
         self._variables = variables
         self._store = store
         self._labels = labels
         self._groups = groups
-        self._always = always
         self.watches = Watches(store, labels, groups)
         self._reading: dict[tuple[Place, str], tuple[Dim, ...]] = {}
-        self._done: set[tuple[Any, ...]] = set()
-        self._results: list[CallResult] = []
-        self._fresh: list[Source] = []
+        self._own: dict[tuple[Place, str], int] = {}  # the watch of what an action reads
+        self._done: dict[tuple[Any, ...], CallResult] = {}
         self._queue: list[Callable[[], None]] = []
-        self._own: dict[tuple[Place, str], int] = {}
+        self._watched: tuple[Dim, ...] = ()  # what is learned from
         self.learned = 0
-        self._asked = set[int]()  # the levels of what is learned from
-        self._span = (-1, -1)  # the first and the last level of what is learned from
-        self._dims: dict[Read, list[Dim]] = {}
-        self._changes: dict[tuple[int, Change], tuple[int, Change]] = {}
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol."""
+        return self.calls.protocol
 
     def begin(self) -> None:
         """Watch what every protocol is learned from, and call the environment."""
-        network = self.protocol.network
+        network, kinds = self.protocol.network, {action.kind for action in self.protocol.actions.values()}
         for level, key in enumerate(self._variables.keys):
-            if key.kind == LOCAL and any(a.kind == "internal" for a in self.protocol.actions.values()):
+            if key.kind == LOCAL and "internal" in kinds:
                 self.watches.add(((level, IDENTITY),), self._learner(Place(key.of, None), None))
             elif key.kind == CHANNEL:
-                if any(a.kind == "on" for a in self.protocol.actions.values()):
+                if "on" in kinds:
                     place = Place(key.of, level)
                     self.watches.add(self._base(place), self._learner(place, None))
                 if network.own_actions():
@@ -107,8 +249,7 @@ class Learning:
         watch = self.watches.known[which]
         known = self._store.arrays.watch_known
         joined = self._store.union(int(known[which]), node)
-        self._asked = {level for level, _ in watch.dims}
-        self._span = (watch.dims[0][0], watch.dims[-1][0])
+        self._watched = watch.dims
         self.watches.each(which, watch.dims, node, watch.learn)
         known[which] = joined
         self.learned += 1
@@ -120,7 +261,7 @@ class Learning:
             queue, self._queue = self._queue, []
             for change in queue:
                 change()
-        fresh, self._fresh = self._fresh, []
+        fresh = self.events.take_fresh()
         if fresh:
             self._groups.add(fresh)
 
@@ -156,7 +297,7 @@ class Learning:
             if read.projection is not None and read.replica == place.replica and not read.projection.of_inbox:
                 return (self.protocol.projected(read.projection, self._variables.guarded(me)),)
             answer: Any = None
-            for dim in self.dims_of(read):
+            for dim in self.dims.of(read):
                 if dim not in found:
                     raise MissingRead(read)
                 answer = self._meaning(dim, found[dim])
@@ -175,17 +316,16 @@ class Learning:
             result = self.calls.result(action, me, message, answers)
             allowed = [self._is_allowed(place, me, step, ask) for step in result.steps]
         except MissingRead as missing:
-            if self._labels.level_of_part(missing.read) in self._asked:
+            if self._labels.level_of_part(missing.read) in (level for level, _ in self._watched):
                 raise
             if is_first and (place, action.name) in self._reading:
                 return  # its own watch has what it reads
             dims = self._reading.get((place, action.name), ())
-            self._read_more(action, place, tuple(dict.fromkeys((*dims, *self.more_dims(missing.read, dims)))))
+            self._read_more(action, place, tuple(dict.fromkeys((*dims, *self.dims.more(missing.read, dims)))))
             return
         done = (place, action.name, me, message, id(result), *more.items())
         if done not in self._done:
-            self._done.add(done)
-            self._results.append(result)
+            self._done[done] = result  # as long as it is kept, its id is its own
             path = (*result.path, *[item for item in more.items() if item not in result.path])
             for step, is_allowed in zip(result.steps, allowed, strict=True):
                 self._add(action.name, place, me, message, path, step, is_allowed, found)
@@ -206,56 +346,6 @@ class Learning:
             for before, after in pairs
             if before != after and isinstance(after, prop.kinds("before"))
         )
-
-    def _decides(self, read: Read, level: int) -> bool:
-        """Whether a variable has the answer, and not only whether the replica is there."""
-        assert read.projection is not None
-        return self._variables.keys[level].kind == (CHANNEL if read.projection.of_inbox else LOCAL)
-
-    def _level_of(self, read: Read) -> int:
-        """Return the level of a shared field, or of an element of a set."""
-        if read.field is not None:
-            return self._variables.shared(read.field)
-        return self._labels.level_of_part(read)
-
-    def more_dims(self, read: Read, dims: Sequence[Dim]) -> list[Dim]:
-        """Return the dimensions to be watched besides others; of a set of which an element is, all elements."""
-        if read.part is not None:
-            field, replica = read.part[0], read.replica
-            all_of_it = [
-                (self._variables.part(replica, field, one), IDENTITY) for one in self._variables.sets(replica)[field]
-            ]
-            if any(dim in dims for dim in all_of_it):
-                return all_of_it
-        return self.dims_of(read)
-
-    def dims_of(self, read: Read) -> list[Dim]:
-        """Return the dimensions that answer a read; what one means is None where no replica is."""
-        found = self._dims.get(read)
-        if found is None:
-            found = self._dims[read] = self._new_dims(read)
-        return found
-
-    def _new_dims(self, read: Read) -> list[Dim]:
-        if read.field is not None or read.part is not None:
-            return [(self._level_of(read), IDENTITY)]
-        projection, replica = read.projection, read.replica
-        assert projection is not None
-        level, protocol = self._variables.local(replica), self.protocol
-        if not projection.of_inbox:
-            name, guarded = ("projection", projection.name), self._variables.guarded
-            mapped = self._labels.map(
-                level, name, lambda me: [None if me is None else (protocol.projected(projection, guarded(me)),)]
-            )
-            return [(level, mapped)]
-        dims = []
-        if replica not in self._always:
-            dims.append((level, self._labels.map(level, "present", lambda me: [None if me is None else True])))
-        inbox = self._variables.levels[Key(CHANNEL, replica, ANYONE)]
-        mapped = self._labels.map(
-            inbox, ("projection", projection.name), lambda one: [(protocol.projected(projection, one),)]
-        )
-        return [*dims, (inbox, mapped)]
 
     def _read_more(self, action: Action, place: Place, dims: tuple[Dim, ...]) -> None:
         """Watch what an action reads, from now on."""
@@ -282,7 +372,8 @@ class Learning:
                 label = self._labels.label(Label(level, operations=((operation, message),)))
                 changes = {level: Change(BY_MESSAGE, number, label)}
                 self._bounds(changes, Step(spends=spends))
-                self._note(EventInfo(name, self._event(changes)), level, self.watches.tail([(level, mapped)]))
+                gate = self.watches.tail([(level, mapped)])
+                self.events.add(EventInfo(name, self.events.event(changes)), level, gate)
 
         return learn
 
@@ -299,76 +390,68 @@ class Learning:
         is_allowed: bool,
         found: dict[Dim, Any],
     ) -> None:
-        variables, labels = self._variables, self._labels
-        changes: dict[int, Change] = {}
-        targets: dict[int, int] = {}  # of shared fields and elements of sets
+        variables, builder = self._variables, EventBuilder(self._variables, self._labels)
         pairs: list[tuple[int, Any, Any]] = []
         written = {variables.local(replica.id): replica for replica in step.writes}
         if place.replica is not None:
             level = variables.local(place.replica)
-            after = written.pop(level, me if step.me == () else step.me)
-            if after is not me:
-                targets, after = self._targets(after, step)
+            after = self._act(builder, level, me, written.pop(level, me if step.me == () else step.me), step)
             pairs.append((level, me, after))
-            number = variables.number(level, me if after is me else variables.core(after))
-            changes[level] = Change(BY_VALUE, variables.number(level, me), number)
-        guards: dict[int, list[Dim]] = {}
-        required: dict[int, int] = {}  # the values that were read
         for read, answer in path:
-            if read.field is not None or read.part is not None:
-                level = self._level_of(read)
-                required[level] = variables.number(level, answer)
-            elif read.replica != place.replica or (read.projection is not None and read.projection.of_inbox):
-                for level, mapped in self.dims_of(read):
-                    if level not in changes:  # what the actor's own state is, is known
-                        known = answer if answer is None or self._decides(read, level) else True
-                        guards.setdefault(level, []).append((mapped, labels.classes(mapped).number(known)))
-                    if answer is None:
-                        break
-        operations: dict[int, list[tuple[str, Record]]] = {}
+            self._require(builder, place, read, answer)
+        self._send(builder, place, message, step)
+        for name, value in step.puts:
+            level = variables.shared(name)
+            builder.assign({level: variables.number(level, value)})
+        for replica in written.values():
+            builder.assign(variables.members(replica))
+        changes = builder.build(place.channel, message, written)
+        self._bounds(changes, step)
+        last = -1
+        if found:  # it begins no lower than what it was learned from
+            (top, _), (last, _) = self._watched[0], self._watched[-1]
+            changes.setdefault(top, Change(GENERAL, self._labels.label(Label(top))))
+        pairs += [(level, None, self._targets(replica, step)[1]) for level, replica in written.items()]
+        act = (me, message, step) if me is not None else None
+        gate = self.watches.tail(self._base(place))
+        info = EventInfo(action, self.events.event(changes), tuple(pairs), act)
+        self.events.add(info, last, gate, is_allowed=is_allowed)
+
+    def _act(self, builder: EventBuilder, level: int, me: Any, after: Any, step: Step) -> Any:
+        """Add what becomes of the actor; return it as `_targets` does."""
+        core = after
+        if after is not me:
+            targets, after = self._targets(after, step)
+            builder.assign(targets)
+            core = self._variables.core(after)
+        builder.replace(level, me, core)
+        return after
+
+    def _require(self, builder: EventBuilder, place: Place, read: Read, answer: Any) -> None:
+        """Have what was read be what it was."""
+        if read.field is not None or read.part is not None:
+            builder.require(self.dims.level_of(read), answer)
+            return
+        of_inbox = read.projection is not None and read.projection.of_inbox
+        if read.replica == place.replica and not of_inbox:
+            return  # what the actor's own state is, is known
+        for level, mapped in self.dims.of(read):
+            builder.guard(level, mapped, answer if answer is None or self.dims.decides(read, level) else True)
+            if answer is None:
+                break
+
+    def _send(self, builder: EventBuilder, place: Place, message: Any, step: Step) -> None:
+        """Add what a step does with messages."""
+        variables = self._variables
         if step.consumes:
             assert place.channel is not None
-            operations.setdefault(place.channel, []).append(("discard", message))
+            builder.operate(place.channel, "discard", message)
         for operation, sent in step.sends:
             levels = variables.channels_to(sent.dest) if operation == "forget" else [variables.channel(sent)]
             if operation == "forget":
                 variables.local(sent.dest)
             for level in levels:
-                operations.setdefault(level, []).append((operation, sent))
-        for name, value in step.puts:
-            level = variables.shared(name)
-            targets[level] = variables.number(level, value)
-        for replica in written.values():
-            targets |= variables.members(replica)
-        for level, target in targets.items():
-            if level in required:
-                changes[level] = Change(BY_VALUE, required.pop(level), target)
-            else:
-                changes[level] = Change(GENERAL, labels.label(Label(level, target=target)))
-        for level, number in required.items():
-            changes[level] = Change(BY_VALUE, number, number)
-        if place.channel is not None:
-            level = place.channel
-            label = Label(level, tuple(guards.pop(level, ())), None, tuple(operations.pop(level, ())))
-            number = labels.classes(labels.messages(level)).number(message)
-            changes[level] = Change(BY_MESSAGE, number, labels.label(label))
-        for level in {*guards, *operations, *written}:
-            result = variables.number(level, variables.core(written[level])) if level in written else None
-            label = Label(level, tuple(guards.get(level, ())), result, tuple(operations.get(level, ())))
-            changes[level] = Change(GENERAL, labels.label(label))
-        self._bounds(changes, step)
-        if found:  # it begins no lower than what it was learned from
-            top = self._span[0]
-            changes.setdefault(top, Change(GENERAL, labels.label(Label(top))))
-        pairs += [(level, None, self._targets(replica, step)[1]) for level, replica in written.items()]
-        act = (me, message, step) if me is not None else None
-        last = self._span[1] if found else -1
-        gate = self.watches.tail(self._base(place))
-        self._note(EventInfo(action, self._event(changes), tuple(pairs), act), last, gate, is_allowed)
-
-    def _event(self, changes: dict[int, Change]) -> Event:
-        """Return an event; what equal ones have in common is kept once."""
-        return tuple(self._changes.setdefault(change, change) for change in sorted(changes.items()))
+                builder.operate(level, operation, sent)
 
     def _targets(self, after: Any, step: Step) -> tuple[dict[int, int], Any]:
         """Return what elements of sets become, by level, and the core after a step, with what changes in it."""
@@ -391,10 +474,3 @@ class Learning:
             level = self._variables.levels[Key(BOUND, name)]
             label = self._labels.label(Label(level, spends=step.spends.count(name)))
             changes[level] = Change(GENERAL, label)
-
-    def _note(self, taken: EventInfo, last: int, gate: int, is_allowed: bool = True) -> None:
-        self.taken.append(taken)
-        if is_allowed:
-            self._fresh.append(Source(taken.event, last, gate))
-        else:
-            self.pruned.append(taken.event)

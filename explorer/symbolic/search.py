@@ -60,7 +60,7 @@ class View:
 
     def require_room(self, states: int) -> None:
         """Raise InputError where a step out of a set, all learned, may need more of a bound left out than is left."""
-        taken, self._looked_at = self._learning.taken[self._looked_at :], len(self._learning.taken)
+        taken, self._looked_at = self._learning.events.infos[self._looked_at :], len(self._learning.events.infos)
         for one in taken if self._limits else ():
             for level, change in one.event:
                 if level in self._limits:
@@ -151,7 +151,7 @@ class Space:
 
     def pruned_roots(self) -> list[int]:
         """Return the relations of the events that action constraints do not allow."""
-        return self.groups.nodes.relations(self.learning.pruned)
+        return self.groups.nodes.relations(self.learning.events.pruned)
 
     def pruned(self, states: int) -> int:
         """Return the successors of a set by steps that action constraints do not allow."""
@@ -172,11 +172,11 @@ class Space:
         Of the empty set, where steps are not counted, it is not said of those that are known to fire somewhere.
         """
         if states == EMPTY:
-            some = {taken.action for taken in self.learning.taken}
+            some = {taken.action for taken in self.learning.events.infos}
             return {name: 0 for name in names if name not in some}
         by_action: dict[tuple[str, int], list[Event]] = defaultdict(list)
         times: Counter[tuple[str, Event]] = Counter()
-        for taken in self.learning.taken:
+        for taken in self.learning.events.infos:
             times[taken.action, taken.event] += 1  # steps that differ and do the same are counted each
             by_action[taken.action, times[taken.action, taken.event]].append(taken.event)
         found = dict.fromkeys(names, 0)

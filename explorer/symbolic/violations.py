@@ -73,10 +73,10 @@ class Violations:
 def without_way_out(space: Space, checks: StateChecks, prop: Property, reached: int, pause: Callable[[], None]) -> int:
     """Return the states of a set from which a property cannot be reached within it (AG EF, backwards as sets)."""
     store = space.store
-    pruned = set(space.learning.pruned)
+    pruned = set(space.learning.events.pruned)
     events = {
         space.view.event(taken.event): None
-        for taken in space.learning.taken
+        for taken in space.learning.events.infos
         if taken.action not in prop.without and taken.event not in pruned
     }
     relations = space.groups.nodes.relations(events)
