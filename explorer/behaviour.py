@@ -35,11 +35,12 @@ def behaviour_along(
     path: Sequence[Any],
     *,
     actions: Sequence[str] | None = None,
-    starts: Iterable[State] | None = None,
+    starts: Iterable[State] = (),
     class_of: Callable[[State], Any] | None = None,
 ) -> Behaviour:
     """Return a behaviour along a path, found by taking its steps with the reference semantics."""
-    first = path[0] if class_of is None else next((s for s in starts or () if class_of(s) == path[0]), None)
+    see = class_of or (lambda state: state)
+    first = next((state for state in (starts if class_of else path[:1]) if see(state) == path[0]), None)
     if first is None:
         raise NoSuchPathError(semantics, "no initial state begins it")
     steps = [TraceStep(first)]
@@ -47,8 +48,7 @@ def behaviour_along(
         fitting = [
             taken
             for taken in semantics.transitions(steps[-1].state)
-            if (actions is None or taken.action == actions[number])
-            and wanted == (taken.target if class_of is None else class_of(taken.target))
+            if (actions is None or taken.action == actions[number]) and see(taken.target) == wanted
         ]
         if not fitting:
             raise NoSuchPathError(semantics, f"no step leads from its state {number + 1} to the next")

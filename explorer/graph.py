@@ -229,13 +229,14 @@ def _places(graph: Graph) -> dict[int, tuple[float, float]]:
         layers.setdefault(depths.get(node, 0), []).append(node)
     across = {node: float(place) for layer in layers.values() for place, node in enumerate(layer)}
     joined = graph.to_undirected(as_view=True)
+
+    def wanted(node: int) -> float:
+        near = [across[other] for other in joined[node] if depths.get(other, 0) != depths.get(node, 0)]
+        return sum(near) / len(near) if near else across[node]
+
     for sweep in range(SWEEPS):
         for depth in sorted(layers, reverse=bool(sweep % 2)):
-            wanted = {}
-            for node in layers[depth]:
-                near = [across[other] for other in joined[node] if depths.get(other, 0) != depth]
-                wanted[node] = sum(near) / len(near) if near else across[node]
-            layers[depth].sort(key=lambda node: (wanted[node], node))
+            layers[depth].sort(key=lambda node: (wanted(node), node))
             middle = (len(layers[depth]) - 1) / 2
             across.update({node: place - middle for place, node in enumerate(layers[depth])})
     widest = max(map(len, layers.values()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import and_, or_
 from typing import Any
 
 from kraftcheck.explorer.temporal.conditions import whom
@@ -54,14 +55,13 @@ class LassoJudge:
             case Not(part):
                 return [not one for one in self._where(part)]
             case Both(left, right):
-                return [a and b for a, b in zip(self._where(left), self._where(right), strict=True)]
+                return list(map(and_, self._where(left), self._where(right)))
             case Either(left, right):
-                return [a or b for a, b in zip(self._where(left), self._where(right), strict=True)]
+                return list(map(or_, self._where(left), self._where(right)))
             case Until(left, right):
                 return self._until(self._where(left), self._where(right))
             case Release(left, right):
-                neither = self._until(*([not one for one in self._where(part)] for part in (left, right)))
-                return [not one for one in neither]
+                return self._where(Not(Until(Not(left), Not(right))))
         assert isinstance(formula, Atom)
         return [self._is_true(formula)(place) for place in range(len(self._states))]
 

@@ -9,9 +9,11 @@ E. W. Dijkstra, "A Note on Two Problems in Connexion with Graphs" (1959), for th
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import count, pairwise
@@ -33,6 +35,7 @@ SECONDS = 30.0
 MOST_STATES = 6_000
 """States that one search around a counterexample may visit."""
 REMEMBERED = 200_000
+MOST = (math.inf,) * 4
 """States whose steps are remembered."""
 
 
@@ -337,20 +340,17 @@ class Simplifier:
             finished.add((state, actor))
             if cost[0] == len(self.best) - 1:
                 return None
-            try:
-                steps = self._steps(state)
-            except RaisedError:
-                continue
-            for taken in filter(allowed, steps):
+            with suppress(RaisedError):
+                self._steps(state)
+            for taken in filter(allowed, self._known.get(state, ())):
                 end = (taken.target, taken.actor)
-                switches = cost[1] + int(actor is not None and taken.actor != actor)
+                switches = cost[1] + int(taken.actor != actor is not None)
                 sent, weight = self.costs.sent(state, taken.target), self.costs.weight(taken.target)
                 total = (cost[0] + 1, switches, cost[2] + sent, cost[3] + weight)
                 if self._shows(state, taken, taken.target):
                     way = _way(ways, (state, actor))
                     return self._last((*way, step_of(taken)))
-                is_better = end not in finished and (end not in costs or total < costs[end])
-                if is_better and self._system.goes_on(state, taken.target):
+                if total < costs.get(end, MOST) and self._system.goes_on(state, taken.target):
                     costs[end], ways[end] = total, ((state, actor), step_of(taken))
                     heappush(waiting, (total, next(numbers), taken.target, taken.actor))
         return None

@@ -70,13 +70,19 @@ class LayoutPolicy:
         self.clusters_from = 4 * states
         if visited.archive is not None or expander.packing.bits <= ONE_WORD or states > CLUSTERS_TO:
             return None
+        clustering = self._clustering(states)
+        return clustering.fields() if clustering.bits() + SAVED <= expander.packing.bits else None
+
+    def _clustering(self, states: int) -> Clustering:
+        """Return which columns belong together, as a sample of so many states suggests."""
+        expander = self._states.expander
         interner, inboxes = expander.learner.interner, expander.inboxes
         base, widths = interner.base, [max(1, count.bit_length()) for count in interner.flat_counts()]
         for column in np.flatnonzero(interner.tables.hidden[:base]).tolist():
             widths[column] = 0
         clustering = Clustering(sampled(self._states.levels), states, widths)
         clustering.merge_all([*([base + s, inboxes + s] for s in range(inboxes - base)), list(range(base))])
-        return clustering.fields() if clustering.bits() + SAVED <= expander.packing.bits else None
+        return clustering
 
     def laid_out(self) -> None:
         """Note that all states are laid out otherwise now."""

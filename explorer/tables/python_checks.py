@@ -79,15 +79,16 @@ class Verdicts:
         here = {key: slot for key, slot in interner.slots.items() if control[base + slot]}
         known: dict[str, Value] = {}
         for read in prop.reads:
-            questions: Any = self._learner.inbox_questions if read.of_inbox else interner.questions
-            question = questions.number(
-                read.name if read.of_inbox else ("projection", read.name), self._projecting(read)
-            )
-            seen = inboxes if read.of_inbox else control[base:]
-            answers = ((key, questions.answer(question, seen[slot])) for key, slot in here.items())
-            known[read.name] = Map((key, questions.value(question, answer)) for key, answer in answers)
+            known[read.name] = self._projected(read, here, inboxes if read.of_inbox else control[base:])
         replicas = [interner.locals[control[base + slot]] for slot in here.values()]
         return all(self._learner.calls.holds(prop, {**known, **about}) for about in assignments(prop, replicas, ()))
+
+    def _projected(self, read: Any, slots: dict[Any, int], seen: list[int]) -> Value:
+        """Return a projection of replicas, or of inboxes, given by their numbers."""
+        questions: Any = self._learner.inbox_questions if read.of_inbox else self._learner.interner.questions
+        question = questions.number(read.name if read.of_inbox else ("projection", read.name), self._projecting(read))
+        answers = ((key, questions.answer(question, seen[slot])) for key, slot in slots.items())
+        return Map((key, questions.value(question, answer)) for key, answer in answers)
 
     def _inputs(self, rows: Rows) -> Rows | None:
         """Return what the property reads of states, a column of numbers each; None where that cannot be read."""

@@ -12,7 +12,7 @@ J.-M. Couvreur: "On-the-fly verification of linear temporal logic" (1999); R. Ge
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kraftcheck.spec.errors import ProtocolError
@@ -76,15 +76,16 @@ def automaton_of(formula: Formula) -> Automaton:
     acceptance = (1 << len(untils)) - 1
     moves = [
         Move(
-            source,
-            target,
-            sum(1 << atoms.index(atom) for atom in branch.wanted),
-            sum(1 << atoms.index(atom) for atom in branch.unwanted),
-            sum(1 << bit for bit, until in enumerate(untils) if until not in branch.put_off),
+            source, target, _bits(atoms, branch.wanted), _bits(atoms, branch.unwanted),
+            acceptance & ~_bits(untils, branch.put_off),
         )
         for source, branch, target in found
-    ]
+    ]  # fmt: skip
     return _merged(Automaton(atoms, len(numbers), tuple(moves), acceptance))
+
+
+def _bits(formulas: Sequence[Formula], chosen: Iterable[Formula]) -> int:
+    return sum(1 << formulas.index(one) for one in chosen)
 
 
 def _merged(automaton: Automaton) -> Automaton:
@@ -138,8 +139,7 @@ def _ways(formula: Formula, branch: Branch) -> list[tuple[tuple[Formula, ...], B
             return [((right,), branch), ((left,), later._replace(put_off=branch.put_off | {formula}))]
         case Release(left, right):
             return [((left, right), branch), ((right,), later)]
-        case Not(part):
-            assert isinstance(part, Atom)
+        case Not(Atom() as part):
             return [] if part in branch.wanted else [((), branch._replace(unwanted=branch.unwanted | {part}))]
     assert isinstance(formula, Atom)
     return [] if formula in branch.unwanted else [((), branch._replace(wanted=branch.wanted | {formula}))]

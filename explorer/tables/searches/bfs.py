@@ -156,22 +156,23 @@ class BreadthFirst:
 
     def _take(self, found: Iterable[Rows]) -> None:
         """Take new states into the level that is being built, after checking what Python must check."""
-        python = self.checker.python
-        if python is not None:  # a counterexample is looked for with the same buffers
+        if self.checker.python is not None:  # a counterexample is looked for with the same buffers
             found = [rows.copy() for rows in found]
         elif self.expander.is_flat:
             found = list(found)
         for rows in found:
-            self.levels.append(rows if python is None or self._stop_requested else self._admitted(rows))
-        if self.expander.is_flat and (self.options.keep_going or not self.books.violated):
-            for rows in found:
-                self.witness.note(self.expander.judge(rows), self.levels.depth - 1, partial(self._trace_before, rows))
+            self.levels.append(self._admitted(rows))
+        judged = self.expander.is_flat and (self.options.keep_going or not self.books.violated)
+        for rows in found if judged else ():
+            self.witness.note(self.expander.judge(rows), self.levels.depth - 1, partial(self._trace_before, rows))
 
     def _admitted(self, rows: Rows) -> Rows:
         """Return those of some new states that are within the constraints; all, where one of them ends the search."""
-        assert self.checker.python is not None
+        python = self.checker.python
+        if python is None or self._stop_requested:
+            return rows
         try:
-            return rows[self.checker.python.admit(rows, lambda row: self.witness.to(row, self.levels.depth))]
+            return rows[python.admit(rows, lambda row: self.witness.to(row, self.levels.depth))]
         except Stop:
             self._stop_requested = True
             return rows
