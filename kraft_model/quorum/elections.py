@@ -61,8 +61,8 @@ class QuorumElections(QuorumBase):
             return
         if not me.ended and self.is_served(me, shared, bystander):
             return
-        for step in self.canvass(me, shared, consumes=False):
-            watched = step.write(*self.watching(me, bystander))
+        for step in self.start_pre_vote(me, shared, consumes=False):
+            watched = step.write(*self.notified_peers(me, bystander))
             yield watched if me.ended else watched.spend("pre_votes")
 
     @internal(reads=QuorumBase.bystander)
@@ -72,10 +72,10 @@ class QuorumElections(QuorumBase):
             return
         if not self.may_stand(me):
             return
-        for step in self.canvass(me, shared, consumes=False):
-            yield step.write(*self.watching(me, bystander)).spend("pre_votes")
+        for step in self.start_pre_vote(me, shared, consumes=False):
+            yield step.write(*self.notified_peers(me, bystander)).spend("pre_votes")
 
-    def watching(self, me: Replica, bystanders: Bystanders) -> list[Replica]:
+    def notified_peers(self, me: Replica, bystanders: Bystanders) -> list[Replica]:
         """Return the replicas that lead, or follow and have fetched, with the note that this one begins a round."""
         if not self.watch_pre_votes:
             return []
@@ -118,7 +118,7 @@ class QuorumElections(QuorumBase):
 
     # Asking for votes
 
-    def canvass(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
+    def start_pre_vote(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
         """Start a pre-vote round: the epoch stays. Software without KIP-996 asks for votes at once."""
         if me.id in self.without_pre_vote:
             yield from self.stand(me, shared, consumes=consumes)

@@ -395,12 +395,15 @@ class RecoveryContracts(RecoveryBase):
         if not step.sent:
             return before.refused and step == become(Client())
         api, asked = after.waiting, step.sent[0]
-        may_ask = api in self.apis if before.waiting is Nil.NIL else before.refused and api is before.waiting
-        if not may_ask or not isinstance(api, Api) or not isinstance(asked, ClientRequest):
+        if not self._may_ask(before, api) or not isinstance(api, Api) or not isinstance(asked, ClientRequest):
             return False
         value = shared.values + 1 if api is Api.PRODUCE else 0
         sends = become(Client(waiting=api)).send(ClientRequest(api, value, asked.dest)).spend("requests")
         return asked.dest in self.brokers and step == (sends.put(values=value) if value else sends)
+
+    def _may_ask(self, me: Client, api: Api | Nil) -> bool:
+        """Whether a client waits for nothing, or asks again what it was refused."""
+        return api in self.apis if me.waiting is Nil.NIL else me.refused and api is me.waiting
 
     @step_invariant
     def clients_take_their_answers(self, before: Client, message: ClientResponse, step: Step) -> bool:

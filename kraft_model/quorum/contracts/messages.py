@@ -6,6 +6,7 @@ from kraftcheck.kraft_model.quorum.base import ADMIN, QuorumBase
 from kraftcheck.kraft_model.quorum.contracts.rules import (
     Role,
     addition_error,
+    advertised_high_watermark,
     appended,
     asked_by_admin,
     asks_next,
@@ -32,7 +33,6 @@ from kraftcheck.kraft_model.quorum.contracts.rules import (
     role_after,
     sent,
     settled,
-    shown,
     stood,
     takes_role,
     update_error_due,
@@ -273,7 +273,7 @@ class MessageContracts(QuorumBase):
             most = self.fetch_limit or len(before.log)
             records = before.log[message.offset :][:most]
         epoch, leader, place = named(before, error)
-        known = shown(after) if error is Error.NONE else 0
+        known = advertised_high_watermark(after) if error is Error.NONE else 0
         answer = FetchResponse(
             epoch, leader, error, known, records, parts, snapshot, message, before.id, message.source, place
         )
@@ -543,7 +543,7 @@ class MessageContracts(QuorumBase):
         if error is Error.NONE:
             fetching = {key for key in before.offsets if key.directory != 0}
             answer = answer.but(
-                high_watermark=shown(before),
+                high_watermark=advertised_high_watermark(before),
                 current=before.voters,
                 committed=voters_of(before.log[: before.high_watermark], self.formatted_set(before)),
                 observers=frozenset(key for key in fetching if not any(is_same(v.key, key) for v in before.voters)),

@@ -46,7 +46,7 @@ def is_same(voter: Key, key: Key) -> bool:
     return voter.id == key.id and (voter.directory == key.directory or voter.directory == 0)
 
 
-def seats(me: Replica) -> frozenset[Key]:
+def own_voters(me: Replica) -> frozenset[Key]:
     """Return the voter that a replica is; none for an observer."""
     return frozenset(voter.key for voter in me.voters if is_same(voter.key, me.key))
 
@@ -71,7 +71,7 @@ def known_endpoint(me: Replica, host: ModelValue | Nil) -> int:
     return found[min(found, key=lambda key: key.directory)] if found else 0
 
 
-def are_most(group: Collection[Key], voters: Collection[Voter]) -> bool:
+def has_majority(group: Collection[Key], voters: Collection[Voter]) -> bool:
     return len([voter for voter in voters if voter.key in group]) > len(voters) / 2
 
 
@@ -106,7 +106,7 @@ def has_own(me: Replica, offset: int) -> bool:
     return offset > 0 and me.log[offset - 1].epoch >= me.epoch
 
 
-def shown(me: Replica) -> int:
+def advertised_high_watermark(me: Replica) -> int:
     """Return the high watermark that a leader tells: none before a batch of its epoch is committed (KIP-595)."""
     return me.high_watermark if has_own(me, me.high_watermark) else 0
 
@@ -242,7 +242,7 @@ def addressed(messages: Iterable[Record], expected: dict[Key, int]) -> bool:
 def counts_grant(before: Replica, after: Replica, message: VoteResponse, step: Step) -> bool:
     """Whether a replica counts a grant, or ends its round with most of them."""
     granted = before.granted | {message.voter}
-    if are_most(granted, before.voters):
+    if has_majority(granted, before.voters):
         return stood(before, after) if message.pre_vote else won(before, after)
     return after == before.but(granted=granted) and not step.sent
 
@@ -250,7 +250,7 @@ def counts_grant(before: Replica, after: Replica, message: VoteResponse, step: S
 def counts_refusal(before: Replica, after: Replica, message: VoteResponse, step: Step) -> bool:
     """Whether a replica counts a refusal, or gives up a pre-vote round that it can no longer win."""
     rejected = before.rejected | {message.voter}
-    if message.pre_vote and not are_most(voter_keys(before) - rejected, before.voters):
+    if message.pre_vote and not has_majority(voter_keys(before) - rejected, before.voters):
         return gave_up(before, after)
     return after == before.but(rejected=rejected) and not step.sent
 
@@ -272,7 +272,7 @@ def stood(before: Replica, after: Replica) -> bool:
     if len(after.voters) == 1:
         return won(before.but(epoch=after.epoch), after)
     own: Key = after.key
-    return (after.mode, after.leader, after.voted, after.granted) == (Mode.CANDIDATE, Nil.NIL, own, seats(before))
+    return (after.mode, after.leader, after.voted, after.granted) == (Mode.CANDIDATE, Nil.NIL, own, own_voters(before))
 
 
 def won(before: Replica, after: Replica) -> bool:
@@ -319,7 +319,7 @@ def parted(log: tuple[Batch, ...], leaders: Position) -> tuple[Batch, ...]:
 
 def leaves(before: Replica, after: Replica) -> bool:
     """Whether a leader has committed a voter set without itself (KIP-853, "RemoveVoter", step 7)."""
-    return not seats(before) and last_voters_end(before.log) <= after.high_watermark
+    return not own_voters(before) and last_voters_end(before.log) <= after.high_watermark
 
 
 def with_new_voter(me: Replica) -> Replica:

@@ -6,19 +6,19 @@ from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.contracts.messages import MessageContracts
 from kraftcheck.kraft_model.quorum.contracts.rules import (
     addressed,
-    are_most,
     asks_next,
     committed_end,
     end,
     gave_up,
+    has_majority,
     has_none,
     has_open_voters,
     is_same,
     known_endpoint,
     must_wait,
+    own_voters,
     peers,
     records_of,
-    seats,
     sent,
     stood,
     voter_keys,
@@ -95,7 +95,7 @@ class QuorumContracts(MessageContracts):
             return True
         if (after.directory, after.mode in ENDED) != (before.directory, False):
             return True
-        granted = seats(after) if after.mode in (Mode.PROSPECTIVE, Mode.CANDIDATE) else frozenset()
+        granted = own_voters(after) if after.mode in (Mode.PROSPECTIVE, Mode.CANDIDATE) else frozenset()
         forgot = after.granted == granted and has_none(after, *OF_ROLES) and isinstance(after.change, Nil)
         known = after.mode is Mode.FOLLOWER or not after.fetched
         return forgot and known and (after.voted == vote_in_role(before, after) or begins(step))
@@ -130,15 +130,15 @@ class QuorumContracts(MessageContracts):
             return self.asks_for_what_follows(me, message)
         if isinstance(message, AddVoterRequest):
             wanted = AddVoterRequest(Voter(me.key, me.endpoint), me.id, message.dest, me.leader_endpoint)
-            return message == wanted and message.dest == me.leader and not seats(me)
+            return message == wanted and message.dest == me.leader and not own_voters(me)
         if isinstance(message, RemoveVoterRequest):
             to = (message.voter.id, message.source, message.dest, message.address)
-            is_former = message.voter in voter_keys(me) and not seats(me)
+            is_former = message.voter in voter_keys(me) and not own_voters(me)
             return is_former and to == (me.id, me.id, me.leader, me.leader_endpoint)
         if isinstance(message, UpdateVoterRequest):
             told = (message.epoch, message.voter, message.version, message.source, message.dest, message.address)
             own = (me.epoch, Voter(me.key, me.endpoint), me.software, me.id, me.leader, me.leader_endpoint)
-            return told == own and bool(seats(me))
+            return told == own and bool(own_voters(me))
         return True
 
     def asks_for_what_follows(self, me: Replica, fetch: FetchRequest) -> bool:
@@ -157,7 +157,7 @@ class QuorumContracts(MessageContracts):
         longer waits for it, drops later ones, as correlation ids tell.
         """
         is_new = leaves_role(before, after, step)
-        if is_new and len(after.voters) == len(seats(after)) == 1:
+        if is_new and len(after.voters) == len(own_voters(after)) == 1:
             return True  # the only voter goes through two roles at once
         expected = self.awaited_in_role(before) if is_new else set()
         asks = [m for m in step.sent if isinstance(m, FetchRequest | FetchSnapshotRequest)]
@@ -236,7 +236,7 @@ class QuorumContracts(MessageContracts):
             return now == (Mode.UNATTACHED, before.epoch + 1, Nil.NIL, ())
         if before.mode is Mode.LEADER:
             return self.may_lose_office(before, after, step)
-        return bool(seats(before)) and self.times_out(before, after, step)
+        return bool(own_voters(before)) and self.times_out(before, after, step)
 
     def times_out(self, before: Replica, after: Replica, step: Step) -> bool:
         """Whether a voter whose timer expires asks for pre-votes, or stands at once where it need not ask."""
@@ -248,7 +248,7 @@ class QuorumContracts(MessageContracts):
             return stood(before, after) and (len(before.voters) == 1 or not asks_first)
         kept = before.epoch, before.leader, before.leader_endpoint
         asks = (after.mode, after.epoch, after.leader, after.leader_endpoint) == (Mode.PROSPECTIVE, *kept)
-        return asks and asks_first and not are_most(seats(before), before.voters)
+        return asks and asks_first and not has_majority(own_voters(before), before.voters)
 
     def may_lose_office(self, before: Replica, after: Replica, step: Step) -> bool:
         """Whether a leader resigns that may have lost its majority, or has committed that it is no voter."""
@@ -264,7 +264,7 @@ class QuorumContracts(MessageContracts):
         if not resigns or step.puts or self.crashes or self.lost_disks or not step.sent:
             return True
         near = {key for key in peers(before) if frozenset({before.id, key.id}) not in shared.cuts}
-        return len(before.voters) > 1 and not are_most(near | seats(before), before.voters)
+        return len(before.voters) > 1 and not has_majority(near | own_voters(before), before.voters)
 
     @step_invariant
     def leaders_open_their_epoch(self, before: Replica, after: Replica, step: Step, shared: Shared) -> bool:
@@ -380,7 +380,7 @@ class QuorumContracts(MessageContracts):
         if not free or isinstance(before.pending, Nil):
             return False
         if before.leader_endpoint != 0 and [one.address for one in asked[:1]] == [0]:
-            return not seats(before) and (before.mode, after.pending) == (Mode.FOLLOWER, asked[0])
+            return not own_voters(before) and (before.mode, after.pending) == (Mode.FOLLOWER, asked[0])
         return asks_next(before, after, step) or (after.mode, after.leader_endpoint) == (Mode.FOLLOWER, 0)
 
     @step_invariant
@@ -398,7 +398,7 @@ class QuorumContracts(MessageContracts):
             asks = before.but(pending=fetches[0])
             return isinstance(before.pending, Nil) and (after, step.spends, len(step.sent)) == (asks, (), 1)
         if updates or "updated_voters" in step.spends:
-            return len(updates) == 1 and updates_once(before, after, step)
+            return updates_once(before, after, step)
         if joins:
             return self.joins_once(before, after, step)
         return not {"added_voters", "removed_voters"} & set(step.spends) or before.mode is Mode.LEADER
@@ -522,9 +522,9 @@ def appends_record(before: Replica, after: Replica, record: Data) -> bool:
 
 def first_voters(before: Replica, after: Replica) -> list[LogRecord]:
     """Return what a new leader writes beside LeaderChangeMessage: voters if the log has none, or its old endpoint."""
-    if before.version == 0 or not seats(before):
+    if before.version == 0 or not own_voters(before):
         return []
-    own = seats(after)
+    own = own_voters(after)
     told = frozenset(Voter(v.key, after.endpoint) if v.key in own else v for v in before.voters)
     if any(isinstance(record, Voters) for record in records_of(before.log)):
         return [Voters(told)] if told != before.voters else []
@@ -534,7 +534,8 @@ def first_voters(before: Replica, after: Replica) -> list[LogRecord]:
 def updates_once(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a follower says for the first time what it is, and waits for the acknowledgement."""
     once = not (before.updating or before.updated) and follows_somebody(before)
-    return once and step.spends == ("updated_voters",) and after == before.but(updating=True)
+    spent = step.spends, len(sent(step, UpdateVoterRequest))
+    return once and spent == (("updated_voters",), 1) and after == before.but(updating=True)
 
 
 def follows_somebody(me: Replica) -> bool:
@@ -574,10 +575,10 @@ def role_at_start(after: Replica, before: Replica) -> tuple[Mode, int, ModelValu
     if newest > epoch:
         return Mode.UNATTACHED, newest, Nil.NIL, Nil.NIL
     if leader != before.id and isinstance(voted, Key) and is_same(voted, before.key):
-        if not seats(after):
+        if not own_voters(after):
             return Mode.FAILED, epoch, leader, voted
         return Mode.CANDIDATE, epoch, Nil.NIL, after.key
-    if len(after.voters) == len(seats(after)) == 1:
+    if len(after.voters) == len(own_voters(after)) == 1:
         return Mode.UNATTACHED, epoch, Nil.NIL, voted
     if leader == before.id:
         return Mode.RESIGNED, epoch, leader, voted
