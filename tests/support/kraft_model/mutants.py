@@ -139,7 +139,8 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         "DisksComeBackEmpty": Noticed("default-disk", "environment.lose_disk: 1 -> 0"),
         "RequestsAreRepeatedInVain": Noticed(
             "smoke-network",
-            "replication.retry: me.updating or me.joining -> not (me.updating or me.joining)",
+            "replication.retry: (me.updating or me.joining) and not self.is_worked_for(me, shared, bystander) -> "
+            "not self.is_worked_for(me, shared, bystander)",
         ),
         "RequestsHaveTheirTime": Noticed(
             "default-endpoints",
