@@ -164,7 +164,7 @@ class QuorumElections(QuorumBase):
             return
         granted = self.grants_pre_vote(now, request) if request.pre_vote else self.grants_vote(now, request)
         if granted and not request.pre_vote:
-            noted = now if isinstance(now.voted, Key) else self.votes_for(now, request.candidate)
+            noted = now if isinstance(now.voted, Key) else now.but(voted=request.candidate)
             now = noted.but(ballot=now.ballot | {request.candidate})
         yield self.taken(me, now, self.vote_answer(now, request, Error.NONE, granted=granted))
 
@@ -227,10 +227,6 @@ class QuorumElections(QuorumBase):
         """Whether the candidate's log is not behind ours (KIP-595, "Vote")."""
         end = end_of(me.log)
         return (request.last_epoch, request.last_offset) >= (end.epoch, end.offset)
-
-    def votes_for(self, me: Replica, key: Key) -> Replica:
-        """Return the replica after its vote; its mode stays."""
-        return me.but(voted=key)
 
     # Counting votes
 

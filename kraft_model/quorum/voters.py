@@ -123,7 +123,7 @@ class QuorumVoterChanges(QuorumBase):
         if error is not None:
             return me, [], error
         if self.is_duplicate(me, voter.key):
-            return me, [], self.duplicate_error()
+            return me, [], Error.DUPLICATE_VOTER
         change = Change(Operation.ADD_VOTER, voter, False, 0, client, voter.key)
         question = ApiVersionsRequest(me.epoch, me.id, voter.key.id, voter.endpoint)
         return me.but(change=change), [question], None
@@ -131,9 +131,6 @@ class QuorumVoterChanges(QuorumBase):
     def is_duplicate(self, me: Replica, key: Key) -> bool:
         """Whether the voter set has the id already, with this directory id or another ("useful to make ... safer")."""
         return any(voter.key.id == key.id for voter in me.voters)
-
-    def duplicate_error(self) -> Error:
-        return Error.DUPLICATE_VOTER
 
     @on(ApiVersionsRequest)
     def handle_api_versions_request(self, me: Replica, request: ApiVersionsRequest, shared: Shared) -> Steps:

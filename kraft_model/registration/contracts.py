@@ -119,7 +119,7 @@ class RegistrationContracts(RegistrationBase):
         (REQUEST_TIMED_OUT), no such voter (VOTER_NOT_FOUND), no other voter (INVALID_REQUEST).
         """
         voters = self._voters(shared.log)
-        error = self._last_voter_error() if voters == {message.voter} else Error.NONE
+        error = Error.INVALID_REQUEST if voters == {message.voter} else Error.NONE
         if message.voter not in voters:
             error = Error.VOTER_NOT_FOUND
         if _last(shared.log[shared.committed :], VotersRecord):
@@ -127,9 +127,6 @@ class RegistrationContracts(RegistrationBase):
         if self.static:
             error = Error.UNSUPPORTED_VERSION
         return self._handles(before, message, step, shared, error, VotersRecord(voters - {message.voter}))
-
-    def _last_voter_error(self) -> Error:
-        return Error.INVALID_REQUEST
 
     @step_invariant
     def levels_are_finalized(
@@ -190,7 +187,7 @@ class RegistrationContracts(RegistrationBase):
         """An active controller that loses the leadership tells those that wait. New RPC, NOT_CONTROLLER."""
         if "resignations" not in step.spends:
             return True
-        answers = [_renounced(due.response) for due in before.due]
+        answers = [due.response.but(error=Error.NOT_CONTROLLER) for due in before.due]
         resigned = become(before.but(due=())).put(active=Nil.NIL).send(*answers).spend("resignations")
         return shared.active == before.id and step == resigned
 
@@ -381,8 +378,3 @@ def _response(request: RegistrationRequest | AdminRequest, error: Error) -> Regi
     if isinstance(request, RegistrationRequest):
         return RegistrationResponse(incarnation=request.incarnation, error=error, dest=request.source)
     return AdminResponse(error=error, serial=request.serial)
-
-
-def _renounced(response: RegistrationResponse | AdminResponse) -> RegistrationResponse | AdminResponse:
-    """Return a response that tells that nobody knows what becomes of its request."""
-    return response.but(error=Error.NOT_CONTROLLER)
