@@ -13,6 +13,7 @@ from kraftcheck.kraft_model.registration.records import (
     FeatureLevelRecord,
     Image,
     LogRecord,
+    Node,
     RegisterBrokerRecord,
     RegisterControllerRecord,
     Registered,
@@ -164,7 +165,7 @@ class RegistrationBase(Protocol):
         """Return what the committed records add up to."""
         return image_of(self.snapshot(), shared.log[: shared.committed])
 
-    def _is_member(self, me: Controller | Broker, shared: Shared) -> bool:
+    def _is_member(self, me: Node, shared: Shared) -> bool:
         """Whether a node is registered by the committed records."""
         image = self.committed_image(shared)
         return me.id in (image.controllers if isinstance(me, Controller) else image.brokers)

@@ -19,6 +19,7 @@ from kraftcheck.kraft_model.registration.records import (
     FeatureLevelRecord,
     LogRecord,
     Nil,
+    Node,
     Outcome,
     RegisterBrokerRecord,
     RegisterControllerRecord,
@@ -194,9 +195,7 @@ class RegistrationContracts(RegistrationBase):
     # Nodes
 
     @step_invariant
-    def records_are_applied_in_order(
-        self, before: Controller | Broker, after: Controller | Broker, step: Step, shared: Shared
-    ) -> bool:
+    def records_are_applied_in_order(self, before: Node, after: Node, step: Step, shared: Shared) -> bool:
         """A node applies what is committed record by record, as far as its software can read it.
 
         kafka-cluster, steps 4 and 5; Rejected Alternatives, UnregisterBrokerRecord.
@@ -206,7 +205,7 @@ class RegistrationContracts(RegistrationBase):
         read = step == become(before.but(cursor=before.cursor + 1))
         return before.running and read and not self._is_stuck(before, shared)
 
-    def _is_stuck(self, node: Controller | Broker, shared: Shared) -> bool:
+    def _is_stuck(self, node: Node, shared: Shared) -> bool:
         """Whether the next record is one that a node's software does not know."""
         for record in shared.log[node.cursor : shared.committed][:1]:
             if isinstance(record, FeatureLevelRecord):
@@ -215,9 +214,7 @@ class RegistrationContracts(RegistrationBase):
         return False
 
     @step_invariant
-    def nodes_go_down_for_a_reason(
-        self, before: Controller | Broker, after: Controller | Broker, step: Step, shared: Shared
-    ) -> bool:
+    def nodes_go_down_for_a_reason(self, before: Node, after: Node, step: Step, shared: Shared) -> bool:
         """A node that runs goes down where it is stopped, or cannot read a record. The rest that it held is lost.
 
         kafka-cluster ("after a controller is stopped"); Rejected Alternatives ("would crash the controllers"). What a
@@ -225,16 +222,14 @@ class RegistrationContracts(RegistrationBase):
         """
         if step.consumes or after.running or not before.running:
             return step.consumes or "stops" not in step.spends
-        down: Controller | Broker = before.but(running=False, registering=False)
+        down: Node = before.but(running=False, registering=False)
         stopped = become(down.but(due=()) if isinstance(down, Controller) else down)
         if shared.active == before.id:
             stopped = stopped.put(active=Nil.NIL)
         return step == stopped.spend("stops") or (step == stopped and self._is_stuck(before, shared))
 
     @step_invariant
-    def nodes_start_as_they_were(
-        self, before: Controller | Broker, after: Controller | Broker, step: Step, shared: Shared
-    ) -> bool:
+    def nodes_start_as_they_were(self, before: Node, after: Node, step: Step, shared: Shared) -> bool:
         """A node that starts has the software that it had; only a replacement has newer, and only it need not.
 
         KIP-919 ("IncarnationId"); Compatibility ("bring up another controller node with the same node ID"). One that
@@ -242,15 +237,13 @@ class RegistrationContracts(RegistrationBase):
         """
         if before.running or not after.running:
             return not {"starts", "returns", "replacements"} & set(step.spends)
-        started: Controller | Broker = before.but(running=True, incarnation=before.incarnation + 1, cursor=0)
+        started: Node = before.but(running=True, incarnation=before.incarnation + 1, cursor=0)
         kept = become(started).spend("returns" if before.id in shared.decommissioned else "starts")
         replaced = become(started.but(supports=self.newest)).spend("replacements")
         return step == kept or (before.supports < self.newest and step == replaced)
 
     @step_invariant
-    def nodes_register_as_they_are(
-        self, before: Controller | Broker, after: Controller | Broker, step: Step, shared: Shared
-    ) -> bool:
+    def nodes_register_as_they_are(self, before: Node, after: Node, step: Step, shared: Shared) -> bool:
         """A node that runs, and does not find itself registered, asks the active controller to register it as it is.
 
         It waits for the answer. A controller does so also where it was unregistered, a broker only once it has started.
@@ -267,9 +260,7 @@ class RegistrationContracts(RegistrationBase):
         return needed and step == become(before.but(registering=True)).send(request)
 
     @step_invariant
-    def registering_ends_with_the_answer(
-        self, before: Controller | Broker, message: RegistrationResponse, step: Step
-    ) -> bool:
+    def registering_ends_with_the_answer(self, before: Node, message: RegistrationResponse, step: Step) -> bool:
         """A node that is answered waits no longer; a broker that is refused stops, and nobody else does.
 
         Answers to an earlier incarnation change nothing. KIP-919; KIP-631, BrokerRegistration.

@@ -8,6 +8,7 @@ from kraftcheck.kraft_model.registration.records import (
     Controller,
     Error,
     Nil,
+    Node,
     RegistrationRequest,
     RegistrationResponse,
     Shared,
@@ -19,7 +20,7 @@ class RegistrationNodes(RegistrationBase):
     # The metadata log
 
     @internal
-    def apply_record(self, me: Controller | Broker, shared: Shared) -> Steps:
+    def apply_record(self, me: Node, shared: Shared) -> Steps:
         """A node applies the next committed record. Source: kafka-cluster, steps 4 and 5."""
         if not me.running or me.cursor >= shared.committed:
             return
@@ -28,7 +29,7 @@ class RegistrationNodes(RegistrationBase):
         yield become(me.but(cursor=me.cursor + 1))
 
     @internal
-    def fail_on_record(self, me: Controller | Broker, shared: Shared) -> Steps:
+    def fail_on_record(self, me: Node, shared: Shared) -> Steps:
         """A node stops on a record or a level that its software does not know.
 
         Source: Rejected Alternatives ("would crash the controllers with an older software version"); Kafka, the fatal
@@ -43,7 +44,7 @@ class RegistrationNodes(RegistrationBase):
     # Registering
 
     @internal
-    def register(self, me: Controller | Broker, shared: Shared) -> Steps:
+    def register(self, me: Node, shared: Shared) -> Steps:
         """A node that is not registered as this incarnation asks the active controller to register it.
 
         A controller that was unregistered and still runs does so too: "This is to prevent accidental unregistrations".
@@ -56,22 +57,22 @@ class RegistrationNodes(RegistrationBase):
         request = RegistrationRequest(me.incarnation, me.supports, me.id, shared.active)
         yield become(me.but(registering=True)).send(request)
 
-    def _is_registered(self, me: Controller | Broker, shared: Shared) -> bool:
+    def _is_registered(self, me: Node, shared: Shared) -> bool:
         """Whether a node is registered as this incarnation, by the records that it has applied."""
         image = image_of(self.snapshot(), shared.log[: me.cursor])
         registrations = image.controllers if isinstance(me, Controller) else image.brokers
         return me.id in registrations and registrations[me.id].incarnation == me.incarnation
 
-    def _wants_to_register(self, me: Controller | Broker, shared: Shared) -> bool:
+    def _wants_to_register(self, me: Node, shared: Shared) -> bool:
         """Whether a node asks to be registered: a controller always, a broker only after a start."""
         return isinstance(me, Controller) or not self._was_registered(me, shared)
 
-    def _was_registered(self, me: Controller | Broker, shared: Shared) -> bool:
+    def _was_registered(self, me: Node, shared: Shared) -> bool:
         """Whether a node was ever registered as this incarnation, by the records that it has applied."""
         return any(self._is_registered(me.but(cursor=place), shared) for place in range(me.cursor + 1))
 
     @on(RegistrationResponse)
-    def handle_registration_response(self, me: Controller | Broker, response: RegistrationResponse) -> Steps:
+    def handle_registration_response(self, me: Node, response: RegistrationResponse) -> Steps:
         """A node is registered, or may ask again; a broker that is refused stops.
 
         Source: Kafka, ControllerRegistrationManager and BrokerLifecycleManager.
@@ -85,26 +86,26 @@ class RegistrationNodes(RegistrationBase):
     # Stopping and starting
 
     @internal
-    def stop(self, me: Controller | Broker, shared: Shared) -> Steps:
+    def stop(self, me: Node, shared: Shared) -> Steps:
         """The operator stops a node, or it fails."""
         if not me.running:
             return
         yield self._stopped(me, shared).spend("stops")
 
-    def _stopped(self, me: Controller | Broker, shared: Shared) -> Step:
+    def _stopped(self, me: Node, shared: Shared) -> Step:
         down = me.but(running=False, registering=False)
         step = become(down.but(due=()) if isinstance(me, Controller) else down)
         return step.put(active=Nil.NIL) if shared.active == me.id else step
 
     @internal
-    def restart(self, me: Controller | Broker, shared: Shared) -> Steps:
+    def restart(self, me: Node, shared: Shared) -> Steps:
         """A node starts again, as a new incarnation that has to register."""
         if me.running or me.id in shared.decommissioned:
             return
         yield become(_started(me, me.supports)).spend("starts")
 
     @internal
-    def come_back(self, me: Controller | Broker, shared: Shared) -> Steps:
+    def come_back(self, me: Node, shared: Shared) -> Steps:
         """The operator brings back a node that was to be unregistered, against the KIP's advice.
 
         Source: User Experience ("does not intend to bring that node back").
@@ -114,7 +115,7 @@ class RegistrationNodes(RegistrationBase):
         yield become(_started(me, me.supports)).spend("returns")
 
     @internal
-    def replace(self, me: Controller | Broker) -> Steps:
+    def replace(self, me: Node) -> Steps:
         """Another node with the same id and new software takes a node's place.
 
         Source: Compatibility ("bring up another controller node with the same node ID to refresh its registration").
@@ -124,5 +125,5 @@ class RegistrationNodes(RegistrationBase):
         yield become(_started(me, self.newest)).spend("replacements")
 
 
-def _started(me: Controller | Broker, supports: int) -> Record:
+def _started(me: Node, supports: int) -> Record:
     return me.but(running=True, supports=supports, incarnation=me.incarnation + 1, cursor=0, registering=False)

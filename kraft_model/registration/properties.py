@@ -12,7 +12,6 @@ from kraftcheck.kraft_model.registration.base import RegistrationBase, image_of,
 from kraftcheck.kraft_model.registration.records import (
     UNREGISTRATION_LEVEL,
     Admin,
-    Broker,
     Command,
     Controller,
     Error,
@@ -21,6 +20,7 @@ from kraftcheck.kraft_model.registration.records import (
     LogRecord,
     Name,
     Nil,
+    Node,
     Outcome,
     RegisterBrokerRecord,
     RegisterControllerRecord,
@@ -74,7 +74,7 @@ class RegistrationProperties(RegistrationBase):
     """The invariants, what should stay reachable, and what happens in the end."""
 
     @invariant
-    def no_member_below_finalized_level(self, me: Controller | Broker, shared: Shared) -> bool:
+    def no_member_below_finalized_level(self, me: Node, shared: Shared) -> bool:
         """No running node that is registered by the committed records is below the finalized level.
 
         Motivation ("determining if all cluster members support a feature level during upgrades").
@@ -90,7 +90,7 @@ class RegistrationProperties(RegistrationBase):
         return not me.running or me.supports >= image.level or me.id not in voters
 
     @invariant
-    def records_are_understood(self, me: Controller | Broker, shared: Shared) -> bool:
+    def records_are_understood(self, me: Node, shared: Shared) -> bool:
         """Every running node that is registered can read every record. Rejected Alternatives ("it is unsafe")."""
         ahead = shared.log[me.cursor : shared.committed]
         unreadable = any(
@@ -134,7 +134,7 @@ class RegistrationProperties(RegistrationBase):
         return not me.unregistering or me.command.target not in image.voters
 
     @invariant
-    def registrations_say_what_nodes_are(self, me: Controller | Broker, shared: Shared) -> bool:
+    def registrations_say_what_nodes_are(self, me: Node, shared: Shared) -> bool:
         """A registration has an incarnation of its node, and what that supports. KIP-919; KIP-631."""
         kind = RegisterControllerRecord if isinstance(me, Controller) else RegisterBrokerRecord
         for record in shared.log:
@@ -181,7 +181,7 @@ class RegistrationProperties(RegistrationBase):
         return not me.due or (me.running and shared.active == me.id)
 
     @invariant
-    def only_committed_records_are_applied(self, me: Controller | Broker, shared: Shared) -> bool:
+    def only_committed_records_are_applied(self, me: Node, shared: Shared) -> bool:
         """No node has applied a record that is not committed. CLI changes, kafka-cluster, step 4."""
         return me.cursor <= shared.committed <= len(shared.log)
 
@@ -264,7 +264,7 @@ class RegistrationProperties(RegistrationBase):
         return me.outcome is Nil.NIL and (not unregisters or me.command.target in shared.decommissioned)
 
     @step_invariant
-    def starts_are_new_incarnations(self, before: Controller | Broker, after: Controller | Broker) -> bool:
+    def starts_are_new_incarnations(self, before: Node, after: Node) -> bool:
         """A node that was down starts as the next incarnation, knows nothing yet, and never has older software.
 
         KIP-919 ("IncarnationId"); Compatibility ("bring up another controller node").
@@ -286,7 +286,7 @@ class RegistrationProperties(RegistrationBase):
         return isinstance(shared.active, Nil) or shared.active in voters
 
     @invariant
-    def unregistered_nodes_are_down(self, me: Controller | Broker, shared: Shared) -> bool:
+    def unregistered_nodes_are_down(self, me: Node, shared: Shared) -> bool:
         """Who is to be unregistered does not run, unless the operator is careless. kafka-cluster ("is stopped").
 
         One that comes back, or is replaced, runs again.

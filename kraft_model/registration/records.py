@@ -187,27 +187,23 @@ class Due(Record):
     response: AdminResponse | RegistrationResponse
 
 
-class Controller(Record):
-    """A controller: a voter or an observer, and one of them the active controller."""
-
+class Node(Record):
     id: ModelValue
     running: bool  # whether the process is up
     supports: int  # the highest metadata.version that its software knows
     incarnation: int = 1  # the number of the process's start
     cursor: int = 0  # the number of committed records that it has applied
     registering: bool = False  # whether it waits for the answer to a registration request
+
+
+class Controller(Node):
+    """A controller: a voter or an observer, and one of them the active controller."""
+
     due: tuple[Due, ...] = ()  # as active controller, the responses that wait for their records to be committed
 
 
-class Broker(Record):
-    """A broker; its fields are as a controller's."""
-
-    id: ModelValue
-    running: bool
-    supports: int
-    incarnation: int = 1
-    cursor: int = 0
-    registering: bool = False
+class Broker(Node):
+    """A broker."""
 
 
 class Command(Record):

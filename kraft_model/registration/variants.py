@@ -14,13 +14,13 @@ from kraftcheck.kraft_model.registration.records import (
     Admin,
     AdminRequest,
     AdminResponse,
-    Broker,
     Command,
     Controller,
     Error,
     Image,
     LogRecord,
     Name,
+    Node,
     Registered,
     RegistrationRequest,
     RemoveVoterRequest,
@@ -198,5 +198,5 @@ class RegistersOnce(Registration, variant="registers-once"):
 
     configuration = "trap.accident"
 
-    def _wants_to_register(self, me: Controller | Broker, shared: Shared) -> bool:
+    def _wants_to_register(self, me: Node, shared: Shared) -> bool:
         return not self._was_registered(me, shared)
