@@ -97,9 +97,9 @@ def _compiled(function: Callable[..., Any], folder: str) -> Any:
         entry = _numba.njit(
             cache=True, nogil=True, no_cfunc_wrapper=True, boundscheck=DEBUG, pipeline_class=_EntryCompiler
         )(function)
+        entry._cache = _Cache(function)
     finally:
         config.CACHE_DIR = before
-    entry._cache = _Cache(function)
     entry.compile = _with_own_indices(entry.compile)
     callee = _callee(function)
     callee._compiling_counter = entry._compiling_counter  # by which Numba knows that a function calls itself

@@ -84,6 +84,7 @@ def test_what_only_compiled_functions_call_is_made_no_code_of_its_own(tmp_path: 
     assert run("outer(2)") == ["17", "0"]
     assert run("outer(2), inner(2, 1)") == ["17", "7", "1", "1"]  # one is taken from disk, one is compiled
     assert run("inner(2, 1), outer(3)") == ["7", "24", "1", "1"]  # so are both
+    assert not [*(tmp_path / "__pycache__").glob("*.nb?")]  # it is where the kernel's sources are told apart
 
 
 def test_only_our_own_indices_never_count_from_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
