@@ -78,6 +78,16 @@ def read_small(path: Path, most: int = 4 << 20) -> str:
     return raw.decode()
 
 
+def read_written(path: Path, what: str) -> str:
+    """Return the text of a file that people write, such as a scenario; raise InputError where it has none."""
+    try:
+        return read_small(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: expected a {what}, found bytes that are not text") from None
+
+
 def open_in_folder(path: Path) -> int:
     """Open a file in an output folder for reading and writing; create it if it is missing.
 

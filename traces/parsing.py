@@ -214,6 +214,7 @@ CACHED_CHARACTERS = 32 * 2**20
 _SHORT = 48  # characters that are not worth cutting
 _DEEP = 40  # levels that are cut, and no more: cutting recurses
 _MARK = re.compile(QUOTED + r"|<<|>>|[\[({})\]]|@@|,|:>|\|->")
+_OPENING = re.compile(r"\s*(\{|<<|\[|\()")
 _NAME = re.compile(r"\s*([0-9]*[A-Za-z_][A-Za-z0-9_]*)\s*")
 _CLOSING = {"{": "}", "<<": ">>", "[": "]", "(": ")"}
 _SEPARATOR = {"{": ",", "<<": ",", "[": ",", "(": "@@"}
@@ -288,17 +289,22 @@ class ValueCache:
             return self._parse(text)
         opening, texts, keys = cut
         items = [self._parts[text] for text in texts]
+        value = self._joined(opening, items, keys)
+        return self._parse(text) if value is None else value
+
+    def _joined(self, opening: str, items: list[Value], keys: list[str]) -> Value | None:
+        """Return the value whose parts were read, or None where one of them is there twice."""
         if opening == "<<":
             return tuple(items)
         if opening == "{":
             elements = frozenset(items)
-            return elements if len(elements) == len(items) else self._parse(text)
+            return elements if len(elements) == len(items) else None
         if opening == "(":
             pairs = dict(zip([self._parts[key] for key in keys], items, strict=True))
-            return as_function(pairs) if len(pairs) == len(items) else self._parse(text)
+            return as_function(pairs) if len(pairs) == len(items) else None
         names = [_NAME.fullmatch(key) for key in keys]
         fields = {name[1]: item for name, item in zip(names, items, strict=True) if name}
-        return Map(fields) if len(fields) == len(items) else self._parse(text)
+        return Map(fields) if len(fields) == len(items) else None
 
 
 def _fingerprint(text: str) -> bytes:
@@ -307,16 +313,15 @@ def _fingerprint(text: str) -> bytes:
 
 def _cut(text: str) -> tuple[str, list[str], list[str]] | None:
     """Cut a text in its outermost brackets, at separators and arrows; None if it does not look like one value."""
-    marks = _MARK.finditer(text)
-    first = next(marks, None)
-    if first is None or first[0] not in _CLOSING or text[: first.start()].strip():
+    first = _OPENING.match(text)
+    if first is None:
         return None
-    opening = first[0]
+    opening = first[1]
     closing, separator, arrow = _CLOSING[opening], _SEPARATOR[opening], _ARROW.get(opening)
     items: list[str] = []
     keys: list[str] = []
     start, depth = first.end(), 1
-    for match in marks:
+    for match in _MARK.finditer(text, first.end()):
         mark = match[0]
         if mark in _CLOSING:
             depth += 1

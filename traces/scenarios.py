@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kraftcheck.files import read_small
+from kraftcheck.files import read_written
 from kraftcheck.spec.diagnosis.why import diagnose
 from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states
@@ -42,11 +43,7 @@ def read_blocks(text: str) -> tuple[list[Block], list[str]]:
         if not commands and (not line.strip() or line.startswith("#")):
             before.append(line)
         elif line == SEPARATOR and commands:
-            told: list[str] = []
-            for _, outcome in lines:
-                if not outcome.strip():
-                    break
-                told.append(outcome)
+            told = list(takewhile(str.strip, (outcome for _, outcome in lines)))
             blocks.append(Block(first, before, commands, told))
             before, commands = [], []
         elif not line.strip() or line == SEPARATOR:
@@ -164,32 +161,32 @@ class Story(NamedTuple):
 
 def read_stories(path: Path) -> list[Story]:
     """Return the stories of a scenario: one for each `start`."""
+    text = read_written(path, "scenario")
     try:
-        blocks, _ = read_blocks(read_small(path))
-    except OSError as error:
-        raise ScenarioError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ScenarioError(f"{path}: expected a scenario, found bytes that are not text") from None
+        blocks, _ = read_blocks(text)
     except ScenarioError as error:
         raise ScenarioError(f"{path}: {error}") from None
     stories: list[Story] = []
-    for block in blocks:
-        for line, text in enumerate(block.commands, start=block.line):
-            try:
-                verb, *rest = split(text)
-                command = Command(line, text, verb, rest)
-                start = read_start(rest) if verb == "start" else None
-            except ScenarioError as error:
-                raise ScenarioError(f"{path}:{line}:1: {text}: {error}") from None
-            if start is not None:
-                stories.append(Story(path, command, start, []))
-            elif stories:
-                stories[-1].commands.append(command)
-            else:
-                raise ScenarioError(f"{path}:{line}:1: expected `start` first, found {text!r}")
+    for command in (_command(path, *line) for block in blocks for line in enumerate(block.commands, start=block.line)):
+        if command.verb == "start":
+            stories.append(Story(path, command, read_start(command.rest), []))
+        elif stories:
+            stories[-1].commands.append(command)
+        else:
+            raise ScenarioError(f"{path}:{command.line}:1: expected `start` first, found {command.text!r}")
     if not stories:
         raise ScenarioError(f"{path}:1:1: expected `start MODEL`, found no command")
     return stories
+
+
+def _command(path: Path, line: int, text: str) -> Command:
+    try:
+        verb, *rest = split(text)
+        if verb == "start":
+            read_start(rest)
+    except ScenarioError as error:
+        raise ScenarioError(f"{path}:{line}:1: {text}: {error}") from None
+    return Command(line, text, verb, rest)
 
 
 MANY = 200
@@ -299,7 +296,7 @@ class Stage:
             ]
             if not fitting:
                 return
-            yield self._only([t for t in fitting if (t.actor, t.message) == (fitting[0].actor, fitting[0].message)])
+            yield self._only([step for step in fitting if _delivery(step) == _delivery(fitting[0])])
         raise ScenarioError(f"{MANY} messages were delivered, and still there are more")
 
     def settle(self, given: list[str]) -> Iterator[Transition]:
@@ -310,8 +307,8 @@ class Stage:
             if self.state in seen or self._is_under_way(until):
                 break
             seen.add(self.state)
-            for actor, message in dict.fromkeys((t.actor, t.message) for t in self._deliveries(among)):
-                steps = [t for t in self._deliveries(among) if (t.actor, t.message) == (actor, message)]
+            for delivery in dict.fromkeys(map(_delivery, self._deliveries(among))):
+                steps = [step for step in self._deliveries(among) if _delivery(step) == delivery]
                 if steps and not self._is_under_way(until):
                     yield self._only(steps)
         else:
@@ -406,6 +403,10 @@ class Stage:
         return value
 
 
+def _delivery(step: Transition) -> tuple[Value, Record | None]:
+    return step.actor, step.message
+
+
 def _describes(ask: Ask, message: Record | None) -> bool:
     """Whether a command's words about the message fit one."""
     if message is None:
@@ -460,10 +461,8 @@ def command_of(stage: Stage, wanted: Transition) -> str:
     for name, word in _clauses(stage, wanted):
         if ends == {wanted.target} and name != "by":
             break
-        if not all(map(_written, word)):
-            continue
         more = (words, [*after, *word]) if name == "->" else ([*words, *word], after)
-        fewer = _ends(stage, *more)
+        fewer = _ends(stage, *more) if all(map(_written, word)) else set()
         if wanted.target in fewer and (len(fewer) < len(ends) or name == "by"):
             (words, after), ends = more, fewer
     if ends != {wanted.target}:

@@ -26,7 +26,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kraftcheck.files import read_small, replacing
+from kraftcheck.files import read_written, replacing
 from kraftcheck.kraft_model.quorum.records import Nil, Replica
 from kraftcheck.spec import Protocol, Record, State
 from kraftcheck.spec.errors import InputError
@@ -322,15 +322,15 @@ class GivenWalk:
 def read_walk(path: Path) -> WalkFile:
     """Read a walk file."""
     said: defaultdict[str, list[str]] = defaultdict(list)
-    steps = list[Step]()
-    for number, line in enumerate(map(str.strip, _text_of(path).splitlines()), start=1):
-        if not line or line.startswith("#"):
-            continue
+    steps, text = list[Step](), read_written(path, "walk file")
+    if not text:
+        raise InputError(f"{path}: expected a walk file, found an empty one")
+    for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
         if setting := SETTING.fullmatch(line):
             said[setting[1]].append(setting[2])
         elif step := STEP.fullmatch(line):
             steps.append(Step(step["action"], step["actor"], step["message"] or "", int(step["outcome"] or 1), number))
-        else:
+        elif line and not line.startswith("#"):
             expected = "ACTION by REPLICA, `set NAME = VALUE` or `go on`"
             raise InputError(f"{path}:{number}:1: expected {expected}, found {line!r}")
     if not said["model"]:
@@ -338,19 +338,6 @@ def read_walk(path: Path) -> WalkFile:
     settings, without, ignored = (tuple(said[word]) for word in ("set", "without", "ignore"))
     variant = "".join(said["variant"][-1:])
     return WalkFile(said["model"][-1], variant, settings, "go" in said, tuple(steps), without, ignored)
-
-
-def _text_of(path: Path) -> str:
-    """Return the text of a walk file, which is not empty."""
-    try:
-        text = read_small(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: expected a walk file, found bytes that are not text") from None
-    if not text:
-        raise InputError(f"{path}: expected a walk file, found an empty one")
-    return text
 
 
 def write_walk(path: Path, walk: WalkFile, comments: Iterable[str] = ()) -> None:

@@ -175,14 +175,11 @@ class Comparison:
     ) -> StepComparison:
         labelled = any(action is not None for _, _, action in _edges_of(graph))
         ours = {(source, step.action if labelled else None, target) for source, step, target in self._search.edges()}
-        theirs = {
-            (numbers[source], action if labelled else None, numbers[target])
-            for source, target, action in _edges_of(graph)
-            if source in numbers and target in numbers
-        }
+        within = [edge for edge in _edges_of(graph) if {*edge[:2]} <= numbers.keys()]
+        theirs = {(numbers[source], action if labelled else None, numbers[target]) for source, target, action in within}
         both = set(numbers.values())
-        more = sorted((edge for edge in ours - theirs if edge[0] in both and edge[2] in both), key=_in_order)
-        less = sorted((edge for edge in theirs - ours if edge[0] >= 0 and edge[2] >= 0), key=_in_order)
+        more = sorted((edge for edge in ours - theirs if {edge[0], edge[2]} <= both), key=_in_order)
+        less = sorted((edge for edge in theirs - ours if min(edge[0], edge[2]) >= 0), key=_in_order)
         starts = {number for number, (_, reached_by) in enumerate(self._search.parents.values()) if reached_by is None}
         in_file = {number: found[node] for node, number in numbers.items()}
         return StepComparison(

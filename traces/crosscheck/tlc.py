@@ -228,24 +228,38 @@ def _errors(lines: Iterator[str], result: TlcReport, report: Callable[[TlcProgre
         elif progress := _PROGRESS.match(line):
             if report is not None:
                 report(TlcProgress(*map(_number, progress.groups())))
-        elif states := _STATES.match(line):
-            result.generated, result.distinct, left = map(_number, states.groups())
-            result.complete &= left == 0
-        elif depth := _DEPTH.match(line):
-            result.depth = _number(depth[1])
-        elif _COVERAGE_BEGINS.match(line):
-            counts.clear()  # the last one counts
-        elif covered := _COVERED.match(line):
-            counts[covered[1]] += _number(covered[3])
-        elif _HOLDS.match(line):
-            result.complete = True
-        elif violated := _VIOLATED.match(line):
-            result.violated = result.violated or violated[2] or violated[3] or violated[4]
-            temporal = violated[3] or violated[1] in ("Property", "Temporal property")
-            result.kind = result.kind or ("deadlock" if violated[4] else "temporal" if temporal else "safety")
-        elif not _NOISE.fullmatch(line):
+        elif not (_is_count(line, result, counts) or _is_verdict(line, result) or _NOISE.fullmatch(line)):
             yield line
     result.actions = dict(counts)
+
+
+def _is_count(line: str, result: TlcReport, counts: Counter[str]) -> bool:
+    """Take a line if it counts states, levels or steps, and tell whether it does."""
+    if states := _STATES.match(line):
+        result.generated, result.distinct, left = map(_number, states.groups())
+        result.complete &= left == 0
+    elif depth := _DEPTH.match(line):
+        result.depth = _number(depth[1])
+    elif _COVERAGE_BEGINS.match(line):
+        counts.clear()  # the last one counts
+    elif covered := _COVERED.match(line):
+        counts[covered[1]] += _number(covered[3])
+    else:
+        return False
+    return True
+
+
+def _is_verdict(line: str, result: TlcReport) -> bool:
+    """Take a line if it says what holds or is violated, and tell whether it does."""
+    if _HOLDS.match(line):
+        result.complete = True
+        return True
+    violated = _VIOLATED.match(line)
+    if violated is not None:
+        result.violated = result.violated or violated[2] or violated[3] or violated[4]
+        temporal = violated[3] or violated[1] in ("Property", "Temporal property")
+        result.kind = result.kind or ("deadlock" if violated[4] else "temporal" if temporal else "safety")
+    return violated is not None
 
 
 def _number(digits: str) -> int:

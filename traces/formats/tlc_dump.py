@@ -102,22 +102,22 @@ class _GraphReader:
         self._in_legend = False
 
     def read(self) -> nx.MultiDiGraph[int]:
-        source, graph = self._source, self._graph
+        source = self._source
         held: list[str] = []  # the label of an edge can have line ends in it
         for number, line in source.lines():
             whole = "\n".join([*held, line]) if held else line
             if self._is_element(whole, number) or (not held and self._is_outside(line)):
                 held = []
-            elif re.match(r"-?\d+ ", whole) and len(held) < 100 and len(whole) < LONGEST_VALUE:
+            elif _may_go_on(whole) and len(held) < 100:
                 held.append(line)
             else:
                 raise source.error(f"'{line[:40]}'", "a state or a step", line=number - len(held))
-        if held or self._depth or not graph:
-            raise source.at_end("the rest of the graph" if graph else "a graph of states")
+        if held or self._depth or not self._graph:
+            raise source.at_end("the rest of the graph" if self._graph else "a graph of states")
         for node, number in self._used_in.items():
-            if "state" not in graph.nodes[node]:
+            if "state" not in self._graph.nodes[node]:
                 raise source.error(f"a step from or to {node}, which the file does not show", "a state", line=number)
-        return graph
+        return self._graph
 
     def _is_element(self, line: str, number: int) -> bool:
         """Read a line if it is a state or a step, and tell whether it is."""
@@ -141,6 +141,11 @@ class _GraphReader:
         self._in_legend = self._in_legend or _LEGEND.match(line) is not None
         self._depth += line.count("{") - line.count("}")
         return True
+
+
+def _may_go_on(line: str) -> bool:
+    """Tell whether a line begins a state or a step that ends on a later line."""
+    return re.match(r"-?\d+ ", line) is not None and len(line) < LONGEST_VALUE
 
 
 def _add_node(graph: nx.MultiDiGraph[int], source: Source, text: StateText, node: re.Match[str], number: int) -> None:
