@@ -51,11 +51,7 @@ class PrevoteReplication(PrevoteElections):
 
     @internal(reads=(PrevoteElections.standing, announced))
     def resend_begin_quorum_epoch_request(
-        self,
-        me: Server,
-        shared: Shared,
-        standing: Map[int, Standing],
-        announced: Map[int, frozenset[tuple[int, int]]],
+        self, me: Server, shared: Shared, standing: Map[int, Standing], announced: Map[int, frozenset[tuple[int, int]]]
     ) -> Steps:
         """A leader announces itself again to a peer that lost the first announcement and does not follow it."""
         if me.state is not ServerState.LEADER or me.current_epoch == 1:

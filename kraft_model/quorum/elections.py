@@ -9,6 +9,7 @@ from kraftcheck.kraft_model.quorum.records import (
     ENDED,
     UNKNOWN_DIRECTORY,
     Acknowledgement,
+    Announcement,
     Batch,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -346,11 +347,7 @@ class QuorumElections(QuorumBase):
         return epoch < me.epoch
 
     def acknowledgement(
-        self,
-        response: type[Acknowledgement],
-        me: Replica,
-        request: BeginQuorumEpochRequest | EndQuorumEpochRequest,
-        error: Error,
+        self, response: type[Acknowledgement], me: Replica, request: Announcement, error: Error
     ) -> list[Record]:
         """Return the answer to BeginQuorumEpoch or EndQuorumEpoch: without PlainAnswers, only if it has an error."""
         if me.mode in ENDED or (error is Error.NONE and not self.plain_answers):
@@ -358,12 +355,7 @@ class QuorumElections(QuorumBase):
         shown = self.endpoint_shown(me)
         return [response(me.epoch, me.leader, error, request.epoch, me.id, request.source, shown)]
 
-    def refusal(
-        self,
-        response: type[Acknowledgement],
-        me: Replica,
-        request: BeginQuorumEpochRequest | EndQuorumEpochRequest,
-    ) -> list[Record]:
+    def refusal(self, response: type[Acknowledgement], me: Replica, request: Announcement) -> list[Record]:
         """Return the answer to another cluster."""
         return self.acknowledgement(response, self.unnamed(me), request, Error.INCONSISTENT_CLUSTER_ID)
 

@@ -379,6 +379,7 @@ class DescribeQuorumResponse(Message):
     dest: ModelValue
 
 
+Announcement = BeginQuorumEpochRequest | EndQuorumEpochRequest
 LeaderResponse = VoteResponse | Acknowledgement | FetchResponse | FetchSnapshotResponse | UpdateVoterResponse
 """The answers that tell of an epoch and its leader."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from kraftcheck.kraft_model.registration.base import RegistrationBase, is_majority
 from kraftcheck.kraft_model.registration.records import (
     UNREGISTRATION_LEVEL,
-    AdminRequest,
     AdminResponse,
     Controller,
     Due,
@@ -21,6 +20,8 @@ from kraftcheck.kraft_model.registration.records import (
     RegistrationRequest,
     RegistrationResponse,
     RemoveVoterRequest,
+    Request,
+    Response,
     Shared,
     UnregisterBrokerRecord,
     UnregisterBrokerRequest,
@@ -55,9 +56,7 @@ class RegistrationActiveController(RegistrationBase):
         RemoveVoterRequest,
         UpdateFeaturesRequest,
     )
-    def refuse_not_controller(
-        self, me: Controller, request: RegistrationRequest | AdminRequest, shared: Shared
-    ) -> Steps:
+    def refuse_not_controller(self, me: Controller, request: Request, shared: Shared) -> Steps:
         """A controller that is not active answers NOT_CONTROLLER; one that is down does not answer.
 
         Source: New RPC, UnregisterControllerRequest ("if the request does not arrive at the active controller").
@@ -202,9 +201,7 @@ class RegistrationActiveController(RegistrationBase):
 
     # Committing
 
-    def _append(
-        self, me: Controller, shared: Shared, record: LogRecord, request: RegistrationRequest | AdminRequest
-    ) -> Step:
+    def _append(self, me: Controller, shared: Shared, record: LogRecord, request: Request) -> Step:
         """Return the step that writes a record; the answer is due when that is committed."""
         log = (*shared.log, record)
         due = Due(len(log), response_to(request, Error.NONE))
@@ -264,7 +261,7 @@ class RegistrationActiveController(RegistrationBase):
         return Step().put(active=node, log=shared.log[:kept])
 
 
-def response_to(request: RegistrationRequest | AdminRequest, error: Error) -> RegistrationResponse | AdminResponse:
+def response_to(request: Request, error: Error) -> Response:
     if isinstance(request, RegistrationRequest):
         return RegistrationResponse(request.incarnation, error, request.source)
     return AdminResponse(error, request.serial)

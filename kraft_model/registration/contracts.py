@@ -27,6 +27,8 @@ from kraftcheck.kraft_model.registration.records import (
     RegistrationRequest,
     RegistrationResponse,
     RemoveVoterRequest,
+    Request,
+    Response,
     Shared,
     Tool,
     UnregisterBrokerRecord,
@@ -53,13 +55,7 @@ class RegistrationContracts(RegistrationBase):
     # The active controller
 
     @step_invariant
-    def others_answer_not_controller(
-        self,
-        before: Controller,
-        message: RegistrationRequest | AdminRequest,
-        step: Step,
-        shared: Shared,
-    ) -> bool:
+    def others_answer_not_controller(self, before: Controller, message: Request, step: Step, shared: Shared) -> bool:
         """NOT_CONTROLLER is the answer if, and only if, a request does not arrive at the active controller.
 
         New RPC, UnregisterControllerRequest. A controller that is down answers nothing: the connection breaks.
@@ -146,13 +142,7 @@ class RegistrationContracts(RegistrationBase):
         return self._handles(before, message, step, shared, error, FeatureLevelRecord(message.level))
 
     def _handles(
-        self,
-        before: Controller,
-        message: RegistrationRequest | AdminRequest,
-        step: Step,
-        shared: Shared,
-        error: Error,
-        record: LogRecord,
+        self, before: Controller, message: Request, step: Step, shared: Shared, error: Error, record: LogRecord
     ) -> bool:
         """Whether an active controller answers with an error, or writes a record and answers nothing as yet."""
         if not before.running or shared.active != before.id:
@@ -365,7 +355,7 @@ def _subject(record: LogRecord) -> ModelValue | None:
     return record.broker if isinstance(record, RegisterBrokerRecord | UnregisterBrokerRecord) else None
 
 
-def _response(request: RegistrationRequest | AdminRequest, error: Error) -> RegistrationResponse | AdminResponse:
+def _response(request: Request, error: Error) -> Response:
     if isinstance(request, RegistrationRequest):
         return RegistrationResponse(incarnation=request.incarnation, error=error, dest=request.source)
     return AdminResponse(error=error, serial=request.serial)

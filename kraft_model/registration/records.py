@@ -175,6 +175,8 @@ class AdminResponse(Record):
 
 
 AdminRequest = UnregisterControllerRequest | UnregisterBrokerRequest | RemoveVoterRequest | UpdateFeaturesRequest
+Request = RegistrationRequest | AdminRequest
+Response = RegistrationResponse | AdminResponse
 
 
 # Processes
@@ -184,7 +186,7 @@ class Due(Record):
     """A response that is sent when the log is committed up to an offset."""
 
     offset: int
-    response: AdminResponse | RegistrationResponse
+    response: Response
 
 
 class Node(Record):

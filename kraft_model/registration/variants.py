@@ -12,7 +12,6 @@ from kraftcheck.kraft_model.registration.active import response_to
 from kraftcheck.kraft_model.registration.base import image_of
 from kraftcheck.kraft_model.registration.records import (
     Admin,
-    AdminRequest,
     AdminResponse,
     Command,
     Controller,
@@ -24,6 +23,7 @@ from kraftcheck.kraft_model.registration.records import (
     Registered,
     RegistrationRequest,
     RemoveVoterRequest,
+    Request,
     Shared,
     Tool,
     UnregisterControllerRecord,
@@ -99,9 +99,7 @@ class UncommittedOverlooked(Registration, variant="uncommitted-overlooked"):
 class AnsweredAtOnce(Registration, variant="answered-at-once"):
     """The active controller answers when it has written a record, not when that is committed."""
 
-    def _append(
-        self, me: Controller, shared: Shared, record: LogRecord, request: RegistrationRequest | AdminRequest
-    ) -> Step:
+    def _append(self, me: Controller, shared: Shared, record: LogRecord, request: Request) -> Step:
         written = super()._append(me, shared, record, request).but(me=me).reply(response_to(request, Error.NONE))
         if isinstance(request, RegistrationRequest):
             return written
@@ -111,9 +109,7 @@ class AnsweredAtOnce(Registration, variant="answered-at-once"):
 class RemovalAnsweredAtOnce(AnsweredAtOnce, variant="removal-answered-at-once"):
     """Only the answer to a removed voter comes early, as that to UpdateVoter does (KAFKA-16534)."""
 
-    def _append(
-        self, me: Controller, shared: Shared, record: LogRecord, request: RegistrationRequest | AdminRequest
-    ) -> Step:
+    def _append(self, me: Controller, shared: Shared, record: LogRecord, request: Request) -> Step:
         if isinstance(request, RemoveVoterRequest):
             return super()._append(me, shared, record, request)
         return Registration._append(self, me, shared, record, request)

@@ -49,6 +49,7 @@ from kraftcheck.kraft_model.quorum.records import (
     AddVoterRequest,
     Admin,
     AdminResponse,
+    Announcement,
     Answered,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -172,14 +173,7 @@ class MessageContracts(QuorumBase):
 
     # BeginQuorumEpoch and EndQuorumEpoch
 
-    def acknowledges(
-        self,
-        before: Replica,
-        after: Replica,
-        request: BeginQuorumEpochRequest | EndQuorumEpochRequest,
-        error: Error,
-        step: Step,
-    ) -> bool:
+    def acknowledges(self, before: Replica, after: Replica, request: Announcement, error: Error, step: Step) -> bool:
         """Whether a replica answers with its epoch and leader, and with this error.
 
         Without PlainAnswers only errors are told.
