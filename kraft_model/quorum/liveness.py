@@ -50,12 +50,7 @@ def leaders(office: Offices) -> list[Office]:
     return [one for one in office.values() if isinstance(one, Office)]
 
 
-OF_PAIRS = (
-    "HandleVoteRequest",
-    "HandleVoteResponse",
-    "HandleFetchRequest",
-    "HandleBeginQuorumEpochRequest",
-)
+OF_PAIRS = ("HandleVoteRequest", "HandleVoteResponse", "HandleFetchRequest", "HandleBeginQuorumEpochRequest")
 OF_RECEIVERS = (
     "HandleEndQuorumEpochRequest",
     "HandleAcknowledgement",

@@ -58,10 +58,7 @@ class ReconfigBase(Protocol):
     add_reconfigs: int = bound("MaxAddReconfigs", counter="_addReconfigCtr")
     remove_reconfigs: int = bound("MaxRemoveReconfigs", counter="_removeReconfigCtr")
 
-    network = BagWithMemory(
-        once=(RequestVoteRequest, BeginQuorumRequest, JoinRequest),
-        replies_once=(FetchResponse,),
-    )
+    network = BagWithMemory(once=(RequestVoteRequest, BeginQuorumRequest, JoinRequest), replies_once=(FetchResponse,))
     symbols = SYMBOLS
     symmetries = {"symmHosts": ("hosts",), "symmHostsAndValues": ("hosts", "values")}
     views = {"view": hide("elections", "restarts", "add_reconfigs", "remove_reconfigs", "value_ctr", "disk_id_gen")}

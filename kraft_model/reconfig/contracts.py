@@ -337,11 +337,7 @@ class ReconfigContracts(ReconfigMembership):
         return (
             only_listens(step)
             and waited
-            and (after.voted_for, after.votes_granted)
-            == (
-                before.voted_for,
-                before.votes_granted,
-            )
+            and (after.voted_for, after.votes_granted) == (before.voted_for, before.votes_granted)
         )
 
     @step_invariant

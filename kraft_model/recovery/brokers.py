@@ -298,11 +298,7 @@ def _given_up(me: Broker) -> list[ClientResponse]:
     """Return the refusals of produced values that a former leader can no longer promise to keep."""
     return [
         ClientResponse(
-            Api.PRODUCE,
-            me.log[offset - 1].value,
-            Error.NOT_LEADER_OR_FOLLOWER,
-            me.partition.leader_epoch,
-            me.id,
+            Api.PRODUCE, me.log[offset - 1].value, Error.NOT_LEADER_OR_FOLLOWER, me.partition.leader_epoch, me.id
         )
         for offset in sorted(me.waiting)
     ]
