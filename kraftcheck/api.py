@@ -16,8 +16,7 @@ from kraftcheck.explorer.request import OPTIONS, Progress, Search, SearchRequest
 from kraftcheck.explorer.result import Result, TraceStep, Violation
 from kraftcheck.jobs import bound_by_names, configuration, job_for
 from kraftcheck.options import read
-from kraftcheck.reporting.counterexample import counterexample_lines
-from kraftcheck.reporting.lines import plain
+from kraftcheck.reporting.counterexample import counterexample_text
 from kraftcheck.runner import run_diagnosed
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.errors import InputError, require_assertions, unknown
@@ -159,7 +158,7 @@ class Loaded(NamedTuple):
 
     def explain(self, result: Result) -> str:
         """Return the counterexamples of a result, told step by step; "" where there is none."""
-        return "\n\n".join(plain(counterexample_lines(self.protocol, violation)) for violation in result.violations)
+        return "\n\n".join(counterexample_text(self.protocol, violation) for violation in result.violations)
 
     @_with_options
     def write_report(self, result: Result, path: str | PathLike[str], **options: Unpack[SearchOptions]) -> None:
@@ -307,7 +306,7 @@ def explain(protocol: Protocol, violation: Violation) -> str:
     violation
         One of its result's violations.
     """
-    return plain(counterexample_lines(protocol, violation))
+    return counterexample_text(protocol, violation)
 
 
 @_with_options
@@ -398,8 +397,6 @@ def _graph(job: Job) -> Graph:
 
 
 def _report(job: Job, result: Result, path: Path) -> None:
-    from kraftcheck.reporting.files import require_report
     from kraftcheck.reporting.report import run_as_data, write_report
 
-    require_report(path)
     write_report(path, [run_as_data(job, result, {})])

@@ -106,22 +106,31 @@ def search(
     search it ends at once, with the same result.
     """
     if engine == "tables" and not is_named and not _is_compiled():
-        soon = replace(options, time_limit=min(TRIAL_SECONDS, options.time_limit or TRIAL_SECONDS))
-        tried = _by_reference(
-            protocol, soon, "the table engine is not compiled here yet: the reference engine searched"
-        )
-        if tried is not None and (tried.limit != "time_limit" or soon.time_limit == options.time_limit):
+        tried = _soon_by_reference(protocol, options)
+        if tried is not None:
             return tried
     run = partial(_run, engine, protocol, options)
     try:
         return replace(run() if engine == "reference" else compiling(run, compiles), engine=engine)
-    except HiddenReadError:  # the states that are found first count then
-        note = "a property reads what the VIEW leaves out: the reference engine searched, in TLC's order"
-        alone = replace(options, workers=None) if options.workers == 1 else options
-        found = _by_reference(protocol, alone, note) if engine == "tables" and options.search == "bfs" else None
+    except HiddenReadError:
+        found = _first_by_reference(protocol, options) if engine == "tables" and options.search == "bfs" else None
         if found is None:
             raise
         return found
+
+
+def _soon_by_reference(protocol: Protocol, options: SearchRequest) -> Result | None:
+    soon = replace(options, time_limit=min(TRIAL_SECONDS, options.time_limit or TRIAL_SECONDS))
+    note = "the table engine is not compiled here yet: the reference engine searched"
+    found = _by_reference(protocol, soon, note)
+    too_late = found is not None and found.limit == "time_limit" and soon.time_limit != options.time_limit
+    return None if too_late else found
+
+
+def _first_by_reference(protocol: Protocol, options: SearchRequest) -> Result | None:
+    """Search where a property reads what the VIEW leaves out: the states that are found first count then."""
+    note = "a property reads what the VIEW leaves out: the reference engine searched, in TLC's order"
+    return _by_reference(protocol, replace(options, workers=None) if options.workers == 1 else options, note)
 
 
 def _by_reference(protocol: Protocol, options: SearchRequest, note: str) -> Result | None:

@@ -12,8 +12,8 @@ from kraftcheck.catalogue import Job
 from kraftcheck.engines import search
 from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.request import SearchRequest
-from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, Result, Violation
-from kraftcheck.explorer.simplifier import Simplifier, describe_simplification
+from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, Result, TraceStep, Violation
+from kraftcheck.explorer.simplifier import Simplifier, describe_simplification, violation_of
 from kraftcheck.reporting.lines import Meter
 
 
@@ -28,14 +28,24 @@ def simplify(job: Job, result: Result, arguments: argparse.Namespace) -> Result:
             violations.append(violation)
             notes.append(f"{violation.property}: a behaviour that goes on for ever is not simplified")
             continue
-        shortest = None if is_shortest or violation.trap else partial(find_shortest, job, violation)
-        simpler, note = simplified(job, violation, arguments, shortest)
+        shortest = None if is_shortest or violation.trap else partial(_find_shortest, job, violation)
+        simpler, note = _simplified(job, violation, arguments, shortest)
         violations.append(simpler)
         notes.append(note)
     return replace(result, violations=violations, notes=result.notes + notes)
 
 
-def simplified(
+def simplify_trace(
+    job: Job, trace: tuple[TraceStep, ...], violated: str | None, arguments: argparse.Namespace
+) -> tuple[Violation, str] | None:
+    """Return a simpler trace that violates the same property, and what was done; None where it violates none."""
+    violation = violation_of(job.protocol, trace, violated)
+    return (
+        None if violation is None else _simplified(job, violation, arguments, partial(_find_shortest, job, violation))
+    )
+
+
+def _simplified(
     job: Job,
     violation: Violation,
     arguments: argparse.Namespace,
@@ -50,7 +60,7 @@ def simplified(
     return found, describe_simplification(violation.property, *costs, simplifier.done, time.monotonic() - began)
 
 
-def find_shortest(job: Job, violation: Violation, states: int, seconds: float) -> Behaviour | None:
+def _find_shortest(job: Job, violation: Violation, states: int, seconds: float) -> Behaviour | None:
     """Return a shortest counterexample, where one is found in time; None elsewhere."""
     properties = tuple(prop for prop in job.options.properties if prop.name == violation.property)
     asked = job.options

@@ -11,32 +11,15 @@ for example:
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from kraftcheck.catalogue import Job, named_model
-from kraftcheck.engines import search
-from kraftcheck.explorer.reference import ReferenceSearch
-from kraftcheck.explorer.result import Progress
-from kraftcheck.files import TemporaryFolder
+from kraftcheck.catalogue import named_model
+from kraftcheck.commands._crosscheck import with_dump, with_spec
 from kraftcheck.jobs import lenient_job
 from kraftcheck.options import add, count
-from kraftcheck.reporting.crosscheck import CrosscheckResult, crosscheck_as_json, crosscheck_lines
+from kraftcheck.reporting.crosscheck import crosscheck_as_json, crosscheck_lines
 from kraftcheck.reporting.files import OutputFiles
-from kraftcheck.reporting.lines import Meter, print_lines, print_warnings
-from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.tla.view import StateView
-from kraftcheck.traces.crosscheck.comparison import Comparison, depth_of, times_taken
-from kraftcheck.traces.files import detect_format, read_graph, read_states
-from kraftcheck.traces.replay.replayer import StateReader
-from kraftcheck.traces.trace import TraceFormat, TraceState
-
-if TYPE_CHECKING:
-    from kraftcheck.traces.crosscheck.tlc import TlcProgress
+from kraftcheck.reporting.lines import print_lines, print_warnings
 
 EQUAL, DIFFERENT = 0, 1
 VIOLATED = {"deadlock": 11, "safety": 12, "temporal": 13}
@@ -71,86 +54,11 @@ def run(arguments: argparse.Namespace) -> int:
             from kraftcheck.traces.crosscheck import tlc
 
             text = tlc.unpacked(Path(file)).decode() if shipped is None else shipped.text
-            outcome = _with_spec(job, (file, text), arguments)
+            outcome = with_spec(job, (file, text), arguments)
         else:
-            outcome = _with_dump(job, arguments)
+            outcome = with_dump(job, arguments)
         files.json(lambda: crosscheck_as_json(model.name, job.protocol, file, outcome))
         print_lines(crosscheck_lines(outcome, quiet=arguments.quiet))
     if outcome.tlc is not None and outcome.tlc.violated is not None:
         return VIOLATED[outcome.tlc.kind or "safety"]
     return EQUAL if outcome.equal else DIFFERENT
-
-
-def _with_dump(job: Job, arguments: argparse.Namespace) -> CrosscheckResult:
-    dump: Path = arguments.dump
-    form = detect_format(dump)
-    if form not in (TraceFormat.TLC_DUMP, TraceFormat.TLC_DOT):
-        raise InputError(f"{dump}: expected what TLC writes with -dump, found what looks like a {form}")
-    return _compared(job, dump, form, arguments)
-
-
-def _compared(job: Job, dump: Path, form: TraceFormat, arguments: argparse.Namespace) -> CrosscheckResult:
-    """Search all our states, keeping them, and compare them with a dump."""
-    limit: int = arguments.max_size
-    with Meter(quiet=arguments.quiet) as meter:
-        found = ReferenceSearch(job.protocol, replace(job.options, report=meter.show))
-        found.run()
-    comparison = Comparison(found, StateReader(StateView(job.protocol), job.protocol.name(), str(dump), limit))
-    outcome = CrosscheckResult(found.result, found)
-    if form is TraceFormat.TLC_DUMP:
-        with Meter("states of the dump read", quiet=arguments.quiet) as meter:
-            outcome.states = comparison.states(_counted(read_states(dump, limit_bytes=limit), meter))
-        outcome.their_distinct = outcome.states.theirs
-    else:
-        graph = read_graph(dump, limit_bytes=limit)
-        outcome.states, outcome.edges = comparison.graph(graph)
-        outcome.their_distinct = outcome.states.theirs
-        outcome.their_actions, outcome.their_depth = times_taken(graph), depth_of(graph)
-    return outcome
-
-
-def _counted(states: Iterator[TraceState], meter: Meter) -> Iterator[TraceState]:
-    for state in states:
-        meter.add()
-        yield state
-
-
-def _with_spec(job: Job, config: tuple[str, str], arguments: argparse.Namespace) -> CrosscheckResult:
-    """Run TLC on a copy of a specification and of a `.cfg` (its name and text), and compare what it finds."""
-    from kraftcheck.traces.crosscheck import tlc
-
-    tool = tlc.find_tool()
-    with closing(TemporaryFolder()) as temporary:
-        folder = temporary.path
-        copy = tlc.copied(arguments.spec, folder)
-        file, text = config
-        text, options, left_out = tlc.prepared_config(text, file, tlc.unknown_keywords(tool.class_path))
-        config_copy = folder / "model.cfg"
-        config_copy.write_text(text, encoding="utf-8")
-        tlc.parse(tool, copy)
-        with Meter(quiet=arguments.quiet) as meter:
-            shown = replace(job.options, report=meter.show)
-            counted = search(job.engine, job.protocol, shown, is_named=job.is_named)
-        dump = folder / "graph.dot" if counted.distinct_states <= arguments.compare_states else None
-        with Meter(quiet=arguments.quiet) as meter:
-            began = time.monotonic()
-
-            def report(now: TlcProgress) -> None:
-                seconds = time.monotonic() - began
-                meter.show(Progress(now.distinct, now.generated, now.depth, now.left, seconds))
-
-            done = tlc.run(tool, copy, config_copy, options, dump=dump, workers=arguments.tlc_workers, report=report)
-        if done.violated is not None:
-            outcome = CrosscheckResult(counted, counterexamples=list(job.replayer().replay(done.log)))
-        elif dump is not None:
-            outcome = _compared(job, dump, TraceFormat.TLC_DOT, arguments)
-        else:
-            outcome = CrosscheckResult(counted)
-            more = f"more than {arguments.compare_states:,} states"
-            outcome.notes.append(f"{more}: the states themselves were not compared")
-    outcome.tlc, outcome.their_distinct, outcome.their_depth = done, done.distinct, done.depth
-    outcome.their_actions = {name: times for name, times in done.actions.items() if name != job.options.init}
-    outcome.notes += [f"this TLC does not know {what}, which was left out" for what in left_out]
-    if arguments.tlc_workers > 1:
-        outcome.notes.append("with several workers the depth that TLC reports may be off")
-    return outcome

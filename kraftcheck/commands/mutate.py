@@ -25,14 +25,13 @@ from types import ModuleType
 from typing import Any
 
 from kraftcheck.catalogue import Job, Model, named_model
-from kraftcheck.explorer.checkpoint import identity_of_search
 from kraftcheck.explorer.interruption import EXIT_INTERRUPTED
 from kraftcheck.explorer.result import NOTHING_CHECKED
 from kraftcheck.jobs import job_of
 from kraftcheck.mutation.baseline import Baseline, record
 from kraftcheck.mutation.mutants import Mutant, changeable_functions, changeable_modules, mutants_of
 from kraftcheck.mutation.trial import SURVIVED, MutantRunner, MutantVerdict
-from kraftcheck.mutation.workers import MutationFolder, Workers, judge_all
+from kraftcheck.mutation.workers import MutationFolder, Workers, identity_of_mutation, judge_all
 from kraftcheck.options import add, count, seed
 from kraftcheck.processes import default_workers
 from kraftcheck.reporting.files import OutputFiles
@@ -109,7 +108,7 @@ def _judged(
 ) -> tuple[list[Baseline], dict[str, MutantVerdict]]:
     """Return what the model does, and the verdict on each mutant."""
     folder = arguments.folder
-    with nullcontext() if folder is None else MutationFolder(folder, _identity(jobs)) as kept:
+    with nullcontext() if folder is None else MutationFolder(folder, identity_of_mutation(jobs)) as kept:
         baselines = _recorded(jobs, files, modules, arguments)
         processes = arguments.processes or default_workers()
         workers = Workers(MutantRunner(baselines, modules), processes, arguments.seconds)
@@ -148,19 +147,6 @@ def _chosen(mutants: list[Mutant], arguments: argparse.Namespace) -> list[Mutant
         return named
     drawn = sorted(named, key=lambda one: blake2b(f"{arguments.seed}/{one.name}".encode()).digest())
     return [mutant for mutant in named if mutant in drawn[: arguments.sample]]
-
-
-def _identity(jobs: list[Job]) -> dict[str, Any]:
-    """Return what must agree between runs over one folder."""
-    about = [identity_of_search(job.protocol, job.options) for job in jobs]
-    searched = {
-        f"configuration {job.config_name}": str(
-            {name: value for name, value in found.items() if name not in ("model", "source")}
-            | {"max_states": job.options.max_states, "max_depth": job.options.max_depth}
-        )
-        for job, found in zip(jobs, about, strict=True)
-    }
-    return {"model": about[0]["model"], "source": about[0]["source"], **searched}
 
 
 def _recorded(

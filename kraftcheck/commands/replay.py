@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kraftcheck.catalogue import Job, named_model
-from kraftcheck.commands._simplify import find_shortest, simplified
+from kraftcheck.commands._simplify import simplify_trace
 from kraftcheck.explorer.result import Violation
-from kraftcheck.explorer.simplifier import violation_of
 from kraftcheck.jobs import lenient_job
 from kraftcheck.options import add
 from kraftcheck.reporting.counterexample import counterexample_lines
@@ -100,13 +99,11 @@ def _simplified(
     job: Job, replay: Replay, walked: list[ReplayedState], arguments: argparse.Namespace, simpler: list[Violation]
 ) -> Iterator[Line]:
     """Yield the lines that tell a simpler behaviour than a trace, which violates the same property; note it."""
-    trace = tuple(as_step(one) for one in walked)
-    violation = violation_of(job.protocol, trace, replay.violated)
-    if violation is None:
+    simplified = simplify_trace(job, tuple(as_step(one) for one in walked), replay.violated, arguments)
+    if simplified is None:
         yield [(FAINT, "  Note: nothing to simplify: no property is violated at the end of this trace")]
         return
-    shortest = partial(find_shortest, job, violation)
-    found, note = simplified(job, violation, arguments, shortest)
+    found, note = simplified
     simpler.append(found)
     yield []
     yield from counterexample_lines(job.protocol, found)

@@ -9,12 +9,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
+from kraftcheck.catalogue import Job
+from kraftcheck.explorer.checkpoint import identity_of_search
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.mutation.mutants import Mutant
 from kraftcheck.mutation.trial import ERROR, UNREACHED, VERDICTS, MutantRunner, MutantVerdict
@@ -71,6 +73,19 @@ def verdict_of(note: dict[str, Any]) -> MutantVerdict:
     """Return the verdict that JSON holds."""
     counts = tuple(tuple(count) for count in note["counts"])
     return MutantVerdict(**(note | {"lost": tuple(note["lost"]), "counts": counts}))
+
+
+def identity_of_mutation(jobs: Sequence[Job]) -> dict[str, Any]:
+    """Return what must agree between runs over one folder."""
+    about = [identity_of_search(job.protocol, job.options) for job in jobs]
+    searched = {
+        f"configuration {job.config_name}": str(
+            {name: value for name, value in found.items() if name not in ("model", "source")}
+            | {"max_states": job.options.max_states, "max_depth": job.options.max_depth}
+        )
+        for job, found in zip(jobs, about, strict=True)
+    }
+    return {"model": about[0]["model"], "source": about[0]["source"], **searched}
 
 
 class _Running(NamedTuple):

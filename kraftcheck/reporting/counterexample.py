@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kraftcheck.explorer.result import DEADLOCK, Loop, TraceStep, Trap, Violation
 from kraftcheck.reporting.changes import FieldChange, Message, changes, initial, message_words, messages
-from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, Part, many
+from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, Part, many, plain
 from kraftcheck.spec.diagnosis.conditions import why_assertion, why_false
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import QUANTIFIED, STEP, Property
@@ -169,6 +169,11 @@ class Columns:
             sign = "*" if found.mark == "*" else "<" if delivered else "x"
             whose, way = dest, "" if source is None else f" from {text_of(source)}"
         return whose, f"{sign} {kind}{way} {fields}".rstrip()
+
+
+def counterexample_text(protocol: Protocol, violation: Violation) -> str:
+    """Return a counterexample as plain text."""
+    return plain(counterexample_lines(protocol, violation))
 
 
 def counterexample_lines(protocol: Protocol, violation: Violation, columns: int | None = None) -> Iterator[Line]:

@@ -22,6 +22,7 @@ from kraftcheck.reporting.as_json import (
     violation_as_json,
 )
 from kraftcheck.reporting.changes import DELIVERED, DROPPED, KEPT, LOST, UNDER_WAY, flows
+from kraftcheck.reporting.files import require_report
 from kraftcheck.reporting.lines import many, plain
 from kraftcheck.reporting.replay import claim_text, divergence_lines, trace_title
 from kraftcheck.spec.language.protocol import Protocol
@@ -56,7 +57,8 @@ _LEGEND = (
 
 
 def write_report(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
-    """Write a report in the form that the file's ending says."""
+    """Write a report in the form that the file's ending says; InputError for another ending."""
+    require_report(path)
     # without the folders of the machine that it is made on
     runs = [{**run, **{name: run[name].rpartition("/")[2] for name in ("model", "configuration")}} for run in runs]
     text = page(runs) if path.suffix == ".html" else markdown(runs)

@@ -9,7 +9,7 @@ from pathlib import Path
 from kraftcheck.catalogue import Job
 from kraftcheck.explorer.request import OPTIONS, SearchRequest
 from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, STRICT, Result, Verdict, Violation
-from kraftcheck.reporting.counterexample import counterexample_lines, why
+from kraftcheck.reporting.counterexample import counterexample_lines, counterexample_text, why
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, WARNING, Line, actions_table, many, notes, plain
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import in_xml, text_of
@@ -160,7 +160,7 @@ def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool,
     for test in tests:
         if violation := violated.get(test):
             message = f"{_what(violation)} in {len(violation.trace)} states"
-            text = in_xml(plain(counterexample_lines(job.protocol, violation)))
+            text = in_xml(counterexample_text(job.protocol, violation))
             case(test, "failure", text, message=message, type=test)
         elif result.complete or allow_incomplete:
             case(test)
