@@ -68,7 +68,7 @@ class SharedFirst(SymbolicSearch):
     """A search that takes the order with shared fields first, whatever a smaller search says of it."""
 
     def _look_for_order(self, space: Space) -> None:
-        self._looks.clear()
+        self._orders.give_up()
         space.variables.layout.order = shared_first(tuple(space.variables.keys))
         raise Rearranged
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import nullcontext, suppress
-from functools import partial
 
 from kraftcheck.explorer import capabilities
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
@@ -17,14 +16,14 @@ from kraftcheck.explorer.checkpoint import folder_of
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, MEMORY, Options, Result, Search, Trap
 from kraftcheck.explorer.symbolic.breadth_first import BreadthFirst, wrong_step
-from kraftcheck.explorer.symbolic.checkpoint import SATURATION, SetsCheckpoint
+from kraftcheck.explorer.symbolic.checkpoint import SATURATION, Found, SetsCheckpoint
 from kraftcheck.explorer.symbolic.counterexamples import VIOLATING, Ways
 from kraftcheck.explorer.symbolic.exploded_sets import OpaqueSetRequired
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
-from kraftcheck.explorer.symbolic.orders import LOOKS, Order, cheapest_order, closer_order, shared_first
+from kraftcheck.explorer.symbolic.orders import OrderTrials
 from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY, FEWEST, NoRoom
-from kraftcheck.explorer.symbolic.variables import Layout, Rearranged, layout_of, replicas_met
+from kraftcheck.explorer.symbolic.variables import Layout, Rearranged, layout_of
 from kraftcheck.explorer.symbolic.violations import Violations, without_way_out
 from kraftcheck.explorer.tables.states.memory import default_memory
 from kraftcheck.spec.errors import InputError, RaisedError
@@ -38,23 +37,29 @@ SHOWING_SECONDS, SHOWING_TIMES = 30.0, 3.0
 CHECKING_SECONDS = 10.0  # for properties, where a limit ended the search; or a tenth of what it took
 SELDOM = 1_000_000  # objects that Python makes, before it looks for some that nothing refers to
 LOOK_EVERY = 0.1  # seconds between two looks at the clock
-SMALL_MEMORY = 1 << 28  # bytes, for searches by which orders are compared
 SLOW_SECONDS, TABLES_RATE = 5.0, 100_000
 """What the table engine takes for a search at most, more or less: seconds to learn, and states a second."""
 MOST_NAMED, FEWEST_NAMED = 3, 1_000  # variables that a note names, where the first has so many nodes
 MOST_COUNTED = 100_000  # nodes of a set of which the steps are counted where the search was stopped
 
 
-class Due(Exception):  # noqa: N818 - a way out, not an error
+class CheckpointDue(Exception):  # noqa: N818 - not an error
     """It is time for a checkpoint, or to look for violations."""
 
 
-class Enough(Exception):  # noqa: N818 - a way out, not an error
-    """A search that was only tried has made more nodes than it may."""
+class PathTimeout(Exception):  # noqa: N818 - not an error
+    """A counterexample is not found in the time that there is for it."""
 
 
-class GaveUp(Exception):  # noqa: N818 - a way out, not an error
-    """A way is not found in the time that there is for it."""
+class Pace:
+    """When the clock is looked at next, and until when a counterexample is looked for."""
+
+    next_look = 0.0
+    deadline: float | None = None
+
+
+Find = Callable[[list[str]], Iterable[tuple[str, list[State]]]]
+"""Finds counterexamples to properties, given their names."""
 
 
 def explore(protocol: Protocol, options: Options) -> Result:
@@ -67,7 +72,6 @@ class SymbolicSearch:
     """One search."""
 
     def __init__(self, protocol: Protocol, options: Options) -> None:
-        self.protocol = protocol
         self.options = options
         self.semantics = Semantics(protocol)
         self.starts = list(initial_states(self.semantics, options.init))
@@ -80,17 +84,24 @@ class SymbolicSearch:
         self._interruption = Interruption()
         self._counted = 0
         self._is_over = False
-        self._next_look = 0.0
-        self._deadline: float | None = None
+        self._pace = Pace()
         self._traps: dict[str, Trap] = {}
         self.space: Space | None = None
         self._may_save = False
-        self._looks = list(LOOKS)  # for another order of variables
-        self._may_meet = True  # replicas that appear late
+        self._orders = OrderTrials(self.calls, self.semantics, self.starts, options.action_constraints)
         self._checkpoint: SetsCheckpoint | None = None
         if folder_of(options) is not None:
             self._checkpoint = SetsCheckpoint(protocol, options, self.starts)
-        self.found_before = None if self._checkpoint is None else self._checkpoint.found
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol."""
+        return self.semantics.protocol
+
+    @property
+    def found_before(self) -> Found | None:
+        """What the search had found that this one goes on from."""
+        return None if self._checkpoint is None else self._checkpoint.found
 
     def run(self) -> Result:
         """Search, and return what was found."""
@@ -105,10 +116,11 @@ class SymbolicSearch:
                 self._checkpoint.close()
 
     def _search(self) -> None:
-        if self.found_before is not None:
-            self._books.restore(self.found_before.violations, self.found_before.seconds)
+        found = self.found_before
+        if found is not None:
+            self._books.restore(found.violations, found.seconds)
         try:
-            self._search_spaces()
+            self._search_spaces(found)
             self.calls.purity.call_again()
         except (Stop, KeyboardInterrupt) as end:
             if isinstance(end, KeyboardInterrupt):
@@ -123,21 +135,15 @@ class SymbolicSearch:
         finally:
             self._is_over = True
 
-    def _search_spaces(self) -> None:
-        layout, options, found = self._layout(), self.options, self.found_before
+    def _search_spaces(self, found: Found | None) -> None:
+        """Search with the variables that are known, and again where others, or another order, are needed."""
+        layout, options = self._layout(), self.options
         if found is not None:
             found.arrange(layout)
-            self._looks.clear()
+            self._orders.give_up()
         while True:
             try:
-                self.space, self._next_look = None, math.inf
-                memory, restore = options.memory or default_memory(), None
-                if found is not None and self._checkpoint is not None:
-                    restore = self._checkpoint.restore
-                limits = (options.action_constraints, options.max_nodes, options.view, restore)
-                self.space = Space(self.calls, layout, self.starts, memory, self.pause, *limits)
-                self._books.result.depth = 0
-                self._search_space(self.space)
+                self._search_space(self._new_space(layout, is_restored=found is not None))
                 return
             except (Rearranged, OpaqueSetRequired) as again:
                 if isinstance(again, OpaqueSetRequired):
@@ -150,12 +156,23 @@ class SymbolicSearch:
                 asked = options.max_nodes and max(options.max_nodes, FEWEST)
                 self._books.stop_at("max_nodes" if most == asked else MEMORY)
 
+    def _new_space(self, layout: Layout, *, is_restored: bool) -> Space:
+        self.space, self._pace.next_look = None, math.inf
+        options, restore = self.options, None
+        if is_restored and self._checkpoint is not None:
+            restore = self._checkpoint.restore
+        limits = (options.action_constraints, options.max_nodes, options.view, restore)
+        memory = options.memory or default_memory()
+        self.space = Space(self.calls, layout, self.starts, memory, self.pause, *limits)
+        self._books.result.depth = 0
+        return self.space
+
     def _search_space(self, space: Space) -> None:
         """Search with the variables that are known."""
         self._violations = Violations(space, self.options, self.semantics)
         checks = self._violations.states
         self.note(space.view.of(checks.within(self.options.constraints, space.start)), EMPTY)
-        self._next_look = 0.0
+        self._pace.next_look = 0.0
         if space.kept() and self._checkpoint is not None:
             self._checkpoint.require_same(space, checks, self._violations.of)
         if self.options.search == Search.BFS:
@@ -180,41 +197,12 @@ class SymbolicSearch:
                 self._show(space, {prop.name: stuck})
 
     def _look_for_order(self, space: Space) -> None:
-        """Begin again where replicas will appear, or where another order of variables makes fewer nodes."""
-        if self._may_meet:
-            self._may_meet = False
-            if space.variables.layout.require_replicas(replicas_met(self.semantics, self.starts)):
-                raise Rearranged
-        _, most = self._looks.pop(0)
-        keys = tuple(space.variables.keys)
-        closer = closer_order(keys, (taken.event for taken in space.learning.events.infos))
-        orders = [keys if closer is None else closer, shared_first(keys)]
-        made = partial(self._nodes_made, space.variables.layout)
-        best = cheapest_order(orders, self.protocol.bounds, made, most)
-        if best != keys:
-            space.variables.layout.order = best
-            raise Rearranged
+        self._orders.look(space, self._tick)
 
-    def _nodes_made(self, layout: Layout, order: Order, limits: Mapping[str, int], most: int) -> int | None:
-        """Return how many nodes a search within smaller bounds makes in an order; None where they are more."""
-
-        def tick() -> None:
-            if self._interruption.asked:
-                raise KeyboardInterrupt
-            self._books.look_at_the_clock(0, 0 if small is None else small.store.nodes)
-            if small is not None and small.store.nodes_made > most:
-                raise Enough
-
-        small, constraints = None, self.options.action_constraints
-        try:
-            small = Space(self.calls, layout.arranged(order, limits), self.starts, SMALL_MEMORY, tick, constraints)
-            small.saturated(small.start)
-            return small.store.nodes_made
-        except (Enough, NoRoom, Rearranged):
-            return None
-        finally:
-            if small is not None:
-                small.store.free()
+    def _tick(self, nodes: int) -> None:
+        if self._interruption.asked:
+            raise KeyboardInterrupt
+        self._books.look_at_the_clock(0, nodes)
 
     def _saturated(self, space: Space) -> int:
         """Return all reachable states; where something ends the search before, note those that are known."""
@@ -226,7 +214,7 @@ class SymbolicSearch:
                 reached = space.saturated(reached)
                 self.keep({"reached": reached})
                 return reached
-            except Due:
+            except CheckpointDue:
                 self._may_save, reached = False, store.roots["part"]
                 self._note_part(space, reached)
                 self.keep({"reached": reached})
@@ -284,12 +272,12 @@ class SymbolicSearch:
         """Look for violations in the states that are known, where a limit ended the search before all were."""
         if self.space is None or "reached" not in self.space.store.roots:
             return
-        self._is_over, self._next_look = False, 0.0
-        self._deadline = time.monotonic() + max(CHECKING_SECONDS, self._books.seconds / 10)
+        self._is_over, self._pace.next_look = False, 0.0
+        self._pace.deadline = time.monotonic() + max(CHECKING_SECONDS, self._books.seconds / 10)
         try:
             self.space.store.collect_garbage([])
             bad = self._violations.of(self.space.store.roots["reached"], EMPTY, is_part=True)
-        except (GaveUp, NoRoom, Rearranged, OpaqueSetRequired, InputError) as why:
+        except (PathTimeout, NoRoom, Rearranged, OpaqueSetRequired, InputError) as why:
             if isinstance(why, RaisedError):
                 raise
             reason = why if isinstance(why, InputError) else "for want of room or time"
@@ -297,7 +285,7 @@ class SymbolicSearch:
         else:
             self._show(self.space, bad)
         finally:
-            self._deadline, self._is_over = None, True
+            self._pace.deadline, self._is_over = None, True
 
     def _show(self, space: Space, bad: dict[str, int], *, is_part: bool = False) -> None:
         """Show by behaviours what is violated: by shortest ones, else by any, else by a state that does.
@@ -309,21 +297,8 @@ class SymbolicSearch:
         beyond = frozenset(prop.name for prop in self.options.properties if not prop.over_steps)
         violating = self._violations.of_property if is_part else None
         ways = Ways(space, self._violations.states, self.options.constraints, beyond, self.pause, violating)
-        most = max(SHOWING_SECONDS, SHOWING_TIMES * self._books.seconds)
         for find, kind in ((ways.shortest, "shortest"), (ways.any, "other")):
-            spare = (self.options.time_limit or math.inf) - self._books.seconds
-            allowed = max(min(most, spare), 0)
-            self._deadline = time.monotonic() + allowed
-            try:
-                for name, path in find(left):
-                    left.remove(name)
-                    self._tell(name, path)
-            except (GaveUp, NoRoom):
-                store.collect_garbage([])
-                names = ", ".join(left)
-                self._books.result.notes.append(f"{names}: no {kind} counterexample was found within {allowed:,.0f} s")
-            finally:
-                self._deadline = None
+            self._show_found(space, find, left, kind)
             if self._interruption.asked:
                 break
         for name in left:
@@ -334,6 +309,23 @@ class SymbolicSearch:
                 self._tell(name, [space.variables.decode(store.one_of(store.roots[VIOLATING + name]))])
         if self._interruption.asked:
             raise KeyboardInterrupt
+
+    def _show_found(self, space: Space, find: Find, left: list[str], kind: str) -> None:
+        """Show what counterexamples are found in time; the names of others stay in `left`."""
+        most = max(SHOWING_SECONDS, SHOWING_TIMES * self._books.seconds)
+        spare = (self.options.time_limit or math.inf) - self._books.seconds
+        allowed = max(min(most, spare), 0)
+        self._pace.deadline = time.monotonic() + allowed
+        try:
+            for name, path in find(left):
+                left.remove(name)
+                self._tell(name, path)
+        except (PathTimeout, NoRoom):
+            space.store.collect_garbage([])
+            names = ", ".join(left)
+            self._books.result.notes.append(f"{names}: no {kind} counterexample was found within {allowed:,.0f} s")
+        finally:
+            self._pace.deadline = None
 
     def _tell(self, name: str, path: list[State]) -> None:
         """Note what is violated, with the behaviour along a path."""
@@ -393,22 +385,24 @@ class SymbolicSearch:
     def pause(self) -> None:
         """Look at the clock, and report how far the search is."""
         now = time.monotonic()
-        if self._is_over or self.space is None or (now < self._next_look and not self._interruption.asked):
+        if self._is_over or self.space is None or (now < self._pace.next_look and not self._interruption.asked):
             return
-        self._next_look = now + LOOK_EVERY
-        if self._deadline is not None:
-            if self._interruption.asked or now > self._deadline:
-                raise GaveUp
+        self._pace.next_look = now + LOOK_EVERY
+        if self._pace.deadline is not None:
+            if self._interruption.asked or now > self._pace.deadline:
+                raise PathTimeout
             self._books.report(0, self.space.store.nodes)
             return
-        if self._interruption.asked:
-            raise KeyboardInterrupt
-        self._books.look_at_the_clock(0, self.space.store.nodes)
-        if self._may_save and self._looks and self.space.store.nodes_made > self._looks[0][0]:
-            self._look_for_order(self.space)
+        self._tick(self.space.store.nodes)
+        if self._may_save:
+            self._pause_saturation(self.space)
+
+    def _pause_saturation(self, space: Space) -> None:
+        if self._orders.is_due(space.store.nodes_made):
+            self._look_for_order(space)
         saves = self._checkpoint is not None and self._checkpoint.is_due(self._books.seconds / 2)
-        if self._may_save and (saves or self._violations.is_due):
-            raise Due  # saturation begins again, with what it has: so ever more time is between two
+        if saves or self._violations.is_due:
+            raise CheckpointDue  # saturation begins again, with what it has: so ever more time is between two
 
     def _totals(self) -> Totals:
         names = [*self.protocol.actions, *self.protocol.network.own_actions()]

@@ -8,10 +8,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from random import Random
 
+from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.relations import Event
-from kraftcheck.explorer.symbolic.variables import SHARED, Key
+from kraftcheck.explorer.symbolic.search import Space
+from kraftcheck.explorer.symbolic.store import NoRoom
+from kraftcheck.explorer.symbolic.variables import SHARED, Key, Layout, Rearranged, replicas_met
+from kraftcheck.spec.language.declarations import Property
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.language.state import State
 
 Order = tuple[Key, ...]
 
@@ -20,6 +27,7 @@ LOOKS = (1 << 15, 1 << 13), (1 << 20, 1 << 16)
 MOVES = 3_000  # of one variable
 WARMTH = 0.02  # how much worse a move may be at first, as a part of the whole
 CLEARLY = 0.9  # of the nodes of one order are clearly fewer
+SMALL_MEMORY = 1 << 28  # bytes, for searches by which orders are compared
 LEAST = 2  # how many times closer together another order must bring what events are about
 
 
@@ -94,3 +102,64 @@ def cheapest_order(
         if found is not None:
             best, fewest = order, found
     return best
+
+
+class NodeBudgetExceeded(Exception):  # noqa: N818 - not an error
+    """A search that was only tried has made more nodes than it may."""
+
+
+class OrderTrials:
+    """Looks for a better order of the variables while a set grows, by searches within smaller bounds."""
+
+    def __init__(
+        self, calls: HandlerCache, semantics: Semantics, starts: list[State], constraints: tuple[Property, ...]
+    ) -> None:
+        self._calls, self._semantics, self._starts, self._constraints = calls, semantics, starts, constraints
+        self._looks = list(LOOKS)
+        self._may_meet = True  # replicas that appear late
+
+    def give_up(self) -> None:
+        """Look no more."""
+        self._looks.clear()
+
+    def is_due(self, nodes_made: int) -> bool:
+        """Return whether it is time to look, where so many nodes were made."""
+        return bool(self._looks) and nodes_made > self._looks[0][0]
+
+    def look(self, space: Space, tick: Callable[[int], None]) -> None:
+        """Raise Rearranged where replicas will appear, or where another order of variables makes fewer nodes."""
+        layout = space.variables.layout
+        if self._may_meet:
+            self._may_meet = False
+            if layout.require_replicas(replicas_met(self._semantics, self._starts)):
+                raise Rearranged
+        _, most = self._looks.pop(0)
+        keys = tuple(space.variables.keys)
+        closer = closer_order(keys, (info.event for info in space.learning.events.infos))
+        orders = [keys if closer is None else closer, shared_first(keys)]
+        best = cheapest_order(orders, self._semantics.protocol.bounds, partial(self._nodes_made, layout, tick), most)
+        if best != keys:
+            layout.order = best
+            raise Rearranged
+
+    def _nodes_made(
+        self, layout: Layout, tick: Callable[[int], None], order: Order, limits: Mapping[str, int], most: int
+    ) -> int | None:
+        """Return how many nodes a search within smaller bounds makes in an order; None where they are more."""
+
+        def pause() -> None:
+            tick(0 if small is None else small.store.nodes)
+            if small is not None and small.store.nodes_made > most:
+                raise NodeBudgetExceeded
+
+        small = None
+        try:
+            arranged = layout.arranged(order, limits)
+            small = Space(self._calls, arranged, self._starts, SMALL_MEMORY, pause, self._constraints)
+            small.saturated(small.start)
+            return small.store.nodes_made
+        except (NodeBudgetExceeded, NoRoom, Rearranged):
+            return None
+        finally:
+            if small is not None:
+                small.store.free()

@@ -10,7 +10,7 @@ from kraftcheck.cli import main
 from kraftcheck.explorer.result import Options, Verdict
 from kraftcheck.explorer.symbolic import engine
 from kraftcheck.explorer.symbolic.counterexamples import Ways
-from kraftcheck.explorer.symbolic.engine import GaveUp, explore
+from kraftcheck.explorer.symbolic.engine import PathTimeout, explore
 from kraftcheck.explorer.symbolic.kernel import diagram as codes
 from kraftcheck.explorer.symbolic.kernel.projections import FEWEST_SUMMED, MOST_SUMMED, has_room
 from kraftcheck.explorer.symbolic.store import Store
@@ -67,7 +67,7 @@ def test_a_search_that_the_clock_stops_counts_what_it_has(order: str) -> None:
 
 
 def gives_up(*_: object) -> None:
-    raise GaveUp
+    raise PathTimeout
 
 
 def test_where_no_shortest_counterexample_is_found_in_time_another_is(monkeypatch: pytest.MonkeyPatch) -> None:

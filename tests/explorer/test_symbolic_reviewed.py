@@ -14,7 +14,7 @@ import pytest
 from kraftcheck.cli import main
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import DEADLOCK, Options, Result, Verdict
-from kraftcheck.explorer.symbolic import checks, engine
+from kraftcheck.explorer.symbolic import checks, engine, orders
 from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
 from kraftcheck.explorer.symbolic.engine import explore
 from kraftcheck.explorer.symbolic.store import Store
@@ -291,14 +291,14 @@ def test_the_depth_after_a_resume_where_all_that_is_new_is_beyond_a_constraint(
 
 def test_orders_are_compared_within_action_constraints(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[object] = []
-    made = engine.SymbolicSearch._nodes_made
+    made = orders.OrderTrials._nodes_made
 
-    def counted(search: engine.SymbolicSearch, *given: Any) -> int | None:
+    def counted(trials: orders.OrderTrials, *given: Any) -> int | None:
         looks.append(given)
-        return made(search, *given)
+        return made(trials, *given)
 
-    monkeypatch.setattr(engine.SymbolicSearch, "_nodes_made", counted)
-    monkeypatch.setattr(engine, "LOOKS", ((4, 5_000),))
+    monkeypatch.setattr(orders.OrderTrials, "_nodes_made", counted)
+    monkeypatch.setattr(orders, "LOOKS", ((4, 5_000),))
     monkeypatch.setattr(engine, "LOOK_EVERY", 0.0)
     protocol = Raising()
     found = explore(protocol, options_of(protocol, search="saturation"))
