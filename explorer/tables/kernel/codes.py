@@ -201,3 +201,15 @@ def grown(array: NDArray[Any], size: int, fill: int = 0) -> NDArray[Any]:
     larger = np.full(shape, fill, array.dtype) if fill else np.zeros(shape, array.dtype)  # zeros take no time
     larger[: len(array)] = array
     return larger
+
+
+@inlined
+def slots_of(t: Any, columns: Any) -> Any:
+    """Return how many slots a flat state of so many columns has: a local state and an inbox for each."""
+    return (columns - t.meta[M_SLOT_BASE]) >> 1
+
+
+@inlined
+def inboxes_of(t: Any, columns: Any) -> Any:
+    """Return the first inbox column of a flat state of so many columns."""
+    return (columns + t.meta[M_SLOT_BASE]) >> 1

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, pair, violated_by_step
+from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, inboxes_of, pair, slots_of, violated_by_step
 from kraftcheck.explorer.tables.kernel.expand import AHEAD, RECENT, forget_recent
 from kraftcheck.explorer.tables.kernel.flat.fields import give_back_room, has_room, pack_columns
 from kraftcheck.explorer.tables.kernel.flat.orbits import find_least, write_image
-from kraftcheck.explorer.tables.kernel.flat.reading import inboxes_of, slots_of
 from kraftcheck.explorer.tables.kernel.flat.steps import expand_flat, judge_pruned
 from kraftcheck.explorer.tables.kernel.flat.waiting import WAITING, put, serve
 from kraftcheck.explorer.tables.kernel.maps import GROUP, first_place, group_of

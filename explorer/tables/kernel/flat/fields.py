@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.flat.reading import inboxes_of
+from kraftcheck.explorer.tables.kernel.codes import inboxes_of
 from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import add_atomically, inlined, jit, replace_atomically
 from kraftcheck.explorer.tables.kernel.packing import change_bits, put_bits

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE
+from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, inboxes_of, slots_of
 from kraftcheck.explorer.tables.kernel.flat.facts import (
     HOLDS,
     HOLDS_OF_TWO,
@@ -23,7 +23,7 @@ from kraftcheck.explorer.tables.kernel.flat.facts import (
     shared_number,
     walk_by,
 )
-from kraftcheck.explorer.tables.kernel.flat.reading import inboxes_of, leaf_of, slots_of
+from kraftcheck.explorer.tables.kernel.flat.reading import leaf_of
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 from kraftcheck.explorer.tables.kernel.worker import note_violated, try_again
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import MISSING, pair
+from kraftcheck.explorer.tables.kernel.codes import MISSING, inboxes_of, pair, slots_of
 from kraftcheck.explorer.tables.kernel.maps import find, find_near
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 from kraftcheck.explorer.tables.kernel.resolving.asking import ask, ask_roots, stop_to_grow
@@ -15,18 +15,6 @@ from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row,
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import make_operated
 from kraftcheck.explorer.tables.kernel.resolving.steps import build_bundle
 from kraftcheck.explorer.tables.kernel.tries import walk
-
-
-@inlined
-def slots_of(t: Any, columns: Any) -> Any:
-    """Return how many slots a flat state of so many columns has: a local state and an inbox for each."""
-    return (columns - t.meta[codes.M_SLOT_BASE]) >> 1
-
-
-@inlined
-def inboxes_of(t: Any, columns: Any) -> Any:
-    """Return the first inbox column of a flat state of so many columns."""
-    return (columns + t.meta[codes.M_SLOT_BASE]) >> 1
 
 
 @jit

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, NONE, pair, places_of, span
+from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, NONE, inboxes_of, pair, places_of, slots_of, span
 from kraftcheck.explorer.tables.kernel.flat.facts import (
     LISTED_TAKEN,
     MAY_DO,
@@ -27,7 +27,7 @@ from kraftcheck.explorer.tables.kernel.flat.facts import (
 )
 from kraftcheck.explorer.tables.kernel.flat.fields import note_change, pack_columns
 from kraftcheck.explorer.tables.kernel.flat.properties import breaks, violated
-from kraftcheck.explorer.tables.kernel.flat.reading import after, bundle_of, inboxes_of, leaf_of, roots_of, slots_of
+from kraftcheck.explorer.tables.kernel.flat.reading import after, bundle_of, leaf_of, roots_of
 from kraftcheck.explorer.tables.kernel.maps import find
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
 from kraftcheck.explorer.tables.kernel.resolving.steps import make_local
