@@ -96,29 +96,28 @@ def mismatch(value: Value, kind: Any, path: str = "") -> str | None:
 
 def _parts(value: Value, kind: Any, path: str) -> Iterator[tuple[Value, Any, str]]:
     """Yield the parts of a record or collection, with types and names; none if the outermost type differs."""
-    origin, arguments = get_origin(kind), get_args(kind)
     untyped = kind in (Any, object)
     if isinstance(value, Record) and (untyped or (isinstance(kind, type) and isinstance(value, kind))):
         for name, field_kind in field_types(type(value)).items():
             yield getattr(value, name), field_kind, f"{path}.{name}" if path else name
-    elif untyped and isinstance(value, tuple | frozenset | Map):
-        name = "an item" if isinstance(value, Map) else "an element"
-        for item in chain.from_iterable(value.items()) if isinstance(value, Map) else value:
-            yield item, Any, f"{name} of {path}"
-    elif type(value) is not origin:
-        return
-    elif origin is frozenset:
-        for item in value:
-            yield item, arguments[0], f"an element of {path}"
-    elif origin is tuple and (arguments[-1] is Ellipsis or len(arguments) == len(value)):
-        kinds = repeat(arguments[0]) if arguments[-1] is Ellipsis else arguments
-        for number, (item, item_kind) in enumerate(zip(value, kinds, strict=False), start=1):
-            yield item, item_kind, f"{path}[{number}]"
-    elif origin is Map:
-        for key in value:
-            yield key, arguments[0], f"a key of {path}"
-        for key, item in value.items():
-            yield item, arguments[1], f"{path}[{key!r}]"
+    elif untyped and isinstance(value, Map):
+        yield from ((item, Any, f"an item of {path}") for item in chain.from_iterable(value.items()))
+    elif untyped and isinstance(value, tuple | frozenset):
+        yield from ((item, Any, f"an element of {path}") for item in value)
+    elif type(value) is get_origin(kind):
+        yield from _typed_parts(value, get_args(kind), path)
+
+
+def _typed_parts(value: Value, kinds: tuple[Any, ...], path: str) -> Iterator[tuple[Value, Any, str]]:
+    """Yield the parts of a collection, given the types of its elements."""
+    if isinstance(value, frozenset):
+        yield from ((item, kinds[0], f"an element of {path}") for item in value)
+    elif isinstance(value, Map):
+        yield from ((key, kinds[0], f"a key of {path}") for key in value)
+        yield from ((item, kinds[1], f"{path}[{key!r}]") for key, item in value.items())
+    elif kinds[-1] is Ellipsis or len(kinds) == len(value):
+        places = zip(value, repeat(kinds[0]) if kinds[-1] is Ellipsis else kinds, strict=False)
+        yield from ((item, kind, f"{path}[{number}]") for number, (item, kind) in enumerate(places, start=1))
 
 
 Check = Callable[[Any], bool]

@@ -232,15 +232,16 @@ class Protocol:
         for specification, declared in self.specifications.items():
             if not isinstance(declared, bool) and (problem := fairness_problem(declared)) is not None:
                 raise ProtocolError(f"{at('specifications')}{name}.specifications[{specification!r}]: {problem}")
-        sets = [c.attribute for c in self.constants.values() if isinstance(getattr(self, c.attribute), frozenset)]
         for symmetry, attributes in self.symmetries.items():
-            problem = None
-            if isinstance(attributes, str):
-                problem = f"expected a tuple of constants, ({attributes!r},), found a string"
-            elif missing := [one for one in attributes if one not in sets]:
-                problem = unknown("set of model values", missing[0], sets, name)
-            if problem is not None:  # the place is looked for in the source, which takes time
+            if (problem := self._symmetry_problem(attributes)) is not None:
                 raise ProtocolError(f"{at('symmetries')}{name}.symmetries[{symmetry!r}]: {problem}")
+
+    def _symmetry_problem(self, attributes: Any) -> str | None:
+        if isinstance(attributes, str):
+            return f"expected a tuple of constants, ({attributes!r},), found a string"
+        sets = [c.attribute for c in self.constants.values() if isinstance(getattr(self, c.attribute), frozenset)]
+        missing = [one for one in attributes if one not in sets]
+        return unknown("set of model values", missing[0], sets, type(self).__name__) if missing else None
 
     def _network_problem(self) -> str | None:
         """Return what is wrong with the bounds that the network spends, or None."""

@@ -142,16 +142,15 @@ def _order(value: Value) -> tuple[Any, ...]:
     if value is None or isinstance(value, enum.Enum):
         return _order(as_name(value))
     if kind is tuple:
-        return (2, len(value), [_order(item) for item in value])
+        return (2, len(value), [*map(_order, value)])
     if kind is frozenset:
-        return (3, len(value), sorted([_order(item) for item in value]))
+        return (3, len(value), sorted(map(_order, value)))
     if isinstance(value, Record):
         value = _fields(value)
-    if isinstance(value, Map):
-        is_record = all(type(key) is str for key in value)
-        keys = list(value) if is_record else in_tlc_order(value)
-        return (4, len(value), [_order(key) for key in keys], [_order(value[key]) for key in keys])
-    return (1, *order_key(value))
+    if not isinstance(value, Map):
+        return (1, *order_key(value))
+    keys = list(value) if all(type(key) is str for key in value) else in_tlc_order(value)
+    return (4, len(value), [*map(_order, keys)], [_order(value[key]) for key in keys])
 
 
 def _fields(record: Record) -> Map[str, Value]:

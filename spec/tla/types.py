@@ -126,22 +126,21 @@ class Encoder:
         kind = type(value)
         if kind in SCALARS:
             return value
-        if value is None or isinstance(value, enum.Enum):
-            found = None if value is None else self._symbols.get(value)
-            return as_name(value) if found is None else found
-        if kind is tuple:
-            return tuple([self.encode(item) for item in value])
-        if kind is frozenset:
-            return frozenset([self.encode(item) for item in value])
+        if value is None:
+            return as_name(value)
+        if isinstance(value, enum.Enum):
+            return self._symbols.get(value) or as_name(value)
+        if kind in (tuple, frozenset):
+            return kind(map(self.encode, value))
         if isinstance(value, Map):
             return as_function({self.encode(key): self.encode(item) for key, item in value.items()})
         if not isinstance(value, Record):
             raise TypeError(f"{value!r} of type {kind.__name__} is not a value")
         known = self._known.get(value)
         if known is None:
-            names = tla_names(type(value))
+            names = tla_names(kind)
             fields = {name: self.encode(getattr(value, attribute)) for attribute, name in names.items()}
-            known = self._known[value] = as_function({**self.constants(type(value)), **fields})
+            known = self._known[value] = as_function({**self.constants(kind), **fields})
         return known
 
 
