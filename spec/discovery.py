@@ -191,25 +191,21 @@ def reachable_classes(protocol: Protocol, states: Iterable[State]) -> dict[Class
     for value in (*states, *protocol.constant_values().values()):
         seen.note(value)
     named = [State, *seen.classes, *protocol.symbols]
-    for action in protocol.actions.values():
-        named += [*action.messages, *action.actors]
-    for module in modules_of(type(protocol)):
-        named += [cls for cls in vars(module).values() if isinstance(cls, type)]
+    named += [cls for action in protocol.actions.values() for cls in (*action.messages, *action.actors)]
+    named += [cls for module in modules_of(type(protocol)) for cls in vars(module).values() if isinstance(cls, type)]
     found: dict[ClassName, type] = {}
     while named:
         cls = named.pop(0)
         name = (cls.__module__, cls.__qualname__)
-        if not (issubclass(cls, Record) or is_enum(cls)) or cls in (Record, Symbol) or name in found:
-            continue
-        found[name] = cls
-        if issubclass(cls, Record):
+        if name not in found and cls not in (Record, Symbol) and (issubclass(cls, Record) or is_enum(cls)):
+            found[name] = cls
             named += [used for annotation in _annotations(cls) for used in _classes_in(annotation)]
     return found
 
 
-def _annotations(cls: type[Record]) -> list[Any]:
+def _annotations(cls: type) -> list[Any]:
     try:
-        return list(field_types(cls).values())
+        return list(field_types(cls).values()) if issubclass(cls, Record) else []
     except NameError:  # a class defined within a function: its classes are found in its values
         return []
 
@@ -234,14 +230,18 @@ def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
             continue
         seen.add(module.__name__)
         path = source_of(module)
-        if module.__name__ != protocol.__module__ if path is None else path.parent not in folders:
-            continue
-        found[module.__name__] = module
-        for value in vars(module).values():
-            owner = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-            if isinstance(owner, str) and owner in sys.modules:
-                waiting.append(sys.modules[owner])
+        is_part = module.__name__ == protocol.__module__ if path is None else path.parent in folders
+        if is_part:
+            found[module.__name__] = module
+            owners = {_home(value) for value in vars(module).values()}
+            waiting += [sys.modules[name] for name in sorted(owners) if name in sys.modules]
     return [found[name] for name in sorted(found)]
+
+
+def _home(value: object) -> str:
+    """Return the name of the module that a value is, or comes from."""
+    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    return name if isinstance(name, str) else ""
 
 
 def source_of(module: ModuleType) -> Path | None:

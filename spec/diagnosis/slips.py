@@ -231,13 +231,12 @@ def unused(owner: type[Protocol], names: set[str]) -> Iterator[tuple[str, str]]:
     for name, value in (annotated | dict(vars(owner))).items():
         if name[0] == "_" or name in inherited or isinstance(value, Constant | type):
             continue
-        what = f"{owner.__name__}.{name}"
-        if isinstance(value, FunctionType):
-            if not (vars(value) or name in names):
-                yield name, f"nothing calls {what}{_hint(name, inherited)}"
-        elif isinstance(value, Network) or not (name in names or hasattr(value, "__get__")):
+        is_function, is_read = isinstance(value, FunctionType), name in names
+        if is_function and not is_read and not vars(value):
+            yield name, f"nothing calls {owner.__name__}.{name}{_hint(name, inherited)}"
+        elif isinstance(value, Network) or not (is_function or is_read or hasattr(value, "__get__")):
             more = "; constant(...) or bound(...) makes a constant" if name in annotated else ""
-            yield name, f"nothing reads {what}{_hint(name, LANGUAGE) or more}"
+            yield name, f"nothing reads {owner.__name__}.{name}{_hint(name, LANGUAGE) or more}"
 
 
 def _hint(name: str, known: Iterable[str]) -> str:

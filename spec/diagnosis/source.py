@@ -54,18 +54,17 @@ def trace_call(code: CodeType, call: Callable[[], T]) -> tuple[T, TracedCall]:
 
     def begin(frame: FrameType, event: str, argument: object) -> Any:
         if frame not in traced:
-            caller = traced.get(frame.f_back) if frame.f_back is not None else None
-            if frame.f_code is code and outer not in traced.values():
-                traced[frame] = outer
+            caller = None if frame.f_back is None else traced.get(frame.f_back)
+            found = outer if frame.f_code is code and outer not in traced.values() else TracedCall(frame.f_code)
+            if found is outer:
+                pass
             elif caller is not None and _is_followed(caller, outer) and not frame.f_code.co_name.startswith("<"):
-                traced[frame] = TracedCall(frame.f_code)
-                assert frame.f_back is not None
-                caller.inner.append((frame.f_back.f_lineno, traced[frame]))
-            elif frame.f_code.co_flags & CO_GENERATOR and _was_returned(frame.f_code, outer):
-                traced[frame] = TracedCall(frame.f_code)  # a handler may return the generator that another method makes
-                outer.inner.append((outer.end, traced[frame]))
+                caller.inner.append((getattr(frame.f_back, "f_lineno", 0), found))
+            elif found.is_generator and _was_returned(frame.f_code, outer):
+                outer.inner.append((outer.end, found))  # a handler may return the generator that another method makes
             else:
                 return None
+            traced[frame] = found
         return note
 
     def note(frame: FrameType, event: str, argument: object) -> Any:
@@ -244,28 +243,37 @@ def values_in(test: ast.AST, names: Names) -> Iterator[str]:
             if isinstance(test, ast.Subscript):
                 yield from values_in(test.slice, names)
             return
-    if isinstance(test, ast.Call) and called(test) == "isinstance" and isinstance(test.args[0], ast.Name):
-        yield f"{test.args[0].id} is a {type(names.get(test.args[0].id)).__name__}"
-    for child in ast.iter_child_nodes(test):
-        if not (isinstance(test, ast.Call) and child is test.func):
+    if isinstance(test, ast.Call):
+        yield from _values_in_call(test, names)
+    else:
+        for child in ast.iter_child_nodes(test):
             yield from values_in(child, names)
-        elif isinstance(child, ast.Attribute):
-            yield from values_in(child.value, names)  # the object whose method is called
+
+
+def _values_in_call(call: ast.Call, names: Names) -> Iterator[str]:
+    if called(call) == "isinstance" and isinstance(call.args[0], ast.Name):
+        yield f"{call.args[0].id} is a {type(names.get(call.args[0].id)).__name__}"
+    if isinstance(call.func, ast.Attribute):
+        yield from values_in(call.func.value, names)  # the object whose method is called
+    for argument in (*call.args, *call.keywords):
+        yield from values_in(argument, names)
 
 
 def _value(node: ast.AST, names: Names) -> Any:
     """Return the value of a name, attribute, subscript, sum or length. Nothing is called but `len`."""
-    if isinstance(node, ast.Constant):
-        return node.value
-    if isinstance(node, ast.Name):
-        return names[node.id]
-    if isinstance(node, ast.Attribute):
-        return getattr(_value(node.value, names), node.attr)
-    if isinstance(node, ast.Subscript):
-        return _value(node.value, names)[_value(node.slice, names)]
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-        left, right = _value(node.left, names), _value(node.right, names)
-        return left + right if isinstance(node.op, ast.Add) else left - right
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
-        return len(_value(node.args[0], names))
+    match node:
+        case ast.Constant():
+            return node.value
+        case ast.Name():
+            return names[node.id]
+        case ast.Attribute():
+            return getattr(_value(node.value, names), node.attr)
+        case ast.Subscript():
+            return _value(node.value, names)[_value(node.slice, names)]
+        case ast.BinOp(op=ast.Add()):
+            return _value(node.left, names) + _value(node.right, names)
+        case ast.BinOp(op=ast.Sub()):
+            return _value(node.left, names) - _value(node.right, names)
+        case ast.Call(func=ast.Name("len"), args=[argument]):
+            return len(_value(argument, names))
     raise LookupError(ast.dump(node))

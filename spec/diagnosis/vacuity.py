@@ -97,6 +97,12 @@ class Watch:
         """Return the parts that were never evaluated."""
         return [part for number, part in self._open.items() if number not in self._met]
 
+    def unmet_claims(self) -> list[Part]:
+        """Return what it claims and was never evaluated: where that is nothing, its elements if none of them was."""
+        never = self.never()
+        elements = [part for part in never if part.is_element]
+        return [part for part in never if part.is_claim] or (elements if len(elements) == self.elements else [])
+
     def _rebuild(self) -> None:
         """Take out the marks that were met."""
         self._open = {number: part for number, part in self._open.items() if number not in self._met}
@@ -264,16 +270,14 @@ def unmet(watched: Iterable[Watch], told: Collection[str]) -> Iterator[str]:
 def _reason(protocol: Protocol, watched: Watch) -> str | None:
     prop = watched.prop
     constants = protocol.constant_values()
-    for name in prop.needs:
-        if not constants[name]:
-            return f"it needs {name}, which is {text_of(constants[name])} here"
+    lacking = next((name for name in prop.needs if not constants[name]), None)
+    if lacking is not None:
+        return f"it needs {lacking}, which is {text_of(constants[lacking])} here"
     if not watched.inputs:
         return f"it was never evaluated: there was no {' with a '.join(name for name in prop.asks if name != 'shared')}"
     if watched.inputs == 1 and prop.asks:
         return "all that it reads was always the same"
-    never = watched.never()
-    elements = [part for part in never if part.is_element]
-    claims = [part for part in never if part.is_claim] or (elements if len(elements) == watched.elements else [])
+    claims = watched.unmet_claims()
     if not claims:
         return None
     part = max(claims, key=lambda part: (part.text.startswith("return"), part.line))
