@@ -84,9 +84,9 @@ def mismatch(value: Value, kind: Any, path: str = "") -> str | None:
         problem = mismatch(part, part_kind, place)
         if problem is not None:
             return problem
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is tuple and type(value) is tuple and len(value) != len(arguments):
-        return f"{path}: expected {len(arguments)} elements, found {len(value)}"
+    wanted = get_args(kind)
+    if get_origin(kind) is tuple and type(value) is tuple and len(value) != len(wanted):
+        return f"{path}: expected {len(wanted)} elements, found {len(value)}"
     if kind in (Any, object) or (isinstance(kind, type) and kind not in SCALARS and isinstance(value, kind)):
         return f"{path}: {value!r} of type {type(value).__name__} is not a value that a state may hold"
     if kind is str and type(value) is str:

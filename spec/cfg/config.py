@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from lark import Lark, Token, Tree
 
 
+MAX_BYTES = 4 * 1024 * 1024
+MAX_DIGITS = 1000
+SETTING = "--set"
 MAX_NESTING = 100
 KEYWORDS = (
     "CONSTANT, INIT, NEXT, SPECIFICATION, INVARIANT, PROPERTY, SYMMETRY, VIEW, CONSTRAINT, ACTION_CONSTRAINT, "
@@ -42,6 +45,25 @@ KEYWORDS = (
 _KEYWORD_TERMINALS = {"CONSTANTS", "ONE", "MANY", "CHECK_DEADLOCK", "UNSUPPORTED"}
 _VALUE_TERMINALS = {"NUMBER", "BOOLEAN", "STRING", "NAME", "_LEFT"}
 _WORDS = {"_EQUALS": "'='", "_BECOMES": "'<-'", "_OPEN": "'['", "_SHUT": "']'", "_COMMA": "','", "_RIGHT": "'}'"}
+
+_FIELDS = {
+    "INIT": "init",
+    "NEXT": "next",
+    "SPECIFICATION": "specification",
+    "SYMMETRY": "symmetry",
+    "VIEW": "view",
+    "ALIAS": "alias",
+    "POSTCONDITION": "postcondition",
+    "POSTCONDITIONS": "postcondition",
+    "INVARIANT": "invariants",
+    "INVARIANTS": "invariants",
+    "PROPERTY": "properties",
+    "PROPERTIES": "properties",
+    "CONSTRAINT": "constraints",
+    "CONSTRAINTS": "constraints",
+    "ACTION_CONSTRAINT": "action_constraints",
+    "ACTION_CONSTRAINTS": "action_constraints",
+}
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _SCAN = re.compile(r'"[^"\\\r\n]*+(?:\\[^\r\n][^"\\\r\n]*+)*+"?|\\\*[^\r\n]*|\(\*|[{}]')
@@ -179,45 +201,16 @@ def printable(text: str, size: int) -> str:
 
 def _expected(accepted: set[str], previous: Token | None) -> str:
     """Describe for people which terminals could have come after `previous`."""
-    after_keyword = previous is not None and previous.type in _KEYWORD_TERMINALS
-    choices = []
+    before = "" if previous is None else previous.type
+    words = {"NAME": "a name", "BOOLEAN": "TRUE or FALSE"}
+    value = next((words[terminal] for terminal in words if terminal in accepted), "")
     if accepted >= _VALUE_TERMINALS:
-        choices.append('a value (a number, TRUE, FALSE, a "string", a name or a set such as {a, b})')
-    elif "NAME" in accepted:
-        choices.append("a name")
-    elif "BOOLEAN" in accepted:
-        choices.append("TRUE or FALSE")
-    choices += [words for terminal, words in _WORDS.items() if terminal in accepted]
-    if accepted & _KEYWORD_TERMINALS and not (after_keyword and choices):
+        value = 'a value (a number, TRUE, FALSE, a "string", a name or a set such as {a, b})'
+    choices = [*filter(None, [value]), *(words for terminal, words in _WORDS.items() if terminal in accepted)]
+    if accepted & _KEYWORD_TERMINALS and not (before in _KEYWORD_TERMINALS and choices):
         choices.append(f"a keyword ({KEYWORDS})")
-    if not choices:
-        choices.append("end of text")
-    named = previous is not None and (after_keyword or previous.type in _VALUE_TERMINALS - {"_LEFT"})
-    return one_of(choices) + (f" after {previous}" if named else "")
-
-
-MAX_BYTES = 4 * 1024 * 1024
-MAX_DIGITS = 1000
-SETTING = "--set"
-
-_FIELDS = {
-    "INIT": "init",
-    "NEXT": "next",
-    "SPECIFICATION": "specification",
-    "SYMMETRY": "symmetry",
-    "VIEW": "view",
-    "ALIAS": "alias",
-    "POSTCONDITION": "postcondition",
-    "POSTCONDITIONS": "postcondition",
-    "INVARIANT": "invariants",
-    "INVARIANTS": "invariants",
-    "PROPERTY": "properties",
-    "PROPERTIES": "properties",
-    "CONSTRAINT": "constraints",
-    "CONSTRAINTS": "constraints",
-    "ACTION_CONSTRAINT": "action_constraints",
-    "ACTION_CONSTRAINTS": "action_constraints",
-}
+    named = before in (_KEYWORD_TERMINALS | _VALUE_TERMINALS) - {"_LEFT"}
+    return one_of(choices or ["end of text"]) + (f" after {previous}" if named else "")
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import enum
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -175,17 +176,22 @@ class StateView:
                 raise _located(name, error) from None
         keys = ordered(dict.fromkeys(key for function in functions.values() for key in function))
         for key in keys:
-            has = {name for name in self._replica_names if key in functions[name]}
-            fitting = [r for r in self._replicas if set(_variables_of(r)) == has]
-            if not fitting:
-                raise self._unlike(key, has)
-            if fitting[0].is_told:
-                told = functions[KIND][key]
-                fitting = [r for r in fitting if r.cls.__name__ == told]
-                if not fitting:
-                    expected = " or ".join(r.cls.__name__ for r in self._replicas if r.is_told)
-                    raise ViewError(KIND, f"{KIND}[{quoted_value(key)}]", quoted_value(told), expected)
-            yield self._read_replica(decoder, fitting, key, functions)
+            yield self._read_replica(decoder, self._fitting(key, functions), key, functions)
+
+    def _fitting(self, key: Value, functions: dict[str, dict[Value, Value]]) -> list[_Replica]:
+        """Return the classes of replicas that have just the variables which are there for an id."""
+        has = {name for name in self._replica_names if key in functions[name]}
+        fitting = [r for r in self._replicas if set(_variables_of(r)) == has]
+        if not fitting:
+            raise self._unlike(key, has)
+        if not fitting[0].is_told:
+            return fitting
+        kind = functions[KIND][key]
+        fitting = [r for r in fitting if r.cls.__name__ == kind]
+        if not fitting:
+            expected = " or ".join(r.cls.__name__ for r in self._replicas if r.is_told)
+            raise ViewError(KIND, f"{KIND}[{quoted_value(key)}]", quoted_value(kind), expected)
+        return fitting
 
     def _read_replica(
         self, decoder: Decoder, fitting: list[_Replica], key: Value, functions: dict[str, dict[Value, Value]]
@@ -298,15 +304,14 @@ def _replicas(protocol: Protocol, starts: Iterable[State]) -> list[_Replica]:
     same fields and the same type of `id` are told apart by a variable ``kind``.
     """
     classes = dict.fromkeys(type(replica) for state in starts for replica in state.replicas.values())
-    for action in protocol.actions.values():
-        for cls in action.actors:
-            derived = [c for c in subclasses(cls) if c.__module__ == cls.__module__] if cls is not Record else []
-            classes.update(dict.fromkeys(derived or ([cls] if cls is not Record else [])))
+    for cls in (cls for action in protocol.actions.values() for cls in action.actors if cls is not Record):
+        derived = [child for child in subclasses(cls) if child.__module__ == cls.__module__]
+        classes.update(dict.fromkeys(derived or [cls]))
+    looks = Counter(map(_look, classes))
     found = []
     for cls in classes:
-        alike = [c for c in classes if c is not cls and _look(c) == _look(cls)]
         own = {attribute: name for attribute, name in tla_names(cls).items() if attribute != "id"}
-        found.append(_Replica(cls, own, bool(alike) or not own))
+        found.append(_Replica(cls, own, looks[_look(cls)] > 1 or not own))
     return found
 
 
