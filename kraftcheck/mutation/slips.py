@@ -199,13 +199,12 @@ class Slips:
             case ast.Constant():
                 yield from _constant(node, parent)
             case ast.Slice():
-                edges = (edge for edge in (node.lower, node.upper) if isinstance(edge, ast.Name | ast.Attribute))
-                yield from ((OFF_BY_ONE, edge, f"{ast.unparse(edge)} + 1") for edge in edges)
+                yield from _edges(node)
             case ast.Attribute(ctx=ast.Load()):
                 yield from self._attribute(node)
             case ast.Name(ctx=ast.Load()) if node.id not in self._parameters:
-                other = other_name(node.id, self._names)
-                yield from [(WRONG_CONSTANT, node, other)] if other is not None else []
+                if (other := other_name(node.id, self._names)) is not None:
+                    yield WRONG_CONSTANT, node, other
             case ast.Call(func=ast.Attribute()):
                 yield from _of_method(node, str(called(node)))
             case ast.Call():
@@ -249,6 +248,12 @@ def _without_part(node: ast.BoolOp | ast.IfExp | ast.BinOp, parent: ast.AST) -> 
     elif isinstance(node.op, ast.BitOr | ast.Sub | ast.BitAnd) and not isinstance(node.right, ast.Constant):
         left = [(OPERAND, node.left)]
     yield from ((kind, node, _within(ast.unparse(rest), rest, parent)) for kind, rest in left)
+
+
+def _edges(node: ast.Slice) -> Iterator[Replacement]:
+    for edge in (node.lower, node.upper):
+        if isinstance(edge, ast.Name | ast.Attribute):
+            yield OFF_BY_ONE, edge, f"{ast.unparse(edge)} + 1"
 
 
 def _of_method(node: ast.Call, name: str) -> Iterator[Replacement]:

@@ -152,11 +152,15 @@ def value_as_json(value: Value) -> Any:
     if isinstance(value, frozenset | tuple):
         return [value_as_json(item) for item in (value if isinstance(value, tuple) else ordered(value))]
     if isinstance(value, Map):
-        return {key if isinstance(key, str) else text_of(key): value_as_json(value[key]) for key in ordered(value)}
+        return {_key(key): value_as_json(value[key]) for key in ordered(value)}
     if not is_shown_by_fields(value):
         return text_of(value)
     fields = zip(field_names(type(value)), field_values(value), strict=True)
     return {"_type": type(value).__name__, **{name: value_as_json(item) for name, item in fields}}
+
+
+def _key(key: Value) -> str:
+    return key if isinstance(key, str) else text_of(key)
 
 
 def peak_memory() -> int:

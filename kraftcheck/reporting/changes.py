@@ -208,12 +208,12 @@ def flows(network: Network, trace: Iterable[TraceStep]) -> list[Flow]:
 
     Of equal messages the oldest counts as the one that is taken.
     """
-    own = {action: operation for action, operation, _ in network.own_operations()}
+    own: dict[str | None, str] = {action: operation for action, operation, _ in network.own_operations()}
     found: list[Flow] = []
     pending: defaultdict[Record, deque[Flow]] = defaultdict(deque)
     before: State | None = None
     for number, step in enumerate(trace, start=1):
-        operation = own.get(step.action or "")
+        operation = own.get(step.action)
         for mark, message, copies in messages(network, before, step.state, step.message):
             waiting = pending[message]
             while len(waiting) > copies:

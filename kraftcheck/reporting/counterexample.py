@@ -275,9 +275,9 @@ def _heading(protocol: Protocol, number: int, step: TraceStep) -> Line:
 
 def _message_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep) -> Iterator[Line]:
     found = messages(protocol.network, None if before is None else before.state, step.state, step.message)
-    same = sum(item.mark == " " for item in found)
-    folded = same if before is not None and same > _MOST_SAME else 0
-    shown = [(item, message_words(item.message)) for item in found if not (folded and item.mark == " ")]
+    same = [item for item in found if item.mark == " "]
+    folded = len(same) if before is not None and len(same) > _MOST_SAME else 0
+    shown = [(item, message_words(item.message)) for item in (found[: len(found) - folded])]
     kinds, ways = (max((len(words[column]) for _, words in shown), default=0) for column in (0, 1))
     lines = [
         (_STYLES[item.mark], f"{item.mark} {kind:{kinds}}  {way:{ways}}  {rest}{_copies(item)}")

@@ -147,8 +147,8 @@ def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool,
     from xml.etree import ElementTree
 
     violated = {violation.property: violation for violation in result.violations}
-    tests = [*_names(job.options), *([DEADLOCK] if job.options.deadlock else [])]
-    tests += [name for name in violated if name not in tests]  # an action in which an assert failed
+    tests = dict.fromkeys([*_names(job.options), *[DEADLOCK] * job.options.deadlock])
+    tests |= dict.fromkeys(violated)  # an action in which an assert failed
     name = ".".join(filter(None, ["kraftcheck", job.model.name, job.model.protocol.variant, job.config_name]))
     suite = ElementTree.Element("testsuite", {"name": name})
 
