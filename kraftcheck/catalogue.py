@@ -27,10 +27,10 @@ from kraftcheck.spec.discovery import line_to_blame, load, protocol_in, variant,
 from kraftcheck.spec.errors import InputError, ProtocolError, RaisedError, told_error, unknown
 from kraftcheck.spec.language.declarations import OF_BEHAVIOURS
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.traces.scenarios import Start
 
 if TYPE_CHECKING:
     from kraftcheck.traces.replay.replayer import Replayer
+    from kraftcheck.traces.scenarios import Start
 
 HOMES = ("kraftcheck.kraft_model", "kraftcheck.spec.examples")
 """The packages in which shipped models are: see `models_in`."""

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from kraftcheck.catalogue import Job
@@ -19,7 +20,6 @@ from kraftcheck.options import COLUMNS
 from kraftcheck.reporting.as_json import result_as_json
 from kraftcheck.reporting.files import OutputFiles, write_counterexamples
 from kraftcheck.reporting.lines import Meter, print_lines
-from kraftcheck.reporting.report import run_as_data, write_report
 from kraftcheck.reporting.summary import github_annotations, report, write_junit
 from kraftcheck.spec.diagnosis.slips import slips
 from kraftcheck.spec.diagnosis.vacuity import Watch, unmet, vacuous, watch
@@ -112,7 +112,7 @@ def report_result(job: Job, result: Result, arguments: argparse.Namespace, files
     strict, allowed = (bool(getattr(arguments, name, False)) for name in ("strict", "allow_incomplete"))
     files.json(lambda: result_as_json(job, result) | more)
     files.file("trace", lambda path: write_counterexamples(job.protocol, result.violations, path))
-    files.file("report", lambda path: write_report(path, [run_as_data(job, result, more)]))
+    files.file("report", lambda path: _write_report(job, result, more, path))
     files.file("junit", lambda path: write_junit(job, result, path, allow_incomplete=allowed, strict=strict))
     columns = shutil.get_terminal_size().columns if arguments.layout == COLUMNS else None
     shown = {"quiet": arguments.quiet, "calls": arguments.calls, "columns": columns}
@@ -120,3 +120,9 @@ def report_result(job: Job, result: Result, arguments: argparse.Namespace, files
     if getattr(arguments, "github", False):
         print_lines(github_annotations(job, result, strict=strict))
     return exit_code(result, allow_incomplete=allowed, strict=strict)
+
+
+def _write_report(job: Job, result: Result, more: dict[str, Any], path: Path) -> None:
+    from kraftcheck.reporting.report import run_as_data, write_report  # which imports what replays traces
+
+    write_report(path, [run_as_data(job, result, more)])

@@ -13,7 +13,6 @@ from kraftcheck.engines import search
 from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, Result, TraceStep, Violation
-from kraftcheck.explorer.simplifier import Simplifier, describe_simplification, violation_of
 from kraftcheck.reporting.lines import Meter
 
 
@@ -39,6 +38,8 @@ def simplify_trace(
     job: Job, trace: tuple[TraceStep, ...], violated: str | None, arguments: argparse.Namespace
 ) -> tuple[Violation, str] | None:
     """Return a simpler trace that violates the same property, and what was done; None where it violates none."""
+    from kraftcheck.explorer.simplifier import violation_of
+
     violation = violation_of(job.protocol, trace, violated)
     return (
         None if violation is None else _simplified(job, violation, arguments, partial(_find_shortest, job, violation))
@@ -52,6 +53,8 @@ def _simplified(
     shortest: Callable[[int, float], Behaviour | None] | None,
 ) -> tuple[Violation, str]:
     """Return a counterexample made simpler, showing the progress, and what was done."""
+    from kraftcheck.explorer.simplifier import Simplifier, describe_simplification
+
     began = time.monotonic()
     with Meter("behaviours tried", quiet=arguments.quiet) as meter:
         simplifier = Simplifier(job.protocol, job.options, violation, arguments.simplify_time, meter.add)

@@ -11,7 +11,6 @@ from typing import Any
 from kraftcheck.catalogue import Job
 from kraftcheck.explorer.request import OPTIONS
 from kraftcheck.explorer.result import Loop, Result, TraceStep, Violation
-from kraftcheck.persistence.folder import program_version
 from kraftcheck.reporting.changes import changes, is_shown_by_fields, messages
 from kraftcheck.reporting.counterexample import why
 from kraftcheck.spec.language.protocol import Protocol
@@ -23,6 +22,8 @@ SCHEMA = 1
 
 def tool() -> dict[str, Any]:
     """Return what every JSON object of ours begins with: who wrote it, and in which form."""
+    from kraftcheck.persistence.folder import program_version  # which imports numpy
+
     return {"tool": "kraftcheck", "version": program_version(), "schema": SCHEMA}
 
 
