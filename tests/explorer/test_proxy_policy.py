@@ -97,8 +97,8 @@ def test_what_it_says_is_the_same(least_bad: int) -> None:
 
 def test_what_is_given_whole_stays_so_when_there_are_many_more_replicas() -> None:
     """Else fields would be asked about where the whole replica was, which looks as if the property were not pure."""
-    known, forgotten = SimpleNamespace(locals=[None]), []
-    how = ProxyPolicy(cast(Any, known), cast(Any, SimpleNamespace(forget=forgotten.append)), set())
+    known, forgotten = SimpleNamespace(locals=[None], protocol=Counting()), []
+    how = ProxyPolicy(cast(Any, known), cast(Any, SimpleNamespace(forget=forgotten.append)))
     how.misses[7] = 0
     assert [how.of(7, "matters") for _ in range(SOME)] == [(True, True)] * SOME
     assert how.of(7, "matters") == (True, False)

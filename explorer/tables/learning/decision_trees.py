@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from kraftcheck.explorer.calls.type_inspection import note_types
 from kraftcheck.explorer.tables.kernel.codes import (
     KIND,
     LEAF,
@@ -21,7 +22,6 @@ from kraftcheck.explorer.tables.kernel.codes import (
 )
 from kraftcheck.explorer.tables.kernel.tries import child_of, lay
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.learning.questions import InboxQuestions
 from kraftcheck.explorer.tables.learning.read_log import Question
 from kraftcheck.explorer.tables.learning.shared_sets import Passes, passes_or_fails
 from kraftcheck.spec.values import Value
@@ -36,10 +36,9 @@ class ImpureCallError(Exception):
 class DecisionTrees:
     """The decision trees of one learner, in the tables that the kernel follows."""
 
-    def __init__(self, interner: Interner, inbox_questions: InboxQuestions) -> None:
+    def __init__(self, interner: Interner) -> None:
         self._interner = interner
         self._tables = interner.tables
-        self._inbox_questions = inbox_questions
         self._first: dict[int, set[int]] = {}  # by root, the answers to its question
         # by exploded set and root, the tests of its elements by key; None where all were gone through
         self._awaiting: defaultdict[int, dict[int, dict[Value, Passes | None]]] = defaultdict(dict)
@@ -68,7 +67,7 @@ class DecisionTrees:
                 local = me if b == ME else peer if b == PEER else int(self._tables.rows[row, self._interner.base + b])
                 answer = self._interner.questions.answer(a, local)
             else:
-                answer = self._inbox_questions.answer(a, inboxes[b] if b < len(inboxes) else 0)
+                answer = self._interner.inbox_questions.answer(a, inboxes[b] if b < len(inboxes) else 0)
             node = child_of(self._tables, node, answer)
         return False
 
@@ -117,8 +116,8 @@ class ProxyPolicy:
     A property of one replica gets a proxy as long as one result serves many replicas, as in `registration`.
     """
 
-    def __init__(self, interner: Interner, trees: DecisionTrees, opaque: set[str]) -> None:
-        self.opaque = opaque  # the names of actions and properties that a proxy does not serve
+    def __init__(self, interner: Interner, trees: DecisionTrees) -> None:
+        self.opaque = note_types(interner.protocol)  # the names of actions and properties that a proxy does not serve
         self.misses: dict[int, int] = {}  # by root of a property of one replica
         self._interner, self._trees = interner, trees
         self._whole: set[tuple[int, bool]] = set()

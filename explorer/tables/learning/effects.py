@@ -1,21 +1,15 @@
-"""What a handler's steps do, as numbers: outcomes, with changes of a control row and operations on inboxes.
-
-Steps record which fields of other replicas and which elements of shared sets they change, so that one outcome serves
-whatever else these hold.
-"""
+"""What a handler's steps do, as numbers: outcomes, with changes of a control row and operations on inboxes."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from kraftcheck.explorer.calls.proxies import DeltaStep, Fields, PeerProxy, SetChange, unwrap
+from kraftcheck.explorer.calls.proxies import DeltaStep, SetChange
 from kraftcheck.explorer.tables.kernel.codes import KEY_LIMIT
 from kraftcheck.explorer.tables.learning.interner import Interner, within
-from kraftcheck.explorer.tables.learning.read_log import ReadLog
 from kraftcheck.spec.language.state import Step
-from kraftcheck.spec.values import Value, field_names
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -92,54 +86,3 @@ class EffectTable:
     def _row(self, action: int, delta: int, consumes: bool, operations: list[int], flags: int = 0) -> tuple[int, ...]:
         first = self._tables.extend("outcome_operations", operations)
         return action, delta, int(consumes), first, len(operations), flags
-
-
-def deltas(made: Iterable[Any], log: ReadLog, *, tracks: bool) -> list[Any]:
-    """Return a handler's steps without proxies, where `tracks` says so as steps that have what they change.
-
-    Steps that may turn out to be equal, depending on what else is in the replicas that they write, have it not.
-    """
-    steps = list(made)
-    if not log.used_proxies or not all(isinstance(step, Step) for step in steps):
-        return steps
-    if not tracks:
-        return [unwrap(step) for step in steps]
-    rests = [_rest(step, log) for step in steps]
-    alike = defaultdict(set)
-    for step, rest in zip(steps, rests, strict=True):
-        alike[rest].add((_peers(step), _sets(step, log)))
-    return [_delta(step, rest, log, is_sure=len(alike[rest]) == 1) for step, rest in zip(steps, rests, strict=True)]
-
-
-def _rest(step: Step, log: ReadLog) -> Step:
-    """Return a step without what it changes of other replicas and of exploded sets."""
-    parts = {name: unwrap(getattr(step, name)) for name in field_names(Step) if name not in ("writes", "puts")}
-    writes = tuple(one._key if _is_changed(one) else unwrap(one) for one in step.writes)
-    puts = tuple((name, unwrap(value) if log.change_of(name, value) is None else None) for name, value in step.puts)
-    return Step(**parts, writes=writes, puts=puts)
-
-
-def _delta(step: Step, rest: Step, log: ReadLog, *, is_sure: bool) -> DeltaStep:
-    sets = dict(_sets(step, log, is_minimal=not is_sure))
-    parts = {name: getattr(rest, name) for name in field_names(Step)}
-    parts["writes"] = tuple(one._peek() if is_sure and _is_changed(one) else unwrap(one) for one in step.writes)
-    parts["puts"] = tuple((name, sets[name].added if name in sets else value) for name, value in rest.puts)
-    return DeltaStep(**parts, peers=_peers(step) if is_sure else (), sets=tuple(sets.items()))
-
-
-def _sets(step: Step, log: ReadLog, *, is_minimal: bool = False) -> tuple[tuple[str, SetChange], ...]:
-    found = ((name, log.change_of(name, value, is_minimal=is_minimal)) for name, value in step.puts)
-    return tuple((name, change) for name, change in found if change is not None)
-
-
-def _peers(step: Step) -> tuple[tuple[Value, Fields], ...]:
-    return tuple((one._key, _fields(one)) for one in step.writes if _is_changed(one))
-
-
-def _is_changed(replica: Any) -> bool:
-    return type(replica) is PeerProxy and "id" not in replica._changes
-
-
-def _fields(replica: Any) -> Fields:
-    changes = ((name, unwrap(value)) for name, value in sorted(replica._changes.items()))
-    return tuple((name, type(value), value) for name, value in changes)

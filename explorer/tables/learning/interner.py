@@ -22,7 +22,7 @@ from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row,
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import CLEARS, LEARNED, QUEUES, intern_content
 from kraftcheck.explorer.tables.learning.growing_tables import UNASKED, GrowingTables, widened
 from kraftcheck.explorer.tables.learning.permutations import Images, Orbits
-from kraftcheck.explorer.tables.learning.questions import Questions
+from kraftcheck.explorer.tables.learning.questions import InboxQuestions, Questions
 from kraftcheck.explorer.tables.learning.shared_sets import SharedSets
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.spec.errors import ProtocolError
@@ -73,6 +73,7 @@ class Interner:
         self.tables = GrowingTables(len(self.group), len(self._own_operations))
         self.questions = Questions(self.tables, "local_answers", self.locals, count())
         self.questions.number(("whole",), lambda record: record)  # has the number WHOLE
+        self.inbox_questions = InboxQuestions(self.tables, self.decode_content)
         self.sets = SharedSets(self.tables)
         self.sets.is_allowed = len(self.group) == 1 and view is None
         self._orbits = Orbits(Images(self.group), self.tables)

@@ -8,12 +8,11 @@ of this: the tables are an opaque handle, which the kernel's functions take.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.handlers import Calls, MissingRead
-from kraftcheck.explorer.calls.proxies import ProjectionProxy, SharedProxy, unwrap
-from kraftcheck.explorer.calls.type_inspection import note_types
+from kraftcheck.explorer.calls.proxies import SharedProxy
 from kraftcheck.explorer.native.arrays import Arrays
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import MOST_ACT_PROPERTIES, MOST_PROPERTIES, MOST_STEP_PROPERTIES, REFUSED
@@ -23,9 +22,8 @@ from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
 from kraftcheck.explorer.tables.kernel.tries import next_unanswered
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
 from kraftcheck.explorer.tables.learning.decision_trees import DecisionTrees, ImpureCallError, ProxyPolicy
-from kraftcheck.explorer.tables.learning.effects import EffectTable, deltas
+from kraftcheck.explorer.tables.learning.effects import EffectTable
 from kraftcheck.explorer.tables.learning.interner import Interner, within
-from kraftcheck.explorer.tables.learning.questions import InboxQuestions
 from kraftcheck.explorer.tables.learning.read_log import Question, ReadLog
 from kraftcheck.explorer.transition_system import LabelTable
 from kraftcheck.spec.errors import ActionError, ProtocolError, RaisedError
@@ -78,11 +76,10 @@ class Learner:
         self.interner = Interner(protocol, self._judge, view, symmetry)
         self.action_names = [*protocol.actions, *protocol.network.own_actions()]
         self.book = LabelTable(self.action_names, ())
-        self.inbox_questions = InboxQuestions(self.interner.tables, self.interner.decode_content)
         self._failed: ProtocolError | None = None
         self._idle = 0
-        self._trees = DecisionTrees(self.interner, self.inbox_questions)
-        self._policy = ProxyPolicy(self.interner, self._trees, note_types(protocol))
+        self._trees = DecisionTrees(self.interner)
+        self._policy = ProxyPolicy(self.interner, self._trees)
         self._effects = EffectTable(self.interner)
         self._roots: dict[int, Root] = {}
         self._tracks_changes = not self._of_actor
@@ -294,19 +291,8 @@ class Learner:
     def _call(self, root: Root, log: ReadLog) -> Judged:
         action, me, message = root
         assert isinstance(action, Action)
-        given = log.arguments(action)
-        steps = self.calls.steps(
-            action,
-            me,
-            message,
-            given,
-            partial(log.whole, action),
-            partial(deltas, log=log, tracks=self._tracks_changes) if log.by_field else None,
-            filters=bool(self.interner.sets.elements),
-        )
-        if any(isinstance(one, ProjectionProxy) and one.was_read_whole for one in given.values()):
-            steps = [unwrap(step) for step in steps]
-        return self._judged(me, message, steps, given)
+        steps = log.steps(self.calls, action, me, message, tracks=self._tracks_changes)
+        return self._judged(me, message, steps, log.arguments(action) if self._of_actor else {})
 
     def _judged(self, me: Any, message: Any, steps: list[Step], given: dict[str, Value]) -> Judged:
         """Return steps with the flags of the properties of a replica's own steps that do not allow them."""
@@ -341,7 +327,7 @@ class Learner:
         owner, found = root.owner, None
         while found is None:
             given = self._policy.of(number, owner.name)
-            log = ReadLog(self.interner, self.inbox_questions, row, inboxes or [], *given)
+            log = ReadLog(self.interner, row, inboxes or [], *given)
             try:
                 found = self._call(root, log) if isinstance(owner, Action) else log.holds(self.calls, owner, me, peer)
             except (ActionError, RaisedError):

@@ -1,14 +1,21 @@
-"""Gives a call what it asks for, as proxies, and logs what it reads: the path to its result in a decision tree."""
+"""Gives a call what it asks for, as proxies, and logs what it reads: the path to its result in a decision tree.
+
+Steps come out with the fields of other replicas and the elements of shared sets that they change, so that one outcome
+serves whatever else these hold.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 from kraftcheck.explorer.calls.handlers import Calls
 from kraftcheck.explorer.calls.proxies import (
     ABSENT,
+    DeltaStep,
+    Fields,
     Has,
     LocalProxy,
     PeerProxy,
@@ -16,13 +23,15 @@ from kraftcheck.explorer.calls.proxies import (
     SetChange,
     SetProxy,
     SharedProxy,
+    unwrap,
 )
 from kraftcheck.explorer.tables.kernel.codes import INBOX_QUESTION, LOCAL_QUESTION, ME, PEER, SHARED, SHARED_QUESTION
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.learning.questions import CLASS, ITSELF, PRESENT, WHOLE, InboxQuestions, Key
+from kraftcheck.explorer.tables.learning.questions import CLASS, ITSELF, PRESENT, WHOLE, Key
 from kraftcheck.explorer.tables.learning.shared_sets import Candidates, Passes
 from kraftcheck.spec.language.declarations import Action, Projection, Property
-from kraftcheck.spec.values import Map, Record, Value
+from kraftcheck.spec.language.state import Step
+from kraftcheck.spec.values import Map, Record, Value, field_names
 
 Question = tuple[int, int, int]  # kind of a decision tree's node, and its two arguments
 
@@ -33,7 +42,6 @@ class ReadLog:
     def __init__(
         self,
         interner: Interner,
-        inbox_questions: InboxQuestions,
         row: int,
         inboxes: list[int],
         by_field: bool = True,
@@ -45,7 +53,6 @@ class ReadLog:
         self.awaited: dict[tuple[int, Value], Passes | None] = {}
         self.path: dict[Question, int] = {}
         self._interner = interner
-        self._inbox_questions = inbox_questions
         self._control = interner.values_of_control_row(row)
         self._inboxes = inboxes
 
@@ -117,7 +124,7 @@ class ReadLog:
         """Return a proxy for a projection of all replicas."""
         project = partial(self._interner.protocol.projected, read)
         if read.of_inbox:
-            question = self._inbox_questions.number(read.name, project)
+            question = self._interner.inbox_questions.number(read.name, project)
             return ProjectionProxy(self._interner.slots, partial(self._read_inbox, question))
         if self.by_field:
             question = self._interner.questions.number(("own", read.name), partial(_unless_itself, project))
@@ -146,12 +153,27 @@ class ReadLog:
 
     def _read_inbox(self, question: int, key: Value) -> Any:
         """Return the answer to a question about a replica's inbox, or `ABSENT`."""
-        questions, slot = self._inbox_questions, self._interner.slots[key]
+        questions, slot = self._interner.inbox_questions, self._interner.slots[key]
         if self._read_replica(self._interner.questions.number(PRESENT, lambda _: True), key) is ABSENT:
             return ABSENT
         answer = questions.answer(question, self._inboxes[slot] if slot < len(self._inboxes) else 0)
         self._note((INBOX_QUESTION, question, slot), answer)
         return questions.value(question, answer)
+
+    def steps(self, calls: Calls, action: Action, me: Any, message: Any, *, tracks: bool) -> list[Step]:
+        """Return the steps of an action, where `tracks` says so as steps that have what they change."""
+        given = self.arguments(action)
+        steps = calls.steps(
+            action,
+            me,
+            message,
+            given,
+            partial(self.whole, action),
+            partial(_deltas, log=self, tracks=tracks) if self.by_field else None,
+            filters=bool(self._interner.sets.elements),
+        )
+        is_part_of_steps = any(isinstance(one, ProjectionProxy) and one.was_read_whole for one in given.values())
+        return [unwrap(step) for step in steps] if is_part_of_steps else steps
 
     def holds(self, calls: Calls, prop: Property, me: int, peer: int) -> bool:
         """Return whether a property holds."""
@@ -221,3 +243,54 @@ def _unless_itself(project: Callable[[Record], Value], record: Record) -> Value:
     """Return what a projection gives; of a projection that gives the whole replica, that it does."""
     value = project(record)
     return ITSELF if value is record else value
+
+
+def _deltas(made: Iterable[Any], log: ReadLog, *, tracks: bool) -> list[Any]:
+    """Return a handler's steps without proxies, where `tracks` says so as steps that have what they change.
+
+    Steps that may turn out to be equal, depending on what else is in the replicas that they write, have it not.
+    """
+    steps = list(made)
+    if not log.used_proxies or not all(isinstance(step, Step) for step in steps):
+        return steps
+    if not tracks:
+        return [unwrap(step) for step in steps]
+    rests = [_rest(step, log) for step in steps]
+    alike = defaultdict(set)
+    for step, rest in zip(steps, rests, strict=True):
+        alike[rest].add((_peers(step), _sets(step, log)))
+    return [_delta(step, rest, log, is_sure=len(alike[rest]) == 1) for step, rest in zip(steps, rests, strict=True)]
+
+
+def _rest(step: Step, log: ReadLog) -> Step:
+    """Return a step without what it changes of other replicas and of exploded sets."""
+    parts = {name: unwrap(getattr(step, name)) for name in field_names(Step) if name not in ("writes", "puts")}
+    writes = tuple(one._key if _is_changed(one) else unwrap(one) for one in step.writes)
+    puts = tuple((name, unwrap(value) if log.change_of(name, value) is None else None) for name, value in step.puts)
+    return Step(**parts, writes=writes, puts=puts)
+
+
+def _delta(step: Step, rest: Step, log: ReadLog, *, is_sure: bool) -> DeltaStep:
+    sets = dict(_sets(step, log, is_minimal=not is_sure))
+    parts = {name: getattr(rest, name) for name in field_names(Step)}
+    parts["writes"] = tuple(one._peek() if is_sure and _is_changed(one) else unwrap(one) for one in step.writes)
+    parts["puts"] = tuple((name, sets[name].added if name in sets else value) for name, value in rest.puts)
+    return DeltaStep(**parts, peers=_peers(step) if is_sure else (), sets=tuple(sets.items()))
+
+
+def _sets(step: Step, log: ReadLog, *, is_minimal: bool = False) -> tuple[tuple[str, SetChange], ...]:
+    found = ((name, log.change_of(name, value, is_minimal=is_minimal)) for name, value in step.puts)
+    return tuple((name, change) for name, change in found if change is not None)
+
+
+def _peers(step: Step) -> tuple[tuple[Value, Fields], ...]:
+    return tuple((one._key, _fields(one)) for one in step.writes if _is_changed(one))
+
+
+def _is_changed(replica: Any) -> bool:
+    return type(replica) is PeerProxy and "id" not in replica._changes
+
+
+def _fields(replica: Any) -> Fields:
+    changes = ((name, unwrap(value)) for name, value in sorted(replica._changes.items()))
+    return tuple((name, type(value), value) for name, value in changes)
