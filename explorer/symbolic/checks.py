@@ -257,44 +257,51 @@ class StepChecks:
 
         Values that no state has together with the acting replica's local state, and those before, are left out.
         """
-        variables = self._space.variables
+        try:
+            if not self._holds(prop, known, fields):
+                self._require_change(known)
+                yield tuple(sorted(changes.items()))
+        except MissingRead as missing:
+            self._is_settled = False  # other sets may have other values together
+            name = missing.read.field
+            level = self._space.variables.shared(name)
+            there = changes.get(level)
+            for number in self._values_with(level, changes, fields):
+                case = Change(BY_VALUE, number, number)
+                if there is not None and there.how == BY_VALUE:
+                    if there.key != number:
+                        continue
+                    case = there
+                value = self._space.variables.values[level][number]
+                yield from self._cases(prop, known, changes | {level: case}, fields | {name: value})
+
+    def _holds(self, prop: Property, known: dict[str, Any], fields: dict[str, Any]) -> bool:
+        """Return whether a property holds of a step, given the values of some shared fields."""
 
         def read(name: str) -> Any:
             if name not in fields:
                 raise MissingRead(Read(name))
             return fields[name]
 
-        key, verdict = None, None
-        if self._is_asked_again:
-            key = (prop.name, *[known[name] for name in prop.asks if name in known], *fields.items())
-            verdict = self._verdicts.get(key)
-        try:
-            if verdict is None:
-                given = {name: variables.guarded(value) for name, value in known.items()}
-                given["shared"] = SharedProxy(variables.shared_type, read)
-                verdict = self._space.learning.calls.holds(prop, given)
-                if self._is_asked_again:
-                    self._verdicts[key] = verdict
-            if not verdict:
-                self._require_change(known)
-                yield tuple(sorted(changes.items()))
-        except MissingRead as missing:
-            self._is_settled = False  # other sets may have other values together
-            name = missing.read.field
-            assert name is not None
-            level = variables.shared(name)
-            there = changes.get(level)
-            held = [(at, change.key) for at, change in changes.items() if change.how == BY_VALUE and self._is_local(at)]
-            for one, value in fields.items():
-                held.append((variables.shared(one), variables.number(variables.shared(one), value)))
-            levels, numbers = tuple(at for at, _ in held), tuple(number for _, number in held)
-            for number in self._together((*levels, level)).get(numbers, ()):
-                value, case = variables.values[level][number], Change(BY_VALUE, number, number)
-                if there is not None and there.how == BY_VALUE:
-                    if there.key != number:
-                        continue
-                    case = there
-                yield from self._cases(prop, known, changes | {level: case}, fields | {name: value})
+        key = (prop.name, *[known[name] for name in prop.asks if name in known], *fields.items())
+        verdict = self._verdicts.get(key) if self._is_asked_again else None
+        if verdict is None:
+            variables = self._space.variables
+            given = {name: variables.guarded(value) for name, value in known.items()}
+            given["shared"] = SharedProxy(variables.shared_type, read)
+            verdict = self._space.learning.calls.holds(prop, given)
+            if self._is_asked_again:
+                self._verdicts[key] = verdict
+        return verdict
+
+    def _values_with(self, level: int, changes: dict[int, Change], fields: dict[str, Any]) -> list[int]:
+        """Return the values of a shared field that states have together with what is known of them."""
+        variables = self._space.variables
+        held = [(at, change.key) for at, change in changes.items() if change.how == BY_VALUE and self._is_local(at)]
+        for one, value in fields.items():
+            held.append((variables.shared(one), variables.number(variables.shared(one), value)))
+        levels, numbers = tuple(at for at, _ in held), tuple(number for _, number in held)
+        return self._together((*levels, level)).get(numbers, [])
 
     def _is_local(self, level: int) -> bool:
         return self._space.variables.keys[level].kind == LOCAL

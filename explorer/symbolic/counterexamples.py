@@ -48,28 +48,30 @@ class Predecessors:
         """Return what is another, from a level on, in a state of the set that leads to the target: level and value."""
         if a == EMPTY or r == 0 or (a, r, at) in failed:
             return None
-        store, nodes = self._space.store, self._space.groups.nodes
         if r == 1:
             return [] if self._holds(a, at, target) else None
-        level, edges = store.edges(a)
-        there, changes = nodes.node(r)
-        if any(target[at : min(level, there)]):  # a level that the set leaves out is 0 in it
-            return None
-        if level < there:
-            for value, child in edges:
-                if value == target[level]:
-                    found = self._find(child, r, level + 1, target, failed)
-                    if found is not None:
-                        return found
-        else:
-            for value, child in edges if level == there else [(0, a)]:
-                for change, rest in changes:
-                    if self._leads(there, change, value, target[there]):
-                        found = self._find(child, rest, there + 1, target, failed)
-                        if found is not None:
-                            return [(there, value), *found]
+        for child, rest, below, changed in self._branches(a, r, at, target):
+            found = self._find(child, rest, below, target, failed)
+            if found is not None:
+                return [*changed, *found]
         failed.add((a, r, at))
         return None
+
+    def _branches(
+        self, a: int, r: int, at: int, target: Vector
+    ) -> Iterator[tuple[int, int, int, list[tuple[int, int]]]]:
+        """Yield what may follow at the next level: the set, the relation, the level behind it, and what is another."""
+        level, edges = self._space.store.edges(a)
+        there, changes = self._space.groups.nodes.node(r)
+        if any(target[at : min(level, there)]):  # a level that the set leaves out is 0 in it
+            return
+        if level < there:
+            yield from ((child, r, level + 1, []) for value, child in edges if value == target[level])
+            return
+        for value, child in edges if level == there else [(0, a)]:
+            for change, rest in changes:
+                if self._leads(there, change, value, target[there]):
+                    yield child, rest, there + 1, [(there, value)]
 
     def _holds(self, a: int, at: int, target: Vector) -> bool:
         """Whether a set has the rest of the target, from a level on."""
