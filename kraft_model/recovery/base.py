@@ -81,10 +81,7 @@ def last_epoch(log: tuple[Entry, ...]) -> int:
 
 
 def epoch_end(log: tuple[Entry, ...], epoch: int) -> tuple[int, int]:
-    """Return the largest epoch in a log that is not above the given one, and its end offset (KIP-279).
-
-    It is (-1, 0) if there is none.
-    """
+    """Return the largest epoch in a log not above the given one, and its end offset; (-1, 0) if none (KIP-279)."""
     upto = [entry for entry in log if entry.epoch <= epoch]
     return (upto[-1].epoch, len(upto)) if upto else (-1, 0)
 

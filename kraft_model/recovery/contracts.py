@@ -76,10 +76,7 @@ def known_by(protocol: RecoveryBase, broker: Broker, partition: Partition) -> Pa
 
 
 def takes_on(broker: Broker, partition: Partition, shared: Shared) -> Step:
-    """Return the step in which a broker takes on a state: anew in a new leader epoch, else as it goes on.
-
-    Who waits for a former leader is told that it leads no more.
-    """
+    """Return the step in which a broker takes on a state: anew in a new leader epoch, where who waits is refused."""
     if partition.leader_epoch > broker.partition.leader_epoch:
         told = (Error.NOT_LEADER_OR_FOLLOWER, broker.partition.leader_epoch, broker.id)
         refusals = [ClientResponse(Api.PRODUCE, broker.log[offset - 1].value, *told) for offset in broker.waiting]

@@ -174,10 +174,7 @@ class MessageContracts(QuorumBase):
     # BeginQuorumEpoch and EndQuorumEpoch
 
     def acknowledges(self, before: Replica, after: Replica, request: Announcement, error: Error, step: Step) -> bool:
-        """Whether a replica answers with its epoch and leader, and with this error.
-
-        Without PlainAnswers only errors are told.
-        """
+        """Whether a replica answers with its epoch and leader and this error; only errors without PlainAnswers."""
         answers = sent(step, Acknowledgement)
         if after.mode in ENDED or (error is Error.NONE and not self.plain_answers):
             return not answers

@@ -112,10 +112,7 @@ def advertised_high_watermark(me: Replica) -> int:
 
 
 def ends_of_voters(me: Replica) -> list[int]:
-    """Return the log ends of the voters as a leader knows them, the highest first.
-
-    A leader that is no voter does not count itself (KIP-853, "High watermark").
-    """
+    """Return the voters' log ends as a leader knows them, the highest first; its own only if it is one (KIP-853)."""
     known = {voter.key: me.offsets.get(voter.key, 0) for voter in me.voters}
     return sorted((len(me.log) if is_same(key, me.key) else end for key, end in known.items()), reverse=True)
 
@@ -207,10 +204,7 @@ def failure(me: Replica) -> Role:
 
 
 def heard(me: Replica, response: LeaderResponse) -> tuple[Role, bool]:
-    """Return what the fields that all responses share make of a replica, and whether the rest of it is of no use.
-
-    KIP-595, "Leader Election and Discovery"; `KafkaRaftClient.maybeHandleCommonResponse`.
-    """
+    """Return what the fields that responses share make of a replica, and whether the rest is of no use (KIP-595)."""
     error, leader, epoch, endpoint = response.error, response.leader, response.epoch, response.endpoint
     if epoch < me.epoch or error is Error.UNKNOWN_LEADER_EPOCH:
         return role(me), True
@@ -223,10 +217,7 @@ def heard(me: Replica, response: LeaderResponse) -> tuple[Role, bool]:
 
 
 def takes_role(before: Replica, after: Replica, expected: Role) -> bool:
-    """Whether a replica takes a role, and keeps everything where the role is the one that it has.
-
-    What a new role begins with is in `TransitionsBeginAfresh`.
-    """
+    """Whether a replica takes a role, and keeps everything where it has it; `NewRolesBeginAfresh` says what is new."""
     return role(after) == expected and (role(before) != expected or after == before)
 
 
@@ -263,10 +254,7 @@ def named(me: Replica, error: Error) -> tuple[int, ModelValue | Nil, int]:
 
 
 def stood(before: Replica, after: Replica) -> bool:
-    """Whether a replica stands for election: next epoch, its own vote, nobody's follower (KIP-595, "Vote").
-
-    The only voter wins at once.
-    """
+    """Whether a replica stands in the next epoch with its own vote, following nobody; the only voter wins (KIP-595)."""
     if after.epoch != before.epoch + 1:
         return False
     if len(after.voters) == 1:
@@ -323,10 +311,7 @@ def leaves(before: Replica, after: Replica) -> bool:
 
 
 def with_new_voter(me: Replica) -> Replica:
-    """Return a leader with the voter set that has the new voter, once that is checked and has the leader's log.
-
-    KIP-853, "AddVoter", steps 4 to 6.
-    """
+    """Return a leader with the new voter, once that is checked and has its log (KIP-853, "AddVoter", steps 4 to 6)."""
     change = me.change
     if not isinstance(change, Change) or change.operation is not Operation.ADD_VOTER or isinstance(change.voter, Nil):
         return me

@@ -461,10 +461,7 @@ def is_watching(peer: Record, host: ModelValue) -> bool:
 
 
 def announces(before: Replica, after: Replica, step: Step) -> bool:
-    """Whether a new leader tells all other voters, with its epoch and endpoint, and others only repeat that to one.
-
-    KIP-595, "BeginQuorumEpoch"; KIP-853.
-    """
+    """Whether a new leader tells all other voters its epoch and endpoint, and others repeat that to one (KIP-595)."""
     told = sent(step, BeginQuorumEpochRequest)
     if any((m.epoch, m.source, m.endpoint) != (after.epoch, after.id, after.endpoint) for m in told):
         return False
