@@ -92,16 +92,17 @@ class ExplodedState:
             return DeltaStep(me=unwrap(me), **parts)
         changed, shown = [], {}
         for name in self._sets:
-            value = getattr(me, name)
-            if not isinstance(value, frozenset):
-                raise OpaqueSetRequired(name)
-            change = value.changes(self._has[name]) if isinstance(value, SetProxy) else None
-            if change is None:
-                change = SetChange(frozenset(value), None)
+            change = self._change_of(name, getattr(me, name))
             if change.added or change.removed or change.removed is None:
                 changed.append((name, change))
             shown[name] = change.added
         return DeltaStep(me=unwrap(with_fields(me, shown)), sets=tuple(changed), **parts)
+
+    def _change_of(self, name: str, value: Any) -> SetChange:
+        if not isinstance(value, frozenset):
+            raise OpaqueSetRequired(name)
+        change = value.changes(self._has[name]) if isinstance(value, SetProxy) else None
+        return SetChange(frozenset(value), None) if change is None else change
 
     def _is_same(self, one: DeltaStep, other: DeltaStep) -> bool:
         """Whether two steps do the same to the sets that were read, and to all else."""

@@ -10,6 +10,7 @@ Whether a replica is in a set of one before it stands beside its own local state
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
@@ -194,14 +195,11 @@ class Variables:
     def _look_for_parts(self, level: int) -> None:
         """Take sets apart, and begin again, where without them there are far fewer local states."""
         layout, replica, values = self.layout, self.keys[level].of, self.values[level][1:]
-        if len({type(value) for value in values}) > 1:
+        if len(set(map(type, values))) > 1:
             return
-        sets = {}
-        for name in field_names(type(values[0])):
-            found = {getattr(value, name) for value in values}
-            if name not in layout.whole and all(type(one) is frozenset for one in found):
-                sets[name] = found
-        names = [name for name, found in sets.items() if len(found) >= FEWEST_SETS]
+        sets = {name: {getattr(value, name) for value in values} for name in field_names(type(values[0]))}
+        sets = {name: found for name, found in sets.items() if set(map(type, found)) == {frozenset}}
+        names = [name for name, found in sets.items() if len(found) >= FEWEST_SETS and name not in layout.whole]
         cores = {with_fields(value, dict.fromkeys(names, HOLE)) for value in values}
         if names and len(values) >= SHARE * len(cores):
             for name in names:
@@ -297,28 +295,21 @@ class Variables:
 
     def decode(self, vector: Sequence[int]) -> State:
         """Return the state of a vector."""
-        replicas: dict[Value, Value] = {}
-        parts: dict[Value, list[Value]] = {}
-        shared: dict[str, Value] = {}
-        spent: dict[str, int] = {}
-        sets: dict[Value, dict[str, list[Value]]] = {}
-        for level, (key, number) in enumerate(zip(self.keys, vector, strict=True)):
-            value = self.values[level][number]
-            if key.kind == LOCAL and number:
-                replicas[key.of] = value
-            elif key.kind == CHANNEL and number:
-                parts.setdefault(key.of, []).append(value)
-            elif key.kind == PART and number:
-                sets.setdefault(key.of, {}).setdefault(key.sender[0], []).append(key.sender[1])
-            elif key.kind == SHARED:
-                shared[key.of] = value
-            elif key.kind == BOUND:
-                spent[key.of] = value
+        found: dict[Any, list[tuple[Key, Any]]] = defaultdict(list)  # by kind, without replicas and messages not there
+        for key, values, number in zip(self.keys, self.values, vector, strict=True):
+            if number or key.kind in (SHARED, BOUND):
+                found[key.kind].append((key, values[number]))
+        replicas: dict[Value, Any] = {key.of: value for key, value in found[LOCAL]}
+        parts, sets = defaultdict[Value, list[Value]](list), defaultdict[Any, list[Value]](list)
+        for key, value in found[CHANNEL]:
+            parts[key.of].append(value)
+        for key, _ in found[PART]:
+            sets[key.of, key.sender[0]].append(key.sender[1])
         for owner, field in self.layout.parts:
             if owner in replicas:
-                held = frozenset(sets.get(owner, {}).get(field, ()))
-                replicas[owner] = with_fields(replicas[owner], {field: held})
-        inboxes = {key: self._whole(contents) for key, contents in parts.items()}
+                replicas[owner] = with_fields(replicas[owner], {field: frozenset(sets[owner, field])})
+        inboxes = {replica: self._whole(contents) for replica, contents in parts.items()}
+        shared, spent = ({key.of: value for key, value in found[kind]} for kind in (SHARED, BOUND))
         return State(Map(replicas), Map(inboxes), self.shared_type(**shared), Map(spent))
 
 

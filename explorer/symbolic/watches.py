@@ -110,14 +110,20 @@ class Watches:
             fixed = pending.pop()
             missing = next((level for level in levels if level not in fixed and level not in lazy), None)
             if missing is None:
-                try:
-                    use(self._meant(merged, dims, fixed))
-                    continue
-                except MissingRead as unknown:
-                    missing = self._labels.level_of_part(unknown.read)
-                    if missing not in lazy or missing in fixed:
-                        raise
-            pending += [fixed | {missing: value} for value in self._values(node, levels, fixed, missing)]
+                missing = self._part_read(use, self._meant(merged, dims, fixed), lazy - fixed.keys())
+            if missing is not None:
+                pending += [fixed | {missing: value} for value in self._values(node, levels, fixed, missing)]
+
+    def _part_read(self, use: Callable[[dict[Dim, Any]], None], found: dict[Dim, Any], unknown: set[int]) -> int | None:
+        """Call `use`; return the level of the part that it asks for, where that is not given, or None."""
+        try:
+            use(found)
+        except MissingRead as missing:
+            level = self._labels.level_of_part(missing.read)
+            if level not in unknown:
+                raise
+            return level
+        return None
 
     def _values(self, node: int, levels: list[int], fixed: dict[int, int], wanted: int) -> list[int]:
         """Return the values that vectors of a set have at a level, of those with some values fixed."""
