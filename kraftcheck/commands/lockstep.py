@@ -15,12 +15,15 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kraftcheck.commands._lockstep import DEPTH, RUNS, Driven, Made, Task, drive, tasks
+from kraftcheck.files import replacing
 from kraftcheck.lockstep.lockstep import LockstepVerdict
-from kraftcheck.lockstep.process import DriverDied
+from kraftcheck.lockstep.process import Driver, DriverDied
+from kraftcheck.lockstep.walks import DEPTH, RUNS
 from kraftcheck.options import add, count, seed
 from kraftcheck.reporting.files import OutputFiles
 from kraftcheck.reporting.lines import HEAD, Meter, harmless, print_lines
@@ -30,6 +33,7 @@ from kraftcheck.reporting.lockstep import (
     cover_as_json,
     cover_lines,
     exit_code,
+    reach_table,
     survey_as_json,
     survey_as_run,
     survey_lines,
@@ -38,11 +42,22 @@ from kraftcheck.reporting.lockstep import (
 from kraftcheck.reporting.report import write_report
 from kraftcheck.spec.errors import InputError
 
+if TYPE_CHECKING:
+    from kraftcheck.lockstep.reach import Reach
+    from kraftcheck.lockstep.tasks import Made, Task
+
 VIOLATED, INTERRUPTED = 12, 130
 """Exit codes: Kafka violates a property; the user stopped it, and what was found until then is told."""
 
 NEWEST = "4.3.1"
 """The version of Kafka that is driven where none is named."""
+
+
+class Driven(NamedTuple):
+    """What was done with one of Kafka's versions."""
+
+    version: str  # as the jars name it
+    made: list[Made]  # for each task, as far as they went
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -79,13 +94,15 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from kraftcheck.commands._lockstep import tasks
+
     arguments.kafka = versions = list(dict.fromkeys(arguments.kafka or [NEWEST]))
     if arguments.reach and len(versions) > 1:
         raise InputError("--reach: expected one version of Kafka, found several")
     with OutputFiles(arguments, "json", "reach", "report") as files:
         asked = list(tasks(arguments))
         with Meter("walks", quiet=arguments.quiet) as meter:
-            driven = list(_driven(versions, lambda kafka: drive(kafka, asked, arguments, meter, files)))
+            driven = list(_driven(versions, lambda kafka: _walk(kafka, asked, arguments, meter, files)))
         _write(driven, asked, files)
         if len(versions) > 1:
             _print_table(driven, asked, versions)
@@ -103,6 +120,63 @@ def _driven(versions: Sequence[str], drive: Callable[[str], Driven]) -> Iterator
         yield driven
         if any(one.interrupted for one in driven.made):
             return
+
+
+def _walk(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, files: OutputFiles) -> Driven:
+    """Make all walks beside one of Kafka's versions. Nothing is printed: a later error can change a verdict."""
+    from kraftcheck.lockstep.jars import classpath
+    from kraftcheck.lockstep.reach import Reach
+    from kraftcheck.lockstep.survey import rare_collections
+    from kraftcheck.lockstep.tasks import Made
+
+    try:
+        path = classpath(kafka, disk=arguments.disk)
+        reach = Reach(path) if arguments.reach else None
+        options = path.options if reach is None else reach.options
+        driving = Driver(path.java, path.text, options, disk=arguments.disk)
+    except InputError as problem:
+        return Driven(kafka, [Made(problem=problem)] * len(tasks))
+    driven = Driven(path.version, [])
+    with reach or nullcontext():
+        with driving as driver, rare_collections():
+            driven.made.extend(_walk_all(driver, path.version, tasks, arguments, meter, files))
+        if reach is not None and not driver.died:
+            files.file("reach", partial(_write_reach, reach))
+    return driven
+
+
+def _walk_all(
+    driver: Driver, version: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, files: OutputFiles
+) -> Iterator[Made]:
+    """Yield what came of each task, until the user stops it or the driver ends."""
+    from kraftcheck.lockstep.tasks import make
+
+    for number, task in enumerate(tasks, start=1):
+        made = make(driver, task, arguments, meter.add)
+        if arguments.out:
+            several = {version: len(arguments.kafka) > 1, str(number): len(tasks) > 1}
+            folder = arguments.out.joinpath(*(name for name, needed in several.items() if needed))
+            made = _written(made, folder, files)
+        yield made if driver.died is None else made._replace(problem=driver.died)
+        if driver.died or made.interrupted:
+            return
+
+
+def _write_reach(reach: Reach, path: Path) -> None:
+    with replacing(path) as new:
+        new.write_text("\n".join(reach_table(reach.classes())) + "\n")
+
+
+def _written(made: Made, folder: Path, files: OutputFiles) -> Made:
+    """Write the walks that show something to files; return what was made, with these."""
+    if made.survey is None or not made.survey.walks:
+        return made
+    try:
+        with files.of("--out", folder):
+            return made._replace(kinds=made.survey.write(folder))
+    except KeyboardInterrupt:
+        return made._replace(interrupted=True)
+    return made
 
 
 def _exit_code(made: Sequence[Made]) -> int:

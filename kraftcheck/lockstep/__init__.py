@@ -13,5 +13,6 @@
 | `scripts` | walks that follow a scenario or a trace |
 | `cover` | walks that take every step of a bounded state graph |
 | `survey` | many walks: findings by kind, each with a short walk |
+| `tasks` | walks through one model: what is asked for, and what came of it |
 | `reach` | the lines of Kafka that walks reached |
 """

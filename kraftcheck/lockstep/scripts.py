@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.lockstep.commands import NOT_DRIVEN
-from kraftcheck.lockstep.lockstep import Lockstep
+from kraftcheck.lockstep.lockstep import Choose, Lockstep
 from kraftcheck.lockstep.walks import STEP, Chosen, Offers, Step, Taken, labelled
 from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.semantics import Semantics, Transition, follow, way_to
@@ -72,6 +72,15 @@ class ScriptedWalk:
                 return outcomes, outcomes.index(wanted)
         reason = NOT_DRIVEN.get(wanted.action, "no command makes Kafka take it")
         raise InputError(f"{place}: {wanted.action} is not driven: {reason}")
+
+
+def scripted(script: Callable[..., Script]) -> Callable[[Lockstep], Choose]:
+    """Return what picks the steps of a script, given both sides."""
+
+    def choose(lockstep: Lockstep) -> Choose:
+        return ScriptedWalk(lambda begun: script(semantics=lockstep.semantics, begun=begun), lockstep)
+
+    return choose
 
 
 def kind_of(path: Path) -> str:

@@ -192,6 +192,9 @@ def about(message: Record | None) -> tuple[object, ...]:
     return type(message).__name__, *told, *parts
 
 
+RUNS, DEPTH = 100, 100
+"""Random walks, and the steps of one, where no number is given."""
+
 STEP = re.compile(r"(?P<action>\w+) by (?P<actor>[^\s,]+)(?: on (?P<message>.+?))?(?:, outcome (?P<outcome>\d+))?")
 
 SETTING = re.compile(r"(model|variant|without|ignore|set(?= .*=)|go(?= on$)) (.+)")
