@@ -128,13 +128,8 @@ class QuorumContracts(MessageContracts):
             return message.voter in peers(me) and message.voter.id == message.dest
         if isinstance(message, FetchRequest):
             return self.asks_for_what_follows(me, message)
-        if isinstance(message, AddVoterRequest):
-            wanted = AddVoterRequest(Voter(me.key, me.endpoint), me.id, message.dest, me.leader_endpoint)
-            return message == wanted and message.dest == me.leader and not own_voters(me)
-        if isinstance(message, RemoveVoterRequest):
-            to = (message.voter.id, message.source, message.dest, message.address)
-            is_former = message.voter in voter_keys(me) and not own_voters(me)
-            return is_former and to == (me.id, me.id, me.leader, me.leader_endpoint)
+        if isinstance(message, AddVoterRequest | RemoveVoterRequest):
+            return not own_voters(me) and is_join(me, message)
         if isinstance(message, UpdateVoterRequest):
             told = (message.epoch, message.voter, message.version, message.source, message.dest, message.address)
             own = (me.epoch, Voter(me.key, me.endpoint), me.software, me.id, me.leader, me.leader_endpoint)
@@ -298,14 +293,18 @@ class QuorumContracts(MessageContracts):
         if puts.get("committed") != ours:
             return False
         if "appends" not in step.spends:
-            return "appended" not in puts and (step.consumes or self.log_stays(before, after, step))
+            return "appended" not in puts and self.log_stays(before, after, step)
         number = shared.appended + 1
         return puts.get("appended") == number and appends_record(before, after, Data(number))
 
     def log_stays(self, before: Replica, after: Replica, step: Step) -> bool:
-        """Whether a replica's log stays, unless its own step changes voters, opens an epoch or loses a disk."""
+        """Whether a replica's log stays, unless it takes a message, changes voters, opens an epoch or loses a disk."""
         changes = {"added_voters", "removed_voters", "upgrades", "elections", "restarts", "lost_disks"}
-        return bool(changes & set(step.spends)) or (before.log, before.voters) == (after.log, after.voters)
+        return (
+            step.consumes
+            or bool(changes & set(step.spends))
+            or (before.log, before.voters) == (after.log, after.voters)
+        )
 
     # Processes and disks
 
@@ -376,8 +375,8 @@ class QuorumContracts(MessageContracts):
         if (after.updating, after.joining) != (before.updating, before.joining):
             return (after, len(step.sent)) == (before.but(updating=False, joining=False), 0)
         asked = sent(step, FetchRequest)
-        free = (after.but(pending=Nil.NIL), len(asked)) == (before.but(pending=Nil.NIL), len(step.sent))
-        if not free or isinstance(before.pending, Nil):
+        waits, free = not isinstance(before.pending, Nil), before.but(pending=Nil.NIL)
+        if (waits, after.but(pending=Nil.NIL), len(asked)) != (True, free, len(step.sent)):
             return False
         if before.leader_endpoint != 0 and [one.address for one in asked[:1]] == [0]:
             return not own_voters(before) and (before.mode, after.pending) == (Mode.FOLLOWER, asked[0])
@@ -396,7 +395,7 @@ class QuorumContracts(MessageContracts):
         fetches = [m for m in sent(step, FetchRequest) if m.address == 0]
         if fetches and before.mode is Mode.UNATTACHED:
             asks = before.but(pending=fetches[0])
-            return isinstance(before.pending, Nil) and (after, step.spends, len(step.sent)) == (asks, (), 1)
+            return (before.pending, after, step.spends, len(step.sent)) == (Nil.NIL, asks, (), 1)
         if updates or "updated_voters" in step.spends:
             return updates_once(before, after, step)
         if joins:
@@ -451,6 +450,14 @@ def error_at_end(change: Change, after: Replica, step: Step) -> Error | None:
     if expires:
         return None if step.consumes else Error.REQUEST_TIMED_OUT
     return Error.INVALID_REQUEST if after.mode is Mode.LEADER else Error.NOT_LEADER_OR_FOLLOWER
+
+
+def is_join(me: Replica, message: AddVoterRequest | RemoveVoterRequest) -> bool:
+    """Whether a controller asks its leader to add it, or to remove a voter with its id."""
+    to = (message.source, message.dest, message.address) == (me.id, me.leader, me.leader_endpoint)
+    if isinstance(message, AddVoterRequest):
+        return to and message.voter == Voter(me.key, me.endpoint)
+    return to and message.voter.id == me.id and message.voter in voter_keys(me)
 
 
 def is_watching(peer: Record, host: ModelValue) -> bool:
