@@ -165,3 +165,28 @@ def test_no_array_is_used_after_it_was_freed() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert len(set(done.stdout.split())) == 1
+
+
+@pytest.mark.kernel
+@pytest.mark.slow(minutes=2)
+def test_no_index_is_out_of_bounds() -> None:
+    """With this setting the kernel is compiled with checks, and each index below 0 is refused."""
+    environment = os.environ | {"KRAFTCHECK_KERNEL": "debug"}
+    done = subprocess.run([sys.executable, "-c", EVERY_KERNEL], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert len(set(done.stdout.split())) == 1
+
+
+def test_checked_code_refuses_what_is_out_of_bounds(tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").write_text(
+        "from pathlib import Path\nimport numpy as np\n"
+        "from kraftcheck.explorer.native.compiling import compiler\n"
+        "@compiler(Path(__file__).parent)\ndef at(numbers, index):\n    return numbers[index]\n"
+    )
+    program = "import kernel, numpy as np, sys; kernel.at(np.arange(5), int(sys.argv[1]))"
+    environment = {**os.environ, "KRAFTCHECK_KERNEL": "debug", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    environment |= {"PYTHONPATH": str(tmp_path)}
+    for index, refused in (("4", False), ("5", True), ("-1", True)):
+        command = [sys.executable, "-c", program, index]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert ("IndexError: index is out of bounds" in done.stderr) == refused
