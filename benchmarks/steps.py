@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck import load
 from kraftcheck.explorer.result import Options, Result
-from kraftcheck.explorer.tables import expander
+from kraftcheck.explorer.tables import layouts
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
@@ -128,7 +128,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=5, help="searches with full tables (default: 5)")
     given = parser.parse_args()
     for kernel in ("expand_batch", "expand_flat_batch"):
-        CLOCK.watch(expander, kernel, "expand")
+        CLOCK.watch(layouts, kernel, "expand")
     CLOCK.watch(visited, "insert_found", "insert")
     CLOCK.watch(Learner, "resolve", "learn")
     chosen = None if given.model is None else Case(given.model, given.config, tuple(given.set))

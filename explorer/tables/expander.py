@@ -19,14 +19,10 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import DEADLOCK, Options
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.expand import by_control_row, expand_batch, find_predecessor
-from kraftcheck.explorer.tables.kernel.flat.batches import expand_flat_batch, resolve_flat
-from kraftcheck.explorer.tables.kernel.flat.fields import SPARE
-from kraftcheck.explorer.tables.kernel.flat.orbits import pack_all_flat
+from kraftcheck.explorer.tables.kernel.expand import find_predecessor
 from kraftcheck.explorer.tables.kernel.flat.properties import judge_batch, resolve_judged
-from kraftcheck.explorer.tables.kernel.flat.waiting import WAITING
-from kraftcheck.explorer.tables.kernel.packing import pack_all
 from kraftcheck.explorer.tables.kernel.symmetry import identify_all
+from kraftcheck.explorer.tables.layouts import ControlRows, FlatColumns, Layout, grow_facts
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.locality import Parts, split
 from kraftcheck.explorer.tables.states.packing import (
@@ -39,7 +35,6 @@ from kraftcheck.explorer.tables.states.packing import (
     Successors,
     Words,
     packing,
-    roomy_packing,
 )
 from kraftcheck.explorer.tables.threads import SERIAL, Threads
 from kraftcheck.explorer.tables.worker import Worker
@@ -51,7 +46,6 @@ from kraftcheck.spec.language.state import State
 
 SHARES = 4  # for each worker, of what is left of a batch: whoever is ready takes one
 SMALLEST = 8  # shares, at most, of what is worth a second thread
-ORDER_BITS = 14  # of a control row's id, by which states are ordered
 
 
 class Event(NamedTuple):
@@ -81,9 +75,8 @@ class Expander:
         for worker in self.pool:
             worker.left = np.zeros(learner.permutations, np.int64)
         self.packing = packing([1])
-        self.is_flat = False
-        self.fields: list[list[int]] = []
-        self._slots: int | None = None  # replicas with columns in the search's flat states; None: it has control rows
+        self.layout: Layout = ControlRows(learner)
+        self._own: Layout = self.layout  # that of the search, also within `with_control_rows`
         self._packed_counts: list[int] = []
         self._deadlock = deadlock
 
@@ -113,14 +106,14 @@ class Expander:
         return self.threads.count
 
     @property
-    def width(self) -> int:
-        """Columns of a state, for the replicas that there are by now; for those that there were, where it is flat."""
-        return self.inboxes + self._slots if self.is_flat and self._slots is not None else self.learner.width
+    def is_flat(self) -> bool:
+        """Whether states have no control rows."""
+        return self.layout.is_flat
 
     @property
-    def inboxes(self) -> int:
-        """The first inbox column of the search's states."""
-        return 1 if self._slots is None else self.learner.interner.base + self._slots
+    def width(self) -> int:
+        """Columns of a state."""
+        return self.layout.width
 
     # Rows
 
@@ -158,26 +151,10 @@ class Expander:
     def packed(self, rows: Rows, packing: Packing) -> tuple[Words, Indices]:
         """Return the packed identities of states, and the partitions that own them."""
         words, owner = np.zeros((len(rows), packing.words), np.uint64), np.zeros(len(rows), np.int64)
-        if self.is_flat:
-            self.pool[0].fit(rows.shape[1])
-            self.pool[0].fit_flat(packing)
-            given = packing, self.pool[0], np.ascontiguousarray(rows), words, owner
-            self.learner.making_room(lambda: pack_all_flat(self.learner.tables, *given))
-        else:
-            pack_all(self.learner.tables, packing, self.with_columns(self.identities(rows)), words, owner)
+        self.layout.pack(self.pool[0], packing, self.identities(rows), words, owner)
         return words, owner
 
     # Successors
-
-    def order_of(self, rows: Rows) -> Indices:
-        """Return the numbers of states in the order in which they are best expanded: by what they have in common."""
-        order = np.arange(len(rows), dtype=np.int64)
-        if self.is_flat:
-            return order
-        most = self.learner.counts()[0]
-        shift = max(0, most.bit_length() - ORDER_BITS)
-        by_control_row(rows, shift, np.zeros((most >> shift) + 2, np.int32), order)
-        return order
 
     def expand(
         self, rows: Rows, which: Indices, meanwhile: Callable[[Found], None] = lambda _: None
@@ -188,14 +165,13 @@ class Expander:
         be done with the successors in the buffers while more is learned is done `meanwhile`, in another thread.
         """
         rest: list[Indices] = []
-        while len(which) and not rest and not self.is_outgrown:
+        while len(which) and not rest and not self.layout.is_outgrown:
             rows = self.with_columns(rows)
             workers = self.pool[: 1 if len(which) <= SERIAL else self.workers]
             self.fit_packing()
             for worker in workers:
                 worker.begin(rows, len(which))
-                if self.is_flat:
-                    worker.fit_flat(self.packing)
+                self.layout.fit(worker, self.packing)
                 share = len(which) // len(workers) + 1
                 room = max(len(worker.succ) + 1, share * SUCCESSORS_PER_STATE // PARTITIONS + 64)
                 worker.successors.fit(room, self.width, self.packing.words)
@@ -203,8 +179,7 @@ class Expander:
             self.threads.run(partial(self._run_kernel, pieces, rest), len(workers))
             rest += pieces  # where no worker has room for more
             which = np.concatenate([worker.left_out() for worker in workers])
-            make = partial(resolve_flat, self.packing) if self.is_flat else None
-            learn = partial(self.learner.resolve, workers, make)
+            learn = partial(self.learner.resolve, workers, self.layout.resolver(self.packing))
             if len(which):
                 self.threads.beside(partial(meanwhile, self.found()), learn)
             else:
@@ -218,24 +193,14 @@ class Expander:
 
     def _run_kernel(self, pieces: Iterator[Indices], rest: list[Indices], number: int) -> None:
         """Let a worker expand one piece after the other, until it has no room; what is left is `rest`."""
-        worker, kernel = self.pool[number], expand_flat_batch
-        if not self.is_flat:
-            images = None
-            if self.learner.permutations > 1:
-                images = np.zeros((len(worker.succ) + 1, worker.states.shape[1]), np.int32)
-            kernel = partial(expand_batch, images=images)
+        worker = self.pool[number]
         for piece in pieces:
-            kernel(self.learner.tables, worker, worker.successors, self.packing, piece, self._deadlock)
+            self.layout.expand(worker, self.packing, piece, self._deadlock)
             if worker.stats[codes.S_CODE] != codes.OK:
                 rest.append(piece[worker.stats[codes.S_DONE] :])
                 break
 
-    # Flat states
-
-    @property
-    def is_outgrown(self) -> bool:
-        """Whether states are flat, and there is a replica for which they have no column."""
-        return self.is_flat and self._slots != len(self.learner.interner.slots)
+    # Layouts
 
     def lay_out(self, *, flat: bool) -> None:
         """Take states for flat from now on, or for such as have control rows; the buffers must be empty.
@@ -243,51 +208,43 @@ class Expander:
         Flat states have no control rows: what is known of these is forgotten.
         """
         interner = self.learner.interner
-        self._slots = len(interner.slots) if flat else None
-        self._read_as(self._slots)
         interner.sets.is_allowed &= not flat
         if flat:
             interner.tables.forget_control_rows()
-        slots = interner.tables.permuted_slots[: self.learner.permutations, : self._slots or 0]
-        for worker in self.pool:
-            worker.sources = np.argsort(slots, axis=1).astype(np.int32)
-            worker.sources_of = np.bitwise_or.reduce(np.int64(1) << (worker.sources.astype(np.int64) & 63), axis=0)
-            worker.forget_facts(interner.base - len(interner.bounds))
-        self.pack_together([[column] for column in self._packed_columns()])
-
-    def _packed_columns(self) -> list[int]:
-        """Return the columns of flat states that are packed: all that a VIEW does not leave out."""
-        interner = self.learner.interner
-        hidden = np.flatnonzero(interner.tables.hidden[: interner.base]).tolist()
-        return [column for column in range(self.width) if column not in hidden] if self.is_flat else []
+        self._own = FlatColumns(self.learner, self.pool) if flat else ControlRows(self.learner)
+        self._read_as(self._own, packing([1]))
+        self._pack_again()
 
     def pack_together(self, fields: list[list[int]]) -> None:
         """Pack these columns of flat states together from now on, field by field; the buffers must be empty."""
-        if sorted(column for field in fields for column in field) != self._packed_columns():
+        layout = self.layout
+        assert isinstance(layout, FlatColumns)
+        if sorted(column for field in fields for column in field) != layout.packed:
             raise AssertionError(f"each column belongs to one field, found {fields}")
-        self.fields = fields
-        self.learner.interner.tables.forget_clusters(len(fields))
+        layout.fields = fields
+        self._pack_again()
+
+    def _pack_again(self) -> None:
+        self.learner.interner.tables.forget_clusters(len(self.layout.fields))
         self.packing, self._packed_counts = packing([1]), []
         self.fit_packing()
 
-    def _read_as(self, slots: int | None) -> None:
-        """Read rows as flat states with columns for so many replicas; with None, as states with control rows."""
-        self.is_flat = slots is not None
-        self.learner.interner.flat_slots = slots
+    def _read_as(self, layout: Layout, packed: Packing) -> None:
+        """Read rows as a layout has them, which are packed so."""
+        self.layout, self.packing = layout, packed
+        self.learner.interner.flat_slots = layout.slots
 
     @contextmanager
     def with_control_rows(self) -> Iterator[None]:
         """Within this, states have control rows; afterwards they are again what they were."""
-        was_flat, before = self.is_flat, self.packing
-        if was_flat:
-            self._read_as(None)
-            self.packing = packing([1])
+        before, packed = self.layout, self.packing
+        if before.is_flat:
+            self._read_as(ControlRows(self.learner), packing([1]))
         try:
             yield
         finally:
-            if was_flat:
-                self._read_as(self._slots)
-                self.packing = before
+            if before.is_flat:
+                self._read_as(before, packed)
 
     def flattened(self, rows: Rows) -> Rows:
         """Return states as flat ones."""
@@ -295,7 +252,7 @@ class Expander:
 
     def unflattened(self, rows: Rows) -> Rows:
         """Return the search's states with control rows; also within `with_control_rows`."""
-        return rows if self._slots is None else self.learner.interner.control_rows_of(rows, self._slots)
+        return self._own.decode(rows)
 
     def judge(self, rows: Rows) -> list[Event]:
         """Return which of some flat states that are new violate something, for the first time."""
@@ -304,6 +261,7 @@ class Expander:
             workers = self.pool[: 1 if len(which) <= SERIAL else self.workers]
             for worker in workers:
                 worker.begin(rows, len(which))
+                grow_facts(worker)
             self.threads.run(partial(self._judge, pieces_of(which, len(workers))), len(workers))
             which = np.concatenate([worker.left_out() for worker in workers])
             self.learner.resolve(workers, resolve_judged)
@@ -330,26 +288,17 @@ class Expander:
 
     def fit_packing(self) -> bool:
         """Pack in another way where an id no longer fits its field; return whether that was so."""
-        counts = self._counts_of_fields() if self.is_flat else self.learner.counts()
+        counts = self.layout.counts(self.pool)
         bits = [max(1, count.bit_length()) for count in counts]
         if self.packing.has_room_for(bits):
             return False
-        new, self._packed_counts = roomy_packing(counts, self._packed_counts), counts
-        if self.is_flat:
-            new.of(self.fields, self.width)
+        new, self._packed_counts = self.layout.packing(counts, self._packed_counts), counts
         for worker in self.pool:
             if worker.successors.counts.any():
                 rows = self.with_columns(worker.successors.all_rows())
                 worker.successors.put(rows, *self.packed(rows, new))
         self.packing = new
         return True
-
-    def _counts_of_fields(self) -> list[int]:
-        """Return how many ids each field of a flat state has, or will have when the workers have room for no more."""
-        of_columns, of_clusters = self.learner.interner.flat_counts(), self.learner.interner.tables.cluster_counts
-        more = 2 * SPARE + sum(len(worker.succ) + WAITING for worker in self.pool)
-        fields = enumerate(self.fields)
-        return [of_columns[field[0]] if len(field) == 1 else int(of_clusters[f]) + more for f, field in fields]
 
     def give_back(self) -> None:
         """Give the memory of the buffers back, which must be empty."""

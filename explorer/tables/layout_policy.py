@@ -65,7 +65,7 @@ class LayoutPolicy:
     def better_fields(self) -> list[list[int]] | None:
         """Return which columns of flat states are better packed together, field by field; None where none are."""
         visited, expander, states = self._states.visited, self._states.expander, self._states.visited.count
-        if not expander.is_flat or expander.is_outgrown or states < self.clusters_from:
+        if not expander.is_flat or expander.layout.is_outgrown or states < self.clusters_from:
             return None
         self.clusters_from = 4 * states
         if visited.archive is not None or expander.packing.bits <= ONE_WORD or states > CLUSTERS_TO:
@@ -76,7 +76,7 @@ class LayoutPolicy:
     def _clustering(self, states: int) -> Clustering:
         """Return which columns belong together, as a sample of so many states suggests."""
         expander = self._states.expander
-        interner, inboxes = expander.learner.interner, expander.inboxes
+        interner, inboxes = expander.learner.interner, expander.layout.first_inbox
         base, widths = interner.base, [max(1, count.bit_length()) for count in interner.flat_counts()]
         for column in np.flatnonzero(interner.tables.hidden[:base]).tolist():
             widths[column] = 0

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.flat import facts
-from kraftcheck.explorer.tables.kernel.flat.waiting import WAITING
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
-from kraftcheck.explorer.tables.states.packing import Indices, Packing, Rows, Successors
+from kraftcheck.explorer.tables.states.packing import Indices, Rows, Successors
 
 BATCH = 1 << 16  # states that one worker expands between two looks at the clock
 SUCCESSORS = 1 << 10  # of one state, at first
@@ -43,37 +41,12 @@ class Worker(WorkerArrays):
         if len(self.retry) < count:
             self.retry = np.zeros(count, np.int64)
         self.stats[[codes.S_RETRY, codes.S_MISSES, codes.S_CODE]] = 0
-        if len(self.facts) and 4 * self.fact_counts[facts.REPLACED] > len(self.facts) < facts.MOST_FACTS:
-            more = np.zeros((4 * len(self.facts), 2), np.int64)
-            facts.move_facts(self.facts, more)
-            self.facts, self.fact_counts[facts.REPLACED] = more, 0
 
     def fit(self, columns: int) -> None:
         """Have room for states of so many columns."""
         if self.succ.shape[1] != columns + 2:
             self.succ = np.zeros((len(self.succ), columns + 2), np.int32)
             self.scratch = np.zeros((1, columns), np.int32)
-
-    def fit_flat(self, packing: Packing) -> None:
-        """Have room for what is packed of flat successors."""
-        columns = self.succ.shape[1] - 2
-        if self.words.shape != (len(self.succ) + 1, packing.words):
-            self.words = np.zeros((len(self.succ) + 1, packing.words), np.uint64)
-            self.waiting_words = np.zeros((WAITING, packing.words), np.uint64)
-            self.touched, self.least = np.zeros(len(self.succ), np.uint8), np.zeros(len(self.succ), np.int64)
-        if self.waiting_rows.shape != (WAITING, columns):
-            self.waiting_rows, self.waiting_images = np.zeros((2, WAITING, columns), np.int32)
-        if self.waiting_hashes.shape != (WAITING, packing.clusters[0]):
-            self.waiting_hashes = np.zeros((WAITING, int(packing.clusters[0])), np.int64)
-
-    def forget_facts(self, shared: int) -> None:
-        """Forget what follows from parts of flat states, and number the contents of so many shared fields anew."""
-        self.fact_counts = np.zeros(facts.FACT_COUNTS, np.int64)
-        self.facts = np.zeros((facts.FEWEST_FACTS, 2), np.int64)
-        self.fair_pairs = np.zeros(facts.FIRST_LOCALS**2, np.uint8)
-        self.listed = np.zeros(facts.LISTED, np.int32)
-        self.shared_contents = np.zeros((facts.MOST_CONTENTS, shared), np.int32)
-        self.shared_places = np.zeros(2 * facts.MOST_CONTENTS, np.int32)
 
     def make_room(self) -> None:
         """Make room for a state with more successors than any before."""

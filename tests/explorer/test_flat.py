@@ -13,6 +13,7 @@ from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.reference import explore
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables import expander as expanding
+from kraftcheck.explorer.tables import layouts
 from kraftcheck.explorer.tables import worker as working
 from kraftcheck.explorer.tables.kernel.flat import facts
 from kraftcheck.explorer.tables.kernel.flat.batches import resolve_flat
@@ -142,7 +143,7 @@ def test_buffers_fit_while_what_is_missing_is_made(laid_out: list[bool], monkeyp
         assert len(worker.broken) >= len(worker.succ)
         resolve_flat(packing, tables, worker)
 
-    monkeypatch.setattr(expanding, "resolve_flat", fitting)
+    monkeypatch.setattr(layouts, "resolve_flat", fitting)
     monkeypatch.setattr(working, "SUCCESSORS", 4)
     monkeypatch.setattr(expanding, "SERIAL", 2)
     monkeypatch.setattr(visiting, "SERIAL", 2)
@@ -168,7 +169,7 @@ def test_a_step_to_the_same_state_counts(laid_out: list[bool], symmetry: str | N
 def test_facts_are_forgotten_where_numbers_run_out(laid_out: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     """Few contents of the shared fields have numbers, and few things that replicas may do have a place."""
     seen: list[tuple[int, int]] = []
-    forget = Worker.forget_facts
+    forget = layouts.forget_facts
 
     def noting(worker: Worker, shared: int) -> None:
         if len(worker.fact_counts):
@@ -177,7 +178,7 @@ def test_facts_are_forgotten_where_numbers_run_out(laid_out: list[bool], monkeyp
 
     monkeypatch.setattr(facts, "MOST_CONTENTS", 4)
     monkeypatch.setattr(facts, "LISTED", 16)
-    monkeypatch.setattr(Worker, "forget_facts", noting)
+    monkeypatch.setattr(layouts, "forget_facts", noting)
     for found in sample(6, seed=4_712, large=60, most=1_000):
         check_agreement(found, 2)
         search = BreadthFirst(found.protocol, found.description.options(found.protocol), 1)
@@ -197,4 +198,4 @@ def test_eight_million_states_are_packed_together() -> None:
     search = BreadthFirst(job.protocol, job.options, 2)
     result = search.run()
     assert (result.distinct_states, result.generated_states, result.depth) == (8_213_507, 40_253_577, 40)
-    assert any(len(field) > 1 for field in search.expander.fields)
+    assert any(len(field) > 1 for field in search.expander.layout.fields)

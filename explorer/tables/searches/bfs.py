@@ -136,12 +136,12 @@ class BreadthFirst:
         """Expand a piece of the last level but one."""
         expander, level = self.expander, self.levels.depth - 1
         rows = self.levels.read(level, self._position, self.checker.batch_size(self.states.batch_size()))
-        count, which = len(rows), expander.order_of(rows)
+        count, which = len(rows), expander.layout.order(rows)
         while len(which):
             rows, which = expander.expand(rows, which, self.states.add_early)
             pruned, events = [worker.take_pruned() for worker in expander.pool], expander.events()
             self._take(self.states.new())
-            if expander.is_outgrown:
+            if expander.layout.is_outgrown:
                 rows = expander.unflattened(rows)
                 pruned = [np.hstack((one[:, :1], expander.unflattened(one[:, 1:]))) for one in pruned if len(one)]
                 self._switch_layout(flat=False)

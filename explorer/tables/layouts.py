@@ -1,0 +1,174 @@
+"""The two layouts of a state's row: with a control row, or flat. An expander has one, and need not know which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.tables.kernel.expand import by_control_row, expand_batch
+from kraftcheck.explorer.tables.kernel.flat import facts
+from kraftcheck.explorer.tables.kernel.flat.batches import expand_flat_batch, resolve_flat
+from kraftcheck.explorer.tables.kernel.flat.fields import SPARE
+from kraftcheck.explorer.tables.kernel.flat.orbits import pack_all_flat
+from kraftcheck.explorer.tables.kernel.flat.waiting import WAITING
+from kraftcheck.explorer.tables.kernel.packing import pack_all
+from kraftcheck.explorer.tables.learning.learner import Learner, Make
+from kraftcheck.explorer.tables.states.packing import Indices, Packing, Rows, Words, roomy_packing
+from kraftcheck.explorer.tables.worker import Worker
+
+ORDER_BITS = 14  # of a control row's id, by which states are ordered
+
+
+class ControlRows:
+    """A state is its control row's id, then an inbox content for each replica."""
+
+    is_flat, is_outgrown, first_inbox = False, False, 1
+    slots: int | None = None
+    fields: Sequence[list[int]] = ()  # each has one column, which no list need say
+
+    def __init__(self, learner: Learner) -> None:
+        self._learner = learner
+
+    @property
+    def width(self) -> int:
+        """Columns of a state, for the replicas that there are by now."""
+        return self._learner.width
+
+    def fit(self, worker: Worker, packing: Packing) -> None:
+        """Have room for successors that are packed so."""
+
+    def expand(self, worker: Worker, packing: Packing, which: Indices, deadlock: bool) -> None:
+        """Expand the worker's states of these numbers as far as there is room."""
+        images, columns = None, worker.states.shape[1]
+        if self._learner.permutations > 1:
+            images = np.zeros((len(worker.succ) + 1, columns), np.int32)
+        expand_batch(self._learner.tables, worker, worker.successors, packing, which, deadlock, images)
+
+    def resolver(self, packing: Packing) -> Make | None:
+        """Return what makes what the kernel missed; None: what the learner has."""
+        return None
+
+    def order(self, rows: Rows) -> Indices:
+        """Return the numbers of states in the order in which they are best expanded: near control rows together."""
+        order = np.arange(len(rows), dtype=np.int64)
+        most = self._learner.counts()[0]
+        shift = max(0, most.bit_length() - ORDER_BITS)
+        by_control_row(rows, shift, np.zeros((most >> shift) + 2, np.int32), order)
+        return order
+
+    def counts(self, pool: Sequence[Worker]) -> list[int]:
+        """Return how many ids each packed field has."""
+        return self._learner.counts()
+
+    def packing(self, counts: list[int], before: Sequence[int]) -> Packing:
+        """Return a packing for so many ids in each field."""
+        return roomy_packing(counts, before)
+
+    def pack(self, worker: Worker, packing: Packing, rows: Rows, words: Words, owner: Indices) -> None:
+        """Write the packed words of states that stand for themselves, and the partition that owns each."""
+        pack_all(self._learner.tables, packing, rows, words, owner)
+
+    def decode(self, rows: Rows) -> Rows:
+        """Return states with control rows."""
+        return rows
+
+
+class FlatColumns:
+    """A state is what its control row would hold, column by column, then an inbox content for each replica."""
+
+    is_flat = True
+
+    def __init__(self, learner: Learner, pool: Sequence[Worker]) -> None:
+        interner = learner.interner
+        self._learner, self.slots = learner, len(interner.slots)
+        self.first_inbox = interner.base + self.slots
+        hidden = np.flatnonzero(interner.tables.hidden[: interner.base]).tolist()
+        self.packed = [column for column in range(self.width) if column not in hidden]
+        self.fields = [[column] for column in self.packed]
+        sources = np.argsort(interner.tables.permuted_slots[: learner.permutations, : self.slots], axis=1)
+        for worker in pool:
+            worker.sources = sources.astype(np.int32)
+            worker.sources_of = np.bitwise_or.reduce(np.int64(1) << (sources.astype(np.int64) & 63), axis=0)
+            forget_facts(worker, interner.base - len(interner.bounds))
+
+    @property
+    def width(self) -> int:
+        """Columns of a state, for the replicas that there were."""
+        return self.first_inbox + self.slots
+
+    @property
+    def is_outgrown(self) -> bool:
+        """Whether there is a replica for which states have no column."""
+        return self.slots != len(self._learner.interner.slots)
+
+    def fit(self, worker: Worker, packing: Packing) -> None:
+        """Have room for successors that are packed so."""
+        columns, clusters = worker.succ.shape[1] - 2, int(packing.clusters[0])
+        grow_facts(worker)
+        if worker.words.shape != (len(worker.succ) + 1, packing.words):
+            worker.words = np.zeros((len(worker.succ) + 1, packing.words), np.uint64)
+            worker.waiting_words = np.zeros((WAITING, packing.words), np.uint64)
+            worker.touched, worker.least = np.zeros(len(worker.succ), np.uint8), np.zeros(len(worker.succ), np.int64)
+        if worker.waiting_rows.shape != (WAITING, columns):
+            worker.waiting_rows, worker.waiting_images = np.zeros((2, WAITING, columns), np.int32)
+        if worker.waiting_hashes.shape != (WAITING, clusters):
+            worker.waiting_hashes = np.zeros((WAITING, clusters), np.int64)
+
+    def expand(self, worker: Worker, packing: Packing, which: Indices, deadlock: bool) -> None:
+        """Expand the worker's states of these numbers as far as there is room."""
+        expand_flat_batch(self._learner.tables, worker, worker.successors, packing, which, deadlock)
+
+    def resolver(self, packing: Packing) -> Make | None:
+        """Return what makes what the kernel missed."""
+        return partial(resolve_flat, packing)
+
+    def order(self, rows: Rows) -> Indices:
+        """Return the numbers of states as they stand."""
+        return np.arange(len(rows), dtype=np.int64)
+
+    def counts(self, pool: Sequence[Worker]) -> list[int]:
+        """Return how many ids each packed field has, or will have when the workers have room for no more."""
+        interner = self._learner.interner
+        of_columns, of_clusters = interner.flat_counts(), interner.tables.cluster_counts
+        more = 2 * SPARE + sum(len(worker.succ) + WAITING for worker in pool)
+        fields = enumerate(self.fields)
+        return [of_columns[field[0]] if len(field) == 1 else int(of_clusters[f]) + more for f, field in fields]
+
+    def packing(self, counts: list[int], before: Sequence[int]) -> Packing:
+        """Return a packing for so many ids in each field."""
+        return roomy_packing(counts, before).of(self.fields, self.width)
+
+    def pack(self, worker: Worker, packing: Packing, rows: Rows, words: Words, owner: Indices) -> None:
+        """Write the packed words of states, and the partition that owns each."""
+        worker.fit(rows.shape[1])
+        self.fit(worker, packing)
+        tables = self._learner.tables
+        self._learner.making_room(lambda: pack_all_flat(tables, packing, worker, rows, words, owner))
+
+    def decode(self, rows: Rows) -> Rows:
+        """Return states with control rows."""
+        return self._learner.interner.control_rows_of(rows, self.slots)
+
+
+Layout = ControlRows | FlatColumns
+
+
+def grow_facts(worker: Worker) -> None:
+    """Have room for more facts where they take one another's places."""
+    if 4 * worker.fact_counts[facts.REPLACED] > len(worker.facts) < facts.MOST_FACTS:
+        more: Any = np.zeros((4 * len(worker.facts), 2), np.int64)
+        facts.move_facts(worker.facts, more)
+        worker.facts, worker.fact_counts[facts.REPLACED] = more, 0
+
+
+def forget_facts(worker: Worker, shared: int) -> None:
+    """Forget what follows from parts of flat states, and number the contents of so many shared fields again."""
+    worker.fact_counts = np.zeros(facts.FACT_COUNTS, np.int64)
+    worker.facts = np.zeros((facts.FEWEST_FACTS, 2), np.int64)
+    worker.fair_pairs = np.zeros(facts.FIRST_LOCALS**2, np.uint8)
+    worker.listed = np.zeros(facts.LISTED, np.int32)
+    worker.shared_contents = np.zeros((facts.MOST_CONTENTS, shared), np.int32)
+    worker.shared_places = np.zeros(2 * facts.MOST_CONTENTS, np.int32)
