@@ -22,7 +22,7 @@ from kraftcheck.explorer.tables.kernel.codes import (
 )
 from kraftcheck.explorer.tables.kernel.tries import child_of, lay
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.learning.read_log import Question
+from kraftcheck.explorer.tables.learning.questions import Question
 from kraftcheck.explorer.tables.learning.shared_sets import Passes, passes_or_fails
 from kraftcheck.spec.values import Value
 

@@ -24,7 +24,8 @@ from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
 from kraftcheck.explorer.tables.learning.decision_trees import DecisionTrees, ImpureCallError, ProxyPolicy
 from kraftcheck.explorer.tables.learning.effects import EffectTable
 from kraftcheck.explorer.tables.learning.interner import Interner, within
-from kraftcheck.explorer.tables.learning.read_log import Question, ReadLog
+from kraftcheck.explorer.tables.learning.questions import Question
+from kraftcheck.explorer.tables.learning.read_log import ReadLog
 from kraftcheck.explorer.transition_system import LabelTable
 from kraftcheck.spec.errors import ActionError, ProtocolError, RaisedError
 from kraftcheck.spec.language.declarations import Action, Property

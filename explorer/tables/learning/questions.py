@@ -9,6 +9,7 @@ from kraftcheck.explorer.tables.learning.growing_tables import UNASKED, GrowingT
 from kraftcheck.spec.values import Value, keyed
 
 Key = tuple[str, ...]
+Question = tuple[int, int, int]  # kind of a decision tree's node, and its two arguments
 WHOLE = 0  # the number of the question for the local state itself
 CLASS: Key = ("class", "")  # its class
 PRESENT: Key = ("present", "")  # whether there is a replica

@@ -27,13 +27,11 @@ from kraftcheck.explorer.calls.proxies import (
 )
 from kraftcheck.explorer.tables.kernel.codes import INBOX_QUESTION, LOCAL_QUESTION, ME, PEER, SHARED, SHARED_QUESTION
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.learning.questions import CLASS, ITSELF, PRESENT, WHOLE, Key
+from kraftcheck.explorer.tables.learning.questions import CLASS, ITSELF, PRESENT, WHOLE, Key, Question
 from kraftcheck.explorer.tables.learning.shared_sets import Candidates, Passes
 from kraftcheck.spec.language.declarations import Action, Projection, Property
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Map, Record, Value, field_names
-
-Question = tuple[int, int, int]  # kind of a decision tree's node, and its two arguments
 
 
 class ReadLog:
