@@ -18,12 +18,11 @@ from typing import NamedTuple
 from kraftcheck.catalogue import Model, find_config, find_model, find_variant
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
-from kraftcheck.lockstep.commands import FETCH_LIMIT
 from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
 from kraftcheck.lockstep.process import Driver
 from kraftcheck.lockstep.survey import summary
-from kraftcheck.lockstep.walks import Chosen, GivenWalk, Offers, RandomWalk, Sort, Step
+from kraftcheck.lockstep.walks import FETCH_LIMIT, Chosen, GivenWalk, Offers, RandomWalk, Sort, Step
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
 from kraftcheck.spec.language.semantics import follow, way_to

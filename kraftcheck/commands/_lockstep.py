@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,9 @@ from typing import Any
 from kraftcheck.catalogue import Model, blaming, everything, find_model, scenario_job, with_settings
 from kraftcheck.jobs import configuration, lenient_job
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.lockstep.commands import FETCH_LIMIT
-from kraftcheck.lockstep.tasks import Task, naming
-from kraftcheck.lockstep.walks import WalkFile, read_walk, settings_of
+from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
+from kraftcheck.lockstep.survey import Task, naming
+from kraftcheck.lockstep.walks import FETCH_LIMIT, WalkFile, read_walk, settings_of
 from kraftcheck.reporting.lines import print_warnings
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import BoundConfig, ModelConfig
@@ -47,7 +47,7 @@ def _drawn(arguments: argparse.Namespace) -> Task:
     bound = bind(model.protocol, wider)
     about = _about(arguments.model, arguments.variant, bound.protocol, arguments)
     about = about._replace(ignored=_unlisted(bound))
-    return _task("random walks", about, wider, model, covered=config if arguments.cover else None)
+    return _task(arguments, "random walks", about, wider, model, covered=config if arguments.cover else None)
 
 
 def _unlisted(bound: BoundConfig) -> tuple[str, ...]:
@@ -74,9 +74,24 @@ def _about(model: str, variant: str | None, protocol: Protocol, arguments: argpa
     return WalkFile(model, variant or "", settings_of(protocol), arguments.go_on, (), tuple(arguments.without))
 
 
-def _task(name: str, file: WalkFile, config: ModelConfig, model: Model, *choose: Any, **more: Any) -> Task:
+def _task(
+    arguments: argparse.Namespace,
+    name: str,
+    file: WalkFile,
+    config: ModelConfig,
+    model: Model,
+    *choose: Any,
+    **more: Any,
+) -> Task:
     assert issubclass(model.protocol, Quorum)
-    return Task(name, file, config, model.protocol, partial(blaming, model), *choose, **more)
+    kind = partial(_kind, model.protocol, arguments, file.without)
+    return Task(name, file, config, kind, partial(blaming, model), *choose, **more)
+
+
+def _kind(protocol: type[Quorum], arguments: argparse.Namespace, without: Sequence[str]) -> type[Quorum]:
+    """Return the model that does what Kafka is known to do, unless that was not wanted."""
+    kafka = as_kafka(protocol, disk=arguments.disk, without=without)  # which refuses a name that is none of `without`
+    return kafka if arguments.known else protocol
 
 
 def quorum(name: str, variant: str | None) -> Model:
@@ -87,7 +102,7 @@ def quorum(name: str, variant: str | None) -> Model:
     return model
 
 
-def _given(path: Path, _: argparse.Namespace) -> Iterator[Task]:
+def _given(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
     file = read_walk(path)
     if not file.steps:
         raise InputError(f"{path}: expected steps, found none")
@@ -95,7 +110,7 @@ def _given(path: Path, _: argparse.Namespace) -> Iterator[Task]:
         model = quorum(file.model, file.variant or None)
         config = with_settings(everything(model.protocol), file.settings)
         bind(model.protocol, config)  # a mistake is told before Java is started
-    yield _task(str(path), file, config, model, path=path)
+    yield _task(arguments, str(path), file, config, model, path=path)
 
 
 def _told(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
@@ -113,7 +128,7 @@ def _told(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
             about = _about(story.words.model, story.words.variant, bound.protocol, arguments)
         init = story.words.at or bound.init
         rehearse(story, Semantics(bound.protocol), init)
-        yield _task(name, about, config, model, scripted(partial(tell, story, init=init)))
+        yield _task(arguments, name, about, config, model, scripted(partial(tell, story, init=init)))
 
 
 def _retold(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
@@ -126,4 +141,4 @@ def _retold(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
     _, config = configuration(model, arguments.config, arguments.set)
     for number, trace in enumerate(read_traces(path, job.replayer(), job.options.init), start=1):
         about = _about(arguments.model, arguments.variant, job.protocol, arguments)
-        yield _task(f"{path}, trace {number}", about, config, model, scripted(partial(retell, trace)))
+        yield _task(arguments, f"{path}, trace {number}", about, config, model, scripted(partial(retell, trace)))

@@ -44,7 +44,7 @@ from kraftcheck.spec.errors import InputError
 
 if TYPE_CHECKING:
     from kraftcheck.lockstep.reach import Reach
-    from kraftcheck.lockstep.tasks import Made, Task
+    from kraftcheck.lockstep.survey import Made, Task
 
 VIOLATED, INTERRUPTED = 12, 130
 """Exit codes: Kafka violates a property; the user stopped it, and what was found until then is told."""
@@ -126,8 +126,7 @@ def _walk(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, mete
     """Make all walks beside one of Kafka's versions. Nothing is printed: a later error can change a verdict."""
     from kraftcheck.lockstep.jars import classpath
     from kraftcheck.lockstep.reach import Reach
-    from kraftcheck.lockstep.survey import rare_collections
-    from kraftcheck.lockstep.tasks import Made
+    from kraftcheck.lockstep.survey import Made, rare_collections
 
     try:
         path = classpath(kafka, disk=arguments.disk)
@@ -149,7 +148,7 @@ def _walk_all(
     driver: Driver, version: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, files: OutputFiles
 ) -> Iterator[Made]:
     """Yield what came of each task, until the user stops it or the driver ends."""
-    from kraftcheck.lockstep.tasks import make
+    from kraftcheck.lockstep.survey import make
 
     for number, task in enumerate(tasks, start=1):
         made = make(driver, task, arguments, meter.add)

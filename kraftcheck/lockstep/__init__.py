@@ -12,7 +12,6 @@
 | `walks` | the steps that a walk can take, walks drawn at random, walk files |
 | `scripts` | walks that follow a scenario or a trace |
 | `cover` | walks that take every step of a bounded state graph |
-| `survey` | many walks: findings by kind, each with a short walk |
-| `tasks` | walks through one model: what is asked for, and what came of it |
+| `survey` | the walks that are asked for, and what came of them: findings by kind, each with a short walk |
 | `reach` | the lines of Kafka that walks reached |
 """

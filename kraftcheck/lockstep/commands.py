@@ -25,9 +25,6 @@ from kraftcheck.spec.language.semantics import Transition
 
 Command = Callable[[KafkaCluster, State, Transition], None]
 
-FETCH_LIMIT = 2
-"""The batches that the log of Kafka's tests gives for one fetch."""
-
 TIMEOUTS = ("FetchTimeout", "ElectionTimeout", "PreVoteTimeout", "ResignedTimeout")
 """Steps that a replica takes when the timer of its state expires."""
 

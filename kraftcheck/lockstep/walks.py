@@ -192,6 +192,9 @@ def about(message: Record | None) -> tuple[object, ...]:
     return type(message).__name__, *told, *parts
 
 
+FETCH_LIMIT = 2
+"""The batches that the log of Kafka's tests gives for one fetch."""
+
 RUNS, DEPTH = 100, 100
 """Random walks, and the steps of one, where no number is given."""
 

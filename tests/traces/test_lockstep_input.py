@@ -18,9 +18,9 @@ from zipfile import ZipFile
 
 import pytest
 
+from kraftcheck.commands._lockstep import _kind
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.lockstep.jars import CLIENT, KIT, cache, classpath
-from kraftcheck.lockstep.tasks import _kind
 from kraftcheck.spec.errors import InputError
 from tests.support.command_line import Run
 
