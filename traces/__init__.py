@@ -1,10 +1,23 @@
 """Comparing a protocol with the outside world: traces of other tools, read and written."""
 
-from kraftcheck.traces.files import detect_format, read_graph, read_states, read_traces, stream_traces, write_trace
+from kraftcheck.traces.formats.tlc_dump import read_graph, read_states
 from kraftcheck.traces.formats.tlc_dump_trace import as_json
 from kraftcheck.traces.formats.tlc_log import as_text
 from kraftcheck.traces.parsing import TraceError, ValueCache
-from kraftcheck.traces.trace import Ending, Location, Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState
+from kraftcheck.traces.trace import (
+    Ending,
+    Location,
+    Trace,
+    TraceEnd,
+    TraceEvent,
+    TraceFormat,
+    TraceHead,
+    TraceState,
+    detect_format,
+    read_traces,
+    stream_traces,
+    write_trace,
+)
 
 if __name__ != "kraftcheck.traces":
     raise ImportError("this package is kraftcheck.traces: import that", name=__name__)

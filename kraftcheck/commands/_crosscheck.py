@@ -20,9 +20,9 @@ from kraftcheck.reporting.lines import Meter
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.crosscheck.comparison import Comparison, depth_of, times_taken
-from kraftcheck.traces.files import detect_format, read_graph, read_states
+from kraftcheck.traces.formats.tlc_dump import read_graph, read_states
 from kraftcheck.traces.replay.replayer import StateReader
-from kraftcheck.traces.trace import TraceFormat, TraceState
+from kraftcheck.traces.trace import TraceFormat, TraceState, detect_format
 
 if TYPE_CHECKING:
     from kraftcheck.traces.crosscheck.tlc import TlcProgress

@@ -136,9 +136,8 @@ def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], p
             path.unlink()
         return
     from kraftcheck.spec.tla.view import StateView
-    from kraftcheck.traces.files import form_of, write_trace
     from kraftcheck.traces.formats.tlc_log import as_text
-    from kraftcheck.traces.trace import Ending, Trace, TraceFormat, TraceState
+    from kraftcheck.traces.trace import Ending, Trace, TraceFormat, TraceState, form_of, write_trace
 
     view = StateView(protocol)
 

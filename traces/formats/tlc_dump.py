@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from os import PathLike
 from typing import TYPE_CHECKING
 
 from kraftcheck.traces.formats.tlc_log import LONGEST_VALUE, StateText
-from kraftcheck.traces.parsing import Source, TraceError, ValueCache
+from kraftcheck.traces.parsing import DEFAULT_LIMIT, Source, TraceError, ValueCache
 from kraftcheck.traces.trace import TraceFormat, TraceState
 
 if TYPE_CHECKING:
@@ -31,9 +32,12 @@ class _Dump(TraceFormat):
 TLC_DUMP = _Dump("TLC -dump")
 
 
-def read_dump(source: Source, cache: ValueCache) -> Iterator[TraceState]:
-    """Read the states of a dump one by one."""
-    text = StateText(source.file, cache)
+def read_states(
+    path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT, cache: ValueCache | None = None
+) -> Iterator[TraceState]:
+    """Read the states of TLC's ``-dump``, in memory that does not grow with the file."""
+    source = Source(path, limit_bytes=limit_bytes)
+    text = StateText(source.file, cache or ValueCache())
     is_empty = True
     open_state: int | None = None  # the number of the state that is being read
     for number, line in source.lines():
@@ -85,9 +89,11 @@ class _Graph(TraceFormat):
 TLC_DOT = _Graph("TLC -dump dot")
 
 
-def read_dot(source: Source, cache: ValueCache) -> nx.MultiDiGraph[int]:
-    """Read a state graph."""
-    return _GraphReader(source, cache).read()
+def read_graph(
+    path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT, cache: ValueCache | None = None
+) -> nx.MultiDiGraph[int]:
+    """Read the state graph of TLC's ``-dump dot,actionlabels``."""
+    return _GraphReader(Source(path, limit_bytes=limit_bytes), cache or ValueCache()).read()
 
 
 class _GraphReader:

@@ -21,11 +21,10 @@ from kraftcheck.spec.language.state import Permutation, State, permutation_group
 from kraftcheck.spec.tla.types import ViewError, few
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import text_of
-from kraftcheck.traces.files import stream_traces
 from kraftcheck.traces.parsing import DEFAULT_LIMIT, Source, TraceError, ValueCache
 from kraftcheck.traces.replay.claims import Claim, ClaimJudge, ClaimVerdict
 from kraftcheck.traces.replay.divergence import Divergence, Judge, Wanted
-from kraftcheck.traces.trace import Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState
+from kraftcheck.traces.trace import Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState, stream_traces
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.crosscheck.comparison import Comparison as StateComparison
 from kraftcheck.traces.crosscheck.tlc import find_tool
-from kraftcheck.traces.files import read_graph
+from kraftcheck.traces.formats.tlc_dump import read_graph
 from kraftcheck.traces.replay.replayer import StateReader
 from tests.support.explorer.lassos import require_counterexample, step_between
 from tests.support.random_tla.drawing import Description
