@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from kraftcheck.explorer.identity import hidden_reads
+from kraftcheck.explorer.canonical import hidden_reads
 from kraftcheck.explorer.result import (
     DEADLOCK,
     INTERRUPTED,

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.transition_system import BEYOND, BLOCKED, LabelTable, Mask, Steps
 from kraftcheck.spec.language.declarations import Property
@@ -34,7 +34,7 @@ class PlainSystem:
     @cached_property
     def identity(self) -> Callable[[State], Value]:
         """The function that maps states which count as one to one value."""
-        return identity_of(self.semantics.protocol, self.options.symmetry, self.options.view)
+        return canonicalizer(self.semantics.protocol, self.options.symmetry, self.options.view)
 
     # One state
 

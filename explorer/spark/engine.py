@@ -11,8 +11,8 @@ import numpy as np
 from kraftcheck.explorer import capabilities
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
 from kraftcheck.explorer.bookkeeping import Stop
+from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.cluster import Cluster, TaskRaisedError
-from kraftcheck.explorer.identity import identity_of
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import DEADLOCK, Options, Result
 from kraftcheck.explorer.spark.checkpoint import RunLog, SampleSearch, SparkCheckpoint
@@ -65,7 +65,7 @@ class SparkSearch:
         self._checker = Checker(protocol, options, self.expander, lambda: self.log.distinct, self._tallies)
         self._books = self._checker.books
         self._books.result.workers = cluster.parallelism
-        self._class_of = identity_of(protocol, options.symmetry, None)
+        self._class_of = canonicalizer(protocol, options.symmetry, None)
         self.log.actions.update(dict.fromkeys(learner.action_names, 0))
         self.log.violations = self._books.result.violations
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kraftcheck.explorer.identity import hidden_reads
+from kraftcheck.explorer.canonical import hidden_reads
 from kraftcheck.explorer.search_spec import from_spec
 from kraftcheck.explorer.spark.definitions import Definition, Kind, to_table
 from kraftcheck.explorer.spark.global_ids import IdReport

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.behaviour import Behaviour, NoSuchPathError, behaviour_along, least, step_of
-from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.expander import Event, Expander
@@ -215,7 +215,7 @@ class WitnessSearch:
         expander, symmetry = self._expander, self._options.symmetry
         if symmetry is None or self._options.view is not None:
             return None
-        class_of = identity_of(expander.learner.protocol, symmetry, None)
+        class_of = canonicalizer(expander.learner.protocol, symmetry, None)
         with expander.with_control_rows():
             path = self._path(row, level, expander.images)
             classes = [class_of(expander.learner.decode_state(one)) for one in path]

@@ -10,7 +10,7 @@ import numpy as np
 
 from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping
-from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.result import Loop, Options, TraceStep, Trap
 from kraftcheck.explorer.state_graph import MarkBack, StateGraph, without_way_out
 from kraftcheck.explorer.temporal.graph import LabelledGraph
@@ -75,7 +75,7 @@ def _behaviour_of(
     lasso: Lasso, semantics: Semantics, options: Options, decode: Callable[[int], State]
 ) -> tuple[Behaviour, None, Loop] | None:
     """Return a lasso as a behaviour, and how it goes on; None where bounds that the VIEW leaves out do not last."""
-    identity = identity_of(semantics.protocol, None, options.view)
+    identity = canonicalizer(semantics.protocol, None, options.view)
     steps = [TraceStep(decode(lasso.start))]
     for move in (*lasso.way, *lasso.cycle):
         wanted = identity(decode(move.target))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kraftcheck.catalogue import Job
 from kraftcheck.explorer.behaviour import behaviour_along, step_of
-from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.result import TraceStep
 from kraftcheck.reporting.changes import changes
 from kraftcheck.reporting.lines import plain
@@ -140,7 +140,7 @@ class Tree:
         linked = all(one.transition is None or one.transition.target == one.state for one in walked)
         if walked[0].state in self._initial and linked:
             return steps
-        same = identity_of(self.job.protocol, self.job.options.symmetry or replayer.widest_symmetry, None)
+        same = canonicalizer(self.job.protocol, self.job.options.symmetry or replayer.widest_symmetry, None)
         return behaviour_along(
             self.semantics,
             [same(one.state) for one in walked],

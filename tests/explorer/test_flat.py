@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from kraftcheck import load
-from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.reference import explore
 from kraftcheck.explorer.result import Options
 from kraftcheck.explorer.tables import expander as expanding
@@ -127,7 +127,7 @@ def test_no_state_is_there_twice_under_a_view(laid_out: list[bool]) -> None:
     options = replace(found.description.options(found.protocol), view="patient", symmetry=None)
     search = BreadthFirst(found.protocol, options, 1, batch=7)
     search.run()
-    identity, decode = identity_of(found.protocol, None, "patient"), search.expander.learner.decode_state
+    identity, decode = canonicalizer(found.protocol, None, "patient"), search.expander.learner.decode_state
     seen = Counter(identity(decode(row)) for level in search.levels for rows in level for row in rows)
     assert max(seen.values()) == 1
     assert False in laid_out

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kraftcheck.engines import search
-from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Options, Result, Search
 from kraftcheck.spec import Bag, Protocol, Record, State, Step, bound, environment, hide, invariant
@@ -117,7 +117,7 @@ def test_what_is_read_decides_whether_the_order_matters() -> None:
         assert all(any("spent by action" in one for one in each.warnings) is by_actions for each in found)
         if not by_actions:
             kinds["smaller"] += first.distinct_states < seen_whole[0]
-            identity = identity_of(protocol, None, "view")
+            identity = canonicalizer(protocol, None, "view")
             expected = len(set(map(identity, whole.states()))), seen_whole[1]
             assert [seen(each) for each in (first, *found)] == [expected] * (1 + len(found)), protocol
     assert all(kinds[kind] >= 10 for kind in ("refused", "warned", "exact", "smaller")), kinds

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kraftcheck.explorer.behaviour import Behaviour
-from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.random_walks import Plan, simulate
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Options, Result
@@ -225,7 +225,7 @@ def agree(protocol: Protocol, options: Options, result: Result, search: BreadthF
             require_counterexample(protocol, options, violation)
     if search.checkpoint.folder is not None:
         return  # its file of states is closed
-    identity, decode = identity_of(protocol, options.symmetry, options.view), search.expander.learner.decode_state
+    identity, decode = canonicalizer(protocol, options.symmetry, options.view), search.expander.learner.decode_state
     states = Counter(identity(decode(row)) for level in search.levels for rows in level for row in rows)
     assert set(states) == set(reference.parents)
     assert max(states.values()) == 1

@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from kraftcheck.engines import search as search_by
-from kraftcheck.explorer.identity import permutation_group, permuted
 from kraftcheck.explorer.reference import ReferenceSearch, explore
 from kraftcheck.explorer.result import DEADLOCK, Options, Progress, Result, Search, TraceStep, Verdict
 from kraftcheck.kraft_model.reconfig import Reconfig
@@ -43,6 +42,7 @@ from kraftcheck.spec import (
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.language.semantics import Semantics, Take, Transition, call_action, scenario, take
+from kraftcheck.spec.language.state import permutation_group, permuted
 from tests.support.explorer.random_protocols import FEATURES, Description, describe, sample, search
 from tests.support.explorer.voting import HOSTS, Voting
 from tests.support.tlc import bound as bound_model

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from kraftcheck.explorer.behaviour import Behaviour
-from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.random_walks import GOING, Plan, RandomWalks, simulate
 from kraftcheck.explorer.result import DEADLOCK, Interrupted, Options, Result, Verdict
 from kraftcheck.kraft_model.reconfig.variants import SecondVoteInEpoch
@@ -128,7 +128,7 @@ QUIET = Options(deadlock=False)
 def check_walks(protocol: Protocol, options: Options, plan: Plan, result: Result, walks: list[Behaviour]) -> None:
     """Walk again by the reference semantics: every step is one of its transitions, and every end has its reason."""
     semantics = Semantics(protocol)
-    identity = identity_of(protocol, options.symmetry, options.view)
+    identity = canonicalizer(protocol, options.symmetry, options.view)
     starts = semantics.initial()
     for walk in walks:
         assert walk[0].state in starts

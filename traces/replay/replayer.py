@@ -13,7 +13,7 @@ from functools import partial
 from math import factorial, prod
 from os import PathLike, fspath
 
-from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states
@@ -461,7 +461,7 @@ class _Walk:
         protocol, view = self.replayer.protocol, self.replayer.seen_as
         if view is None or protocol.hidden(view).shared:
             return None
-        see = identity_of(protocol, None, view)
+        see = canonicalizer(protocol, None, view)
         return next((step.target for step in steps if see(step.target) == see(target)), None)
 
 

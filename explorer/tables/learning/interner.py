@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.calls.proxies import Fields
-from kraftcheck.explorer.identity import permutation_group, permuted
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import GROW_CONTENTS, GROW_ROWS, KEY_LIMIT, code_of
 from kraftcheck.explorer.tables.kernel.flat.reading import intern_flat
@@ -28,7 +27,7 @@ from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.state import State
+from kraftcheck.spec.language.state import State, permutation_group, permuted
 from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, keyed
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.identity import permuted
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import code_of, grown
 from kraftcheck.explorer.tables.learning.growing_tables import UNASKED
@@ -16,6 +15,7 @@ from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.persistence.validation import CorruptFileError
 from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.state import permuted
 from kraftcheck.spec.values import Value
 
 

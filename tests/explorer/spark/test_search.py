@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.result import Options, Result, Verdict
 from kraftcheck.explorer.tables.locality import split
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
@@ -116,8 +116,8 @@ def levels_of(driver: SparkSearch) -> list[list[State]]:
 def assert_classes_level_by_level(driver: SparkSearch, options: Options) -> None:
     """Of the states that count as one there is one, in the first level that has any; and it is really led to."""
     protocol = driver.expander.learner.protocol
-    identity = identity_of(protocol, options.symmetry, options.view)
-    exact = identity_of(protocol, options.symmetry, None)
+    identity = canonicalizer(protocol, options.symmetry, options.view)
+    exact = canonicalizer(protocol, options.symmetry, None)
     semantics = Semantics(protocol)
     targets = list(initial_states(semantics, options.init))
     before: set[Value] = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from kraftcheck.explorer.identity import identity_of
+from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Result, Search
 from kraftcheck.explorer.tables.engine import explore
@@ -36,7 +36,7 @@ def check_agreement(found: Sample, workers: int) -> None:
     assert result.depth == expected.depth, found.description
     shortest = {v.property: len(v.trace) for v in expected.violations}
     assert {v.property: len(v.trace) for v in result.violations} == shortest, found.description
-    identity = identity_of(protocol, options.symmetry, options.view)
+    identity = canonicalizer(protocol, options.symmetry, options.view)
     states = [search.expander.learner.decode_state(row) for level in search.levels for rows in level for row in rows]
     ours = Counter(map(identity, states))
     assert max(ours.values()) == 1, found.description

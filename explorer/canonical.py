@@ -8,14 +8,12 @@ from kraftcheck.explorer.calls.type_inspection import note_types
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.state import Permutation, State, permutation_group, permuted
+from kraftcheck.spec.language.state import State, permutation_group, permuted
 from kraftcheck.spec.language.views import HiddenReads
 from kraftcheck.spec.values import Map, Value, field_names
 
-__all__ = ["Permutation", "hidden_reads", "identity_of", "permutation_group", "permuted"]
 
-
-def identity_of(protocol: Protocol, symmetry: str | None, view: str | None) -> Callable[[State], Value]:
+def canonicalizer(protocol: Protocol, symmetry: str | None, view: str | None) -> Callable[[State], Value]:
     """Return the function that maps states which count as one to one value."""
     see = _viewed(protocol, view)
     if symmetry is None:
