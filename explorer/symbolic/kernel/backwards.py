@@ -61,6 +61,7 @@ def predecessors(d: Any, a: Any, r: Any, b: Any) -> Any:
     level = min(rule[0], level_of(d, a), level_of(d, b))
     start, n, skips = d.nodes[a, 0], d.nodes[a, 1] & LOW, level_of(d, a) > level
     base = d.meta[TOP]
+    # Of each edge, what of its child leads into the set: by the same kinds of event as in `product`.
     for i in range(1 if skips else n):
         e = a if skips else d.edges[start + i]
         value, child, rest = e >> 32, e & LOW, np.int64(0)

@@ -236,6 +236,7 @@ def product(d: Any, a: Any, r: Any, keep: Any) -> Any:
     rule, level = d.relation_nodes[r], d.relation_nodes[r, 0]
     start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW
     base = d.meta[TOP]
+    # Above the relation's first level nothing changes: each edge leads to the product of its child.
     if level_of(d, a) < level:
         for i in range(start, start + n):
             child = product(d, d.edges[i] & LOW, r, keep)
@@ -245,15 +246,18 @@ def product(d: Any, a: Any, r: Any, keep: Any) -> Any:
     else:
         skips = level_of(d, a) > level
         table = d.relation_edges
+        # At that level: of each edge (of a node that skips the level, of value 0) the events that its value enables.
         for i in range(1 if skips else n):
             e = a if skips else d.edges[start + i]
             value, child = e >> 32, e & LOW
+            # Events that require this very value, and say the one that it becomes.
             k = first_edge(d, r, np.int64(0), value) if rule[1] else UNKNOWN
             while k >= 0:
                 after = product(d, child, table[k, 1], keep)
                 if after:
                     push(d, (value if keep else table[k, 0]) << 32 | after)
                 k = table[k, 2]
+            # Events that require a class of values, and say by a label what becomes of each.
             if rule[2]:
                 packed = classes_of(d, d.message_maps[level], value)
                 for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
@@ -265,6 +269,7 @@ def product(d: Any, a: Any, r: Any, keep: Any) -> Any:
                             if target >= 0:
                                 push(d, (value if keep else target) << 32 | after)
                         k = table[k, 2]
+            # Events that require nothing of this level.
             k = rule[3]
             while k >= 0:
                 if may_apply(d, table[k, 0], value):

@@ -35,6 +35,7 @@ def count_steps(d: Any, a: Any, r: Any, which: Any, modulus: Any) -> Any:
     level = d.relation_nodes[r, 0] if r > 1 else level_of(d, a)
     start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW
     result, rule, table = np.int64(0), d.relation_nodes[r], d.relation_edges
+    # The same phases as in `product`, whose lookups are all cached: see there.
     if r == 1 or level_of(d, a) < level:
         for i in range(start, start + n):
             result = (result + count_steps(d, d.edges[i] & LOW, r, which, modulus)) % modulus

@@ -166,6 +166,7 @@ def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
         return union(d, a, b)
     meta, scratch, stamps, table = d.meta, d.scratch, d.stamps, d.relation_edges
     before, none = meta[INCOMPLETE], np.int64(0)
+    # Find the level at which there is something to do: a node of either set, the relation, or an event.
     q = min(level_of(d, a), d.next_top[p])
     if r:
         q = min(q, d.relation_nodes[r, 0])
@@ -180,6 +181,7 @@ def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
             return b if r else a
         base, start, skips = meta[TOP], d.nodes[a, 0], level_of(d, a) > q
         stop, end, i = start + (1 if skips else d.nodes[a, 1] & LOW), base, base
+        # Without a relation the set itself is saturated: its children first.
         if r == 0:
             for j in range(start, stop):
                 e = a if skips else d.edges[j]
@@ -189,6 +191,7 @@ def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
             start, end = stop, meta[TOP]
         # The edges from `base` to `end` become the result. What may be done with one edge is put above them.
         while not meta[STOP]:
+            # What the relation makes of the next edge of the set.
             if start < stop:
                 e = a if skips else d.edges[start]
                 start += 1
@@ -197,6 +200,7 @@ def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
                     push_edges(d, child, r, value)
                 elif lets_pass(d, child, r):
                     push(d, np.int64(-1))
+            # What events make of the next edge of the result, if its child has grown since they were applied to it.
             elif i < end and d.next_top[q] == q:
                 value, child = scratch[i] >> 32, scratch[i] & LOW
                 if stamps[i] != child:
@@ -209,6 +213,7 @@ def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
                 i += 1
             else:
                 break
+            # Add each successor's saturated child to the edge of its value.
             while meta[TOP] > end:
                 meta[TOP] -= 1
                 k = scratch[meta[TOP]] >> 1

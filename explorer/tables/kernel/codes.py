@@ -48,7 +48,7 @@ GROW_HASHES, GROW_CLUSTERS, GROW_CLUSTER_ITEMS = 128, 256, 512
 
 # Sentinels in the place of an id. The first four are what functions return.
 REFUSED = np.int64(-1)  # a bound, or an inbox, forbids the step
-BLOCKED = np.int64(-2)  # in the place of a step's next control row: a bound has nothing left for it
+EXHAUSTED = np.int64(-2)  # in the place of a step's next control row: a bound has nothing left for it
 MISSING = np.int64(-3)  # the tables do not know it yet: a cache miss
 FULL = np.int64(-4)  # there is no room for the successor
 NONE = np.int64(-1)  # no inbox, no slot, or no state is meant

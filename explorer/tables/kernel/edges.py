@@ -13,7 +13,7 @@ from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.native import bare, jit, keep
 from kraftcheck.explorer.tables.kernel.packing import owner_of, pack
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
-from kraftcheck.explorer.tables.kernel.worker import try_again, verdict
+from kraftcheck.explorer.tables.kernel.worker import stop, try_again, verdict
 
 
 class EdgeArrays(Arrays):
@@ -43,6 +43,7 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any
     edges = np.int64(0)
     stats[codes.S_CODE] = codes.OK
     for i in range(len(which)):
+        # Look up all successors and their images; stop where the array might have no room for the edges.
         n = expand(t, worker, which[i])
         for k in range(n if permutations > 1 else 0):
             if not canonical(t, worker, succ, k, 2, columns, images, k, 0, image):
@@ -51,9 +52,9 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any
             try_again(worker, which[i])
             continue
         if n == FULL or edges + n + stats[codes.S_BLOCKED] > len(found.sources):
-            stats[codes.S_DONE] = i
-            stats[codes.S_CODE] = codes.MANY_SUCCESSORS if n == FULL else codes.NO_ROOM
+            stop(worker, i, codes.MANY_SUCCESSORS if n == FULL else codes.NO_ROOM)
             return edges
+        # An edge for each successor, and one for each step that a bound alone forbids.
         for k in range(n):
             _, _, pruned = verdict(t, succ, k)
             found.sources[edges], found.labels[edges] = which[i], succ[k, 0]
@@ -84,6 +85,7 @@ def mark_back(sources: Any, targets: Any, marked: Any, first: Any, before: Any, 
     """
     sources, targets, marked = bare(sources), bare(targets), bare(marked)
     first, before, waiting = bare(first), bare(before), bare(waiting)
+    # Order the sources by target, by counting.
     for e in range(len(targets)):
         first[targets[e] + 1] += 1
     for s in range(1, len(first)):
@@ -91,6 +93,7 @@ def mark_back(sources: Any, targets: Any, marked: Any, first: Any, before: Any, 
     for e in range(len(targets)):  # as places are taken, first[s] moves on to where the sources of s + 1 begin
         before[first[targets[e]]] = sources[e]
         first[targets[e]] += 1
+    # Go back from the marked states, until no source is left that is not marked.
     n = 0
     for s in range(len(marked)):
         if marked[s]:

@@ -172,7 +172,7 @@ def expand_row(t: Any, worker: Any, at: Any, n: Any, row: Any) -> Any:
         extra = np.int64(t.row_items[k, 2])  # the step's flags, or the slot of an action that reads inboxes
         if target >= 0:
             n = emit(t, worker, at, n, ref, codes.with_flags(target, extra), ~np.int64(k), NONE, NONE)
-        elif target == codes.BLOCKED:
+        elif target == codes.EXHAUSTED:
             n = note_blocked(t, worker, at, n, ref, row, NONE, NONE)
         else:
             local = np.int64(t.rows[row, t.meta[codes.M_SLOT_BASE] + extra]) if extra >= 0 else np.int64(0)

@@ -137,7 +137,7 @@ def list_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
             for o in range(t.nodes[leaf, codes.A], t.nodes[leaf, codes.A] + t.nodes[leaf, codes.N]):
                 found = write_target(t, row, np.int64(t.outcomes[o, codes.DELTA]), fresh + written)
                 t.row_items[start + n, 0] = o
-                t.row_items[start + n, 1] = fresh + written if found == 0 else codes.BLOCKED
+                t.row_items[start + n, 1] = fresh + written if found == 0 else codes.EXHAUSTED
                 t.row_items[start + n, 2] = NONE
                 missing |= found == MISSING
                 written += found == 0
