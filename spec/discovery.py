@@ -197,10 +197,14 @@ def reachable_classes(protocol: Protocol, states: Iterable[State]) -> dict[Class
     while named:
         cls = named.pop(0)
         name = (cls.__module__, cls.__qualname__)
-        if name not in found and cls not in (Record, Symbol) and (issubclass(cls, Record) or is_enum(cls)):
+        if name not in found and _has_values(cls):
             found[name] = cls
             named += [used for annotation in _annotations(cls) for used in _classes_in(annotation)]
     return found
+
+
+def _has_values(cls: type) -> bool:
+    return cls not in (Record, Symbol) and (issubclass(cls, Record) or is_enum(cls))
 
 
 def _annotations(cls: type) -> list[Any]:

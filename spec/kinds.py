@@ -29,9 +29,9 @@ def describe_type(kind: Any) -> str:
     if origin is Map:
         return f"a map from {_plural(describe_type(arguments[0]))} to {_plural(describe_type(arguments[1]))}"
     if origin in (Union, types.UnionType):
-        return " or ".join(describe_type(argument) for argument in arguments)
+        return " or ".join(map(describe_type, arguments))
     if origin is Literal:
-        return " or ".join(describe_value(choice) for choice in arguments)
+        return " or ".join(map(describe_value, arguments))
     if kind is type(None):
         return "None"
     return f"a {kind.__name__}" if isinstance(kind, type) else "a value"
@@ -84,14 +84,19 @@ def mismatch(value: Value, kind: Any, path: str = "") -> str | None:
         problem = mismatch(part, part_kind, place)
         if problem is not None:
             return problem
+    return f"{path}: {_mismatch_of_whole(value, kind)}"
+
+
+def _mismatch_of_whole(value: Value, kind: Any) -> str:
+    """Return why a value does not match a type although its parts do."""
     wanted = get_args(kind)
     if get_origin(kind) is tuple and type(value) is tuple and len(value) != len(wanted):
-        return f"{path}: expected {len(wanted)} elements, found {len(value)}"
+        return f"expected {len(wanted)} elements, found {len(value)}"
     if kind in (Any, object) or (isinstance(kind, type) and kind not in SCALARS and isinstance(value, kind)):
-        return f"{path}: {value!r} of type {type(value).__name__} is not a value that a state may hold"
+        return f"{value!r} of type {type(value).__name__} is not a value that a state may hold"
     if kind is str and type(value) is str:
-        return f"{path}: expected text, found {describe_value(value)}, with half of a surrogate pair"
-    return f"{path}: expected {describe_type(kind)}, found {describe_value(value)}"
+        return f"expected text, found {describe_value(value)}, with half of a surrogate pair"
+    return f"expected {describe_type(kind)}, found {describe_value(value)}"
 
 
 def _parts(value: Value, kind: Any, path: str) -> Iterator[tuple[Value, Any, str]]:
@@ -133,7 +138,7 @@ def _checker(kind: Any) -> Check:
         return _plain_checker(kind)
     if origin in (Union, types.UnionType):
         _refuse_mixture(kind, arguments)
-        choices = [_checker(argument) for argument in arguments]
+        choices = list(map(_checker, arguments))
         return lambda value: any(check(value) for check in choices)
     if origin is frozenset:
         element = _checker(arguments[0])

@@ -497,10 +497,15 @@ def text_of(value: Value) -> str:
         return "[" + ", ".join(map(text_of, value)) + "]"
     if isinstance(value, Map):
         return "{" + ", ".join(f"{text_of(key)}: {text_of(value[key])}" for key in ordered(value)) + "}"
-    if isinstance(value, Record) and not any("__str__" in vars(base) for base in kind.__mro__[:-1]):
-        fields = [f"{name}={text_of(getattr(value, name))}" for name in shown_names(value)]
-        return f"{kind.__name__}({', '.join(fields)})"
-    return str(value)
+    return _record_text(value) if isinstance(value, Record) else str(value)
+
+
+def _record_text(record: Record) -> str:
+    kind = type(record)
+    if any("__str__" in vars(base) for base in kind.__mro__[:-1]):
+        return str(record)
+    fields = [f"{name}={text_of(getattr(record, name))}" for name in shown_names(record)]
+    return f"{kind.__name__}({', '.join(fields)})"
 
 
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

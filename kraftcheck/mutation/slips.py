@@ -205,8 +205,6 @@ class Slips:
             case ast.Name(ctx=ast.Load()) if node.id not in self._parameters:
                 if (other := other_name(node.id, self._names)) is not None:
                     yield WRONG_CONSTANT, node, other
-            case ast.Call(func=ast.Attribute()):
-                yield from _of_method(node, str(called(node)))
             case ast.Call():
                 yield from self._call(node, str(called(node)))
 
@@ -225,6 +223,9 @@ class Slips:
             yield WRONG_FIELD, node, f"{ast.unparse(owner)}.{field}"
 
     def _call(self, node: ast.Call, name: str) -> Iterator[Replacement]:
+        if isinstance(node.func, ast.Attribute):
+            yield from _of_method(node, name)
+            return
         if name == "consume":
             yield KEPT, node.func, "become"
         if name in _OPPOSITE_RULES:

@@ -275,8 +275,7 @@ def _heading(protocol: Protocol, number: int, step: TraceStep) -> Line:
 
 def _message_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep) -> Iterator[Line]:
     found = messages(protocol.network, None if before is None else before.state, step.state, step.message)
-    same = [item for item in found if item.mark == " "]
-    folded = len(same) if before is not None and len(same) > _MOST_SAME else 0
+    folded = 0 if before is None else _folded(found)
     shown = [(item, message_words(item.message)) for item in (found[: len(found) - folded])]
     kinds, ways = (max((len(words[column]) for _, words in shown), default=0) for column in (0, 1))
     lines = [
@@ -288,6 +287,12 @@ def _message_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep
     for line in lines:
         yield [(FAINT, f"{_INDENT}{label:8}  "), line]
         label = ""
+
+
+def _folded(found: Sequence[Message]) -> int:
+    """Return how many messages stay under way, the last of those found, where they are too many to show."""
+    same = sum(item.mark == " " for item in found)
+    return same if same > _MOST_SAME else 0
 
 
 def _copies(message: Message) -> str:

@@ -95,7 +95,7 @@ def _end(violation: Violation) -> str:
 
 def replay_as_data(job: Job, replay: Replay, walked: Sequence[ReplayedState]) -> dict[str, Any]:
     """Return what a report holds of a trace that was replayed."""
-    trace = [as_step(one) for one in walked]
+    trace = list(map(as_step, walked))
     found, claim = replay.divergence, replay.claim
     title = f"{trace_title(replay)} {replay.verdict}"
     shown: dict[str, Any] = {"property": replay.violated, "why": None, "title": title}

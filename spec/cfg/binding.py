@@ -64,6 +64,10 @@ def bind_constants(protocol: type[Protocol], config: ModelConfig) -> Protocol:
             _refuse(_not_a_constant(protocol, assignment, ModelValue(name) in used, symbols), assignment)
     _require_all(protocol, config)
     _require_keywords(protocol, values)
+    return _instance(protocol, values, config)
+
+
+def _instance(protocol: type[Protocol], values: dict[str, Value], config: ModelConfig) -> Protocol:
     try:
         made = protocol(**values)
         if not hasattr(made, "probes"):
@@ -175,17 +179,22 @@ def _properties(
     by_name = {prop.name: prop for prop in fitting}
     kinds = {other.name: other.kind for other in others}
     for named in names:
-        if kinds.get(named.name) in OF_BEHAVIOURS:
-            says = "says what should stay reachable" if kinds[named.name] == REACHABLE else "is a temporal property"
-            _refuse(f"{named.name} {says}, so it is no {what}; name it under PROPERTY", named)
         if named.name in kinds:
-            about = "steps" if what != "action constraint" else "states"
-            keyword = "PROPERTY or ACTION_CONSTRAINT" if about == "steps" else "INVARIANT or CONSTRAINT"
-            _refuse(f"{named.name} is about {about}, so it is no {what}; name it under {keyword}", named)
+            _refuse(_misplaced(named.name, kinds[named.name], what), named)
         if named.name not in by_name:
             own = [p.name for p in fitting if p.kind.replace("_", " ") == what]
             _refuse(unknown(what, named.name, own, protocol.name()), named)
     return tuple(by_name[named.name] for named in names)
+
+
+def _misplaced(name: str, kind: str, what: str) -> str:
+    """Return why a property of a kind is not what the keyword asks for, and which keyword names it."""
+    if kind in OF_BEHAVIOURS:
+        says = "says what should stay reachable" if kind == REACHABLE else "is a temporal property"
+        return f"{name} {says}, so it is no {what}; name it under PROPERTY"
+    if what != "action constraint":
+        return f"{name} is about steps, so it is no {what}; name it under PROPERTY or ACTION_CONSTRAINT"
+    return f"{name} is about states, so it is no {what}; name it under INVARIANT or CONSTRAINT"
 
 
 def _over_behaviours(named: Named, fitting: list[Property], protocol: type[Protocol]) -> Property:

@@ -266,8 +266,8 @@ def _inner(test: ast.expr, scope: _Scope) -> Iterator[tuple[ast.expr, Names]]:
     """Yield the parts on account of which an expression is false, with further names; nothing where it has none."""
     match test:
         case ast.BoolOp(op=op, values=parts):
-            false = [part for part in parts if not scope.value(part)]
-            yield from ((part, {}) for part in (false[:1] if isinstance(op, ast.And) else false))
+            false = [(part, Names()) for part in parts if not scope.value(part)]
+            yield from false[:1] if isinstance(op, ast.And) else false
         case ast.UnaryOp(op=ast.Not(), operand=ast.BoolOp(op=ast.Or(), values=parts)):
             yield negated(next(part for part in parts if scope.value(part))), {}
         case ast.UnaryOp(op=ast.Not(), operand=ast.Call() as call):
@@ -275,11 +275,15 @@ def _inner(test: ast.expr, scope: _Scope) -> Iterator[tuple[ast.expr, Names]]:
         case ast.IfExp():
             yield (test.body if scope.value(test.test) else test.orelse), {}
         case ast.Compare(ops=[_, _, *_]):
-            terms = pairwise([test.left, *test.comparators])
-            pairs = [ast.Compare(a, [op], [b]) for (a, b), op in zip(terms, test.ops, strict=True)]
-            yield next(pair for pair in pairs if not scope.value(pair)), {}
+            yield next(pair for pair in _pairs_of(test) if not scope.value(pair)), {}
         case ast.Call():
             yield from _element(test, "all", scope, wanted=False)
+
+
+def _pairs_of(test: ast.Compare) -> list[ast.expr]:
+    """Return the comparisons of a chain, such as `a < b` and `b < c`."""
+    terms = pairwise([test.left, *test.comparators])
+    return [ast.Compare(a, [op], [b]) for (a, b), op in zip(terms, test.ops, strict=True)]
 
 
 def _element(call: ast.Call, name: str, scope: _Scope, *, wanted: bool) -> Iterator[tuple[ast.expr, Names]]:

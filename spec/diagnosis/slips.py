@@ -228,15 +228,16 @@ def unused(owner: type[Protocol], names: set[str]) -> Iterator[tuple[str, str]]:
     """Yield each attribute and method of a protocol that is no part of the language and that nothing uses."""
     inherited = {name for base in owner.__mro__[1:] for name in vars(base)}
     annotated = dict.fromkeys(vars(owner).get("__annotations__", {}))
-    for name, value in (annotated | dict(vars(owner))).items():
-        if name[0] == "_" or name in inherited or isinstance(value, Constant | type):
+    own = {name: value for name, value in (annotated | dict(vars(owner))).items() if name not in inherited}
+    for name, value in own.items():
+        if name[0] == "_" or isinstance(value, Constant | type):
             continue
-        is_function, is_read = isinstance(value, FunctionType), name in names
-        if is_function and not is_read and not vars(value):
-            yield name, f"nothing calls {owner.__name__}.{name}{_hint(name, inherited)}"
-        elif isinstance(value, Network) or not (is_function or is_read or hasattr(value, "__get__")):
-            more = "; constant(...) or bound(...) makes a constant" if name in annotated else ""
-            yield name, f"nothing reads {owner.__name__}.{name}{_hint(name, LANGUAGE) or more}"
+        if isinstance(value, FunctionType):
+            if not (vars(value) or name in names):
+                yield name, f"nothing calls {owner.__name__}.{name}{_hint(name, inherited)}"
+        elif isinstance(value, Network) or not (name in names or hasattr(value, "__get__")):
+            hint = _hint(name, LANGUAGE) or ("; constant(...) or bound(...) makes a constant" * (name in annotated))
+            yield name, f"nothing reads {owner.__name__}.{name}{hint}"
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
@@ -317,11 +318,11 @@ def _unread_constants(protocol: Protocol, trees: dict[Path, ast.Module], read: s
 def _unread_fields(
     protocol: Protocol, states: Iterable[State], trees: dict[Path, ast.Module], read: set[str]
 ) -> Iterator[str]:
-    kinds = dict.fromkeys(type(one) for state in states for one in (state.shared, *state.replicas.values()))
-    kinds |= dict.fromkeys(kind for action in protocol.actions.values() for kind in (*action.actors, *action.messages))
-    kinds |= dict.fromkeys(kind for kind, _ in protocol.sent)
+    kinds = [type(one) for state in states for one in (state.shared, *state.replicas.values())]
+    kinds += [kind for action in protocol.actions.values() for kind in (*action.actors, *action.messages)]
+    kinds += [kind for kind, _ in protocol.sent]
     known = {*read, *BY_EVERYONE, *protocol.written_only}
-    for kind in kinds:
+    for kind in dict.fromkeys(kinds):
         for field in field_names(kind) if issubclass(kind, Record) and kind is not Record else ():
             place = None if field in known else _place(kind, field, trees)
             if place:
@@ -364,7 +365,7 @@ def untaken(protocol: Protocol, *, complete: bool) -> list[str]:
     warnings: dict[str, None] = {}
     for (kind, dest), action in protocol.sent.items():
         where = f"{_line_of(protocol.actions[action.name].function)}: {action.name}"  # the engine may have wrapped it
-        if not issubclass(kind, handled) and not any(_names(code, kind.__name__) for code in codes):
+        if not (issubclass(kind, handled) or any(_names(code, kind.__name__) for code in codes)):
             warnings[f"{where} sends {kind.__name__}, which no @on takes"] = None
         elif protocol.ids and dest not in protocol.ids and (complete or is_enum(type(dest))):
             warnings[f"{where} sends {kind.__name__} to {text_of(dest)}, which is no replica in any state"] = None

@@ -97,8 +97,7 @@ def _candidates(
         return
     acting = [key for key in ordered(state.replicas) if isinstance(state.replicas[key], action.actors)]
     if actor is not None and actor not in acting:
-        there = f"{text_of(actor)} is a {type(state.replicas[actor]).__name__}" if actor in state.replicas else ""
-        yield Reason("no replica", f"{there or f'there is no replica {text_of(actor)}'}: {_takers(action)}", actor)
+        yield Reason("no replica", f"{_what_is(actor, state)}: {_takers(action)}", actor)
         return
     if not acting:
         yield Reason("no replica", f"there is none: {_takers(action)}")
@@ -107,6 +106,12 @@ def _candidates(
             yield _taken(semantics, state, action, key, None)
         else:
             yield from _deliveries(semantics, state, action, key, message)
+
+
+def _what_is(actor: Value, state: State) -> str:
+    name = text_of(actor)
+    there = state.replicas.get(actor)
+    return f"there is no replica {name}" if there is None else f"{name} is a {type(there).__name__}"
 
 
 def _takers(action: Action) -> str:

@@ -118,11 +118,11 @@ class _Boxes:
         if value is None or isinstance(value, enum.Enum):
             return self.box(as_name(value))
         if kind is frozenset:
-            return _enclosed(_SET, [self.box(item) for item in in_tlc_order(value)])
+            return _enclosed(_SET, [*map(self.box, in_tlc_order(value))])
         if isinstance(value, Map):
             value = as_function(value)
         if type(value) is tuple:
-            return _enclosed(_SEQUENCE, [self.box(item) for item in value])
+            return _enclosed(_SEQUENCE, [*map(self.box, value)])
         return self._function(_fields(value) if isinstance(value, Record) else value)
 
     def _function(self, value: Value) -> _Box:
@@ -149,8 +149,8 @@ def _order(value: Value) -> tuple[Any, ...]:
         value = _fields(value)
     if not isinstance(value, Map):
         return (1, *order_key(value))
-    keys = list(value) if all(type(key) is str for key in value) else in_tlc_order(value)
-    return (4, len(value), [*map(_order, keys)], [_order(value[key]) for key in keys])
+    keys = list(value) if {*map(type, value)} <= {str} else in_tlc_order(value)
+    return (4, len(value), [*map(_order, keys)], [*map(_order, map(value.__getitem__, keys))])
 
 
 def _fields(record: Record) -> Map[str, Value]:

@@ -77,7 +77,7 @@ class StateView:
         records = [*messages, *[replica.cls for replica in self._replicas]]
         self._typed = Decoder(self._encoder, names, records)
         self._untyped = Decoder(self._encoder, names, records, untyped=True)
-        self._message_type: Any = Record if not messages else _union(messages)
+        self._message_type: Any = _union(messages)
         self._replica_names = list(dict.fromkeys(n for r in self._replicas for n in _variables_of(r)))
         self._counters = {
             c.attribute: c.counter or "_" + camel(c.attribute) for c in protocol.constants.values() if c.is_bound
@@ -87,12 +87,15 @@ class StateView:
         network = protocol.network
         held = network.variables if isinstance(network, MessageSetWithMemory) else (MESSAGES,)
         self.names: tuple[str, ...] = (*self._replica_names, *held, *shared, *self._counters.values())
-        for number, name in enumerate(self.names):
-            if name in self.names[:number]:
-                found = f"two of that name in {protocol.name()}"
-                raise ViewError(name, name, found, "a name of its own (give one of the records tla_names)")
+        self._require_own_names()
         if not isinstance(network, BagWithMemory | MessageSet | MessageSetWithMemory | Channels):
             raise ViewError(MESSAGES, MESSAGES, type(network).__name__, "a bag, a set or channels")
+
+    def _require_own_names(self) -> None:
+        for number, name in enumerate(self.names):
+            if name in self.names[:number]:
+                found = f"two of that name in {self._protocol.name()}"
+                raise ViewError(name, name, found, "a name of its own (give one of the records tla_names)")
 
     # To TLA+
 
@@ -290,7 +293,8 @@ def _located(name: str, error: MismatchError) -> ViewError:
 
 
 def _union(classes: Iterable[type[Record]]) -> Any:
-    first, *rest = classes
+    """Return the union of classes; `Record` where there is none."""
+    first, *rest = tuple(classes) or (Record,)
     kind: Any = first
     for cls in rest:
         kind = kind | cls
