@@ -125,6 +125,16 @@ def test_unknown_names(options, message) -> None:
     assert str(caught.value).startswith(message)
 
 
+def test_both_ways_take_a_symmetry_by_name_and_refuse_an_option_that_there_is_not() -> None:
+    loaded = load("two-phase-commit", "smoke")
+    assert loaded.check(symmetry="symmRM", engine="reference").distinct_states == 80
+    with pytest.raises(InputError, match="unknown symmetry x; TwoPhaseCommit has symmRM"):
+        loaded.check(symmetry="x")
+    for search in (loaded.check, lambda **options: check(THREE, **options)):
+        with pytest.raises(InputError, match=r"unknown option max_state \(perhaps max_states\?\)"):
+            search(max_state=1)
+
+
 def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
     written: list[str] = []
     meter = Meter(write=written.append)
