@@ -151,7 +151,8 @@ class Expander:
     def packed(self, rows: Rows, packing: Packing) -> tuple[Words, Indices]:
         """Return the packed identities of states, and the partitions that own them."""
         words, owner = np.zeros((len(rows), packing.words), np.uint64), np.zeros(len(rows), np.int64)
-        self.layout.pack(self.pool[0], packing, self.identities(rows), words, owner)
+        rows = self.with_columns(self.identities(rows))
+        self.layout.pack(self.pool[0], packing, rows, words, owner)
         return words, owner
 
     # Successors
@@ -184,12 +185,16 @@ class Expander:
                 self.threads.beside(partial(meanwhile, self.found()), learn)
             else:
                 learn()
-            for worker in workers:
-                if worker.stats[codes.S_CODE] == codes.MANY_SUCCESSORS:
-                    worker.make_room()
-                elif worker.stats[codes.S_CODE] == codes.MANY_CLUSTERS:
-                    self.learner.interner.tables.grow()
+            self._make_room(workers)
         return rows, np.concatenate([which, *rest])
+
+    def _make_room(self, workers: Iterable[Worker]) -> None:
+        """Make room where a worker had none."""
+        for worker in workers:
+            if worker.stats[codes.S_CODE] == codes.MANY_SUCCESSORS:
+                worker.make_room()
+            elif worker.stats[codes.S_CODE] == codes.MANY_CLUSTERS:
+                self.learner.interner.tables.grow()
 
     def _run_kernel(self, pieces: Iterator[Indices], rest: list[Indices], number: int) -> None:
         """Let a worker expand one piece after the other, until it has no room; what is left is `rest`."""
