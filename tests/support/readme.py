@@ -29,8 +29,11 @@ def write_program(folder: Path) -> None:
         (folder / name).write_text(program)
 
 
+LINES = re.compile(r"\.py:\d+")
+
+
 def difference(shown: str, printed: str) -> str | None:
-    """Return what was printed, without times, if it is not what the README shows; else None."""
+    """Return what was printed, without times and numbers of lines, if it is not what the README shows."""
     printed = "\n".join(line.rstrip() for line in printed.rstrip().split("\n")) + "\n"
-    wanted, found = TIMES.sub("TIME", shown), TIMES.sub("TIME", printed)
+    wanted, found = (LINES.sub(".py:LINE", TIMES.sub("TIME", text)) for text in (shown, printed))
     return None if doctest.OutputChecker().check_output(wanted, found, doctest.ELLIPSIS) else found
