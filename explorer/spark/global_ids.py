@@ -90,19 +90,19 @@ class GlobalIds:
         self, interner: Interner, classes: dict[ClassName, type], values: Iterable[Value], hidden: Hidden | None = None
     ) -> None:
         self.interner = interner
-        interner.sets.is_allowed = False
+        interner.shared.sets.is_allowed = False
         self.classes = classes
         self.lexicon = Lexicon()
         for value in values:
             self.lexicon.note(value)
         self.slots, self.messages, self.controls = IdMap(), IdMap(), IdMap()
         self.locals = IdMap(zero=True)  # 0: no replica
-        self.shared = [IdMap() for _ in interner.shared_names]
+        self.shared = [IdMap() for _ in interner.shared.names]
         self._contents = IdMap(zero=True)  # global ids are numbered by slot, 0 is the empty inbox
         self._contents_of: list[list[int]] = []  # the process's ids, by slot and global id
         self._arrays: tuple[States, list[States]] | None = None
         self._symmetric = len(interner.group) > 1
-        hides = None if hidden is None else hidden.columns(interner.bounds, interner.shared_names)
+        hides = None if hidden is None else hidden.columns(interner.bounds, interner.shared.names)
         self._control_classes = ControlClasses(None if hides is None else np.flatnonzero(hides).tolist())
 
     @property
@@ -139,7 +139,7 @@ class GlobalIds:
         interner = self.interner
         if kind == Kind.SHARED:
             require_shared(interner, column, value)
-            self.shared[column].add(interner.shared_id(column, value))
+            self.shared[column].add(interner.shared.id_of(column, value))
         elif kind == Kind.SLOT:
             self._contents_of.append([0])
             self.slots.add(interner.slot(value))
@@ -148,7 +148,7 @@ class GlobalIds:
             self.locals.add(interner.local(value))
         else:
             require_record(value, "dest")
-            self.messages.add(interner.message(value))
+            self.messages.add(interner.inboxes.message(value))
 
     def _class(self, encoding: bytes) -> type:
         module, _, name = encoding.decode().partition(":")
@@ -174,13 +174,13 @@ class GlobalIds:
     def _add_inbox(self, slot: int, encoding: bytes, numbers: tuple[int, ...]) -> None:
         interner, own_slot = self.interner, self.slots.own[slot]
         if encoding:
-            own = interner.content(own_slot, decode(encoding, self.lexicon))
+            own = interner.inboxes.content(own_slot, decode(encoding, self.lexicon))
         else:
             require(min(numbers[::2], default=-1) >= 0, "an inbox content of no messages")
             messages = [self.messages.own[number] for number in numbers[::2]]
-            is_own = all(interner.slots[interner.messages[message].dest] == own_slot for message in messages)
+            is_own = all(interner.slots[interner.inboxes.messages[message].dest] == own_slot for message in messages)
             require(is_own, "a message is in the inbox of another replica")
-            own = interner.counted_content(own_slot, zip(messages, numbers[1::2], strict=True))
+            own = interner.inboxes.counted_content(own_slot, zip(messages, numbers[1::2], strict=True))
         self._contents.note(own, len(self._contents_of[slot]))
         self._contents_of[slot].append(own)
 
@@ -320,7 +320,7 @@ class IdReport:
         first, base = len(interner.bounds), interner.base
         numbers = row[:first]
         for i, value in enumerate(row[first:base]):
-            numbers.append(self._number(ids.shared[i], Kind.SHARED, value, interner.shared_values[i][value], i))
+            numbers.append(self._number(ids.shared[i], Kind.SHARED, value, interner.shared.values[i][value], i))
         for slot, local in enumerate(row[base : base + len(interner.slots)]):
             if local:
                 numbers += [self._slot(slot), self._number(ids.locals, Kind.LOCAL, local, interner.locals[local])]
@@ -329,11 +329,12 @@ class IdReport:
     def _inbox(self, own: int) -> Definition:
         """Return the definition of an inbox content."""
         interner = self._ids.interner
-        slot = interner.slot_of_content(own)
-        if own in interner.content_values:
-            encoding = self._encoded(interner.content_values[own])
+        slot = interner.inboxes.slot_of_content(own)
+        if own in interner.inboxes.content_values:
+            encoding = self._encoded(interner.inboxes.content_values[own])
             return Definition(Kind.INBOX, self._slot(slot), encoding)
         numbers: list[int] = []
-        for message, count in interner.items_of_content(own):
-            numbers += [self._number(self._ids.messages, Kind.MESSAGE, message, interner.messages[message]), count]
+        inboxes = interner.inboxes
+        for message, count in inboxes.items_of_content(own):
+            numbers += [self._number(self._ids.messages, Kind.MESSAGE, message, inboxes.messages[message]), count]
         return Definition(Kind.INBOX, self._slot(slot), b"", tuple(numbers))

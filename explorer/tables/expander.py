@@ -213,7 +213,7 @@ class Expander:
         Flat states have no control rows: what is known of these is forgotten.
         """
         interner = self.learner.interner
-        interner.sets.is_allowed &= not flat
+        interner.shared.sets.is_allowed &= not flat
         if flat:
             interner.tables.forget_control_rows()
         self._own = FlatColumns(self.learner, self.pool) if flat else ControlRows(self.learner)

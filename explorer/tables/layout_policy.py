@@ -57,7 +57,7 @@ class LayoutPolicy:
         interner = expander.learner.interner
         needs = options.checkpoint is not None or options.resume is not None or bool(options.over_behaviours)
         needs |= self._python is not None and self._python.constrains
-        needs |= visited.archive is not None or bool(interner.sets.elements)
+        needs |= visited.archive is not None or bool(interner.shared.sets.elements)
         all_hidden = bool(interner.tables.hidden[: interner.base].all())
         needs |= not interner.slots and all_hidden  # nothing tells states apart
         return not expander.is_flat and not needs and expander.learner.counts()[0] > FLAT_SHARE * count

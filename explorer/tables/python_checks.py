@@ -85,7 +85,7 @@ class Verdicts:
 
     def _projected(self, read: Any, slots: dict[Any, int], seen: list[int]) -> Value:
         """Return a projection of replicas, or of inboxes, given by their numbers."""
-        questions: Any = self._learner.interner.inbox_questions if read.of_inbox else self._learner.interner.questions
+        questions: Any = self._learner.interner.inboxes.questions if read.of_inbox else self._learner.interner.questions
         question = questions.number(read.name if read.of_inbox else ("projection", read.name), self._projecting(read))
         answers = ((key, questions.answer(question, seen[slot])) for key, slot in slots.items())
         return Map((key, questions.value(question, answer)) for key, answer in answers)
@@ -116,7 +116,7 @@ class Verdicts:
         return parts
 
     def _of_inboxes(self, contents: Rows) -> list[Rows]:
-        prop, inboxes = self._prop, self._learner.interner.inbox_questions
+        prop, inboxes = self._prop, self._learner.interner.inboxes.questions
         tables: Any = self._learner.tables
         parts = []
         questions = [inboxes.number(read.name, self._projecting(read)) for read in prop.reads if read.of_inbox]

@@ -324,7 +324,7 @@ def test_what_was_learned_of_channels_before_they_had_a_rule_is_refused() -> Non
     search = BreadthFirst(job.protocol, job.options, 1)
     search.run()
     interner = search.expander.learner.interner
-    inbox = interner.decode_content(1)
-    assert inbox != interner.network.empty
+    inbox = interner.inboxes.decode_content(1)
+    assert inbox != interner.protocol.network.empty
     with pytest.raises(InputError, match="made by an older kraftcheck"):
         restore_content_values(interner, [(1, inbox)])

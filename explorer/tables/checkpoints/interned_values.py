@@ -63,7 +63,7 @@ class InternedValues:
 
     def __init__(self, interner: Interner, checkpoint: SearchCheckpoint) -> None:
         self.interner = interner
-        interner.sets.is_allowed = False
+        interner.shared.sets.is_allowed = False
         self._checkpoint, self.files = checkpoint, checkpoint.files
         self._written = Counts()
         self._controls = RowsInFile(np.int32)
@@ -78,14 +78,14 @@ class InternedValues:
             self._value(SLOT, 0, key)
         for record in interner.locals[max(done.locals, 1) :]:  # local 0 is "no replica here"
             self._value(LOCAL, 0, record)
-        for column, values in enumerate(interner.shared_values):
+        for column, values in enumerate(interner.shared.values):
             for value in values[done.shared[column] if done.shared else 0 :]:
                 self._value(SHARED, column, value)
-        for message in interner.messages[done.messages :]:
+        for message in interner.inboxes.messages[done.messages :]:
             self._value(MESSAGE, 0, message)
-        for content in range(done.inboxes, now.inboxes if interner.content_values else done.inboxes):
-            if content in interner.content_values:
-                self._value(INBOX, content, interner.content_values[content])
+        for content in range(done.inboxes, now.inboxes if interner.inboxes.content_values else done.inboxes):
+            if content in interner.inboxes.content_values:
+                self._value(INBOX, content, interner.inboxes.content_values[content])
         heads, items = contents_from(interner, done.inboxes, done.items)
         self.files["inboxes"].append(heads)
         self.files["inbox_items"].append(items)
@@ -131,8 +131,8 @@ class InternedValues:
         return Counts(
             len(interner.slots),
             len(interner.locals),
-            len(interner.messages),
-            tuple(map(len, interner.shared_values)),
+            len(interner.inboxes.messages),
+            tuple(map(len, interner.shared.values)),
             *interner.totals(),
         )
 
@@ -140,7 +140,7 @@ class InternedValues:
         """Number every value again; return the inbox contents that are values, with their numbers."""
         data, interner, inboxes, start = self.files["values"].read(0, self.files["values"].length), self.interner, [], 0
         needs = {LOCAL: "id", MESSAGE: "dest"}
-        intern = {SLOT: interner.slot, LOCAL: interner.local, MESSAGE: interner.message}
+        intern = {SLOT: interner.slot, LOCAL: interner.local, MESSAGE: interner.inboxes.message}
         seen: Counter[tuple[int, int]] = Counter({(LOCAL, 0): 1})
         while start < len(data):
             kind = data[start]
@@ -155,7 +155,7 @@ class InternedValues:
                 require_shared(interner, number, value)
             elif kind != SLOT:
                 require_record(value, needs[kind])
-            found = interner.shared_id(number, value) if kind == SHARED else intern[kind](value)
+            found = interner.shared.id_of(number, value) if kind == SHARED else intern[kind](value)
             if found != seen[kind, number]:
                 raise CorruptFileError(f"value number {seen[kind, number]} of its kind became number {found}")
             seen[kind, number] += 1
@@ -184,8 +184,8 @@ def require_record(value: Value, field: str) -> None:
 
 def require_shared(interner: Interner, field: int, value: Value) -> None:
     """Require that a value is of the type of a shared field."""
-    assert interner.shared_type is not None
-    kind = list(field_types(interner.shared_type).values())[field]
+    assert interner.shared.type is not None
+    kind = list(field_types(interner.shared.type).values())[field]
     require(fits(value, kind), f"{cut(text_of(value), 80)} in the shared state")
 
 
@@ -196,7 +196,7 @@ def require_contents(interner: Interner, heads: Rows, items: Rows, learned: NDAr
     require((counts > 0) & (counts <= len(items)), "an inbox content has a wrong number of messages")
     require(counts.sum() == len(items), f"the inbox contents have {counts.sum()} messages, expected {len(items)}")
     messages = items[:, 0]
-    require((messages >= 0) & (messages < len(interner.messages)), "an inbox content has an unknown message")
+    require((messages >= 0) & (messages < len(interner.inboxes.messages)), "an inbox content has an unknown message")
     of = np.repeat(np.arange(len(heads)), counts)
     operations = interner.tables.messages[messages, 0]
     destinations = interner.tables.operations[operations, 0]
@@ -219,7 +219,7 @@ def require_control_rows(interner: Interner, blocks: list[Rows]) -> None:
     """Require that control rows are within the bounds, of known values and local states, each once."""
     first, base, width = len(interner.bounds), interner.base, interner.base + len(interner.slots)
     slot_of = np.array([-1, *(interner.slots[record.id] for record in interner.locals[1:])])
-    most = [*interner.tables.limits[:first], *(len(values) - 1 for values in interner.shared_values)]
+    most = [*interner.tables.limits[:first], *(len(values) - 1 for values in interner.shared.values)]
     before, sums = base, [np.zeros(0, np.uint64)]
     weights = mixed(np.arange(1, width + 1, dtype=np.uint64)) | np.uint64(1)
     for block in blocks:

@@ -61,13 +61,13 @@ class DecisionTrees:
             if kind == SHARED:
                 answer = int(self._tables.rows[row, a])
             elif kind == SHARED_QUESTION:
-                questions = self._interner.shared_questions[b - len(self._interner.bounds)]
+                questions = self._interner.shared.questions[b - len(self._interner.bounds)]
                 answer = questions.answer(a, int(self._tables.rows[row, b]))
             elif kind == LOCAL_QUESTION:
                 local = me if b == ME else peer if b == PEER else int(self._tables.rows[row, self._interner.base + b])
                 answer = self._interner.questions.answer(a, local)
             else:
-                answer = self._interner.inbox_questions.answer(a, inboxes[b] if b < len(inboxes) else 0)
+                answer = self._interner.inboxes.questions.answer(a, inboxes[b] if b < len(inboxes) else 0)
             node = child_of(self._tables, node, answer)
         return False
 

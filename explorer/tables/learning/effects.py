@@ -8,7 +8,8 @@ from typing import Any
 
 from kraftcheck.explorer.calls.proxies import DeltaStep, SetChange
 from kraftcheck.explorer.tables.kernel.codes import KEY_LIMIT
-from kraftcheck.explorer.tables.learning.interner import Interner, within
+from kraftcheck.explorer.tables.learning.growing_tables import within
+from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.spec.language.state import Step
 
 Pairs = tuple[tuple[int, int], ...]
@@ -35,8 +36,8 @@ class EffectTable:
         self._tables.append("network_steps", (outcome, self._delta((), self._spending(Step(spends=spends)))))
 
     def _made(self, me: Any, step: Step) -> tuple[int, bool, list[int]]:
-        interner = self._interner
-        operations = [interner.operation(name, interner.message(message)) for name, message in step.sends]
+        interner, inboxes = self._interner, self._interner.inboxes
+        operations = [inboxes.operation(name, inboxes.message(message)) for name, message in step.sends]
         put = self._put(step) if step.puts else ()
         written = step.writes if step.me == () or step.me == me else (step.me, *step.writes)
         slots = [(interner.slot(replica.id), interner.local(replica)) for replica in written]
@@ -45,14 +46,14 @@ class EffectTable:
             assigned[interner.base + interner.slot(key)] = ~interner.change(fields)
         for column, value in put:
             if isinstance(value, SetChange):
-                assigned.update(interner.sets.assigned(column, value))
+                assigned.update(interner.shared.sets.assigned(column, value))
             else:
-                assigned[len(interner.bounds) + column] = interner.shared_id(column, value)
+                assigned[len(interner.bounds) + column] = interner.shared.id_of(column, value)
         return self._delta(tuple(sorted(assigned.items())), self._spending(step)), step.consumes, operations
 
     def _put(self, step: Step) -> list[tuple[int, Any]]:
         """Return what a step writes into shared fields, by column; into an exploded set, how that changes."""
-        sets, names = self._interner.sets, self._interner.shared_names
+        sets, names = self._interner.shared.sets, self._interner.shared.names
         put, changes = [], dict(step.sets) if isinstance(step, DeltaStep) else {}
         for name, value in step.puts:
             column = names.index(name)
@@ -71,8 +72,8 @@ class EffectTable:
         return tuple(sorted(spent + [(bounds.index(name), 0) for name in step.needs]))
 
     def _delta(self, assigned: Pairs, spending: Pairs) -> int:
-        if self._moved != self._interner.sets.changes:
-            self._moved = self._interner.sets.changes
+        if self._moved != self._interner.shared.sets.changes:
+            self._moved = self._interner.shared.sets.changes
             self._deltas = {((), ()): 0}
         found = self._deltas.get((assigned, spending))
         if found is None:

@@ -30,19 +30,20 @@ class Fingerprints(FingerprintArrays):
     def __init__(self, learner: Learner) -> None:
         super().__init__()
         self._interner = learner.interner
-        self._interner.sets.is_allowed = False
+        self._interner.shared.sets.is_allowed = False
         self._known = {"locals": 1, "messages": 0, "slots": 0, "rows": 0, "contents": 1}
-        self._shared = [0] * len(self._interner.shared_names)
+        self._shared = [0] * len(self._interner.shared.names)
         self.shared = np.zeros((max(1, len(self._shared)), 1 << 6), np.uint64)
 
     def update(self) -> None:
         """Make the fingerprints of what was learned since the last time."""
         interner, meta = self._interner, self._interner.tables.meta
-        for name, values in (("locals", interner.locals), ("messages", interner.messages), ("slots", interner.slots)):
+        messages = interner.inboxes.messages
+        for name, values in (("locals", interner.locals), ("messages", messages), ("slots", interner.slots)):
             first = self._fit(name, len(values))
             for number, value in enumerate([*values][first:], first):
                 getattr(self, name)[number] = fingerprint(value)
-        for column, values in enumerate(interner.shared_values):
+        for column, values in enumerate(interner.shared.values):
             if len(values) > self.shared.shape[1]:
                 self.shared = widened(self.shared, 2 * len(values))
             for number in range(self._shared[column], len(values)):
@@ -50,16 +51,16 @@ class Fingerprints(FingerprintArrays):
             self._shared[column] = len(values)
         first = self._fit("rows", int(meta[M_ROWS]))
         fingerprint_rows(interner.tables, self, first, meta[M_ROWS])
-        for column in interner.sets.elements:
+        for column in interner.shared.sets.elements:
             for row in range(first, int(meta[M_ROWS])):
-                value = interner.sets.value(column, interner.values_of_control_row(row))
+                value = interner.shared.sets.value(column, interner.values_of_control_row(row))
                 moved = int(self.rows[row]) + int(fingerprint((column, value))) - int(self.shared[column, 0])
                 self.rows[row] = moved % (1 << 64)
         first = self._fit("contents", int(meta[M_CONTENTS]))
         fingerprint_contents(interner.tables, self, first, meta[M_CONTENTS])
         for content in range(first, int(meta[M_CONTENTS])):
-            if content in interner.content_values:  # more than counts: queues
-                self.contents[content] = fingerprint(interner.content_values[content])
+            if content in interner.inboxes.content_values:  # more than counts: queues
+                self.contents[content] = fingerprint(interner.inboxes.content_values[content])
 
     def _fit(self, name: str, count: int) -> int:
         """Make room for the fingerprints of so many; return how many of them are made."""

@@ -248,3 +248,10 @@ def widened(array: NDArray[Any], columns: int, fill: int = 0) -> NDArray[Any]:
     wider = np.full((len(array), columns), fill, array.dtype)
     wider[:, : array.shape[1]] = array
     return wider
+
+
+def within(number: int, limit: int, what: str) -> int:
+    """Return a number; raise where there are more of something than the tables can number."""
+    if number >= limit:
+        raise ProtocolError(f"more than {limit:,} {what}: the table engine has no numbers for them")
+    return number

@@ -23,7 +23,8 @@ from kraftcheck.explorer.tables.kernel.tries import next_unanswered
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
 from kraftcheck.explorer.tables.learning.decision_trees import DecisionTrees, ImpureCallError, ProxyPolicy
 from kraftcheck.explorer.tables.learning.effects import EffectTable
-from kraftcheck.explorer.tables.learning.interner import Interner, within
+from kraftcheck.explorer.tables.learning.growing_tables import within
+from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.learning.questions import Question
 from kraftcheck.explorer.tables.learning.read_log import ReadLog
 from kraftcheck.explorer.transition_system import LabelTable
@@ -85,8 +86,8 @@ class Learner:
         self._roots: dict[int, Root] = {}
         self._tracks_changes = not self._of_actor
         self.interner.slot_added = self._forget_replicas
-        self.interner.sets.added = self._trees.forget_awaiting
-        self.interner.sets.is_allowed &= self._tracks_changes
+        self.interner.shared.sets.added = self._trees.forget_awaiting
+        self.interner.shared.sets.is_allowed &= self._tracks_changes
         tables = self.interner.tables
         for i, prop in enumerate(local):
             kind = 2 if "peer" in prop.asks else int("me" in prop.asks)
@@ -117,7 +118,7 @@ class Learner:
         """Tell steps apart as fairness does, and note what bounds alone forbid. It is called before anything else."""
         self.book = LabelTable(self.action_names, fairness)
         self.interner.tables.meta[codes.M_WATCH_BOUNDS] = 1
-        self.interner.sets.is_allowed = False
+        self.interner.shared.sets.is_allowed = False
         self._tracks_changes = False
 
     @property
@@ -165,12 +166,13 @@ class Learner:
         except ProtocolError as error:
             self._failed = error
             raise
-        if self.interner.explode_sets():
+        if self.interner.shared.explode_sets():
             self._trees.forget_all(self._roots)
 
     def _make_rows(self, tables: Arrays, worker: WorkerArrays) -> None:
         """Make what states with control rows missed; what a protocol does not need is None, and not compiled."""
-        resolve(tables, worker, True if self.permutations > 1 else None, True if self.interner.has_groups else None)
+        has_groups = self.interner.inboxes.has_groups
+        resolve(tables, worker, True if self.permutations > 1 else None, True if has_groups else None)
 
     def _resolve(self, worker: WorkerArrays, make: Make) -> None:
         """Make what a worker missed, until nothing is left to ask."""
@@ -239,7 +241,7 @@ class Learner:
 
     def _answer_roots(self, local: int, number: int) -> None:
         me = self.interner.locals[local]
-        message = self.interner.messages[number - 1] if number else None
+        message = self.interner.inboxes.messages[number - 1] if number else None
         nodes = []
         for action in self.calls.applicable(me, message):
             steps = self._call_alone(action, me, message)
@@ -277,8 +279,8 @@ class Learner:
     @cached_property
     def _unread(self) -> dict[str, Value]:
         """The shared state of a call that is to be made without it."""
-        assert self.interner.shared_type is not None
-        return {"shared": SharedProxy(self.interner.shared_type, _refuse)}
+        assert self.interner.shared.type is not None
+        return {"shared": SharedProxy(self.interner.shared.type, _refuse)}
 
     def _call_alone(self, action: Action, me: Any, message: Any) -> Judged | None:
         """Return the steps of an action that reads nothing else, or None where it does."""
@@ -356,12 +358,12 @@ class Learner:
             raise AssertionError(f"property {owner.name} {problem}") from None
 
     def _answer_operation(self, content: int, op: int) -> None:
-        interner = self.interner
-        name, message = interner.operations[op]
-        after = interner.network.apply(name, interner.decode_content(content), interner.messages[message])
-        slot = int(interner.tables.operations[op, 0])
-        result = int(REFUSED) if after is None else interner.content(slot, after)
-        interner.tables.put("operated", content << 24 | op, result)
+        inboxes, tables = self.interner.inboxes, self.interner.tables
+        name, message = inboxes.operations[op]
+        after = self.protocol.network.apply(name, inboxes.decode_content(content), inboxes.messages[message])
+        slot = int(tables.operations[op, 0])
+        result = int(REFUSED) if after is None else inboxes.content(slot, after)
+        tables.put("operated", content << 24 | op, result)
 
 
 def _refuse(name: str) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.tables.learning.growing_tables import UNASKED, GrowingTables
@@ -15,6 +15,24 @@ CLASS: Key = ("class", "")  # its class
 PRESENT: Key = ("present", "")  # whether there is a replica
 ITSELF: Any = object()
 """What a projection gives that gives the whole replica."""
+
+
+class Numbered(list[Any]):
+    """Values, each in the place that is its id."""
+
+    def __init__(self, values: Iterable[Any] = ()) -> None:
+        super().__init__(values)
+        self._ids: dict[Any, int] = {}
+
+    def find(self, key: Any) -> int | None:
+        """Return the id of the value with a key, or None."""
+        return self._ids.get(key)
+
+    def add(self, key: Any, value: Any) -> int:
+        """Add a value with a key; return its id."""
+        found = self._ids[key] = len(self)
+        self.append(value)
+        return found
 
 
 class NumberedFunction(NamedTuple):

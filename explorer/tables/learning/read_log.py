@@ -59,21 +59,21 @@ class ReadLog:
 
     def arguments(self, owner: Action | Property) -> dict[str, Value]:
         """Return the shared state and the projections that an action or a property asks for."""
-        assert self._interner.shared_type is not None
+        assert self._interner.shared.type is not None
         given: dict[str, Value] = {read.name: self._projection(read) for read in owner.reads if read.name in owner.asks}
-        given["shared"] = SharedProxy(self._interner.shared_type, self._read_shared)
+        given["shared"] = SharedProxy(self._interner.shared.type, self._read_shared)
         return given
 
     def _read_shared(self, name: str) -> Value:
         interner = self._interner
-        index = interner.shared_names.index(name)
+        index = interner.shared.names.index(name)
         column = len(interner.bounds) + index
-        if index in interner.sets.elements:
+        if index in interner.shared.sets.elements:
             self._note((SHARED, column, 0), self._control[column])  # what is noted of a set is never nothing
             found = self._set(index)
             return found if self.by_field else frozenset(found)
-        value = interner.shared_values[index][self._control[column]]
-        if self.by_field and index in interner.shared_records:
+        value = interner.shared.values[index][self._control[column]]
+        if self.by_field and index in interner.shared.records:
             self._note_shared(index, CLASS, _class)  # which also tells whether it is a record
             if isinstance(value, Record):
                 self.used_proxies = True
@@ -83,9 +83,9 @@ class ReadLog:
 
     def _set(self, index: int) -> SetProxy:
         """Return a proxy for an exploded shared set."""
-        name = self._interner.shared_names[index]
+        name = self._interner.shared.names[index]
         if name not in self._sets:
-            sets, self.used_proxies = self._interner.sets, True
+            sets, self.used_proxies = self._interner.shared.sets, True
 
             def has(element: Value) -> bool:
                 column = sets.column(index, element)
@@ -114,7 +114,7 @@ class ReadLog:
             self._note_shared(index, ("field", field), partial(_field, field))
 
     def _note_shared(self, index: int, key: Key, function: Callable[[Any], Value]) -> None:
-        questions, column = self._interner.shared_questions[index], len(self._interner.bounds) + index
+        questions, column = self._interner.shared.questions[index], len(self._interner.bounds) + index
         question = questions.number(key, function)
         self._note((SHARED_QUESTION, question, column), questions.answer(question, self._control[column]))
 
@@ -122,7 +122,7 @@ class ReadLog:
         """Return a proxy for a projection of all replicas."""
         project = partial(self._interner.protocol.projected, read)
         if read.of_inbox:
-            question = self._interner.inbox_questions.number(read.name, project)
+            question = self._interner.inboxes.questions.number(read.name, project)
             return ProjectionProxy(self._interner.slots, partial(self._read_inbox, question))
         if self.by_field:
             question = self._interner.questions.number(("own", read.name), partial(_unless_itself, project))
@@ -151,7 +151,7 @@ class ReadLog:
 
     def _read_inbox(self, question: int, key: Value) -> Any:
         """Return the answer to a question about a replica's inbox, or `ABSENT`."""
-        questions, slot = self._interner.inbox_questions, self._interner.slots[key]
+        questions, slot = self._interner.inboxes.questions, self._interner.slots[key]
         if self._read_replica(self._interner.questions.number(PRESENT, lambda _: True), key) is ABSENT:
             return ABSENT
         answer = questions.answer(question, self._inboxes[slot] if slot < len(self._inboxes) else 0)
@@ -168,7 +168,7 @@ class ReadLog:
             given,
             partial(self.whole, action),
             partial(_deltas, log=self, tracks=tracks) if self.by_field else None,
-            filters=bool(self._interner.sets.elements),
+            filters=bool(self._interner.shared.sets.elements),
         )
         is_part_of_steps = any(isinstance(one, ProjectionProxy) and one.was_read_whole for one in given.values())
         return [unwrap(step) for step in steps] if is_part_of_steps else steps
@@ -184,7 +184,7 @@ class ReadLog:
             given[name] = self._local(prop, role, local)
             if not isinstance(given[name], prop.kinds(name)):
                 return True
-        if not self.by_field or not self._interner.sets.elements:
+        if not self.by_field or not self._interner.shared.sets.elements:
             return calls.holds(prop, given)
         roles = (("before", me), ("me", me), ("after", peer), ("peer", peer))
         plain = {name: self._interner.locals[local] for name, local in roles}
@@ -203,13 +203,12 @@ class ReadLog:
     def whole(self, owner: Action | Property) -> dict[str, Value]:
         """Return the same as `arguments` without proxies, and note nothing."""
         interner, control = self._interner, self._control
-        given: dict[str, Value] = {"shared": interner.shared_of(control)}
+        given: dict[str, Value] = {"shared": interner.shared.record_of(control)}
         inboxes = self._inboxes + [0] * len(interner.slots)
         here = [(key, slot, local) for key, slot in interner.slots.items() if (local := control[interner.base + slot])]
         for read in owner.reads:
-            sources = [
-                interner.decode_content(inboxes[s]) if read.of_inbox else interner.locals[at] for _, s, at in here
-            ]
+            decode = interner.inboxes.decode_content
+            sources = [decode(inboxes[s]) if read.of_inbox else interner.locals[local] for _, s, local in here]
             found = [interner.protocol.projected(read, source) for source in sources]
             given[read.name] = Map(zip([key for key, _, _ in here], found, strict=True))
         return given

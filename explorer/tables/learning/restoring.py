@@ -62,14 +62,14 @@ def restore_content_values(interner: Interner, inboxes: Sequence[tuple[int, Valu
     """Set the values of inbox contents that follow no rule, and their images, which are among them."""
     numbers: dict[tuple[int, Value], int] = {}
     for content, inbox in inboxes:
-        slot = interner.slot_of_content(content)
-        if interner.network.rule_of("discard", interner.network.known(inbox)[0]) is not None:
+        slot = interner.inboxes.slot_of_content(content)
+        if interner.protocol.network.rule_of("discard", interner.protocol.network.known(inbox)[0]) is not None:
             raise InputError("it was made by an older kraftcheck, which kept channels in another way; begin anew")
-        interner.note_content(content, slot, inbox)
+        interner.inboxes.note_content(content, slot, inbox)
         numbers[slot, inbox] = content
-        deliverable = {interner.message(message) for message in interner.network.deliverable(inbox)}
-        known = sorted({interner.message(message) for message in interner.network.known(inbox)})
-        if interner.items_of_content(content) != [(message, int(message in deliverable)) for message in known]:
+        deliverable = {interner.inboxes.message(message) for message in interner.protocol.network.deliverable(inbox)}
+        known = sorted({interner.inboxes.message(message) for message in interner.protocol.network.known(inbox)})
+        if interner.inboxes.items_of_content(content) != [(message, int(message in deliverable)) for message in known]:
             raise CorruptFileError("the messages of an inbox content are not those of its value")
     if len(numbers) != len(inboxes):
         raise CorruptFileError("two inbox contents are equal")

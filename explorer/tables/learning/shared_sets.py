@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum
+from functools import partial
+from itertools import count
 from types import CellType, FunctionType, NoneType
 from typing import Any
 
@@ -20,8 +22,11 @@ from kraftcheck.explorer.calls.proxies import SetChange
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import SHARED
 from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables
+from kraftcheck.explorer.tables.learning.permutations import Orbits
+from kraftcheck.explorer.tables.learning.questions import Numbered, Questions
+from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import ModelValue, Record, Value, field_values, keyed, ordered
+from kraftcheck.spec.values import ModelValue, Record, Value, field_names, field_types, field_values, keyed, ordered
 
 MANY = 64
 """Values of a shared set from which on it is seen whether it is exploded."""
@@ -173,3 +178,57 @@ def _is_fixed(value: Any) -> bool:
     if issubclass(kind, Record):
         return all(map(_is_fixed, field_values(value)))
     return issubclass(kind, (*_SCALARS, Protocol, type))
+
+
+class SharedFields:
+    """The values of the shared record's fields; those of each field have ids of their own."""
+
+    def __init__(self, tables: GrowingTables, orbits: Orbits, first: int) -> None:
+        self.type: type[Record] | None = None
+        self.names: tuple[str, ...] = ()
+        self.records: set[int] = set()  # the fields that may hold a record
+        self.values: list[Numbered] = []
+        self.questions: list[Questions] = []
+        self.sets = SharedSets(tables)
+        self._tables, self._orbits, self._first = tables, orbits, first
+
+    def shape(self, record_type: type[Record]) -> None:
+        """Make room for the fields of a record, once that is known."""
+        self.type, self.names = record_type, field_names(record_type)
+        self.records = {i for i, kind in enumerate(field_types(record_type).values()) if may_be_record(kind)}
+        self.values = [Numbered() for _ in self.names]
+        numbers = count()
+        self.questions = [Questions(self._tables, "shared_answers", values, numbers) for values in self.values]
+
+    def id_of(self, column: int, value: Value) -> int:
+        """Return the id of a field's value."""
+        key = keyed(value)
+        found = self.values[column].find(key)
+        if found is None:
+            found = self.values[column].add(key, value)
+            self.questions[column].add(found, value)
+            intern = partial(self.id_of, column)
+            self._orbits.note("permuted_shared", found, value, intern, column, len(self.names))
+        return found
+
+    def record_of(self, control: list[int]) -> Record:
+        """Return the shared record of a control row, given what that holds."""
+        assert self.type is not None
+        return self.type(*[self._value_of(index, control) for index in range(len(self.names))])
+
+    def _value_of(self, index: int, control: list[int]) -> Value:
+        if index in self.sets.elements:
+            return self.sets.value(index, control)
+        return self.values[index][control[self._first + index]]
+
+    @property
+    def end(self) -> int:
+        """The column of control rows behind those of the shared record."""
+        return self._first + len(self.names) + self.sets.columns
+
+    def explode_sets(self) -> bool:
+        """Explode the sets for which it is worth it; return whether there is one."""
+        worth = [index for index, values in enumerate(self.values) if self.sets.is_worth(index, values)]
+        for index in worth:
+            self.sets.explode(index, self._first + index, self.end, self.values[index])
+        return bool(worth)

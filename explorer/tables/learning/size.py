@@ -64,18 +64,19 @@ class Size:
             "replica states with an inbox": meta[codes.M_BUNDLES],
             "replica states": len(interner.locals),
             "parts of states": meta[codes.M_CLUSTERS],
-            "messages": len(interner.messages),
+            "messages": len(interner.inboxes.messages),
             _REST: sum(learner.calls.counts.values()),
         }
         taken["replica states"] += self._of_values("replica states", len(interner.locals), interner.locals.__getitem__)
-        taken["messages"] += self._of_values("messages", len(interner.messages), interner.messages.__getitem__)
-        contents = interner.content_values
+        messages = interner.inboxes.messages
+        taken["messages"] += self._of_values("messages", len(messages), messages.__getitem__)
+        contents = interner.inboxes.content_values
         last = list(contents)[-SAMPLE:] if self._is_due("inbox contents", len(contents)) else []
         first = len(contents) - len(last)
         taken["inbox contents"] += self._of_values(
             "inbox contents", len(contents), lambda place: contents[last[place - first]]
         )
-        taken["messages"] += ENTRY * len(interner.operations)
+        taken["messages"] += ENTRY * len(interner.inboxes.operations)
         taken[_REST] += PATH * meta[codes.M_BRANCHES] + ENTRY * (meta[codes.M_ROOTS] + meta[codes.M_DELTAS])
         found = [Learned(name, counts[name], nbytes) for name, nbytes in taken.items()]
         return sorted(found, key=lambda one: -one.nbytes)
