@@ -12,7 +12,7 @@ import argparse
 import resource
 
 from kraftcheck.catalogue import find_model
-from kraftcheck.explorer.result import Options, Progress
+from kraftcheck.explorer.result import Progress, SearchRequest
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.processes import default_workers
 from kraftcheck.spec.cfg.binding import bind
@@ -63,7 +63,7 @@ def main() -> None:
     config = override(config, [parse_setting(text, config) for text in given.set])
     bound = bind(find_model(given.model).protocol, config)
     table = Table()
-    options = Options(
+    options = SearchRequest(
         properties=bound.properties, deadlock=bound.deadlock, max_states=given.max_states, report=table
     )
     table.search = BreadthFirst(bound.protocol, options, given.workers)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kraftcheck import load
-from kraftcheck.explorer.result import Options, Result
+from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.explorer.tables import layouts
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.learning.learner import Learner
@@ -78,7 +78,7 @@ NEVER = 1 << 62  # more states than there are
 class Known(BreadthFirst):
     """A search that begins with what another one has learned."""
 
-    def __init__(self, protocol: Protocol, options: Options, before: Known | None) -> None:
+    def __init__(self, protocol: Protocol, options: SearchRequest, before: Known | None) -> None:
         super().__init__(protocol, options, 1)
         self._is_flat = before is not None and before.expander.is_flat
         if before is not None:

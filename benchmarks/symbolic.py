@@ -24,7 +24,7 @@ from typing import Any
 
 from kraftcheck.catalogue import find_config, find_model
 from kraftcheck.engines import ENGINES
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.symbolic.engine import SATURATION, SymbolicSearch
 from kraftcheck.explorer.symbolic.orders import shared_first
 from kraftcheck.explorer.symbolic.search import Space
@@ -84,9 +84,9 @@ def one(given: argparse.Namespace, engine: str) -> dict[str, Any]:
     small = find_model("two-phase-commit")
     search_small = bind(small.protocol, find_config(small, "smoke")[1])
     order = SATURATION if engine == "symbolic" else "bfs"
-    ENGINES[engine].run(search_small.protocol, Options(search=order))
+    ENGINES[engine].run(search_small.protocol, SearchRequest(search=order))
     plain = {"symmetry": None, "reachable": (), "deadlock": False, "search": order, "time_limit": given.seconds}
-    options = replace(Options.of(bound), **plain)
+    options = replace(SearchRequest.of(bound), **plain)
     began, worked, nodes, made, peak = time.monotonic(), time.process_time(), 0, 0, 0
     if engine == "symbolic":
         kind = Reversed if given.reverse else SharedFirst if given.shared_first else SymbolicSearch

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kraftcheck import MessageSet, Protocol, Record, State, Steps, become, consume, internal, on
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.expand import expand_batch
@@ -57,7 +57,7 @@ def named(prefix: str, number: int) -> str:
 
 def main() -> None:
     """Print what becomes of the initial state."""
-    expander = Expander.of(Ring(), Options(), workers=1)
+    expander = Expander.of(Ring(), SearchRequest(), workers=1)
     learner, worker = expander.learner, expander.pool[0]
     tables, answer, turn = learner.interner.tables, learner._answer, 0
     rows = expander.encode(learner.protocol.initial())

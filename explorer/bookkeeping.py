@@ -13,9 +13,9 @@ from kraftcheck.explorer.result import (
     NOTHING_CHECKED,
     Interrupted,
     Loop,
-    Options,
     Progress,
     Result,
+    SearchRequest,
     TraceStep,
     Trap,
     Verdict,
@@ -59,7 +59,7 @@ class Bookkeeping:
     """Notes what a search finds, and ends it at its limits."""
 
     def __init__(
-        self, options: Options, total: Callable[[], Totals], protocol: Protocol, *, first_found: bool = False
+        self, options: SearchRequest, total: Callable[[], Totals], protocol: Protocol, *, first_found: bool = False
     ) -> None:
         self.options = options
         self.reads = hidden_reads(protocol, options, first_found=first_found)

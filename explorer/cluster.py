@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from kraftcheck.explorer import executor_boot as boot
 from kraftcheck.explorer.executor_boot import PACKAGE, USER, digest_of, source_files
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.files import TemporaryFolder
 from kraftcheck.processes import LEAST_JAVA, java_program, java_version
 from kraftcheck.spec.discovery import PREFIX, modules_of, source_of
@@ -58,7 +58,7 @@ SETTINGS = {
 class Cluster:
     """A Spark application."""
 
-    def __init__(self, name: str, options: Options, protocol: type[Protocol]) -> None:
+    def __init__(self, name: str, options: SearchRequest, protocol: type[Protocol]) -> None:
         require_pyspark()
         submitted = "PYSPARK_GATEWAY_PORT" in os.environ
         if not submitted:

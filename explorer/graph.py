@@ -21,7 +21,7 @@ import networkx as nx
 
 from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.reference import ReferenceSearch
-from kraftcheck.explorer.result import Options, Result
+from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
@@ -53,7 +53,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\l"})
 
 
 def explore_graph(
-    protocol: Protocol, options: Options, state_text: Told | None = None
+    protocol: Protocol, options: SearchRequest, state_text: Told | None = None
 ) -> tuple[Result, Graph]:
     """Search with the reference engine, and return its result with the graph of the states visited."""
     search = ReferenceSearch(protocol, options)

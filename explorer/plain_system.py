@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.canonical import canonicalizer
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.transition_system import BEYOND, BLOCKED, LabelTable, Mask, Steps
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Choice, Semantics, Transition, initial_states
@@ -20,7 +20,7 @@ from kraftcheck.spec.values import Value
 class PlainSystem:
     """A `TransitionSystem` whose batches are lists of states."""
 
-    def __init__(self, semantics: Semantics, options: Options) -> None:
+    def __init__(self, semantics: Semantics, options: SearchRequest) -> None:
         protocol = semantics.protocol
         self.semantics, self.options = semantics, options
         self.actions = [*protocol.actions, *protocol.network.own_actions()]

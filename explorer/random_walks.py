@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
 from kraftcheck.explorer.bookkeeping import Stop
-from kraftcheck.explorer.result import DEADLOCK, Options, Result
+from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel.codes import MANY_SUCCESSORS, S_CODE
@@ -61,7 +61,7 @@ class Plan:
 
 def simulate(
     protocol: Protocol,
-    options: Options,
+    options: SearchRequest,
     plan: Plan,
     keep: Callable[[int, Behaviour], None] | None = None,
     kept: Container[int] = (),
@@ -114,7 +114,7 @@ class RandomWalks:
     def __init__(
         self,
         protocol: Protocol,
-        options: Options,
+        options: SearchRequest,
         plan: Plan,
         keep: Callable[[int, Behaviour], None] | None = None,
         tell: Tell | None = None,

@@ -14,7 +14,7 @@ from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.calls.handlers import PurityTest, TestedSemantics
 from kraftcheck.explorer.capabilities import require_able, without_symmetry
 from kraftcheck.explorer.plain_system import PlainSystem
-from kraftcheck.explorer.result import DEADLOCK, Options, Result, Search, TraceStep
+from kraftcheck.explorer.result import DEADLOCK, Result, Search, SearchRequest, TraceStep
 from kraftcheck.explorer.state_graph import HiddenBounds, StateGraph
 from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
 from kraftcheck.explorer.transition_system import BEYOND, Numbers
@@ -27,17 +27,17 @@ from kraftcheck.spec.values import Value
 REPORT_EVERY = 1000  # states expanded between two looks at the clock
 
 
-def explore(protocol: Protocol, options: Options | None = None) -> Result:
+def explore(protocol: Protocol, options: SearchRequest | None = None) -> Result:
     """Search the reachable states of a protocol."""
     if options is None:
-        options = Options(properties=tuple(p for p in protocol.properties.values() if p.kind == "invariant"))
+        options = SearchRequest(properties=tuple(p for p in protocol.properties.values() if p.kind == "invariant"))
     return ReferenceSearch(protocol, options).run()
 
 
 class ReferenceSearch:
     """Searches whole states, and keeps all that it visited."""
 
-    def __init__(self, protocol: Protocol, options: Options) -> None:
+    def __init__(self, protocol: Protocol, options: SearchRequest) -> None:
         self.protocol = protocol
         self.options, notes = without_symmetry(options)
         options = self.options

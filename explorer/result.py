@@ -8,17 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.explorer.request import Progress as Progress
 from kraftcheck.explorer.request import Search as Search
-from kraftcheck.explorer.request import SearchRequest
+from kraftcheck.explorer.request import SearchRequest as SearchRequest
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import DEADLOCK as DEADLOCK
 from kraftcheck.spec.language.state import State
 
 if TYPE_CHECKING:
     from kraftcheck.spec.diagnosis.vacuity import Part, Vacuity
-
-
-Options = SearchRequest
-"""What engines call a request."""
 
 
 class Verdict(StrEnum):

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.spec.discovery import PREFIX, load
 from kraftcheck.spec.encoding import Lexicon, decode, encode
 from kraftcheck.spec.language.protocol import Protocol
@@ -22,7 +22,7 @@ ASKED = ("deadlock", "symmetry", "view", "init")
 """What a search is asked for, by the names of its options."""
 
 
-def to_spec(protocol: Protocol, options: Options) -> SearchSpec:
+def to_spec(protocol: Protocol, options: SearchRequest) -> SearchSpec:
     """Return what another process needs to make the same search, as JSON can hold it."""
     lexicon = Lexicon()
     for value in protocol.constant_values().values():
@@ -41,7 +41,7 @@ def to_spec(protocol: Protocol, options: Options) -> SearchSpec:
     }
 
 
-def from_spec(spec: SearchSpec, user_files: Path) -> tuple[Protocol, Options]:
+def from_spec(spec: SearchSpec, user_files: Path) -> tuple[Protocol, SearchRequest]:
     """Return the protocol and the options of a search that was described."""
     module, name = spec["model"]
     cls = _class(module, name, user_files)
@@ -52,7 +52,7 @@ def from_spec(spec: SearchSpec, user_files: Path) -> tuple[Protocol, Options]:
     protocol: Protocol = cls(**constants)
     checked: Any = {name: tuple(cls.properties[prop] for prop in spec[name]) for name in CHECKED}
     asked = {name: spec[name] for name in ASKED}
-    return protocol, Options(**checked, **asked, keep_going=True, workers=1)
+    return protocol, SearchRequest(**checked, **asked, keep_going=True, workers=1)
 
 
 def _class(module: str, name: str, user_files: Path) -> Any:

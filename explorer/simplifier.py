@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.plain_system import PlainSystem
-from kraftcheck.explorer.result import DEADLOCK, Options, TraceStep, Violation
+from kraftcheck.explorer.result import DEADLOCK, SearchRequest, TraceStep, Violation
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.network import Network
@@ -121,7 +121,7 @@ class Simplifier:
     def __init__(
         self,
         protocol: Protocol,
-        options: Options,
+        options: SearchRequest,
         violation: Violation,
         seconds: float = SECONDS,
         report: Callable[[], None] | None = None,
@@ -381,7 +381,7 @@ def violation_of(protocol: Protocol, trace: Behaviour, name: str | None) -> Viol
     names = [name] if name in (DEADLOCK, *protocol.properties) else [prop.name for prop in kinds]
     for one in names:
         violation = Violation(one, trace)
-        if Simplifier(protocol, Options(), violation).shows_it():
+        if Simplifier(protocol, SearchRequest(), violation).shows_it():
             return violation
     return None
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.behaviour import Behaviour
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.spill_arrays import SpillArena, SpillArray
 from kraftcheck.explorer.transition_system import Labels, Numbers, TransitionSystem
 from kraftcheck.spec.errors import InputError, RaisedError
@@ -35,7 +35,7 @@ def require_countable(states: int) -> None:
 class HiddenBounds:
     """Evaluates properties in single states, and requires room there in bounds that the VIEW leaves out."""
 
-    def __init__(self, semantics: Semantics, options: Options, most_spent: Mapping[str, int]) -> None:
+    def __init__(self, semantics: Semantics, options: SearchRequest, most_spent: Mapping[str, int]) -> None:
         self._semantics = semantics
         self._most_spent = most_spent
         self._used: dict[str, int] = {}

@@ -27,8 +27,8 @@ from kraftcheck.explorer.result import (
     DEADLOCK,
     INTERRUPTED,
     NOTHING_CHECKED,
-    Options,
     Result,
+    SearchRequest,
     TraceStep,
     Verdict,
     Violation,
@@ -109,7 +109,7 @@ def chunks_of(runs: int) -> list[Chunk]:
     return [Chunk(number, first, min(CHUNK, runs - first)) for number, first in enumerate(range(0, runs, CHUNK))]
 
 
-def identity_of_corpus(protocol: Protocol, options: Options, plan: Plan) -> Identity:
+def identity_of_corpus(protocol: Protocol, options: SearchRequest, plan: Plan) -> Identity:
     """Return what must agree between all runs that make walks of a corpus, as JSON can hold it."""
     whole = identity_of_search(protocol, options)
     names = ("model", "source", "constants", "order of model values", "constraints", "action constraints", "start")
@@ -117,7 +117,7 @@ def identity_of_corpus(protocol: Protocol, options: Options, plan: Plan) -> Iden
     return {**{name: whole[name] for name in names}, **drawn}
 
 
-def checked_by(options: Options) -> list[str]:
+def checked_by(options: SearchRequest) -> list[str]:
     """Return the names of what is checked on walks."""
     return sorted([prop.name for prop in options.properties] + ([DEADLOCK] if options.deadlock else []))
 
@@ -166,7 +166,7 @@ class CorpusMaker:
     """Makes walks on a cluster."""
 
     def __init__(
-        self, cluster: Cluster, protocol: Protocol, options: Options, plan: Plan, folder: CorpusFolder
+        self, cluster: Cluster, protocol: Protocol, options: SearchRequest, plan: Plan, folder: CorpusFolder
     ) -> None:
         check_plan(plan)
         self._cluster = cluster

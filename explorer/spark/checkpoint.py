@@ -14,7 +14,7 @@ from random import SystemRandom
 from typing import Any
 
 from kraftcheck.explorer.checkpoint import SearchCheckpoint, folder_of
-from kraftcheck.explorer.result import DEADLOCK, Options, Violation
+from kraftcheck.explorer.result import DEADLOCK, SearchRequest, Violation
 from kraftcheck.explorer.spark.global_ids import UnknownPartError
 from kraftcheck.explorer.spark.packed_states import by_partition
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, States, groups_of
@@ -72,7 +72,7 @@ class RunLog:
 class SparkCheckpoint(SearchCheckpoint):
     """Saves and restores a search in the shared folder."""
 
-    def __init__(self, protocol: Protocol, options: Options) -> None:
+    def __init__(self, protocol: Protocol, options: SearchRequest) -> None:
         folder = folder_of(options)
         self.temporary: TemporaryFolder | None = None
         if folder is None:

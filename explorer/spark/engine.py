@@ -14,7 +14,7 @@ from kraftcheck.explorer.bookkeeping import Stop
 from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.cluster import Cluster, TaskRaisedError
 from kraftcheck.explorer.interruption import Interruption
-from kraftcheck.explorer.result import DEADLOCK, Options, Result
+from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest
 from kraftcheck.explorer.spark.checkpoint import RunLog, SampleSearch, SparkCheckpoint
 from kraftcheck.explorer.spark.definitions import Definition, IdAssigner, Kind
 from kraftcheck.explorer.spark.global_ids import IdReport
@@ -28,7 +28,7 @@ from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 
 
-def explore(protocol: Protocol, options: Options) -> Result:
+def explore(protocol: Protocol, options: SearchRequest) -> Result:
     """Search the reachable states of a protocol on Spark, breadth first.
 
     `options`: what to check and where to stop. `master` and `conf` say which Spark; `checkpoint` or `resume` is the
@@ -51,7 +51,9 @@ def explore(protocol: Protocol, options: Options) -> Result:
 class SparkSearch:
     """The driver's part of a search."""
 
-    def __init__(self, protocol: Protocol, options: Options, cluster: Cluster, checkpoint: SparkCheckpoint) -> None:
+    def __init__(
+        self, protocol: Protocol, options: SearchRequest, cluster: Cluster, checkpoint: SparkCheckpoint
+    ) -> None:
         self.options = options
         self.log = RunLog()
         self._checkpoint = checkpoint

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from kraftcheck.explorer.cluster import Cluster
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import compact_json, to_spec
 from kraftcheck.explorer.spark import tasks
 from kraftcheck.explorer.spark.checkpoint import RunLog
@@ -34,7 +34,7 @@ MOST_PARTITIONS = 1 << 15
 class Jobs:
     """Runs the tasks of the levels of a search."""
 
-    def __init__(self, protocol: Protocol, options: Options, cluster: Cluster, expander: TaskExpander) -> None:
+    def __init__(self, protocol: Protocol, options: SearchRequest, cluster: Cluster, expander: TaskExpander) -> None:
         self._cluster = cluster
         self._shared = expander.shared
         self._run_id = uuid4().hex

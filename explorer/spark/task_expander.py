@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.spark.definitions import Definition, Kind
 from kraftcheck.explorer.spark.global_ids import GlobalIds
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, States
@@ -23,7 +23,7 @@ from kraftcheck.spec.language.semantics import Semantics, initial_states
 class TaskExpander:
     """Expands states that have global ids."""
 
-    def __init__(self, protocol: Protocol, options: Options, shared: SharedFolder) -> None:
+    def __init__(self, protocol: Protocol, options: SearchRequest, shared: SharedFolder) -> None:
         self.table_expander = Expander.of(protocol, replace(options, view=None), 1)
         self.shared = shared
         starts = initial_states(Semantics(protocol), options.init)

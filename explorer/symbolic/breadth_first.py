@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along, step_of
-from kraftcheck.explorer.result import DEADLOCK, Options, TraceStep
+from kraftcheck.explorer.result import DEADLOCK, SearchRequest, TraceStep
 from kraftcheck.explorer.symbolic.checks import StateChecks, StepChecks
 from kraftcheck.explorer.symbolic.counterexamples import Predecessors
 from kraftcheck.explorer.symbolic.search import Space
@@ -18,7 +18,7 @@ from kraftcheck.spec.language.state import State
 class Books(Protocol):
     """What notes what is found."""
 
-    options: Options
+    options: SearchRequest
     semantics: Semantics
 
     def note(self, reached: int, expanded: int) -> None:

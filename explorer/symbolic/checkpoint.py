@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.checkpoint import SearchCheckpoint, folder_of
-from kraftcheck.explorer.result import Options, Search, Violation
+from kraftcheck.explorer.result import Search, SearchRequest, Violation
 from kraftcheck.explorer.symbolic.checks import StateChecks
 from kraftcheck.explorer.symbolic.exploded_sets import OpaqueSetRequired
 from kraftcheck.explorer.symbolic.search import Space
@@ -94,7 +94,7 @@ def _fits(key: Key, value: Any, variables: Variables) -> bool:
 class SetsCheckpoint(SearchCheckpoint):
     """The checkpoint of a search by sets."""
 
-    def __init__(self, protocol: Protocol, options: Options, starts: Sequence[State]) -> None:
+    def __init__(self, protocol: Protocol, options: SearchRequest, starts: Sequence[State]) -> None:
         folder = folder_of(options)
         assert folder is not None
         super().__init__(folder, protocol, options, starts, engine="symbolic")

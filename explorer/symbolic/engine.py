@@ -14,7 +14,7 @@ from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.calls.type_inspection import note_types
 from kraftcheck.explorer.checkpoint import folder_of
 from kraftcheck.explorer.interruption import Interruption
-from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, MEMORY, Options, Result, Search, Trap
+from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, MEMORY, Result, Search, SearchRequest, Trap
 from kraftcheck.explorer.symbolic.breadth_first import BreadthFirst, wrong_step
 from kraftcheck.explorer.symbolic.checkpoint import SATURATION, Found, SetsCheckpoint
 from kraftcheck.explorer.symbolic.counterexamples import VIOLATING, Ways
@@ -62,7 +62,7 @@ Find = Callable[[list[str]], Iterable[tuple[str, list[State]]]]
 """Finds counterexamples to properties, given their names."""
 
 
-def explore(protocol: Protocol, options: Options) -> Result:
+def explore(protocol: Protocol, options: SearchRequest) -> Result:
     """Search the reachable states of a protocol as sets; raises InputError for what this engine does not do."""
     capabilities.require_able("symbolic", protocol, options)
     return SymbolicSearch(protocol, options).run()
@@ -71,7 +71,7 @@ def explore(protocol: Protocol, options: Options) -> Result:
 class SymbolicSearch:
     """One search."""
 
-    def __init__(self, protocol: Protocol, options: Options) -> None:
+    def __init__(self, protocol: Protocol, options: SearchRequest) -> None:
         self.options = options
         self.semantics = Semantics(protocol)
         self.starts = list(initial_states(self.semantics, options.init))

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 
-from kraftcheck.explorer.result import DEADLOCK, Options
+from kraftcheck.explorer.result import DEADLOCK, SearchRequest
 from kraftcheck.explorer.symbolic.checks import StateChecks, StepChecks
 from kraftcheck.explorer.symbolic.search import Space
 from kraftcheck.explorer.symbolic.store import EMPTY
@@ -22,7 +22,7 @@ GROWTH, SPARED = 2, 30
 class Violations:
     """Evaluates the properties of a search on sets of states of one space."""
 
-    def __init__(self, space: Space, options: Options, semantics: Semantics) -> None:
+    def __init__(self, space: Space, options: SearchRequest, semantics: Semantics) -> None:
         self.states = StateChecks(space, semantics)
         self._steps = StepChecks(space, is_asked_again=False)
         self._space = space

@@ -13,7 +13,7 @@ import numpy as np
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along, least, raised_from, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.plain_system import PlainSystem
-from kraftcheck.explorer.result import DEADLOCK, Options, Result, TraceStep
+from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest, TraceStep
 from kraftcheck.explorer.tables.expander import Event, Expander
 from kraftcheck.explorer.tables.kernel.codes import BAD_STEP, STUCK
 from kraftcheck.explorer.tables.python_checks import PythonChecks
@@ -37,7 +37,7 @@ class Checker:
     def __init__(
         self,
         protocol: Protocol,
-        options: Options,
+        options: SearchRequest,
         expander: Expander,
         count_visited: Callable[[], int],
         tallies: Callable[[], Tallies] | None = None,

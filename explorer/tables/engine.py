@@ -8,12 +8,12 @@ from __future__ import annotations
 from importlib import import_module
 
 from kraftcheck.explorer.capabilities import require_able, without_symmetry
-from kraftcheck.explorer.result import Options, Result
+from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.explorer.tables import searches
 from kraftcheck.spec.language.protocol import Protocol
 
 
-def explore(protocol: Protocol, options: Options) -> Result:
+def explore(protocol: Protocol, options: SearchRequest) -> Result:
     """Search the reachable states of a protocol with the table engine."""
     require_able("tables", protocol, options)
     options, notes = without_symmetry(options)

@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.result import DEADLOCK, Options
+from kraftcheck.explorer.result import DEADLOCK, SearchRequest
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.expand import find_predecessor
 from kraftcheck.explorer.tables.kernel.flat.properties import judge_batch, resolve_judged
@@ -81,7 +81,7 @@ class Expander:
         self._deadlock = deadlock
 
     @classmethod
-    def of(cls, protocol: Protocol, options: Options, workers: int | None = None) -> Self:
+    def of(cls, protocol: Protocol, options: SearchRequest, workers: int | None = None) -> Self:
         """Return an expander that evaluates the local properties of a search, by default with a thread a processor."""
         parts = split(options)
         learner = Learner(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables.level_states import LevelStates
 from kraftcheck.explorer.tables.python_checks import PythonChecks
 from kraftcheck.explorer.tables.states.levels import Levels
@@ -40,7 +40,7 @@ WORTH = 0.7  # of what is saved, what contents may cost
 class LayoutPolicy:
     """Says when the states of a breadth-first search are better laid out otherwise."""
 
-    def __init__(self, options: Options, states: LevelStates, python: PythonChecks | None) -> None:
+    def __init__(self, options: SearchRequest, states: LevelStates, python: PythonChecks | None) -> None:
         self.flat_from, self.clusters_from = FLAT_FROM, CLUSTERS_FROM  # states from which it is asked again
         self._options, self._states, self._python = options, states, python
 

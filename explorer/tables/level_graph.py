@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.behaviour import Behaviour
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.spill_arrays import SpillArena
 from kraftcheck.explorer.state_graph import HiddenBounds, StateGraph, require_countable
 from kraftcheck.explorer.tables.checker import Checker
@@ -105,7 +105,7 @@ def mark_back(room: SpillArena, sources: Numbers, targets: Numbers, marked: NDAr
 def check_behaviours(
     states: LevelStates,
     checker: Checker,
-    options: Options,
+    options: SearchRequest,
     path_to: Callable[[Any, int], Behaviour],
     pause: Callable[[], None],
 ) -> None:

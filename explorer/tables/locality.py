@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables.kernel.codes import MOST_PROPERTIES
 from kraftcheck.spec.language.declarations import Property
 
@@ -24,7 +24,7 @@ class Parts(NamedTuple):
     non_local_constraints: tuple[Property, ...]
 
 
-def split(options: Options) -> Parts:
+def split(options: SearchRequest) -> Parts:
     """Divide the properties and constraints of a search by how they are decided."""
     about_states = [p for p in options.properties if not p.over_steps]
     room = MOST_PROPERTIES - 1  # Python evaluates those for which there is none

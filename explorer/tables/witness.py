@@ -17,7 +17,7 @@ import numpy as np
 
 from kraftcheck.explorer.behaviour import Behaviour, NoSuchPathError, behaviour_along, least, step_of
 from kraftcheck.explorer.canonical import canonicalizer
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.expander import Event, Expander
 from kraftcheck.explorer.tables.kernel.codes import R_IDENTITY
@@ -142,7 +142,9 @@ class LeastStates:
 class WitnessSearch:
     """Finds shortest behaviours to states, and those that show what is violated."""
 
-    def __init__(self, expander: Expander, levels: Levels, checker: Checker, options: Options, batch: int) -> None:
+    def __init__(
+        self, expander: Expander, levels: Levels, checker: Checker, options: SearchRequest, batch: int
+    ) -> None:
         self.least = LeastStates(expander, levels, batch)
         self._expander, self._levels, self._checker = expander, levels, checker
         self._books, self._options = checker.books, options

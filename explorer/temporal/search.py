@@ -11,7 +11,7 @@ import numpy as np
 from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping
 from kraftcheck.explorer.canonical import canonicalizer
-from kraftcheck.explorer.result import Loop, Options, TraceStep, Trap
+from kraftcheck.explorer.result import Loop, SearchRequest, TraceStep, Trap
 from kraftcheck.explorer.state_graph import MarkBack, StateGraph, without_way_out
 from kraftcheck.explorer.temporal.graph import LabelledGraph
 from kraftcheck.explorer.transition_system import counterpart
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from kraftcheck.explorer.temporal.checking import Lasso, Move
 
 
-def strict_bounds(protocol: Protocol, options: Options) -> bool:
+def strict_bounds(protocol: Protocol, options: SearchRequest) -> bool:
     """Return whether an action for which a bound has nothing left is not enabled, as options or the protocol say."""
     return protocol.strict_bounds if options.strict_bounds is None else options.strict_bounds
 
 
-def check_reachable(graph: StateGraph, options: Options, books: Bookkeeping, mark_back: MarkBack | None = None) -> None:
+def check_reachable(
+    graph: StateGraph, options: SearchRequest, books: Bookkeeping, mark_back: MarkBack | None = None
+) -> None:
     """Check what should stay reachable (AG EF)."""
     for prop in options.reachable:
         found = without_way_out(graph, prop, mark_back)
@@ -42,7 +44,7 @@ def check_reachable(graph: StateGraph, options: Options, books: Bookkeeping, mar
             books.violation(prop.name, graph.store.path_to(int(found[0])), trap)
 
 
-def check_temporal(graph: StateGraph, semantics: Semantics, options: Options, books: Bookkeeping) -> None:
+def check_temporal(graph: StateGraph, semantics: Semantics, options: SearchRequest, books: Bookkeeping) -> None:
     """Check the temporal properties of a search."""
     from kraftcheck.explorer.temporal.checking import check  # most searches do without its compiled code
 
@@ -72,7 +74,7 @@ def check_temporal(graph: StateGraph, semantics: Semantics, options: Options, bo
 
 
 def _behaviour_of(
-    lasso: Lasso, semantics: Semantics, options: Options, decode: Callable[[int], State]
+    lasso: Lasso, semantics: Semantics, options: SearchRequest, decode: Callable[[int], State]
 ) -> tuple[Behaviour, None, Loop] | None:
     """Return a lasso as a behaviour, and how it goes on; None where bounds that the VIEW leaves out do not last."""
     identity = canonicalizer(semantics.protocol, None, options.view)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kraftcheck.engines import search
 from kraftcheck.explorer.behaviour import NoSuchPathError
 from kraftcheck.explorer.calls import MissingRead
-from kraftcheck.explorer.result import Options, Result
+from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.mutation.baseline import Arguments, Baseline, limited_time, plain_steps, replaying, rewired, wrapped
 from kraftcheck.mutation.mutants import Mutant, Swap, functions_of_actions, functions_of_projections
 from kraftcheck.spec.errors import ProtocolError
@@ -114,7 +114,7 @@ class _Renaming(Property):
         return _renamed(super().formula(protocol), self.names)
 
 
-def with_new_names(options: Options, names: Names) -> Options:
+def with_new_names(options: SearchRequest, names: Names) -> SearchRequest:
     """Return what a search checks, where some actions have steps under another name besides."""
     return replace(
         options,

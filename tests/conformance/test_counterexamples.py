@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftcheck.explorer.reference import explore
-from kraftcheck.explorer.result import Options, Verdict
+from kraftcheck.explorer.result import SearchRequest, Verdict
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.tla.view import StateView
 from tests.support.tlc import COUNTEREXAMPLES, MCReconfig, bound, json_states, states_of, text_of
@@ -19,7 +19,7 @@ def test_all_eight_are_here() -> None:
 def test_counterexample_is_as_long_as_tlcs(name: str) -> None:
     model = bound(f"counterexamples/{name}", MCReconfig)
     assert len(model.properties) == 1
-    result = explore(model.protocol, Options(properties=model.properties, deadlock=model.deadlock))
+    result = explore(model.protocol, SearchRequest(properties=model.properties, deadlock=model.deadlock))
     assert result.verdict is Verdict.VIOLATION
     (violation,) = result.violations
     assert violation.property == model.properties[0].name

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from kraftcheck.explorer.reference import ReferenceSearch, explore
-from kraftcheck.explorer.result import Options, Search, Verdict
+from kraftcheck.explorer.result import Search, SearchRequest, Verdict
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.kraft_model.reconfig.records import FetchRequest
 from kraftcheck.kraft_model.reconfig.rules import end_offset_for_epoch
@@ -24,7 +24,7 @@ ALL = [pytest.param(name, marks=pytest.mark.slow(minutes=name in LARGE)) if name
 @pytest.mark.parametrize("name", ALL)
 def test_counts_are_those_of_tlc(name: str) -> None:
     theirs = expected()[name]
-    result = explore(bound(f"counts/{name}").protocol, Options(deadlock=False))
+    result = explore(bound(f"counts/{name}").protocol, SearchRequest(deadlock=False))
     assert (result.distinct_states, result.depth) == (theirs["distinct_states"], theirs["depth"])
     times = dict(theirs["actions"])
     times[OBSERVER] -= COUNTED_TWICE.get(name, 0)
@@ -39,7 +39,7 @@ def test_counts_are_those_of_tlc(name: str) -> None:
 def test_what_tlc_counts_twice_are_first_fetches(name: str) -> None:
     protocol = bound(f"counts/{name}").protocol
     assert isinstance(protocol, Reconfig)
-    search = ReferenceSearch(protocol, Options(deadlock=False))
+    search = ReferenceSearch(protocol, SearchRequest(deadlock=False))
     search.run()
     taken: Counter[str] = Counter()
     for state in search.states():
@@ -67,8 +67,8 @@ def test_all_ten_models_are_here() -> None:
 )
 def test_depth_first_search_counts_the_same(name: str) -> None:
     protocol = bound(f"counts/{name}").protocol
-    breadth = explore(protocol, Options(deadlock=False))
-    depth = explore(protocol, Options(deadlock=False, search=Search.DFS))
+    breadth = explore(protocol, SearchRequest(deadlock=False))
+    depth = explore(protocol, SearchRequest(deadlock=False, search=Search.DFS))
     assert depth.distinct_states == breadth.distinct_states
     assert depth.generated_states == breadth.generated_states
     assert depth.actions == breadth.actions
@@ -96,12 +96,12 @@ def test_symmetry_counts_what_tlc_counts(
 ) -> None:
     """The numbers are what TLC 2.15 printed for the same `.cfg` with a SYMMETRY; the leader's host is never moved."""
     protocol = bound(f"counts/{name}", Reconfig, *settings).protocol
-    result = explore(protocol, Options(deadlock=False, symmetry=symmetry))
+    result = explore(protocol, SearchRequest(deadlock=False, symmetry=symmetry))
     assert (result.generated_states, result.distinct_states, result.depth) == counts
 
 
 def test_two_voters_deadlocks_where_it_does_in_tlc() -> None:
-    result = explore(bound("counts/two-voters").protocol, Options(deadlock=True))
+    result = explore(bound("counts/two-voters").protocol, SearchRequest(deadlock=True))
     assert result.verdict is Verdict.DEADLOCK
     assert result.depth == 6
     assert (result.distinct_states, result.generated_states) == (31, 38)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kraftcheck.explorer import reference
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import parse_config
@@ -45,11 +45,11 @@ def groups() -> Iterator[Any]:
             yield pytest.param(folder, model, specification, id=f"{folder}: {model}, {specification}", marks=marks)
 
 
-def options_of(folder: str, model: str, specification: str, properties: list[str]) -> tuple[Protocol, Options]:
+def options_of(folder: str, model: str, specification: str, properties: list[str]) -> tuple[Protocol, SearchRequest]:
     text = (DATA / folder / f"{model}.cfg.template").read_text()
     text = text.replace("@SPECIFICATION@", specification).replace("@PROPERTY@", "\n".join(properties))
     bound = bind(PROTOCOLS[folder], parse_config(text, f"{model}.cfg"))
-    return bound.protocol, Options.of(bound, keep_going=True)
+    return bound.protocol, SearchRequest.of(bound, keep_going=True)
 
 
 @pytest.mark.sampled(3)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kraftcheck.explorer import reference
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.kraft_model.prevote import Prevote
 from kraftcheck.spec.cfg.binding import bind
@@ -43,7 +43,7 @@ def pairs_of(module: str) -> list[list[dict[str, Any]]]:
     return [list(found) for _, found in groupby(mine, key=lambda one: (one["settings"], one["specification"]))]
 
 
-def ours(pairs: list[dict[str, Any]]) -> tuple[Protocol, Options]:
+def ours(pairs: list[dict[str, Any]]) -> tuple[Protocol, SearchRequest]:
     one = pairs[0]
     if one["module"] == "Walks":
         return live.walks(live.described(one["settings"]))
@@ -52,7 +52,7 @@ def ours(pairs: list[dict[str, Any]]) -> tuple[Protocol, Options]:
         config = re.sub(r"(SPECIFICATION|INVARIANTS) .*", "", (COUNTS / f"{one['settings']}.cfg").read_text())
         more = f"\nSPECIFICATION {one['specification']}\nPROPERTIES {' '.join(properties)}\n"
         bound = bind(Prevote, parse_config(config + more, f"{one['settings']}.cfg"))
-        return bound.protocol, Options.of(bound, keep_going=True, deadlock=False)
+        return bound.protocol, SearchRequest.of(bound, keep_going=True, deadlock=False)
     return live.options_of(one["module"], one["settings"], one["specification"], properties)
 
 

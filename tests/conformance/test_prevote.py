@@ -14,7 +14,7 @@ import pytest
 from kraftcheck import load
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.reference import explore as explore_reference
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables.engine import explore as explore_tables
 from kraftcheck.kraft_model.prevote import Prevote
 from kraftcheck.kraft_model.prevote.records import FetchRequest, LastFetch, Nil, Server, ServerState
@@ -111,7 +111,7 @@ def ways(semantics: Semantics, state: State, taken: Transition) -> int:
 @each(MODELS, exhaustive=["two-voters-disruption-value"])
 def test_counts_are_those_of_tlc(name: str) -> None:
     theirs = expected()[name]
-    search = ReferenceSearch(prevote(name), Options(deadlock=False))
+    search = ReferenceSearch(prevote(name), SearchRequest(deadlock=False))
     result = search.run()
     assert (result.distinct_states, result.depth) == (theirs["distinct_states"], theirs["depth"])
     counted = dict.fromkeys(result.actions, 0)
@@ -127,7 +127,7 @@ def test_counts_are_those_of_tlc(name: str) -> None:
 def test_the_table_engine_counts_the_same(name: str) -> None:
     theirs = expected()[name]
     model = bound(f"prevote/counts/{name}", Prevote)
-    result = explore_tables(model.protocol, Options(properties=model.properties, deadlock=False))
+    result = explore_tables(model.protocol, SearchRequest(properties=model.properties, deadlock=False))
     assert (result.distinct_states, result.depth) == (theirs["distinct_states"], theirs["depth"])
     assert not result.violations
     less = {action for action, n in theirs["actions"].items() if result.actions[action] != n}
@@ -145,7 +145,7 @@ def test_symmetry_counts_what_tlc_counts(symmetry: str, orbits: int) -> None:
     """The numbers are what TLC printed for the same `.cfg` with a SYMMETRY."""
     protocol = bound("prevote/counts/one-voter-grows", Prevote, "Value={v1, v2}", "MaxValuesPerEpoch=2").protocol
     for explore in (explore_reference, explore_tables):
-        result = explore(protocol, Options(deadlock=False, symmetry=symmetry))
+        result = explore(protocol, SearchRequest(deadlock=False, symmetry=symmetry))
         assert (result.distinct_states, result.depth) == (orbits, 30)
 
 
@@ -162,7 +162,7 @@ class Bounded(Prevote):
 @pytest.mark.parametrize(("name", "distinct", "depth"), [("two-voters-cut", 52, 14), ("one-voter-grows", 336, 23)])
 def test_counts_are_those_of_tlc_where_liveness_is_tested(name: str, distinct: int, depth: int) -> None:
     protocol = bound(f"prevote/counts/{name}", Bounded, "TestLiveness=TRUE").protocol
-    result = explore_reference(protocol, Options(deadlock=False, constraints=(Bounded.properties["Few"],)))
+    result = explore_reference(protocol, SearchRequest(deadlock=False, constraints=(Bounded.properties["Few"],)))
     assert (result.distinct_states, result.depth) == (distinct, depth)
 
 
@@ -236,8 +236,8 @@ class Noted(Prevote):
 def test_the_table_engine_finds_the_states_of_the_dump_and_takes_the_same_steps(name: str) -> None:
     protocol = bound(f"prevote/dumps/{name}", Noted).protocol
     Noted.found.clear()
-    tables = explore_tables(protocol, Options(properties=(Noted.properties["Noted"],), deadlock=False))
-    search = ReferenceSearch(protocol, Options(deadlock=False))
+    tables = explore_tables(protocol, SearchRequest(properties=(Noted.properties["Noted"],), deadlock=False))
+    search = ReferenceSearch(protocol, SearchRequest(deadlock=False))
     reference = search.run()
     assert set(search.states()) == Noted.found
     assert (tables.actions, tables.depth) == (reference.actions, reference.depth)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from kraftcheck.explorer.reference import ReferenceSearch
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.kraft_model.prevote import Prevote
 from kraftcheck.kraft_model.prevote.records import (
     Command,
@@ -72,7 +72,7 @@ def test_an_observers_fetch_is_neither_served_nor_refused(source: int, served: i
 
 
 def test_a_new_server_never_handles_the_answer_to_its_first_fetch() -> None:
-    search = ReferenceSearch(prevote("one-voter-grows"), Options(deadlock=False))
+    search = ReferenceSearch(prevote("one-voter-grows"), SearchRequest(deadlock=False))
     search.run()
     answers = 0
     for state in search.states():

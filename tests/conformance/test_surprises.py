@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kraftcheck.explorer.reference import ReferenceSearch, explore
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.kraft_model.reconfig.records import (
     FetchRequest,
@@ -62,14 +62,14 @@ class Expected(Reconfig):
 )
 def test_what_one_would_expect_does_not_hold(model: str, name: str, states: int, last: str) -> None:
     protocol = bound(f"counts/{model}", Expected).protocol
-    result = explore(protocol, Options(properties=(protocol.properties[name],), deadlock=False))
+    result = explore(protocol, SearchRequest(properties=(protocol.properties[name],), deadlock=False))
     (violation,) = result.violations
     assert (len(violation.trace), violation.trace[-1].action) == (states, last)
 
 
 @cache
 def searched(model: str) -> ReferenceSearch:
-    search = ReferenceSearch(bound(f"counts/{model}").protocol, Options(deadlock=False))
+    search = ReferenceSearch(bound(f"counts/{model}").protocol, SearchRequest(deadlock=False))
     search.run()
     return search
 

@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from kraftcheck.explorer.result import Options, Search
+from kraftcheck.explorer.result import Search, SearchRequest
 from kraftcheck.explorer.tables.engine import explore
 from tests.support.tlc import TLC, bound
 
@@ -32,7 +32,9 @@ CASES = [
 def test_counts_orbits_as_tlc_does(name: str, search: Search) -> None:
     model = bound(f"symmetry/{name}")
     assert model.symmetry is not None
-    options = Options(search=search, properties=model.properties, deadlock=model.deadlock, symmetry=model.symmetry)
+    options = SearchRequest(
+        search=search, properties=model.properties, deadlock=model.deadlock, symmetry=model.symmetry
+    )
     result = explore(model.protocol, options)
     expected = EXPECTED[name]
     assert result.distinct_states == expected["distinct_states"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftcheck.explorer.result import Options, Search
+from kraftcheck.explorer.result import Search, SearchRequest
 from kraftcheck.explorer.tables.engine import explore
 from tests.support.tlc import LARGE, MODELS, bound, expected
 
@@ -26,7 +26,7 @@ MARKED = [
 @pytest.mark.parametrize(("name", "search"), MARKED)
 def test_counts_are_tlcs(name: str, search: Search) -> None:
     model = bound(f"counts/{name}")
-    options = Options(search=search, properties=model.properties, deadlock=model.deadlock)
+    options = SearchRequest(search=search, properties=model.properties, deadlock=model.deadlock)
     result = explore(model.protocol, options)
     wanted = expected()[name]
     assert result.distinct_states == wanted["distinct_states"]

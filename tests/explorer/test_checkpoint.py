@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kraftcheck import load
-from kraftcheck.explorer.result import Interrupted, Options, Progress, Result
+from kraftcheck.explorer.result import Interrupted, Progress, Result, SearchRequest
 from kraftcheck.explorer.symbolic import engine as symbolic
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.explorer.tables.learning.restoring import restore_content_values
@@ -90,7 +90,7 @@ def loops(result: Result) -> dict[str, object]:
 @pytest.mark.parametrize("runs", [1, pytest.param(8, marks=pytest.mark.slow)])
 def test_temporal_properties_are_judged_alike_wherever_a_search_is_interrupted(runs: int, tmp_path: Path) -> None:
     protocol = bound("counts/two-voters", MCLive).protocol
-    options = Options(
+    options = SearchRequest(
         deadlock=False,
         keep_going=True,
         fairness=tuple(MCLive.specifications["LivenessSpec"]),  # type: ignore[arg-type]
@@ -111,10 +111,10 @@ def test_temporal_properties_are_judged_alike_wherever_a_search_is_interrupted(r
         assert loops(result) == loops(whole)
 
 
-def interrupted(folder: Path, *, reports: int = 12, constants: tuple[str, ...] = ()) -> tuple[Any, Options]:
+def interrupted(folder: Path, *, reports: int = 12, constants: tuple[str, ...] = ()) -> tuple[Any, SearchRequest]:
     """Leave a checkpoint of a search that is under way; return its protocol and its options."""
     protocol = bound("counts/two-voters-remove", MCReconfig, *constants).protocol
-    options = Options(
+    options = SearchRequest(
         properties=tuple(p for p in protocol.properties.values() if p.kind.endswith("invariant")),
         deadlock=False,
         keep_going=True,
@@ -136,7 +136,7 @@ def test_violations_come_back(tmp_path: Path) -> None:
 
 def test_a_search_that_is_over_gives_its_result_again(tmp_path: Path) -> None:
     protocol = bound("counts/two-voters").protocol
-    options = Options(deadlock=False, checkpoint=tmp_path / "c")
+    options = SearchRequest(deadlock=False, checkpoint=tmp_path / "c")
     whole = BreadthFirst(protocol, options, 1).run()
     again = BreadthFirst(protocol, replace(options, checkpoint=None, resume=tmp_path / "c"), 1).run()
     assert found(again) == found(whole)
@@ -145,7 +145,7 @@ def test_a_search_that_is_over_gives_its_result_again(tmp_path: Path) -> None:
 
 def test_a_limit_can_be_raised(tmp_path: Path) -> None:
     protocol = bound("counts/two-voters").protocol
-    options = Options(deadlock=False, checkpoint=tmp_path / "c", max_depth=7)
+    options = SearchRequest(deadlock=False, checkpoint=tmp_path / "c", max_depth=7)
     assert BreadthFirst(protocol, options, 1).run().limit == "max_depth"
     further = replace(options, checkpoint=None, resume=tmp_path / "c", max_depth=None)
     result = BreadthFirst(protocol, further, 1).run()
@@ -158,11 +158,11 @@ def test_a_limit_can_be_raised(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("explore", [tables.explore, symbolic.explore])
 def test_a_limit_that_is_passed_already_ends_it_with_what_is_there(
-    explore: Callable[[Protocol, Options], Result], limit: dict[str, int], less: dict[str, int], tmp_path: Path
+    explore: Callable[[Protocol, SearchRequest], Result], limit: dict[str, int], less: dict[str, int], tmp_path: Path
 ) -> None:
     protocol = bound("counts/two-voters").protocol
-    first = explore(protocol, Options(deadlock=False, workers=1, checkpoint=tmp_path / "c", **limit))
-    again = explore(protocol, Options(deadlock=False, workers=1, resume=tmp_path / "c", **less))
+    first = explore(protocol, SearchRequest(deadlock=False, workers=1, checkpoint=tmp_path / "c", **limit))
+    again = explore(protocol, SearchRequest(deadlock=False, workers=1, resume=tmp_path / "c", **less))
     assert first.limit == again.limit == next(iter(limit))
     assert first.distinct_states <= again.distinct_states < first.distinct_states + 100
     assert first.distinct_states < expected()["two-voters"]["distinct_states"] / 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables.layout_policy import SAMPLE, Clustering, counted, sampled
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.states.levels import Levels
@@ -87,7 +87,7 @@ def test_a_column_in_no_field_is_refused() -> None:
     """Else states that differ there alone would be taken for one."""
     managers = frozenset(ModelValue(f"rm{number}", number) for number in range(1, 4))
     protocol = TwoPhaseCommit(resource_managers=managers)
-    expander = BreadthFirst(protocol, Options(), 1).expander
+    expander = BreadthFirst(protocol, SearchRequest(), 1).expander
     expander.encode(protocol.initial())
     expander.lay_out(flat=True)
     columns = list(range(expander.width))

@@ -140,7 +140,7 @@ def test_little_address_space(kilobytes: int, words: tuple[str, ...], said: str)
 
 EVERY_KERNEL = """
 from kraftcheck.commands import warm
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables import engine, layout_policy
 from kraftcheck.spec.examples.dining_philosophers import DiningPhilosophers
 
@@ -149,9 +149,9 @@ protocol = DiningPhilosophers(philosophers=3)
 props = protocol.properties.values()
 temporal, reachable = (tuple(prop for prop in props if prop.kind == kind) for kind in ("temporal", "reachable"))
 assert temporal and reachable
-print(engine.explore(protocol, Options(deadlock=False, temporal=temporal, reachable=reachable)).distinct_states)
+print(engine.explore(protocol, SearchRequest(deadlock=False, temporal=temporal, reachable=reachable)).distinct_states)
 layout_policy.FLAT_FROM, layout_policy.FLAT_SHARE = 1, -1.0
-print(engine.explore(protocol, Options(deadlock=False, workers=2)).distinct_states)
+print(engine.explore(protocol, SearchRequest(deadlock=False, workers=2)).distinct_states)
 """
 
 

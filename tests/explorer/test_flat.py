@@ -11,7 +11,7 @@ import pytest
 from kraftcheck import load
 from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.reference import explore
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables import expander as expanding
 from kraftcheck.explorer.tables import layouts
 from kraftcheck.explorer.tables import worker as working
@@ -94,7 +94,7 @@ def test_states_on_disk_are_flat_and_have_control_rows_again(
     monkeypatch.setattr(SpillingSet, "empty", noting)
     for found in sample(2, seed=19, large=60, most=1_000):
         check_agreement(found, 2)
-    protocol, options = Joining(), Options(deadlock=False)
+    protocol, options = Joining(), SearchRequest(deadlock=False)
     expected, result = explore(protocol, options), BreadthFirst(protocol, options, 2).run()
     assert compared(result) == compared(expected)
     assert result.depth == expected.depth
@@ -158,7 +158,7 @@ def test_a_step_to_the_same_state_counts(laid_out: list[bool], symmetry: str | N
     """Who hears a decision again, or that someone is prepared, stays as it is: two fifths of all steps."""
     managers = frozenset(ModelValue(f"rm{number}", number) for number in range(1, 5))
     protocol = TwoPhaseCommit(resource_managers=managers)
-    options = Options(properties=tuple(protocol.properties.values()), symmetry=symmetry)
+    options = SearchRequest(properties=tuple(protocol.properties.values()), symmetry=symmetry)
     expected = explore(protocol, options)
     found = BreadthFirst(protocol, options, 1).run()
     counts = [(one.distinct_states, one.generated_states, one.depth, one.actions) for one in (expected, found)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kraftcheck.explorer.result import Interrupted, Options
+from kraftcheck.explorer.result import Interrupted, SearchRequest
 from kraftcheck.explorer.symbolic.engine import explore as by_sets
 from kraftcheck.explorer.tables.checkpoints import search_checkpoint
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
@@ -35,7 +35,7 @@ def stopped(reports: int) -> Callable[[object], None]:
     return report
 
 
-def by_tables(protocol: Any, options: Options) -> Any:
+def by_tables(protocol: Any, options: SearchRequest) -> Any:
     return BreadthFirst(protocol, options, 1, batch=50).run()
 
 
@@ -46,7 +46,7 @@ class Checkpoint:
         self.folder, self._explore = folder, explore
         self.protocol = bound("counts/two-voters", MCReconfig).protocol
         checked = tuple(p for p in self.protocol.properties.values() if p.kind == "invariant")
-        self.options = Options(properties=checked, deadlock=False, keep_going=True, **more)
+        self.options = SearchRequest(properties=checked, deadlock=False, keep_going=True, **more)
         if explore is by_tables:
             with pytest.raises(Interrupted):
                 explore(self.protocol, replace(self.options, checkpoint=folder, report=stopped(13)))
@@ -105,7 +105,7 @@ def test_forged_checkpoints_of_random_protocols(tmp_path: Path) -> None:
         with suppress(Interrupted):
             BreadthFirst(drawn.protocol, stop, 1, batch=8).run()
 
-        def resumed(folder: Path, drawn: Any = drawn, options: Options = options) -> dict[str, object]:
+        def resumed(folder: Path, drawn: Any = drawn, options: SearchRequest = options) -> dict[str, object]:
             return found(BreadthFirst(drawn.protocol, replace(options, resume=folder), 1).run())
 
         outcomes(folder, tmp_path / "forged", range(40), resumed, found(drawn.result))

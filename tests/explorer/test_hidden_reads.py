@@ -14,7 +14,7 @@ import pytest
 from kraftcheck.engines import search
 from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.reference import ReferenceSearch
-from kraftcheck.explorer.result import Options, Result, Search
+from kraftcheck.explorer.result import Result, Search, SearchRequest
 from kraftcheck.spec import Bag, Protocol, Record, State, Step, bound, environment, hide, invariant
 from kraftcheck.spec.language.views import HiddenReadError
 from kraftcheck.traces.crosscheck import tlc
@@ -98,7 +98,7 @@ def test_what_is_read_decides_whether_the_order_matters() -> None:
     for _ in range(100):
         protocol = drawn(random)
         properties = tuple(prop for prop in protocol.properties.values() if prop.kind == "invariant")
-        options = Options(properties=properties, deadlock=False, keep_going=True)
+        options = SearchRequest(properties=properties, deadlock=False, keep_going=True)
         whole = ReferenceSearch(protocol, options)
         seen_whole = seen(whole.run())
         options = replace(options, view="view")
@@ -174,7 +174,7 @@ def test_tlc_checks_the_state_found_first(tmp_path: Path, cls: type[Traced]) -> 
     spec.write_text(MODULE.format(first=cls.first, second=3 - cls.first))
     config.write_text("INIT Init\nNEXT Next\nVIEW View\nINVARIANT Fine\n")
     theirs = tlc.run(tlc.find_tool(), spec, config, ["-deadlock"])
-    options = Options(properties=(protocol.properties["Fine"],), deadlock=False, view="View")
+    options = SearchRequest(properties=(protocol.properties["Fine"],), deadlock=False, view="View")
     for engine in ("reference", "tables"):
         ours = search(engine, protocol, options)
         assert [violation.property for violation in ours.violations] == ([theirs.violated] if theirs.violated else [])
@@ -194,7 +194,7 @@ class Ticking(Drawn):
 
 @pytest.mark.parametrize("engine", ["reference", "tables", "symbolic"])
 def test_a_deadlock_where_a_hidden_bound_is_spent_is_warned_of(engine: str) -> None:
-    assert search(engine, Ticking(), Options()).violations
-    hiding = search(engine, Ticking(), Options(view="View"))
+    assert search(engine, Ticking(), SearchRequest()).violations
+    hiding = search(engine, Ticking(), SearchRequest(view="View"))
     assert not hiding.violations
     assert any("leaves out ticks" in warning for warning in hiding.warnings), hiding.warnings

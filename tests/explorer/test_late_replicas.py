@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kraftcheck.explorer.reference import ReferenceSearch
-from kraftcheck.explorer.result import Options, Verdict
+from kraftcheck.explorer.result import SearchRequest, Verdict
 from kraftcheck.explorer.tables import layout_policy
 from kraftcheck.explorer.tables.engine import explore
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
@@ -183,11 +183,11 @@ class AnotherAsserts(Counting):
         return me.count < 7
 
 
-def options_of(protocol: Protocol, **more: object) -> Options:
+def options_of(protocol: Protocol, **more: object) -> SearchRequest:
     given = protocol.properties.values()
     invariants = tuple(prop for prop in given if prop.kind == "invariant")
     constraints = tuple(prop for prop in given if prop.kind == "constraint")
-    return Options(properties=invariants, constraints=constraints, deadlock=False, **more)  # type: ignore[arg-type]
+    return SearchRequest(properties=invariants, constraints=constraints, deadlock=False, **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture(params=[False, True], ids=["control rows", "flat"])
@@ -292,7 +292,7 @@ def test_a_replica_that_appears_while_the_least_state_is_looked_for(
     """Columns of states are packed together later on, where all of them have a place."""
     monkeypatch.setattr(layout_policy, "ONE_WORD", 0)
     protocol = LateCount()
-    options = Options(properties=tuple(protocol.properties.values()), keep_going=True)
+    options = SearchRequest(properties=tuple(protocol.properties.values()), keep_going=True)
     expected = ReferenceSearch(protocol, options).run()
     assert expected.violations
     for states in (49, 50, 51):

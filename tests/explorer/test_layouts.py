@@ -15,7 +15,7 @@ from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.random_walks import Plan, simulate
 from kraftcheck.explorer.reference import ReferenceSearch
-from kraftcheck.explorer.result import Options, Result
+from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.explorer.tables import expander as expanding
 from kraftcheck.explorer.tables import layout_policy
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
@@ -197,10 +197,10 @@ def layout(
     return name
 
 
-def safety(protocol: Protocol, *, constraints: tuple[str, ...] = ()) -> Options:
+def safety(protocol: Protocol, *, constraints: tuple[str, ...] = ()) -> SearchRequest:
     properties = tuple(p for p in protocol.properties.values() if p.kind in ("invariant", "step_invariant"))
     within = tuple(protocol.properties[name] for name in constraints)
-    return Options(properties=properties, constraints=within, deadlock=False, keep_going=True)
+    return SearchRequest(properties=properties, constraints=within, deadlock=False, keep_going=True)
 
 
 def require_behaviour(protocol: Protocol, trace: Behaviour) -> None:
@@ -212,7 +212,7 @@ def require_behaviour(protocol: Protocol, trace: Behaviour) -> None:
         assert (after.state, after.action) in steps
 
 
-def agree(protocol: Protocol, options: Options, result: Result, search: BreadthFirst) -> None:
+def agree(protocol: Protocol, options: SearchRequest, result: Result, search: BreadthFirst) -> None:
     """Fail unless a search found what the reference engine finds: each state once, all counts, true behaviours."""
     reference = ReferenceSearch(protocol, options)
     expected = reference.run()
@@ -231,7 +231,7 @@ def agree(protocol: Protocol, options: Options, result: Result, search: BreadthF
     assert max(states.values()) == 1
 
 
-def whole(protocol: Protocol, options: Options, *, workers: int = 1, resume: Path | None = None) -> None:
+def whole(protocol: Protocol, options: SearchRequest, *, workers: int = 1, resume: Path | None = None) -> None:
     search = BreadthFirst(protocol, replace(options, resume=resume), workers, batch=7)
     agree(protocol, options, search.run(), search)
 
@@ -279,7 +279,7 @@ def for_ever(kind: str) -> Callable[..., None]:
     def run(protocol: Protocol, **given: Any) -> None:
         properties = tuple(prop for prop in protocol.properties.values() if prop.kind == kind)
         assert properties
-        whole(protocol, Options(deadlock=False, keep_going=True, **{kind: properties}))  # type: ignore[arg-type]
+        whole(protocol, SearchRequest(deadlock=False, keep_going=True, **{kind: properties}))  # type: ignore[arg-type]
 
     return run
 

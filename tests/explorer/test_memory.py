@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kraftcheck import Protocol, Record, State, Steps, become, internal
-from kraftcheck.explorer.result import Options, Search, Verdict
+from kraftcheck.explorer.result import Search, SearchRequest, Verdict
 from kraftcheck.explorer.tables.engine import explore
 from kraftcheck.explorer.tables.learning.size import Size, size_of
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
@@ -47,7 +47,7 @@ class Nothing(Record):
 class Watched(BreadthFirst):
     """Notes the most that it holds in memory, how often it settles, and how often it packs anew on disk."""
 
-    def __init__(self, protocol: Protocol, options: Options, workers: int, batch: int = BATCH) -> None:
+    def __init__(self, protocol: Protocol, options: SearchRequest, workers: int, batch: int = BATCH) -> None:
         super().__init__(protocol, options, workers, batch)
         self.most_visited = self.most_rows = self.settlements = self.repackings = 0
 
@@ -91,7 +91,7 @@ def test_random_protocols(examples: int) -> None:
 @pytest.mark.parametrize("symmetry", [None, "symmHostsAndValues"])
 def test_a_tenth_of_what_it_needs(symmetry: str | None, workers: int) -> None:
     protocol = bound("counts/two-voters-two-values-remove").protocol
-    options = Options(
+    options = SearchRequest(
         properties=tuple(p for p in protocol.properties.values() if p.kind.endswith("invariant")),
         deadlock=False,
         symmetry=symmetry,
@@ -117,7 +117,7 @@ def test_a_tenth_of_what_ten_million_states_need() -> None:
     name, given_settings, distinct, generated, depth = TEN_MILLION
     config = read_config(COUNTS / f"{name}.cfg")
     protocol = bind(Reconfig, override(config, [parse_setting(text, config) for text in given_settings])).protocol
-    options = Options(deadlock=False)
+    options = SearchRequest(deadlock=False)
     roomy = Watched(protocol, options, 2)
     whole = roomy.run()
     assert (whole.distinct_states, whole.generated_states, whole.depth) == (distinct, generated, depth)
@@ -132,8 +132,8 @@ def test_counterexamples_are_shortest_and_the_first_ends_the_search() -> None:
     properties = tuple(p for p in protocol.properties.values() if p.name == "NoIllegalState")
     config = bound("counterexamples/joined", MCReconfig)
     for options in (
-        Options(properties=properties, keep_going=True),
-        Options(properties=config.properties, deadlock=False),
+        SearchRequest(properties=properties, keep_going=True),
+        SearchRequest(properties=config.properties, deadlock=False),
     ):
         searched = protocol if options.properties is properties else config.protocol
         whole = BreadthFirst(searched, options, 1).run()
@@ -147,14 +147,14 @@ def test_counterexamples_are_shortest_and_the_first_ends_the_search() -> None:
 
 def test_limit_on_states() -> None:
     protocol = bound("counts/two-voters-restart").protocol
-    result = BreadthFirst(protocol, Options(deadlock=False, memory=1, max_states=3_000), 1, batch=50).run()
+    result = BreadthFirst(protocol, SearchRequest(deadlock=False, memory=1, max_states=3_000), 1, batch=50).run()
     assert (result.distinct_states, result.limit) == (3_000, "max_states")
 
 
 def test_depth_first_searches_have_no_limit_of_memory() -> None:
     protocol = bound("counts/two-voters").protocol
     with pytest.raises(InputError, match="--memory: not supported by --search dfs; expected --search bfs"):
-        explore(protocol, Options(search=Search.DFS, memory=1 << 20))
+        explore(protocol, SearchRequest(search=Search.DFS, memory=1 << 20))
 
 
 # The pieces
@@ -223,7 +223,7 @@ def learned_by(search: BreadthFirst) -> int:
 
 @pytest.mark.slow
 def test_what_is_learned_counts_and_states_go_to_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    protocol, options = bound("counts/two-voters-restart").protocol, Options(deadlock=False)
+    protocol, options = bound("counts/two-voters-restart").protocol, SearchRequest(deadlock=False)
     roomy = Watched(protocol, options, 1, batch=300)
     whole = roomy.run()
     monkeypatch.setattr("kraftcheck.explorer.tables.states.memory.LEAST_LEARNED", 0)
@@ -249,7 +249,7 @@ class Remembers(Protocol):
 
 def test_only_what_is_learned_ends_the_search_and_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("kraftcheck.explorer.tables.states.memory.LEAST_LEARNED", 0)
-    options = Options(memory=3 << 20, checkpoint=tmp_path / "kept", max_depth=3_000)
+    options = SearchRequest(memory=3 << 20, checkpoint=tmp_path / "kept", max_depth=3_000)
     result = explore(Remembers(), options)
     assert (result.verdict, result.limit) == (Verdict.INCOMPLETE, "memory")
     (told,) = result.notes[:1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables import layout_policy
 from kraftcheck.explorer.tables.learning import growing_tables, interner
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
@@ -18,7 +18,7 @@ PROTOCOL = TwoPhaseCommit(resource_managers=MANAGERS)
 
 
 def searched() -> tuple[int, int]:
-    found = BreadthFirst(PROTOCOL, Options(), 1).run()
+    found = BreadthFirst(PROTOCOL, SearchRequest(), 1).run()
     return found.distinct_states, found.generated_states
 
 

@@ -15,7 +15,7 @@ import pytest
 from kraftcheck.engines import ENGINES
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.capabilities import CAPABILITIES, Feature, able, asked
-from kraftcheck.explorer.result import DEADLOCK, Options, Result, Violation
+from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest, Violation
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.explorer.tables.locality import split
 from kraftcheck.spec import (
@@ -93,7 +93,7 @@ class Noted(Protocol):
 def test_a_state_beyond_a_constraint_that_is_met_again_nearer_is_one(search: str) -> None:
     """It may be another of the states that are one under the VIEW."""
     protocol = Noted()
-    options = Options(deadlock=False, view="without", constraints=(protocol.properties["Few"],))
+    options = SearchRequest(deadlock=False, view="without", constraints=(protocol.properties["Few"],))
     expected = reference.explore(protocol, options)
     result = tables.explore(protocol, replace(options, search=search))
     assert result.complete
@@ -106,7 +106,7 @@ def test_a_state_beyond_a_constraint_that_is_met_again_nearer_is_one(search: str
 @pytest.mark.parametrize("view", [None, "without"])
 def test_of_initial_states_that_are_one_the_first_is_expanded(search: str, view: str | None) -> None:
     protocol = Noted(notes=0)
-    options = Options(deadlock=False, view=view)
+    options = SearchRequest(deadlock=False, view=view)
     expected = reference.explore(protocol, options)
     result = tables.explore(protocol, replace(options, search=search))
     assert (result.distinct_states, result.generated_states) == (expected.distinct_states, expected.generated_states)
@@ -136,7 +136,7 @@ class Branching(Protocol):
 def test_a_limit_of_depth_that_cuts_nothing_off(explore: object) -> None:
     for depth, complete in ((3, False), (4, True)):
         for search in ("bfs", "dfs"):
-            result = explore(Branching(), Options(search=search, deadlock=False, max_depth=depth))  # type: ignore[operator]
+            result = explore(Branching(), SearchRequest(search=search, deadlock=False, max_depth=depth))  # type: ignore[operator]
             assert (result.complete, result.distinct_states) == (complete, 5)
 
 
@@ -176,7 +176,7 @@ def noting(effect: Effect, random: Random, view: str | None) -> Effect:
     return replace(effect, puts=effect.puts + noted, spends=effect.spends + marks)
 
 
-def drawn(combination: Combination, seed: int) -> tuple[Description, Options, Result]:
+def drawn(combination: Combination, seed: int) -> tuple[Description, SearchRequest, Result]:
     """Return a random protocol for a combination, its options without limits, and what the reference engine finds."""
     for number in count(seed * 1_000):
         random = Random(number)
@@ -204,14 +204,14 @@ def drawn(combination: Combination, seed: int) -> tuple[Description, Options, Re
     raise AssertionError
 
 
-def limited(options: Options, limit: str | None, whole: Result) -> Options:
+def limited(options: SearchRequest, limit: str | None, whole: Result) -> SearchRequest:
     """Return options with a limit that ends the search early."""
     if limit == "max_states":
         return replace(options, max_states=whole.distinct_states // 2)
     return replace(options, max_depth=max(1, (whole.depth or 0) // 2)) if limit == "max_depth" else options
 
 
-def same(result: Result, expected: Result, options: Options, *, by_level: bool) -> None:
+def same(result: Result, expected: Result, options: SearchRequest, *, by_level: bool) -> None:
     """Fail unless a result has all that its search order promises."""
     assert result.complete == expected.complete
     if options.max_states is not None:  # which states these are depends on the order
@@ -231,13 +231,13 @@ def same(result: Result, expected: Result, options: Options, *, by_level: bool) 
         assert result.depth == expected.depth
 
 
-def features_of(options: Options, description: Description) -> set[Feature]:
+def features_of(options: SearchRequest, description: Description) -> set[Feature]:
     parts = split(options)
     non_local = {Feature.NON_LOCAL} if parts.non_local or parts.non_local_constraints else set()
     return {feature for feature, _ in asked(description.build(), options)} | non_local
 
 
-Run = Callable[[Protocol, Options], Result]
+Run = Callable[[Protocol, SearchRequest], Result]
 
 
 def compare(
@@ -283,7 +283,7 @@ def level(violation: Violation) -> int:
     return len(violation.trace) - (violation.property != DEADLOCK)
 
 
-def same_violation(result: Result, expected: Result, options: Options) -> None:
+def same_violation(result: Result, expected: Result, options: SearchRequest) -> None:
     """Fail unless a search that ends at the first violation found one where there is one: in order a shortest one."""
     if options.max_states is not None:
         return
@@ -328,7 +328,7 @@ def test_combinations_that_spark_supports(tmp_path: Path) -> None:
     seen: Counter[tuple[str, str]] = Counter()
     folders = (tmp_path / str(number) for number in count())
 
-    def run(protocol: Protocol, options: Options) -> Result:
+    def run(protocol: Protocol, options: SearchRequest) -> Result:
         folder = next(folders)
         result, _ = search(protocol, replace(options, checkpoint=folder), folder, Random(len(seen)))
         return result

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kraftcheck.explorer import reference
-from kraftcheck.explorer.result import Options, Result, Search
+from kraftcheck.explorer.result import Result, Search, SearchRequest
 from kraftcheck.explorer.symbolic import engine as symbolic
 from kraftcheck.explorer.tables import engine
 from kraftcheck.spec import MessageSet, Protocol, Record, State, Steps, become, constant, hide, internal, reachable
@@ -89,7 +89,7 @@ def writes_an_attribute(self: Any, me: Ticker) -> int:
 
 
 def explored(name: str, protocol: Protocol, search: Search = Search.BFS, check: bool = True) -> Result:
-    return (ENGINES | SAMPLING)[name](protocol, Options(search=search, deadlock=False, check_actions=check))
+    return (ENGINES | SAMPLING)[name](protocol, SearchRequest(search=search, deadlock=False, check_actions=check))
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -263,7 +263,7 @@ class Spender(Protocol):
 def test_what_a_step_spends_is_known_too(check) -> None:
     protocol = Spender(coins=5)
     wanted = (protocol.properties["IsPaid"],)
-    options = Options(view="plain", check_actions=check, deadlock=False, reachable=wanted)
+    options = SearchRequest(view="plain", check_actions=check, deadlock=False, reachable=wanted)
     with pytest.raises(InputError, match="less than a step spends"):
         reference.explore(protocol, options)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kraftcheck.explorer import graph as graphs
 from kraftcheck.explorer import reference
-from kraftcheck.explorer.result import Options, Result, Verdict
+from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import engine as symbolic
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.explorer.tables import learned_system, level_states
@@ -111,8 +111,8 @@ class Maze(Protocol):
         return me.at == 5
 
 
-def of(*names: str, **more) -> Options:
-    return Options(reachable=tuple(Maze.properties[name] for name in names), deadlock=False, **more)
+def of(*names: str, **more) -> SearchRequest:
+    return SearchRequest(reachable=tuple(Maze.properties[name] for name in names), deadlock=False, **more)
 
 
 def places(found: Result) -> list[list[int]]:
@@ -172,7 +172,7 @@ def test_a_search_that_is_not_complete_says_neither_the_one_nor_the_other(explor
         (of("Out", search="dfs"), "@reachable Out: not supported by --search dfs; expected --search bfs"),
     ],
 )
-def test_what_cannot_be_checked_is_refused(explore, options: Options, message: str) -> None:
+def test_what_cannot_be_checked_is_refused(explore, options: SearchRequest, message: str) -> None:
     with pytest.raises(InputError, match=message):
         explore(Maze(), options)
 
@@ -205,13 +205,13 @@ class Climber(Protocol):
 @pytest.mark.parametrize("explore", ALL)
 def test_a_bound_that_is_used_up_ends_the_ways_out_unless_the_property_says_otherwise(explore) -> None:
     for name, trap in (("Top", (1, 7)), ("TopOrNoMoreSteps", None)):
-        found = explore(Climber(steps=6), Options(reachable=(Climber.properties[name],), deadlock=False))
+        found = explore(Climber(steps=6), SearchRequest(reachable=(Climber.properties[name],), deadlock=False))
         assert [one.trap for one in found.violations] == ([trap] if trap else [])
 
 
 @pytest.mark.parametrize("explore", ALL)
 def test_a_view_may_leave_out_a_bound_that_is_not_used_up(explore) -> None:
-    asked = Options(reachable=(Climber.properties["Top"],), deadlock=False, view="endless")
+    asked = SearchRequest(reachable=(Climber.properties["Top"],), deadlock=False, view="endless")
     found = explore(Climber(steps=6), asked)
     assert (found.verdict, found.distinct_states) == (Verdict.OK, 3)
     with pytest.raises(InputError, match=r"leaves out MaxSteps, of which (nothing|not enough) is left in a state"):
@@ -239,7 +239,7 @@ class Wide(Protocol):
 @pytest.mark.kernel
 @pytest.mark.parametrize("memory", [1, 200_000])
 def test_a_state_graph_that_does_not_fit_in_memory_goes_to_disk(memory: int) -> None:
-    asked = Options(reachable=(Wide.properties["End"],), deadlock=False, memory=memory)
+    asked = SearchRequest(reachable=(Wide.properties["End"],), deadlock=False, memory=memory)
     (violation,) = tables.explore(Wide(), asked).violations
     assert violation.trap == tables.explore(Wide(), replace(asked, memory=None)).violations[0].trap
 
@@ -286,7 +286,7 @@ def drawn(random: Random, protocol: Protocol) -> tuple[Property, ...]:
     )
 
 
-def expected(found: Sample, options: Options) -> dict[str, tuple[tuple[int, int], int]]:
+def expected(found: Sample, options: SearchRequest) -> dict[str, tuple[tuple[int, int], int]]:
     """Return the states that have no way out, and the length of a shortest way to one, by networkx."""
     search = reference.ReferenceSearch(found.protocol, replace(options, reachable=()))
     search.run()

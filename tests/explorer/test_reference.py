@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kraftcheck.engines import search as search_by
 from kraftcheck.explorer.reference import ReferenceSearch, explore
-from kraftcheck.explorer.result import DEADLOCK, Options, Progress, Result, Search, TraceStep, Verdict
+from kraftcheck.explorer.result import DEADLOCK, Progress, Result, Search, SearchRequest, TraceStep, Verdict
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec import (
     ActionError,
@@ -117,7 +117,7 @@ def run(protocol: Protocol | None = None, *names: str, **options: Any) -> Result
     """Search with the named properties, and without deadlock unless it is asked for."""
     protocol = Counting() if protocol is None else protocol
     properties = tuple(protocol.properties[name] for name in names)
-    return explore(protocol, Options(**{"properties": properties, "deadlock": False, **options}))
+    return explore(protocol, SearchRequest(**{"properties": properties, "deadlock": False, **options}))
 
 
 def values(trace: tuple[TraceStep, ...]) -> list[int]:
@@ -287,7 +287,7 @@ class Orders(Protocol):
 @pytest.mark.parametrize("engine", ["reference", "tables"])
 def test_step_invariants_of_what_a_replica_does(engine: str) -> None:
     for answers, verdict in ((1, Verdict.OK), (0, Verdict.VIOLATION), (2, Verdict.VIOLATION)):
-        options = Options(properties=tuple(Orders.properties.values()))
+        options = SearchRequest(properties=tuple(Orders.properties.values()))
         result = search_by(engine, Orders(answers=answers), options)
         assert (result.verdict, [one.property for one in result.violations]) == (
             verdict, [] if verdict is Verdict.OK else ["OrdersAreAnswered"]
@@ -302,7 +302,7 @@ def test_a_property_of_steps_asks_for_what_there_is() -> None:
             return True
 
     with pytest.raises(ProtocolError, match=r"Odd is about steps: it takes \(self, before, after\)"):
-        search_by("reference", Odd(), Options(properties=(Odd.properties["Odd"],)))
+        search_by("reference", Odd(), SearchRequest(properties=(Odd.properties["Odd"],)))
 
 
 def test_step_invariants_of_what_is_pruned_are_checked() -> None:
@@ -398,7 +398,7 @@ def test_progress_is_reported() -> None:
 
 def orbits(protocol: Protocol, name: str) -> int:
     """Count the orbits of all states under a symmetry, with nothing but permutations."""
-    plain = ReferenceSearch(protocol, Options(deadlock=False))
+    plain = ReferenceSearch(protocol, SearchRequest(deadlock=False))
     plain.run()
     group = permutation_group(protocol.symmetry_sets(name))
     waiting = {encode(state): state for state in plain.states()}
@@ -452,7 +452,7 @@ def test_a_counterexample_under_symmetry_is_a_behaviour() -> None:
 
 def test_a_view_hides_what_does_not_count() -> None:
     protocol = Voting(hosts=HOSTS)
-    seen = ReferenceSearch(protocol, Options(deadlock=False))
+    seen = ReferenceSearch(protocol, SearchRequest(deadlock=False))
     seen.run()
     distinct = {encode(state.replicas) for state in seen.states()}
     assert run(protocol, view="votes").distinct_states == len(distinct) < seen.result.distinct_states

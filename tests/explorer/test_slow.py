@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kraftcheck.explorer import reference
-from kraftcheck.explorer.result import Options, Result, Search, Verdict
+from kraftcheck.explorer.result import Result, Search, SearchRequest, Verdict
 from kraftcheck.explorer.tables import engine
 from kraftcheck.explorer.tables.checker import CallGrowth
 from kraftcheck.explorer.tables.locality import reason, split
@@ -121,7 +121,7 @@ def named(*names: str) -> tuple:
     return tuple(PROTOCOL.properties[name] for name in names)
 
 
-def both(options: Options, protocol: Protocol = PROTOCOL) -> tuple[Result, Result]:
+def both(options: SearchRequest, protocol: Protocol = PROTOCOL) -> tuple[Result, Result]:
     return reference.explore(protocol, options), engine.explore(protocol, options)
 
 
@@ -138,14 +138,14 @@ def test_what_is_slow_and_why() -> None:
         "NotBack": None,
     }
     many = named("OfReplica") * 50 + named("OfMessage") * 50
-    assert len(split(Options(properties=many)).non_local) > 0  # there is no room for all of them in the tables
+    assert len(split(SearchRequest(properties=many)).non_local) > 0  # there is no room for all of them in the tables
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("search", [Search.BFS, Search.DFS])
 @pytest.mark.parametrize(("constraints", "action_constraints"), CONSTRAINED)
 def test_counts_and_violations(search, constraints, action_constraints) -> None:
-    options = Options(
+    options = SearchRequest(
         search, named(*SLOW, "OfMessage", "OfReplica"), named(*constraints), named(*action_constraints),
         deadlock=False, keep_going=True,
     )  # fmt: skip
@@ -167,33 +167,37 @@ def test_counts_and_violations(search, constraints, action_constraints) -> None:
 @pytest.mark.parametrize("name", SLOW)
 def test_the_counterexample_is_a_shortest_one(name) -> None:
     protocol = Notes(notes=2)
-    expected, found = both(Options(properties=named(name), deadlock=False), protocol)
+    expected, found = both(SearchRequest(properties=named(name), deadlock=False), protocol)
     assert found.verdict is Verdict.VIOLATION
     (violation,), (shown,) = found.violations, expected.violations
     assert (violation.property, len(violation.trace)) == (name, len(shown.trace))
     assert found.depth == expected.depth
-    deepening = engine.explore(protocol, Options(Search.IDDFS, named(name), deadlock=False))
+    deepening = engine.explore(protocol, SearchRequest(Search.IDDFS, named(name), deadlock=False))
     assert len(deepening.violations[0].trace) == len(expected.violations[0].trace)
 
 
 def test_bounded_depth_first_search_with_a_slow_constraint() -> None:
     for depth in (3, 6, 9):
-        options = Options(Search.DFS, constraints=named("FewAway"), deadlock=False, max_depth=depth)
+        options = SearchRequest(Search.DFS, constraints=named("FewAway"), deadlock=False, max_depth=depth)
         expected, found = both(options)
         assert found.distinct_states == expected.distinct_states
 
 
 def test_the_note_says_how_often() -> None:
-    found = engine.explore(PROTOCOL, Options(properties=named("OfState"), deadlock=False, keep_going=True, max_depth=4))
+    found = engine.explore(
+        PROTOCOL, SearchRequest(properties=named("OfState"), deadlock=False, keep_going=True, max_depth=4)
+    )
     assert found.notes == [f"OfState reads whole states: it was evaluated {found.distinct_states:,} times"]
-    assert engine.explore(PROTOCOL, Options(properties=named("OfReplica"), deadlock=False, max_depth=4)).notes == []
+    assert (
+        engine.explore(PROTOCOL, SearchRequest(properties=named("OfReplica"), deadlock=False, max_depth=4)).notes == []
+    )
 
 
 def test_the_limit_on_states_is_met_exactly() -> None:
     for search in (Search.BFS, Search.DFS):
         for number in (1, 2, 50, 1234):
             for checked in ((), ("OfState",)):
-                options = Options(search, named(*checked), deadlock=False, keep_going=True, max_states=number)
+                options = SearchRequest(search, named(*checked), deadlock=False, keep_going=True, max_states=number)
                 expected, found = both(options)
                 assert (found.distinct_states, found.limit) == (number, "max_states")
                 assert found.distinct_states == expected.distinct_states
@@ -208,4 +212,4 @@ def test_calls_that_grow_with_the_states_are_noted() -> None:
         "it reads, or is told, what differs from state to state"
     ]
     assert growth.notes(1_000, {"Grows": 9_000}) == []
-    assert replace(Options(), workers=1).workers == 1
+    assert replace(SearchRequest(), workers=1).workers == 1

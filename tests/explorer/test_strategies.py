@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kraftcheck.explorer.capabilities import CAPABILITIES
-from kraftcheck.explorer.result import Options, Search
+from kraftcheck.explorer.result import Search, SearchRequest
 from kraftcheck.explorer.tables import search_orders, searches
 from kraftcheck.explorer.tables.engine import explore
 from kraftcheck.spec.errors import InputError
@@ -29,10 +29,10 @@ def test_one_more_file_is_one_more_order(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "another.py").write_text(ANOTHER)
     monkeypatch.setattr(searches, "__path__", [*searches.__path__, str(tmp_path)])
     assert "another" in search_orders()
-    result = explore(bound("counts/two-voters").protocol, Options(search="another", deadlock=False))
+    result = explore(bound("counts/two-voters").protocol, SearchRequest(search="another", deadlock=False))
     assert result.distinct_states == expected()["two-voters"]["distinct_states"]
     with pytest.raises(InputError, match="--memory: not supported by --search another; expected --search bfs"):
-        explore(bound("counts/two-voters").protocol, Options(search="another", memory=1 << 30))
+        explore(bound("counts/two-voters").protocol, SearchRequest(search="another", memory=1 << 30))
 
 
 def test_a_name_has_dashes_and_helpers_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,5 +41,5 @@ def test_a_name_has_dashes_and_helpers_have_none(tmp_path: Path, monkeypatch: py
     before = set(search_orders())
     monkeypatch.setattr(searches, "__path__", [*searches.__path__, str(tmp_path)])
     assert set(search_orders()) == {*before, "yet-another"}
-    result = explore(bound("counts/two-voters").protocol, Options(search="yet-another", deadlock=False))
+    result = explore(bound("counts/two-voters").protocol, SearchRequest(search="yet-another", deadlock=False))
     assert result.distinct_states == expected()["two-voters"]["distinct_states"]

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from kraftcheck.explorer.reference import explore as explore_by_reference
-from kraftcheck.explorer.result import Options, Search, Verdict
+from kraftcheck.explorer.result import Search, SearchRequest, Verdict
 from kraftcheck.explorer.symbolic.engine import SymbolicSearch, explore
 from kraftcheck.explorer.symbolic.kernel.diagram import TICK, TOP, make
 from kraftcheck.explorer.symbolic.store import Store
@@ -73,21 +73,21 @@ def test_a_view_that_leaves_out_bounds() -> None:
 def test_a_view_that_cannot_be_seen_is_refused(view: str, order: str, named: str) -> None:
     protocol = describe(Random(1)).build()
     with pytest.raises(InputError, match=named):
-        explore(protocol, Options(view=view, search=order))
+        explore(protocol, SearchRequest(view=view, search=order))
 
 
 def test_a_view_of_what_there_is_not() -> None:
     protocol = describe(Random(1)).build()
     protocol.views = {"far": hide("zz")}  # type: ignore[misc]
     with pytest.raises(InputError, match=r"views\['far'\]: unknown bound or shared field zz; "):
-        explore(protocol, Options(view="far", search="bfs"))
+        explore(protocol, SearchRequest(view="far", search="bfs"))
 
 
 @pytest.mark.parametrize("name", ["two-voters", "grow-one-to-two", "two-voters-restart"])
 @pytest.mark.parametrize("order", SEARCHES)
 def test_counts_of_tlc(name: str, order: str) -> None:
     theirs = expected()[name]
-    result = explore(bound(f"counts/{name}").protocol, Options(search=order, deadlock=False))
+    result = explore(bound(f"counts/{name}").protocol, SearchRequest(search=order, deadlock=False))
     assert result.verdict is Verdict.OK
     assert result.distinct_states == theirs["distinct_states"]
     assert result.depth == (theirs["depth"] if order == Search.BFS else None)
@@ -96,7 +96,7 @@ def test_counts_of_tlc(name: str, order: str) -> None:
 def test_successors_that_are_there_make_no_nodes() -> None:
     """Made as sets of their own they were 11 nodes for each node of the result."""
     protocol = bound("counts/two-voters-two-elections").protocol
-    search = SymbolicSearch(protocol, Options(search="saturation", deadlock=False))
+    search = SymbolicSearch(protocol, SearchRequest(search="saturation", deadlock=False))
     assert search.run().distinct_states == 10_634
     assert search.space is not None
     assert search.space.store.nodes_made < 9 * search.nodes
@@ -109,12 +109,12 @@ def test_successors_that_are_there_make_no_nodes() -> None:
 )
 def test_three_voters(settings: tuple[str, ...], states: int) -> None:
     protocol = bound("counts/three-voters", Reconfig, *settings).protocol
-    assert explore(protocol, Options(search="saturation", deadlock=False)).distinct_states == states
+    assert explore(protocol, SearchRequest(search="saturation", deadlock=False)).distinct_states == states
 
 
 @pytest.mark.slow
 def test_three_voters_breadth_first() -> None:
-    result = explore(bound("counts/three-voters").protocol, Options(deadlock=False))
+    result = explore(bound("counts/three-voters").protocol, SearchRequest(deadlock=False))
     assert (result.distinct_states, result.depth) == (1_501_534, 42)
 
 
@@ -122,7 +122,7 @@ def test_three_voters_breadth_first() -> None:
 @pytest.mark.parametrize(("model", "states"), [("prevote", 60_972), ("registration", 44_685)])
 def test_handlers_that_read_what_others_hold(model: str, states: int) -> None:
     given = configured(model, "default")
-    assert explore(given.protocol, Options(search="saturation", deadlock=False)).distinct_states == states
+    assert explore(given.protocol, SearchRequest(search="saturation", deadlock=False)).distinct_states == states
 
 
 def test_garbage_collection_keeps_sets() -> None:
@@ -162,7 +162,7 @@ def test_counts_of_any_size() -> None:
     ],
 )
 def test_what_it_does_not_do_is_refused(asked: dict[str, object], named: str) -> None:
-    options = replace(Options(search="saturation"), **asked)  # type: ignore[arg-type]
+    options = replace(SearchRequest(search="saturation"), **asked)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=named):
         explore(bound("counts/two-voters").protocol, options)
 
@@ -195,7 +195,7 @@ class Idling(Protocol):
 
 @pytest.mark.parametrize("order", SEARCHES)
 def test_steps_that_differ_and_do_the_same_are_counted_each(order: str) -> None:
-    ours, theirs = explore(Idling(), Options(search=order)), explore_by_reference(Idling(), Options())
+    ours, theirs = explore(Idling(), SearchRequest(search=order)), explore_by_reference(Idling(), SearchRequest())
     assert found(ours, depth=False) == found(theirs, depth=False)
     assert ours.actions == {"Idle": 36, "Wake": 12}
 
@@ -238,6 +238,6 @@ class Playing(Protocol):
 
 @pytest.mark.parametrize("order", SEARCHES)
 def test_steps_are_judged_by_what_is_shared_then(order: str) -> None:
-    options = Options(properties=tuple(Playing().properties.values()), deadlock=False)
+    options = SearchRequest(properties=tuple(Playing().properties.values()), deadlock=False)
     ours, theirs = explore(Playing(), replace(options, search=order)), explore_by_reference(Playing(), options)
     assert found(ours, depth=False)["violations"] == found(theirs, depth=False)["violations"] == {"RestsAlone": 5}

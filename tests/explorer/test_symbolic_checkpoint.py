@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kraftcheck.explorer.result import INTERRUPTED, Interrupted, Options, Result, Verdict
+from kraftcheck.explorer.result import INTERRUPTED, Interrupted, Result, SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import engine
 from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
 from kraftcheck.explorer.symbolic.engine import SymbolicSearch, explore
@@ -38,7 +38,7 @@ def told(result: Result) -> tuple[object, ...]:
 @pytest.mark.parametrize("order", ["saturation", pytest.param("chaining", marks=pytest.mark.slow), "bfs"])
 def test_a_search_that_is_stopped_goes_on_to_the_same_end(order: str, tmp_path: Path) -> None:
     protocol = bound("counts/two-voters").protocol
-    asked = Options(search=order, deadlock=False, checkpoint=tmp_path)
+    asked = SearchRequest(search=order, deadlock=False, checkpoint=tmp_path)
     stopped = explore(protocol, replace(asked, time_limit=1e-6))
     assert (stopped.limit, stopped.distinct_states < 428) == ("time_limit", True)
     found = explore(protocol, replace(asked, checkpoint=None, resume=tmp_path))
@@ -50,7 +50,7 @@ def test_a_search_that_is_stopped_goes_on_to_the_same_end(order: str, tmp_path: 
 @pytest.mark.parametrize("order", SEARCHES)
 def test_every_checkpoint_leads_to_the_same_end(order: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The steps out of what was expanded before are counted too."""
-    protocol, asked, folders = bound("counts/two-voters").protocol, Options(search=order, deadlock=False), []
+    protocol, asked, folders = bound("counts/two-voters").protocol, SearchRequest(search=order, deadlock=False), []
     save = SetsCheckpoint.save
 
     def keep(checkpoint: SetsCheckpoint, *found: Any, finished: bool = False) -> None:
@@ -71,7 +71,7 @@ def test_every_checkpoint_leads_to_the_same_end(order: str, tmp_path: Path, monk
 @pytest.mark.parametrize("order", SEARCHES)
 def test_ctrl_c_in_the_middle(order: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     protocol = bound(f"counts/{NAME}").protocol
-    asked = Options(search=order, deadlock=False, checkpoint=tmp_path)
+    asked = SearchRequest(search=order, deadlock=False, checkpoint=tmp_path)
     search, looks = SymbolicSearch(protocol, asked), iter(range(10**6))
     looks_before = {"saturation": 600, "chaining": 60, "bfs": 12}
     pause = SymbolicSearch.pause
@@ -97,7 +97,7 @@ def test_ctrl_c_in_the_middle(order: str, tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.slow
 def test_checkpoints_within_saturation_change_no_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "LOOK_EVERY", 0.005)
-    asked = Options(search="saturation", deadlock=False, checkpoint=tmp_path, checkpoint_every=0.01)
+    asked = SearchRequest(search="saturation", deadlock=False, checkpoint=tmp_path, checkpoint_every=0.01)
     found = explore(bound(f"counts/{NAME}").protocol, asked)
     assert found.distinct_states == expected()[NAME]["distinct_states"]
     assert json.loads((tmp_path / "manifest.json").read_text())["search"]["number"] >= 3
@@ -107,7 +107,7 @@ def test_checkpoints_within_saturation_change_no_count(tmp_path: Path, monkeypat
 def test_a_violation_after_a_resume_has_its_shortest_counterexample(tmp_path: Path) -> None:
     given = configured("registration", None, "not-durable")
     for order in SEARCHES:
-        asked = Options.of(given, search=order)
+        asked = SearchRequest.of(given, search=order)
         explore(given.protocol, replace(asked, checkpoint=tmp_path / order, time_limit=1e-6))
         found = explore(given.protocol, replace(asked, resume=tmp_path / order))
         assert [len(violation.trace) for violation in found.violations] == [7]
@@ -122,7 +122,7 @@ def test_a_violation_after_a_resume_has_its_shortest_counterexample(tmp_path: Pa
 )
 def test_the_checkpoint_of_another_search_is_refused(change: dict[str, object], message: str, tmp_path: Path) -> None:
     protocol = bound("counts/two-voters").protocol
-    asked = Options(search="saturation", deadlock=False)
+    asked = SearchRequest(search="saturation", deadlock=False)
     explore(protocol, replace(asked, checkpoint=tmp_path, time_limit=1e-6))
     with pytest.raises(InputError, match=message):
         explore(protocol, replace(asked, resume=tmp_path, **change))  # type: ignore[arg-type]
@@ -133,7 +133,7 @@ def test_the_checkpoint_of_another_search_is_refused(change: dict[str, object], 
 
 
 def test_another_engine_does_not_take_the_checkpoint(tmp_path: Path) -> None:
-    protocol, asked = bound("counts/two-voters").protocol, Options(deadlock=False, time_limit=1e-6)
+    protocol, asked = bound("counts/two-voters").protocol, SearchRequest(deadlock=False, time_limit=1e-6)
     explore(protocol, replace(asked, checkpoint=tmp_path / "sets"))
     with pytest.raises(InputError, match="engine: symbolic in the checkpoint, now none"):
         tables.explore(protocol, replace(asked, resume=tmp_path / "sets"))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from kraftcheck.explorer.result import Options, Verdict
+from kraftcheck.explorer.result import SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import engine, violations
 from kraftcheck.explorer.symbolic.engine import SymbolicSearch, explore
 from kraftcheck.spec import (
@@ -127,7 +127,7 @@ def test_a_shallow_violation_among_very_many_states(*, constrained: bool, monkey
     """Without an early look it takes all 131,072 nodes that there may be."""
     monkeypatch.setattr(violations, "SECONDS", 0.5)
     protocol = Asking()
-    options = Options(properties=(protocol.properties["NothingSeen"],), deadlock=False, max_nodes=1 << 17)
+    options = SearchRequest(properties=(protocol.properties["NothingSeen"],), deadlock=False, max_nodes=1 << 17)
     if constrained:
         options = replace(options, constraints=(protocol.properties["Quiet"],))
     search = SymbolicSearch(protocol, replace(options, search="saturation"))

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from kraftcheck.cli import main
-from kraftcheck.explorer.result import Options, Verdict
+from kraftcheck.explorer.result import SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import engine
 from kraftcheck.explorer.symbolic.counterexamples import Ways
 from kraftcheck.explorer.symbolic.engine import PathTimeout, explore
@@ -39,14 +39,16 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_garbage_that_is_collected_within_saturation_changes_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
     times = counted(monkeypatch)
-    result = explore(bound(f"counts/{NAME}").protocol, Options(search="saturation", deadlock=False, max_nodes=10_000))
+    result = explore(
+        bound(f"counts/{NAME}").protocol, SearchRequest(search="saturation", deadlock=False, max_nodes=10_000)
+    )
     assert times
     assert (result.verdict, result.distinct_states) == (Verdict.OK, expected()[NAME]["distinct_states"])
 
 
 def test_garbage_that_is_collected_changes_no_counterexample(monkeypatch: pytest.MonkeyPatch) -> None:
     times, given = counted(monkeypatch), configured("registration", None, "not-durable")
-    result = explore(given.protocol, Options.of(given, search="saturation", max_nodes=1_350))
+    result = explore(given.protocol, SearchRequest.of(given, search="saturation", max_nodes=1_350))
     assert times
     assert [len(violation.trace) for violation in result.violations] == [7]
 
@@ -54,14 +56,14 @@ def test_garbage_that_is_collected_changes_no_counterexample(monkeypatch: pytest
 @pytest.mark.slow
 @pytest.mark.parametrize("order", SEARCHES)
 def test_a_search_that_a_limit_of_nodes_stops_counts_no_more_than_there_is(order: str) -> None:
-    result = explore(bound(f"counts/{NAME}").protocol, Options(search=order, deadlock=False, max_nodes=3_000))
+    result = explore(bound(f"counts/{NAME}").protocol, SearchRequest(search=order, deadlock=False, max_nodes=3_000))
     assert (result.verdict, result.limit) == (Verdict.INCOMPLETE, "max_nodes")
     assert 0 < result.distinct_states < expected()[NAME]["distinct_states"]
 
 
 @pytest.mark.parametrize("order", SEARCHES)
 def test_a_search_that_the_clock_stops_counts_what_it_has(order: str) -> None:
-    result = explore(bound(f"counts/{NAME}").protocol, Options(search=order, deadlock=False, time_limit=1e-6))
+    result = explore(bound(f"counts/{NAME}").protocol, SearchRequest(search=order, deadlock=False, time_limit=1e-6))
     assert (result.verdict, result.limit) == (Verdict.INCOMPLETE, "time_limit")
     assert 0 < result.distinct_states < expected()[NAME]["distinct_states"]
 
@@ -73,7 +75,7 @@ def gives_up(*_: object) -> None:
 def test_where_no_shortest_counterexample_is_found_in_time_another_is(monkeypatch: pytest.MonkeyPatch) -> None:
     given = configured("registration", None, "not-durable")
     monkeypatch.setattr(Ways, "shortest", gives_up)
-    result = explore(given.protocol, Options.of(given, search="saturation"))
+    result = explore(given.protocol, SearchRequest.of(given, search="saturation"))
     (violation,) = result.violations
     assert (violation.property, result.verdict) == ("ToldIsKept", Verdict.VIOLATION)
     assert "ToldIsKept: no shortest counterexample was found within" in result.notes[0]
@@ -85,7 +87,7 @@ def test_the_verdict_stands_where_no_counterexample_is_found_in_time(monkeypatch
     given = configured("registration", None, "not-durable")
     monkeypatch.setattr(Ways, "shortest", gives_up)
     monkeypatch.setattr(Ways, "any", gives_up)
-    result = explore(given.protocol, Options.of(given, search="saturation"))
+    result = explore(given.protocol, SearchRequest.of(given, search="saturation"))
     (violation,) = result.violations
     assert (violation.property, len(violation.trace), result.verdict) == ("ToldIsKept", 1, Verdict.VIOLATION)
     assert "the state shown is reached, but not how; for a behaviour: --search bfs" in result.notes[2]
@@ -93,7 +95,7 @@ def test_the_verdict_stands_where_no_counterexample_is_found_in_time(monkeypatch
 
 def test_notes_say_where_the_nodes_are_and_which_engine_may_be_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     given = configured("registration", None, "not-durable")
-    asked = Options.of(given, search="bfs")
+    asked = SearchRequest.of(given, search="bfs")
     monkeypatch.setattr(engine, "SLOW_SECONDS", 1_000)
     assert len(explore(given.protocol, asked).notes) == 1
     monkeypatch.setattr(engine, "SLOW_SECONDS", -100)
@@ -131,7 +133,7 @@ def test_projections_that_are_needed_together_are_not_dropped_for_ever() -> None
 @pytest.mark.parametrize("order", ["saturation", "chaining"])
 def test_what_is_known_at_a_limit_is_checked(order: str) -> None:
     given = configured("quorum", "finding.fails-acknowledged")
-    found = explore(given.protocol, Options.of(given, search=order, symmetry=None, max_nodes=1024))
+    found = explore(given.protocol, SearchRequest.of(given, search=order, symmetry=None, max_nodes=1024))
     (violation,) = found.violations
     assert (found.limit, found.verdict, violation.property) == ("max_nodes", Verdict.VIOLATION, "NobodyFails")
     check_trace(given, violation.trace)

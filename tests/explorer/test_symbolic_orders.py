@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.symbolic import engine, orders
 from kraftcheck.explorer.symbolic.engine import SymbolicSearch
 from kraftcheck.explorer.symbolic.orders import Order, cheapest_order, closer_order, shared_first
@@ -60,12 +60,12 @@ def test_the_order_that_makes_clearly_fewer_nodes_is_taken() -> None:
 @pytest.mark.usefixtures("eager")
 def test_another_order_counts_the_same(tmp_path: Path) -> None:
     protocol = bound(f"counts/{NAME}").protocol
-    search = SymbolicSearch(protocol, Options(search="saturation", deadlock=False, checkpoint=tmp_path))
+    search = SymbolicSearch(protocol, SearchRequest(search="saturation", deadlock=False, checkpoint=tmp_path))
     assert search.run().distinct_states == expected()[NAME]["distinct_states"]
     assert search.space is not None
     order = search.space.variables.layout.order
     assert order == tuple(search.space.variables.keys)
-    resumed = SymbolicSearch(protocol, Options(search="saturation", deadlock=False, resume=tmp_path))
+    resumed = SymbolicSearch(protocol, SearchRequest(search="saturation", deadlock=False, resume=tmp_path))
     assert resumed.run().distinct_states == expected()[NAME]["distinct_states"]
     assert resumed.space is not None
     assert tuple(resumed.space.variables.keys) == order

@@ -13,7 +13,7 @@ import pytest
 from kraftcheck import load
 from kraftcheck.explorer.calls.proxies import SetProxy
 from kraftcheck.explorer.reference import explore as explore_by_reference
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.symbolic import variables
 from kraftcheck.explorer.symbolic.engine import SymbolicSearch
 from kraftcheck.explorer.symbolic.exploded_sets import OpaqueGuard, OpaqueSetRequired
@@ -38,7 +38,7 @@ def always_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def searched(protocol: TwoPhaseCommit, **options: Any) -> SymbolicSearch:
-    search = SymbolicSearch(protocol, Options(**{"deadlock": False, "search": "saturation"} | options))
+    search = SymbolicSearch(protocol, SearchRequest(**{"deadlock": False, "search": "saturation"} | options))
     search.result = search.run()  # type: ignore[attr-defined]
     assert search.space is not None
     assert {field for _, field in search.space.variables.layout.parts} == {"prepared"}
@@ -92,7 +92,7 @@ class Forgetful(TwoPhaseCommit):
 def test_sets_apart_change_nothing(kind: type[TwoPhaseCommit]) -> None:
     protocol = kind(resource_managers=managers(3))
     properties = tuple(p for p in protocol.properties.values() if p.name in ("Consistent", "OutcomeIsFinal"))
-    theirs = explore_by_reference(protocol, Options(properties=properties, deadlock=False, keep_going=True))
+    theirs = explore_by_reference(protocol, SearchRequest(properties=properties, deadlock=False, keep_going=True))
     for order in SEARCHES:
         ours = searched(protocol, properties=properties, search=order, keep_going=True).result  # type: ignore[attr-defined]
         assert found(ours, depth=order == "bfs") == found(theirs, depth=order == "bfs")

@@ -13,7 +13,7 @@ import pytest
 
 from kraftcheck.cli import main
 from kraftcheck.explorer.reference import ReferenceSearch
-from kraftcheck.explorer.result import DEADLOCK, Options, Result, Verdict
+from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import checks, engine, orders
 from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
 from kraftcheck.explorer.symbolic.engine import explore
@@ -241,13 +241,13 @@ class Falling(Jumping):
         return after.count >= before.count
 
 
-def options_of(protocol: Protocol, **more: Any) -> Options:
+def options_of(protocol: Protocol, **more: Any) -> SearchRequest:
     given: dict[str, tuple[Any, ...]] = dict.fromkeys(("invariant", "constraint", "action_constraint", "reachable"), ())
     for prop in protocol.properties.values():
         given[{"step_invariant": "invariant"}.get(prop.kind, prop.kind)] += (prop,)
     kinds = {"properties": "invariant", "constraints": "constraint", "action_constraints": "action_constraint"}
     found = {name: given[kind] for name, kind in kinds.items()} | {"reachable": given["reachable"], "deadlock": False}
-    return Options(**{**found, **more})
+    return SearchRequest(**{**found, **more})
 
 
 def told(result: Result) -> tuple[object, ...]:
@@ -317,7 +317,7 @@ def test_a_search_that_ended_with_a_violation_ends_with_it_again(order: str, tmp
 
 def test_a_limit_of_few_nodes_is_called_so() -> None:
     protocol = configured("counts/two-voters-two-elections").protocol
-    found = explore(protocol, Options(search="bfs", deadlock=False, max_nodes=500))
+    found = explore(protocol, SearchRequest(search="bfs", deadlock=False, max_nodes=500))
     assert found.limit == "max_nodes"
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kraftcheck.catalogue import find_model
-from kraftcheck.explorer.result import Options, Result, Verdict
+from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import engine as symbolic
 from kraftcheck.explorer.tables import engine as tables
 from tests.support.kraft_model.faults import (
@@ -63,7 +63,7 @@ def told(result: Result) -> tuple[object, ...]:
 )
 def test_a_fault_has_its_shortest_counterexample(model: str, fault: Fault) -> None:
     given = bound(model, None, fault.variant)
-    (violation,) = symbolic.explore(given.protocol, Options.of(given, symmetry=None)).violations
+    (violation,) = symbolic.explore(given.protocol, SearchRequest.of(given, symmetry=None)).violations
     assert (violation.property, len(violation.trace)) == (fault.property, fault.length)
     check_trace(given, violation.trace)
 
@@ -72,7 +72,7 @@ def test_a_fault_has_its_shortest_counterexample(model: str, fault: Fault) -> No
 @pytest.mark.parametrize(("model", "variant", "config"), OWN + TIERS)
 def test_a_shipped_configuration(model: str, variant: str | None, config: str) -> None:
     given = bound(model, config, variant)
-    asked = replace(Options.of(given, symmetry=None), temporal=())
+    asked = replace(SearchRequest.of(given, symmetry=None), temporal=())
     found, theirs = symbolic.explore(given.protocol, asked), tables.explore(given.protocol, asked)
     assert told(found) == told(theirs)
     if theirs.verdict is Verdict.OK and not given.view:

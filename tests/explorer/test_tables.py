@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from kraftcheck.explorer.reference import ReferenceSearch
-from kraftcheck.explorer.result import Options, Search
+from kraftcheck.explorer.result import Search, SearchRequest
 from kraftcheck.explorer.tables.engine import explore
 from kraftcheck.explorer.tables.learning.shared_sets import SharedSets
 from kraftcheck.spec.language.state import State
@@ -89,7 +89,7 @@ def test_agrees_with_the_reference_engine_on_300_random_protocols() -> None:
 @pytest.mark.parametrize("name", ["two-voters", "grow-one-to-two"])
 def test_searches_agree_on_small_models(name: str, search: Search) -> None:
     model = bound(f"counts/{name}")
-    options = Options(properties=model.properties, deadlock=model.deadlock)
+    options = SearchRequest(properties=model.properties, deadlock=model.deadlock)
     expected = ReferenceSearch(model.protocol, options).run()
     assert compared(explore(model.protocol, replace(options, search=search))) == compared(expected)
 
@@ -106,7 +106,7 @@ class LateVoting(Voting):
 @pytest.mark.parametrize("symmetry", [None, "symm"])
 @pytest.mark.parametrize("search", list(Search))
 def test_initial_states_are_seen_through_a_view_too(search: Search, symmetry: str | None) -> None:
-    options = Options(deadlock=False, view="votes", symmetry=symmetry, search=search)
+    options = SearchRequest(deadlock=False, view="votes", symmetry=symmetry, search=search)
     expected = ReferenceSearch(LateVoting(hosts=HOSTS), replace(options, search=Search.BFS)).run()
     found = explore(LateVoting(hosts=HOSTS), options)
     assert found.distinct_states == expected.distinct_states

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.lassos import LassoJudge
-from kraftcheck.explorer.result import Options, Result, Verdict
+from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.spill_arrays import SpillArena
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.explorer.tables import learned_system, level_states
@@ -118,7 +118,7 @@ def claim(formula: Formula, *fairness: Fairness, name: str = "Claim") -> Propert
 
 
 def checked(explore: Any, protocol: Protocol, formula: Formula, *fairness: Fairness, **more: Any) -> Result:
-    options = Options(deadlock=False, temporal=(claim(formula, *fairness),), **more)
+    options = SearchRequest(deadlock=False, temporal=(claim(formula, *fairness),), **more)
     result: Result = explore(protocol, options)
     for violation in result.violations:
         require_counterexample(protocol, options, violation)
@@ -234,10 +234,10 @@ class Bounded(Protocol):
         return me.at == 0
 
 
-def options_of(protocol: Protocol, **more: Any) -> Options:
+def options_of(protocol: Protocol, **more: Any) -> SearchRequest:
     temporal = tuple(p for p in protocol.properties.values() if p.kind == "temporal")
     fairness = tuple(action.fairness for action in protocol.actions.values() if action.fairness)
-    return Options(**{"deadlock": False, "temporal": temporal, "fairness": fairness} | more)
+    return SearchRequest(**{"deadlock": False, "temporal": temporal, "fairness": fairness} | more)
 
 
 @pytest.mark.parametrize("explore", ENGINES)
@@ -302,7 +302,7 @@ def test_what_no_behaviour_could_break_is_noted(explore: Any) -> None:
 )
 def test_actions_that_do_not_exist_are_named(explore: Any, prop: Property, expected: str) -> None:
     with pytest.raises(InputError, match=expected):
-        explore(walk(CIRCLE), Options(temporal=(prop,)))
+        explore(walk(CIRCLE), SearchRequest(temporal=(prop,)))
 
 
 @pytest.mark.parametrize("explore", ENGINES)
@@ -316,9 +316,9 @@ def test_what_a_stutter_would_change_is_refused(explore: Any) -> None:
         always(implies(enabled("A"), taken("A"))),
     ):
         with pytest.raises(InputError, match=r"Claim: taken\(A\) stands where a stutter changes what is said"):
-            explore(walk(CIRCLE), Options(temporal=(claim(formula),)))
+            explore(walk(CIRCLE), SearchRequest(temporal=(claim(formula),)))
     for formula in (infinitely_often(taken("A")), always(~taken("A")), always(implies(taken("A"), enabled("B")))):
-        explore(walk(CIRCLE), Options(temporal=(claim(formula),)))
+        explore(walk(CIRCLE), SearchRequest(temporal=(claim(formula),)))
 
 
 def test_what_is_no_formula_is_named() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.graph import explore_graph
-from kraftcheck.explorer.result import Options, Result, Verdict
+from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.spec import (
     Fairness,
@@ -95,7 +95,7 @@ class Rounds(Protocol):
 
 def checked(explore: Any, protocol: Protocol, formula: Formula, *fairness: Fairness, **more: Any) -> Result:
     prop = Property("Claim", "temporal", lambda protocol: formula, (), fairness=fairness)
-    found: Result = explore(protocol, Options(deadlock=False, temporal=(prop,), **more))
+    found: Result = explore(protocol, SearchRequest(deadlock=False, temporal=(prop,), **more))
     return found
 
 
@@ -160,7 +160,7 @@ def test_less_is_left_than_a_step_spends(explore: Any) -> None:
         checked(explore, Short(tries=2), seen, view="again")
     prop = Short().properties["MayBeOutside"]
     with pytest.raises(InputError, match=message):
-        explore(Short(tries=2), Options(deadlock=False, reachable=(prop,), view="again"))
+        explore(Short(tries=2), SearchRequest(deadlock=False, reachable=(prop,), view="again"))
 
 
 class Crashing(Protocol):
@@ -251,7 +251,7 @@ def test_fairness_may_come_one_by_one(explore: Any) -> None:
             return eventually(~everywhere(self.at_nine) & enabled("Go") & taken("Go"))
 
     protocol = Busy()
-    found = explore(protocol, Options(deadlock=False, temporal=(protocol.properties["MovesOn"],)))
+    found = explore(protocol, SearchRequest(deadlock=False, temporal=(protocol.properties["MovesOn"],)))
     assert found.verdict is Verdict.OK
 
 
@@ -289,6 +289,6 @@ def test_a_search_that_an_assert_ends_still_has_a_graph() -> None:
             assert me.at != 3
             yield become(me)
 
-    result, graph = explore_graph(Stopping(), Options(deadlock=False))
+    result, graph = explore_graph(Stopping(), SearchRequest(deadlock=False))
     assert (result.verdict, graph.number_of_nodes()) == (Verdict.ASSERTION, 4)
     assert [(v, w) for v, w in graph.edges() if v != w] == [(1, 2), (2, 3), (3, 4)]

@@ -12,7 +12,7 @@ import pytest
 from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.random_walks import GOING, Plan, RandomWalks, simulate
-from kraftcheck.explorer.result import DEADLOCK, Interrupted, Options, Result, Verdict
+from kraftcheck.explorer.result import DEADLOCK, Interrupted, Result, SearchRequest, Verdict
 from kraftcheck.kraft_model.reconfig.variants import SecondVoteInEpoch
 from kraftcheck.spec import (
     Bag,
@@ -111,7 +111,7 @@ class Wander(Protocol):
         return (after.place - before.place) % 5 < 2
 
 
-def walks_of(protocol: Protocol, options: Options, plan: Plan) -> tuple[Result, list[Behaviour]]:
+def walks_of(protocol: Protocol, options: SearchRequest, plan: Plan) -> tuple[Result, list[Behaviour]]:
     kept: dict[int, Behaviour] = {}
     result = simulate(protocol, options, plan, kept.__setitem__)
     assert sorted(kept) == list(range(result.runs or 0))
@@ -122,10 +122,10 @@ def named(protocol: Protocol, *names: str) -> tuple:
     return tuple(protocol.properties[name] for name in names)
 
 
-QUIET = Options(deadlock=False)
+QUIET = SearchRequest(deadlock=False)
 
 
-def check_walks(protocol: Protocol, options: Options, plan: Plan, result: Result, walks: list[Behaviour]) -> None:
+def check_walks(protocol: Protocol, options: SearchRequest, plan: Plan, result: Result, walks: list[Behaviour]) -> None:
     """Walk again by the reference semantics: every step is one of its transitions, and every end has its reason."""
     semantics = Semantics(protocol)
     identity = canonicalizer(protocol, options.symmetry, options.view)
@@ -254,7 +254,7 @@ def test_deadlock() -> None:
             if me.place < 3:
                 yield become(me.but(place=me.place + 1))
 
-    result, walks = walks_of(Finite(), Options(), Plan(50, 100, 0))
+    result, walks = walks_of(Finite(), SearchRequest(), Plan(50, 100, 0))
     assert (result.verdict, result.runs) == (Verdict.DEADLOCK, 1)
     assert result.violations[0].property == DEADLOCK
     assert result.violations[0].trace == walks[0]
@@ -270,7 +270,7 @@ def test_a_walk_that_can_only_leave_a_constraint_does_not_deadlock(name) -> None
                 yield become(me.but(place=me.place + 1))
 
     protocol = Onward(notes=0, starts=0)
-    result, walks = walks_of(protocol, Options(constraints=named(protocol, name)), Plan(20, 100, 0))
+    result, walks = walks_of(protocol, SearchRequest(constraints=named(protocol, name)), Plan(20, 100, 0))
     assert (result.verdict, result.runs) == (Verdict.OK, 20)
     assert {len(walk) for walk in walks} <= {1, 2, 3, 4}
 

@@ -10,7 +10,7 @@ import pytest
 
 from kraftcheck.catalogue import find_model
 from kraftcheck.explorer import reference
-from kraftcheck.explorer.result import Options, Result, Verdict
+from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.tables import engine as tables
 from tests.support.kraft_model.liveness import FAULTS, FINDINGS, MENDED, NOT_SEARCHED, TRIED, Live
 from tests.support.kraft_model.searches import bound
@@ -33,7 +33,7 @@ def marked(found: list[Live]) -> list[object]:
 def checked(model: str, config: str, variant: str | None, *, compiled: bool, only: str = "") -> Result:
     """Check the temporal properties of a configuration, or one of them."""
     given = bound(model, config, variant)
-    options = Options.of(given)
+    options = SearchRequest.of(given)
     if only:
         options = replace(options, temporal=tuple(prop for prop in options.temporal if prop.name == only))
         assert options.temporal

@@ -8,7 +8,7 @@ import pytest
 
 from kraftcheck.catalogue import find_config, find_model
 from kraftcheck.explorer.reference import ReferenceSearch, explore
-from kraftcheck.explorer.result import Options, Result, TraceStep, Verdict
+from kraftcheck.explorer.result import Result, SearchRequest, TraceStep, Verdict
 from kraftcheck.explorer.tables.engine import explore as explore_tables
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.kraft_model.reconfig.records import Role, Server, ServerId, ServerState
@@ -72,7 +72,7 @@ def each_fault(slow: set[str]) -> pytest.MarkDecorator:
 
 def search(bound: BoundConfig, max_depth: int | None = None) -> Result:
     return explore(
-        bound.protocol, Options(properties=bound.properties, deadlock=False, init=bound.init, max_depth=max_depth)
+        bound.protocol, SearchRequest(properties=bound.properties, deadlock=False, init=bound.init, max_depth=max_depth)
     )
 
 
@@ -113,7 +113,7 @@ def test_a_fault_is_caught_by_its_invariant(fault: Fault) -> None:
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.variant)
 def test_the_table_engine_finds_a_shortest_counterexample_too(fault: Fault) -> None:
     bound = bind(fault.protocol, fault.config)
-    found = explore_tables(bound.protocol, Options(properties=bound.properties, deadlock=False, init=bound.init))
+    found = explore_tables(bound.protocol, SearchRequest(properties=bound.properties, deadlock=False, init=bound.init))
     (violation,) = found.violations
     assert (violation.property, len(violation.trace)) == (fault.invariant, fault.length)
     assert first_step_not_offered(bound, violation.trace) is None
@@ -172,7 +172,7 @@ def test_hosts_of_new_servers_only_multiply_the_states(hosts: str) -> None:
             shipped("smoke"), *settings, "MaxAddReconfigs=1", f"MaxSpawnedServers={1 + new}"
         )
         bound = bind(protocol, config)
-        found = explore_tables(bound.protocol, Options(properties=bound.properties, deadlock=False))
+        found = explore_tables(bound.protocol, SearchRequest(properties=bound.properties, deadlock=False))
         assert found.verdict is Verdict.OK
         return found.distinct_states
 
@@ -193,7 +193,7 @@ def test_hosts_are_not_alike_where_new_servers_start_on_one() -> None:
 def test_all_that_servers_do_holds_where_one_joins_during_an_election() -> None:
     """An observer that grants its vote gives up what it fetches: `VotesAreRemembered` once said that it does not."""
     bound = bind(variants_of(Reconfig)[ONE_HOST], shipped("joining-elections-details"))
-    found = explore_tables(bound.protocol, Options.of(bound))
+    found = explore_tables(bound.protocol, SearchRequest.of(bound))
     assert (found.verdict, found.distinct_states) == (Verdict.OK, 790_659)
 
 
@@ -209,7 +209,7 @@ def restart_search(variant: str | None, *settings: str) -> ReferenceSearch:
         *settings,
     )
     bound = bind(variants_of(Reconfig)[variant] if variant else Reconfig, config)
-    return ReferenceSearch(bound.protocol, Options(properties=bound.properties, deadlock=False))
+    return ReferenceSearch(bound.protocol, SearchRequest(properties=bound.properties, deadlock=False))
 
 
 @pytest.mark.parametrize(("variant", "fired", "states"), [(None, 0, 1_891), (CORRECTED, 20, 1_917)])

@@ -1,4 +1,4 @@
-"""Options are described once: the parsers, the engines and `Options` agree."""
+"""SearchRequest are described once: the parsers, the engines and `SearchRequest` agree."""
 
 from __future__ import annotations
 

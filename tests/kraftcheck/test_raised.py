@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kraftcheck import RaisedError, Verdict, load
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from tests.support.command_line import Run
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "check.schema.json").read_text())
@@ -231,7 +231,7 @@ def test_tables_that_an_error_left_half_learned_raise_it_again(counter: Path) ->
 
     counter.write_text(COUNTER.replace("if me.n < 3:", "assert me.n\n        if me.n < 3:"))
     protocol = load(f"{counter}:Counter").protocol
-    expander = Expander.of(protocol, Options(deadlock=False), 1)
+    expander = Expander.of(protocol, SearchRequest(deadlock=False), 1)
     rows = expander.encode(protocol.initial())
     for _ in range(3):
         with pytest.raises(RaisedError, match="action Up"):

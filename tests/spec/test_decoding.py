@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftcheck.explorer.reference import ReferenceSearch
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.spec import Map, ModelValue, Protocol, Record, State, Symbol
 from kraftcheck.spec.discovery import load, modules_of, reachable_classes
 from kraftcheck.spec.encoding import DecodingError, Lexicon, decode, encode
@@ -155,7 +155,7 @@ def test_the_classes_of_every_value_of_a_search_can_be_reached(name: str) -> Non
     protocol: Protocol = TwoPhaseCommit(resource_managers=frozenset(MODEL_VALUES))
     if name == "reconfig":
         protocol = bound("counts/grow-and-shrink-with-election").protocol
-    search = ReferenceSearch(protocol, Options(max_states=2_000, deadlock=False))
+    search = ReferenceSearch(protocol, SearchRequest(max_states=2_000, deadlock=False))
     search.run()
     lexicon = Lexicon()
     for state in search.states():

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from kraftcheck.explorer.reference import explore
-from kraftcheck.explorer.result import DEADLOCK, Options, Result, Verdict
+from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest, Verdict
 from kraftcheck.spec import Protocol, Steps, become, consume, internal
 from kraftcheck.spec.examples.lock_service import (
     Acquire,
@@ -34,7 +34,7 @@ def two_phase_commit(managers: int, protocol: type[TwoPhaseCommit] = TwoPhaseCom
 
 def lock_service(clients: int, losses: int, *, deadlock: bool = True) -> Result:
     protocol = LockService(clients=names("c", clients), losses=losses)
-    return explore(protocol, Options(properties=tuple(protocol.properties.values()), deadlock=deadlock))
+    return explore(protocol, SearchRequest(properties=tuple(protocol.properties.values()), deadlock=deadlock))
 
 
 def assert_is_a_behaviour(protocol: Protocol, found: Result) -> None:
@@ -140,6 +140,6 @@ class Hasty(LockService):
 @pytest.mark.parametrize(("broken", "length"), [(ImpatientServer, 8), (Generous, 7), (Hasty, 5)])
 def test_a_broken_lock_service_lets_two_hold_the_lock(broken: type[LockService], length: int) -> None:
     protocol = broken(clients=names("c", 2), losses=0)
-    found = explore(protocol, Options(properties=(protocol.properties["MutualExclusion"],), max_depth=length))
+    found = explore(protocol, SearchRequest(properties=(protocol.properties["MutualExclusion"],), max_depth=length))
     assert [(v.property, len(v.trace)) for v in found.violations] == [("MutualExclusion", length)]
     assert_is_a_behaviour(protocol, found)

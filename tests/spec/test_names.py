@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kraftcheck.explorer.reference import explore
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.spec import (
     Bag,
     Map,
@@ -67,13 +67,13 @@ def never(self: Any, me: Node) -> bool:
 @pytest.mark.parametrize("override", [less, projection(counts)])
 def test_a_projection_is_read_as_a_variant_overrides_it(override: Callable[..., Any]) -> None:
     changed = type("More", (Counting,), {"counts": override})
-    found = [explore(model(), Options(deadlock=False)).distinct_states for model in (Counting, changed)]
+    found = [explore(model(), SearchRequest(deadlock=False)).distinct_states for model in (Counting, changed)]
     assert found == [8, 15]
 
 
 def test_something_else_of_the_name_overrides_no_projection() -> None:
     changed = type("More", (Counting,), {"counts": predicate(never)})
-    assert explore(changed(), Options(deadlock=False)).distinct_states == 8
+    assert explore(changed(), SearchRequest(deadlock=False)).distinct_states == 8
 
 
 def told(**methods: Any) -> str:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftcheck.explorer.reference import explore
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.symbolic.engine import explore as explore_symbolic
 from kraftcheck.explorer.tables.engine import explore as explore_tables
 from kraftcheck.spec import (
@@ -320,10 +320,10 @@ class Crowd(Chatter):
 )
 def test_engines_agree_on_what_a_network_does(network: Network) -> None:
     crowd: Any = type("Crowded", (Crowd,), {"network": network})
-    found = explore(crowd(asks=3), Options(deadlock=False))
-    tables = explore_tables(crowd(asks=3), Options(deadlock=False))
+    found = explore(crowd(asks=3), SearchRequest(deadlock=False))
+    tables = explore_tables(crowd(asks=3), SearchRequest(deadlock=False))
     assert found.distinct_states > 4
-    symbolic = explore_symbolic(crowd(asks=3), Options(deadlock=False))
+    symbolic = explore_symbolic(crowd(asks=3), SearchRequest(deadlock=False))
     assert tables.distinct_states == symbolic.distinct_states == found.distinct_states
     assert tables.generated_states == found.generated_states
     assert tables.actions == found.actions
@@ -443,7 +443,7 @@ def counted(*, most: int = 9, once: bool = False, loses: bool = False, doubles: 
     ],
 )
 def test_how_many_states_each_makes(network: Network, expected: tuple[int, int]) -> None:
-    result = explore(chatter(network).protocol, Options(deadlock=False))
+    result = explore(chatter(network).protocol, SearchRequest(deadlock=False))
     assert (result.distinct_states, result.generated_states) == expected
     assert expected[0] > 3
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kraftcheck.api import check
 from kraftcheck.explorer.reference import ReferenceSearch, explore
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.reporting.as_json import value_as_json
 from kraftcheck.spec import (
     Map,
@@ -160,7 +160,7 @@ def test_names(value: Value, tla: str, shown: str, as_json: Any) -> None:
 
 
 def states() -> list[State]:
-    search = ReferenceSearch(Types(), Options())
+    search = ReferenceSearch(Types(), SearchRequest())
     search.run()
     return list(search.states())
 

@@ -11,7 +11,7 @@ import pytest
 
 from kraftcheck.cli import main
 from kraftcheck.explorer import reference
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.persistence.folder import manifest_text
 from kraftcheck.spec import Protocol, ProtocolError, Record, State, Steps, become, constant, internal, invariant
 from kraftcheck.spec.diagnosis.vacuity import Watch, vacuous, watch
@@ -119,7 +119,7 @@ class Walk(Base):
 def found(walk: Walk) -> dict[str, str]:
     properties = tuple(walk.properties.values())
     watched = watch(walk, properties)
-    result = reference.explore(walk, Options(properties=properties, deadlock=False))
+    result = reference.explore(walk, SearchRequest(properties=properties, deadlock=False))
     assert not result.violations
     return dict(vacuous(walk, watched))
 

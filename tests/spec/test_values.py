@@ -201,13 +201,13 @@ from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.values import ModelValue, ordered
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.explorer.reference import ReferenceSearch
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 digest = hashlib.sha256()
 for value in ordered(DIFFERENT):
     digest.update(encode(value))
 digest.update(encode(frozenset(v for v in DIFFERENT if v not in (0, 1))))
 hosts = frozenset(ModelValue(f"rm{i}", i) for i in range(3))
-search = ReferenceSearch(TwoPhaseCommit(resource_managers=hosts), Options())
+search = ReferenceSearch(TwoPhaseCommit(resource_managers=hosts), SearchRequest())
 search.run()
 for state in search.states():
     digest.update(encode(state))

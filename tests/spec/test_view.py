@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from kraftcheck.explorer.reference import ReferenceSearch
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.kraft_model.prevote import Prevote
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec import (
@@ -52,7 +52,7 @@ RECONFIG = [
 
 
 def states_of(protocol: Protocol, limit: int | None = None) -> list[State]:
-    search = ReferenceSearch(protocol, Options(deadlock=False, max_states=limit))
+    search = ReferenceSearch(protocol, SearchRequest(deadlock=False, max_states=limit))
     search.run()
     return list(search.states())
 

@@ -14,7 +14,7 @@ from tempfile import mkdtemp
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from kraftcheck.explorer.result import Interrupted, Options, TraceStep
+from kraftcheck.explorer.result import Interrupted, SearchRequest, TraceStep
 from kraftcheck.lockstep.walks import read_walk
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import parse_config
@@ -145,11 +145,11 @@ PAYLOADS = ("states", "values", "controls", "inboxes", "inbox_items")
 
 
 @cache
-def checkpoint() -> tuple[Protocol, Options, dict[str, bytes]]:
+def checkpoint() -> tuple[Protocol, SearchRequest, dict[str, bytes]]:
     """Return a search, and the files of a checkpoint of it."""
     from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 
-    options = Options(properties=(), deadlock=False, max_depth=4)
+    options = SearchRequest(properties=(), deadlock=False, max_depth=4)
     folder = scratch() / "original"
     with suppress(Interrupted):
         BreadthFirst(protocol(), replace(options, checkpoint=folder), 1).run()

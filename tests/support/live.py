@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.spec import (
     Fairness,
     Formula,
@@ -264,11 +264,11 @@ NAMED: dict[str, tuple[type[Protocol], str]] = {
 """The protocols, and what a `.cfg` says of them for TLC and for us."""
 
 
-def options_of(module: str, settings: str, specification: str, properties: list[str]) -> tuple[Protocol, Options]:
+def options_of(module: str, settings: str, specification: str, properties: list[str]) -> tuple[Protocol, SearchRequest]:
     """Return a named protocol and what to check, as the `.cfg` says it."""
     cls, more = NAMED[module]
     bound = bind(cls, parse_config(config_of(settings, more, specification, properties), f"{module}.cfg"))
-    return bound.protocol, Options.of(bound, keep_going=True, deadlock=False)
+    return bound.protocol, SearchRequest.of(bound, keep_going=True, deadlock=False)
 
 
 def config_of(settings: str, more: str, specification: str, properties: list[str]) -> str:
@@ -410,7 +410,7 @@ class Walks(Protocol):
         return self.formula(self.description.claim)
 
 
-def walks(description: Description) -> tuple[Protocol, Options]:
+def walks(description: Description) -> tuple[Protocol, SearchRequest]:
     """Return the protocol of a description and what to check."""
     protocol = Walks()
     protocol.description = description
@@ -418,7 +418,7 @@ def walks(description: Description) -> tuple[Protocol, Options]:
         Fairness(kind, tuple(names), "replica" if apart else "") for kind, names, apart in description.fairness
     )
     prop: Property = protocol.properties["Claim"]
-    return protocol, Options(deadlock=False, keep_going=True, temporal=(prop,), fairness=fairness)
+    return protocol, SearchRequest(deadlock=False, keep_going=True, temporal=(prop,), fairness=fairness)
 
 
 def module_of(description: Description, name: str = "Walks") -> str:

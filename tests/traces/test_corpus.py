@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kraftcheck.explorer.random_walks import Plan, RandomWalks, simulate
-from kraftcheck.explorer.result import Options, Result, Verdict
+from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.persistence.folder import write_note
 from kraftcheck.spec.discovery import load
 from kraftcheck.spec.errors import InputError
@@ -21,7 +21,7 @@ from tests.support.tlc import bound
 
 pytestmark = pytest.mark.kernel
 
-QUIET = Options(deadlock=False)
+QUIET = SearchRequest(deadlock=False)
 
 # Walks of a least length, and from any number on
 
@@ -131,7 +131,7 @@ class Alone:
 def corpus(folder: Path, model: str, *properties: str) -> Result:
     """Make twenty walks of a user's model in a folder."""
     protocol = load(*model.split(":"))()
-    options = Options(deadlock=False, properties=tuple(protocol.properties[name] for name in properties))
+    options = SearchRequest(deadlock=False, properties=tuple(protocol.properties[name] for name in properties))
     plan = Plan(20, depth=10)
     cluster: Any = Alone()
     with CorpusFolder(folder, identity_of_corpus(protocol, options, plan)) as made:

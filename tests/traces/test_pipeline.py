@@ -18,7 +18,7 @@ import pytest
 
 from kraftcheck.cli import main
 from kraftcheck.explorer.cluster import errors_into
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import to_spec
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.examples.lock_service import LockService
@@ -131,7 +131,7 @@ def test_the_task_of_an_executor(tmp_path: Path) -> None:
 
     (tmp_path / "broken").write_text("")
     paths = [str(TLC / "counterexamples" / "joined.out.gz"), str(tmp_path / "broken")]
-    description = to_spec(bound("counterexamples/joined", MCReconfig).protocol, Options())
+    description = to_spec(bound("counterexamples/joined", MCReconfig).protocol, SearchRequest())
     arguments = {"description": description, "symmetry": None, "limit_bytes": DEFAULT_LIMIT, "user_files": "none"}
     batches = replay_files(arguments, iter([pa.RecordBatch.from_pydict({"path": paths})]))
     good, broken = pa.Table.from_batches(batches).to_pylist()

@@ -8,7 +8,7 @@ import pytest
 
 from kraftcheck.catalogue import find_model, shipped_models
 from kraftcheck.explorer.random_walks import Plan, simulate
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.corpus import WalkWriter
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
@@ -31,7 +31,7 @@ CASES = [
 @pytest.mark.parametrize(("model", "config"), CASES)
 def test_walks_conform(tmp_path: Path, model: str, config: str) -> None:
     given = bound(model, config)
-    options = Options(deadlock=False, init=given.init)
+    options = SearchRequest(deadlock=False, init=given.init)
     simulate(given.protocol, options, Plan(4, 40, 1), WalkWriter(StateView(given.protocol), tmp_path))
     walker = Replayer(given.protocol, init=given.init, symmetry=given.symmetry)
     replays = [replay for file in sorted(tmp_path.iterdir()) for replay in walker.replay(file)]

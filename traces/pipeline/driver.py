@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.explorer.checkpoint import identity_of_search
 from kraftcheck.explorer.interruption import Interruption
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import compact_json, to_spec
 from kraftcheck.files import make_folder, real_path, remove
 from kraftcheck.persistence.folder import BatchFolder, Identity, Noted, read_note, write_note
@@ -88,7 +88,7 @@ def _paths(name: str) -> Iterator[Path]:
         yield from (Path(match) for match in sorted(glob(name, recursive=True)) if Path(match).is_file())
 
 
-def identity_of(protocol: Protocol, options: Options) -> Identity:
+def identity_of(protocol: Protocol, options: SearchRequest) -> Identity:
     """Return what must agree between the runs over one folder: the model, its source, constants, and the start."""
     identity = identity_of_search(protocol, options)
     return {name: identity[name] for name in ("model", "source", "constants", "symmetry", "start")}
@@ -213,7 +213,7 @@ class Pipeline:
         self._cluster = cluster
         self._protocol = protocol
         self._output = output
-        description = to_spec(protocol, Options(init=init))
+        description = to_spec(protocol, SearchRequest(init=init))
         made_under = {"symmetry": symmetry, "seen_as": seen_as, "fairness": [asdict(one) for one in fairness]}
         self._arguments = compact_json({"description": description, **made_under, "limit_bytes": limit_bytes})
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import compact_json, from_spec
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
@@ -48,7 +48,7 @@ class ReplayTables:
     can go on with the folder.
     """
 
-    def __init__(self, path: Path, protocol: Protocol, options: Options) -> None:
+    def __init__(self, path: Path, protocol: Protocol, options: SearchRequest) -> None:
         self._protocol = protocol
         self._folder = PipelineFolder(path, identity_of(protocol, options), option="--parquet")
         self._done = self._folder.done()

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kraftcheck.explorer.checkpoint import SearchCheckpoint, folder_of
-from kraftcheck.explorer.result import DEADLOCK, Options, Violation
+from kraftcheck.explorer.result import DEADLOCK, SearchRequest, Violation
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.checkpoints import interned_values
 from kraftcheck.explorer.tables.checkpoints.interned_values import (
@@ -70,7 +70,7 @@ class TablesCheckpoint(SearchCheckpoint):
     """Saves snapshots of a search, and restores the last."""
 
     def __init__(
-        self, folder: Path, protocol: Protocol, options: Options, learner: Learner, starts: Sequence[State]
+        self, folder: Path, protocol: Protocol, options: SearchRequest, learner: Learner, starts: Sequence[State]
     ) -> None:
         super().__init__(folder, protocol, options, starts, names=(STATES, *FILES))
         self._learner = learner
@@ -203,7 +203,7 @@ class CheckpointValidator:
 class CheckpointPolicy:
     """The checkpoint of a search; does nothing where no folder is given."""
 
-    def __init__(self, protocol: Protocol, options: Options, checker: Checker) -> None:
+    def __init__(self, protocol: Protocol, options: SearchRequest, checker: Checker) -> None:
         asked = options.checkpoint is not None or options.resume is not None
         self.folder, self._checker = folder_of(options) if asked else None, checker
         self._checkpoint: TablesCheckpoint | None = None

@@ -10,7 +10,7 @@ import numpy as np
 from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.bookkeeping import Stop
 from kraftcheck.explorer.interruption import Interruption
-from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Options, Result
+from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Result, SearchRequest
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.checkpoints.search_checkpoint import CheckpointPolicy
 from kraftcheck.explorer.tables.expander import Expander
@@ -32,7 +32,7 @@ class BreadthFirst:
     """A search level by level."""
 
     def __init__(
-        self, protocol: Protocol, options: Options, workers: int | None = None, batch: int | None = None
+        self, protocol: Protocol, options: SearchRequest, workers: int | None = None, batch: int | None = None
     ) -> None:
         self.options = options
         self.expander = Expander.of(protocol, options, workers)
@@ -233,6 +233,6 @@ class BreadthFirst:
         return self.witness.to(rows[index], self.levels.depth)[:-1]
 
 
-def search(protocol: Protocol, options: Options) -> Result:
+def search(protocol: Protocol, options: SearchRequest) -> Result:
     """Search breadth first, by default with a thread for every processor."""
     return BreadthFirst(protocol, options).run()

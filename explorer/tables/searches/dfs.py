@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.behaviour import Behaviour
-from kraftcheck.explorer.result import Options, Result
+from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, S_DEADLOCK
@@ -72,7 +72,7 @@ class DepthSet(DepthSetArrays):
 class DepthFirst:
     """A search along one path after the other."""
 
-    def __init__(self, protocol: Protocol, options: Options) -> None:
+    def __init__(self, protocol: Protocol, options: SearchRequest) -> None:
         self.options = options
         self.expander = Expander.of(protocol, options, workers=1)
         self.visited = DepthSet(self.expander.packing)
@@ -192,6 +192,6 @@ def _doubled(array: NDArray[Any]) -> NDArray[Any]:
     return larger
 
 
-def search(protocol: Protocol, options: Options) -> Result:
+def search(protocol: Protocol, options: SearchRequest) -> Result:
     """Search depth first, within `max_depth` states along a path."""
     return DepthFirst(protocol, options).run()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from kraftcheck.explorer.result import Options, Result
+from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.explorer.tables.searches.dfs import DepthFirst
 from kraftcheck.spec.language.protocol import Protocol
 
 
-def search(protocol: Protocol, options: Options) -> Result:
+def search(protocol: Protocol, options: SearchRequest) -> Result:
     """Search within one more state along a path each time; the counts are those of the last round."""
     rounds = DepthFirst(protocol, options)
     return rounds.checker.result_of(partial(_deepen, rounds, options.max_depth))

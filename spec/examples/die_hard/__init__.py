@@ -4,9 +4,9 @@ Source: module DieHard of the TLA+ examples. There are no replicas; the state is
 solution is to claim that there is none:
 
 >>> from kraftcheck.explorer.reference import explore
->>> from kraftcheck.explorer.result import Options
+>>> from kraftcheck.explorer.result import SearchRequest
 >>> protocol = DieHard()
->>> result = explore(protocol, Options(properties=(protocol.properties["NotSolved"],)))
+>>> result = explore(protocol, SearchRequest(properties=(protocol.properties["NotSolved"],)))
 >>> for step in result.violations[0].trace[1:]:
 ...     print(step.action, step.state.shared)
 FillBigJug Jugs(small=0, big=5)

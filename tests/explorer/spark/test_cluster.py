@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kraftcheck.cli import main
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables.engine import explore
 from tests.support.explorer.comparison import ALIKE
 from tests.support.spark.standalone import Standalone, cluster, kill
@@ -95,7 +95,7 @@ def has_level(folder: Path, level: int) -> bool:
 
 
 def expected(config: str) -> dict[str, Any]:
-    found = explore(bound(f"counts/{config}").protocol, Options(deadlock=False))
+    found = explore(bound(f"counts/{config}").protocol, SearchRequest(deadlock=False))
     values = (found.verdict, found.complete, found.distinct_states, found.generated_states, found.depth, found.actions)
     return dict(zip(ALIKE, (*values, None), strict=True))
 

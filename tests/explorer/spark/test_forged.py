@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 pytest.importorskip("pyarrow")
-from kraftcheck.explorer.result import Options
+from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.spark import checkpoint
 from tests.support.explorer.comparison import found
 from tests.support.forging import outcomes
@@ -19,10 +19,10 @@ from tests.support.tlc import MCReconfig, bound
 pytestmark = pytest.mark.kernel
 
 
-def stopped(folder: Path) -> tuple[object, Options]:
+def stopped(folder: Path) -> tuple[object, SearchRequest]:
     protocol = bound("counts/two-voters", MCReconfig).protocol
     invariants = tuple(prop for prop in protocol.properties.values() if prop.kind == "invariant")
-    options = Options(properties=invariants, deadlock=False, keep_going=True)
+    options = SearchRequest(properties=invariants, deadlock=False, keep_going=True)
     with pytest.raises(Lost):
         search(protocol, replace(options, checkpoint=folder), folder, Random(1), left=22)
     return protocol, options

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kraftcheck.explorer.canonical import canonicalizer
-from kraftcheck.explorer.result import Options, Result, Verdict
+from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.tables.locality import split
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.spec.discovery import load
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.kernel
 ORBITS = json.loads((TLC / "symmetry" / "expected.json").read_text())
 
 
-def able(options: Options) -> Options:
+def able(options: SearchRequest) -> SearchRequest:
     """Return options without what this engine does not do."""
     parts = split(options)
     slow = (*parts.non_local, *parts.non_local_constraints)
@@ -50,7 +50,7 @@ def able(options: Options) -> Options:
     )
 
 
-def in_pieces(protocol: Protocol, options: Options, folder: Path, random: Random) -> Result:
+def in_pieces(protocol: Protocol, options: SearchRequest, folder: Path, random: Random) -> Result:
     """Search with a driver that is killed again and again, each time somewhat later."""
     left, kills = 2, 0
     options = replace(options, checkpoint=folder)
@@ -113,7 +113,7 @@ def levels_of(driver: SparkSearch) -> list[list[State]]:
     ]
 
 
-def assert_classes_level_by_level(driver: SparkSearch, options: Options) -> None:
+def assert_classes_level_by_level(driver: SparkSearch, options: SearchRequest) -> None:
     """Of the states that count as one there is one, in the first level that has any; and it is really led to."""
     protocol = driver.expander.learner.protocol
     identity = canonicalizer(protocol, options.symmetry, options.view)
@@ -153,7 +153,7 @@ def test_a_view(tmp_path: Path, seed: int, *, symmetry: bool) -> None:
 @pytest.mark.slow
 def test_a_view_that_hides_what_nothing_depends_on(tmp_path: Path) -> None:
     protocol = Voting(hosts=HOSTS)
-    for number, options in enumerate((Options(deadlock=False), Options(deadlock=False, symmetry="symm"))):
+    for number, options in enumerate((SearchRequest(deadlock=False), SearchRequest(deadlock=False, symmetry="symm"))):
         options = replace(options, view="votes", checkpoint=tmp_path / str(number))
         result, _ = search(protocol, options, tmp_path / str(number), Random(number))
         expected = BreadthFirst(protocol, replace(options, checkpoint=None), 1).run()
@@ -198,7 +198,7 @@ def test_an_assert_that_fails_in_a_task(tmp_path: Path, where: str) -> None:
     path = tmp_path / "ping.py"
     path.write_text(PING.replace(where, f"        assert me.pings < 2 and not me.log\n{where}"))
     protocol = load(path, "PingPong")()
-    options = Options(deadlock=False, properties=(protocol.properties["ShortLog"],))
+    options = SearchRequest(deadlock=False, properties=(protocol.properties["ShortLog"],))
     expected = BreadthFirst(protocol, options, 1).run()
     assert expected.verdict is Verdict.ASSERTION
     result, _ = search(protocol, replace(options, checkpoint=tmp_path / "c"), tmp_path / "c", Random(1))
@@ -222,7 +222,7 @@ def test_what_a_task_of_spark_raises_is_told_from_what_else_goes_wrong() -> None
 def test_orbits_of_tlc(tmp_path: Path) -> None:
     name = "grow-with-election-hosts"
     model = bound(f"symmetry/{name}")
-    options = Options(properties=model.properties, deadlock=model.deadlock, symmetry=model.symmetry)
+    options = SearchRequest(properties=model.properties, deadlock=model.deadlock, symmetry=model.symmetry)
     result, _ = search(model.protocol, replace(options, checkpoint=tmp_path / "c"), tmp_path / "c", Random(1))
     assert (result.distinct_states, result.depth) == (ORBITS[name]["distinct_states"], ORBITS[name]["depth"])
 
@@ -243,7 +243,7 @@ def test_a_violation_ends_the_search_with_the_shortest_behaviour(tmp_path: Path)
 @pytest.mark.slow
 def test_limits(tmp_path: Path) -> None:
     protocol = bound("counts/two-voters").protocol
-    options = Options(deadlock=False)
+    options = SearchRequest(deadlock=False)
     for number, limited in enumerate((replace(options, max_depth=7), replace(options, max_states=100))):
         folder = tmp_path / str(number)
         result, _ = search(protocol, replace(limited, checkpoint=folder), folder, Random(1))

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 pytest.importorskip("pyspark")
-from kraftcheck.explorer.result import Options, Result
+from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.explorer.spark.engine import explore
 from kraftcheck.spec.language.protocol import Protocol
 from tests.support.spark.shipped import Shipped, differences, shipped
@@ -60,7 +60,7 @@ def test_finds_what_the_table_engine_finds(case: Shipped) -> None:
     ],
 )
 def test_with_a_job_for_every_level(name: str) -> None:
-    def explore_with_jobs(protocol: Protocol, options: Options) -> Result:
+    def explore_with_jobs(protocol: Protocol, options: SearchRequest) -> Result:
         return explore(protocol, replace(options, conf=(("spark.kraftcheck.small", "0"),)))
 
     case = next(case for case in shipped() if case.name == name)

@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from kraftcheck.explorer.lassos import LassoJudge
-from kraftcheck.explorer.result import Options, TraceStep, Violation
+from kraftcheck.explorer.result import SearchRequest, TraceStep, Violation
 from kraftcheck.explorer.transition_system import counterpart
 from kraftcheck.spec.language.formula import NEXT, Fairness
 from kraftcheck.spec.language.protocol import Protocol
@@ -14,7 +14,7 @@ from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State, Step
 
 
-def require_counterexample(protocol: Protocol, options: Options, violation: Violation) -> None:
+def require_counterexample(protocol: Protocol, options: SearchRequest, violation: Violation) -> None:
     """Fail unless a violation is a behaviour of the protocol that is fair and breaks the property."""
     semantics, loop = Semantics(protocol), violation.loop
     assert loop is not None

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.reference import ReferenceSearch
-from kraftcheck.explorer.result import Options, Result, Search
+from kraftcheck.explorer.result import Result, Search, SearchRequest
 from kraftcheck.spec import (
     Bag,
     BagWithMemory,
@@ -218,10 +218,10 @@ class Description:
         )
         return protocol
 
-    def options(self, protocol: Protocol, search: Search = Search.BFS) -> Options:
+    def options(self, protocol: Protocol, search: Search = Search.BFS) -> SearchRequest:
         """Return what to check, in a search of all states."""
         known = protocol.properties.values()
-        return Options(
+        return SearchRequest(
             search=search,
             properties=tuple(p for p in known if p.kind in ("invariant", "step_invariant")),
             constraints=tuple(p for p in known if p.kind == "constraint"),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from random import Random
 
 from kraftcheck.explorer.reference import explore as explore_by_reference
-from kraftcheck.explorer.result import Options, Result, Search
+from kraftcheck.explorer.result import Result, Search, SearchRequest
 from kraftcheck.explorer.symbolic.engine import explore
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
@@ -30,7 +30,7 @@ def found(result: Result, *, depth: bool) -> dict[str, object]:
     }
 
 
-def described(count: int, first: int) -> Iterator[tuple[Description, Protocol, Options, Result]]:
+def described(count: int, first: int) -> Iterator[tuple[Description, Protocol, SearchRequest, Result]]:
     """Yield random protocols without symmetry, with what the reference engine finds."""
     seed = first
     while count:

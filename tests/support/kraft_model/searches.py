@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraftcheck.catalogue import Model, find_config, find_model
 from kraftcheck.explorer import reference
-from kraftcheck.explorer.result import Options, Result, Verdict
+from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import engine as symbolic
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.spec.cfg.binding import bind
@@ -21,7 +21,7 @@ def bound(model: str, config: str | None = None, variant: str | None = None) -> 
 
 def search(given: BoundConfig, engine: str = "tables", max_depth: int | None = None) -> Result:
     """Search as a configuration asks for, perhaps only to a depth."""
-    options = Options.of(given, max_depth=max_depth)
+    options = SearchRequest.of(given, max_depth=max_depth)
     engines = {"tables": tables.explore, "reference": reference.explore, "symbolic": symbolic.explore}
     return engines[engine](given.protocol, options)
 

@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 from kraftcheck.engines import search
 from kraftcheck.explorer.reference import ReferenceSearch
-from kraftcheck.explorer.result import DEADLOCK, Options, Result
+from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest
 from kraftcheck.explorer.tables import layout_policy
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import parse_config
@@ -219,7 +219,7 @@ class Comparison:
         cls = load(folder / f"{pair.name}.py", pair.name)
         bound = bind(cls, parse_config(pair.config, f"{pair.name}.cfg"))
         self.protocol: Protocol = bound.protocol
-        self.options = Options.of(bound, time_limit=PATIENCE)
+        self.options = SearchRequest.of(bound, time_limit=PATIENCE)
         hidden = pair.description.hidden
         self.sees_view, self.without_view = True, Expected(Report(), {})
         self.semantics = Semantics(self.protocol)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from kraftcheck.explorer.cluster import TaskRaisedError
-from kraftcheck.explorer.result import Options, Result
+from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.explorer.spark import jobs, tasks
 from kraftcheck.explorer.spark import shared_folder as folder
 from kraftcheck.explorer.spark.checkpoint import SparkCheckpoint
@@ -40,7 +40,7 @@ class Pretended:
     local = True
 
     def __init__(
-        self, protocol: Protocol, options: Options, path: Path, random: Random, left: int | None, small: int
+        self, protocol: Protocol, options: SearchRequest, path: Path, random: Random, left: int | None, small: int
     ) -> None:
         self.small = small
         self.random = random
@@ -108,7 +108,7 @@ class Pretended:
 
 
 def search(
-    protocol: Protocol, options: Options, path: Path, random: Random, left: int | None = None, small: int = 0
+    protocol: Protocol, options: SearchRequest, path: Path, random: Random, left: int | None = None, small: int = 0
 ) -> tuple[Result, SparkSearch]:
     """Search on a pretended Spark, with levels divided into many tasks however small they are."""
     with pytest.MonkeyPatch.context() as patch:

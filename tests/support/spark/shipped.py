@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kraftcheck.catalogue import find_model, shipped_models
-from kraftcheck.explorer.result import Options, Result, Verdict
+from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.tables.engine import explore as explore_tables
 from kraftcheck.explorer.tables.locality import reason
 from kraftcheck.spec.cfg.config import BoundConfig
@@ -74,7 +74,7 @@ def told(result: Result, *, whole: bool) -> dict[str, Any]:
 
 def differences(given: BoundConfig, explore: Any) -> tuple[int, list[str]]:
     """Search with an engine and with the table engine; return the states found, and what differs."""
-    options = Options.of(given)
+    options = SearchRequest.of(given)
     expected, result = explore_tables(given.protocol, options), explore(given.protocol, options)
     whole = expected.verdict is Verdict.OK
     pairs = [(told(expected, whole=whole), told(result, whole=whole))]
