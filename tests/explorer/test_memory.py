@@ -98,7 +98,7 @@ def test_a_tenth_of_what_it_needs(symmetry: str | None, workers: int) -> None:
     )
     roomy = Watched(protocol, options, workers)
     whole = roomy.run()
-    assert roomy.visited.archive is None
+    assert roomy.states.visited.archive is None
     if symmetry is None:
         assert whole.distinct_states == expected()["two-voters-two-values-remove"]["distinct_states"]
     memory = (roomy.most_visited + roomy.most_rows) // 10

@@ -94,7 +94,7 @@ def assert_alike(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
 
 def assert_same_files(driver: SparkSearch, one: Path, other: Path) -> None:
     """What is in a file follows from the search alone."""
-    for level, parts in enumerate(driver.journal.levels, start=1):
+    for level, parts in enumerate(driver.log.levels, start=1):
         for part in parts:
             name = f"levels/{level:05d}/part-{part:05d}.parquet"
             assert (one / name).read_bytes() == (other / name).read_bytes()
@@ -109,7 +109,7 @@ def levels_of(driver: SparkSearch) -> list[list[State]]:
             for rows in driver.shared.read_part(level, part)
             for row in driver.ids.to_own(rows)
         ]
-        for level, parts in enumerate(driver.journal.levels, start=1)
+        for level, parts in enumerate(driver.log.levels, start=1)
     ]
 
 
