@@ -1,8 +1,8 @@
 """The interface between a protocol and all that is done with its states.
 
 Two implementations: `plain_system.py` has the reference semantics, whose batches are lists of states;
-`tables/learned_system.py` has rows of ids and the compiled kernel. State graphs, AG EF, temporal properties,
-cross-checks and exports stand on it.
+`tables/learned_system.py` has rows of ids and the compiled kernel. State graphs, AG EF and temporal properties stand
+on it.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ from pkgutil import iter_modules
 
 
 def search_orders() -> tuple[str, ...]:
-    """Return the names of the search orders: those of the files in `searches/`. No search is imported for it."""
+    """Return the search orders, the default first: those of the files in `searches/`. None is imported for it."""
     from kraftcheck.explorer.tables import searches
 
     files = (module.name for module in iter_modules(searches.__path__))
-    return tuple(sorted(name.replace("_", "-") for name in files if not name.startswith("_")))
+    found = (name.replace("_", "-") for name in files if not name.startswith("_"))
+    return tuple(sorted(found, key=lambda name: (name != "bfs", name)))

@@ -29,6 +29,7 @@ def test_one_more_file_is_one_more_order(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "another.py").write_text(ANOTHER)
     monkeypatch.setattr(searches, "__path__", [*searches.__path__, str(tmp_path)])
     assert "another" in search_orders()
+    assert search_orders()[0] == "bfs"  # the default is no matter of names
     result = explore(bound("counts/two-voters").protocol, SearchRequest(search="another", deadlock=False))
     assert result.distinct_states == expected()["two-voters"]["distinct_states"]
     with pytest.raises(InputError, match="--memory: not supported by --search another; expected --search bfs"):
