@@ -264,12 +264,12 @@ def error_from_task(text: str) -> InputError:
         match = _RAISED.match(lines[number])
         if match is not None:
             first = match[2] if match[1] in OWN_ERRORS else f"a task on Spark failed: {match[1]}: {match[2]}"
-            message = "\n".join([first, *takewhile(_goes_on, lines[number + 1 :])])
+            message = "\n".join([first, *takewhile(_is_continuation_line, lines[number + 1 :])])
             return (TaskRaisedError if match[1] in RAISED_ERRORS else InputError)(message)
     return InputError(f"a job on Spark failed: {lines[0] if lines else 'no reason is given'}")
 
 
-def _goes_on(line: str) -> bool:
+def _is_continuation_line(line: str) -> bool:
     """Whether a line belongs to the message before it: it is indented, and no frame of Java's."""
     return line.startswith("  ") and not line.lstrip().startswith("at ")
 

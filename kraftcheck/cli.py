@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(list(arguments))
     from kraftcheck.explorer.interruption import ending_soon
 
-    _save_time()
+    _tune_process()
     with ending_soon():
         try:
             return _run(sys.argv[1:])
@@ -121,7 +121,7 @@ def _shortage(error: Exception, given: argparse.Namespace) -> str:
     return f"{error}; --workers 1 needs fewer, the limits are ulimit -u and ulimit -v"
 
 
-def _save_time() -> None:
+def _tune_process() -> None:
     """Keep what the process would do besides its work as short as it can be."""
     gc.set_threshold(*COLLECT)
     atexit.register(gc.freeze)  # else all that was learned is looked through once more, when it no longer matters

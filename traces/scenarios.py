@@ -257,7 +257,7 @@ class Stage:
             for t in self.semantics.transitions(self.state)
             if t.action == ask.action
             and ask.by in (None, text_of(t.actor))
-            and _describes(ask, t.message)
+            and _fits_message(ask, t.message)
             and _sends(ask, t)
             and all(self._is(t.target, t.actor, *item) for item in ask.then.items())
         ]
@@ -266,7 +266,7 @@ class Stage:
         """Return why no step is as asked."""
         actor = None if ask.by is None else self.replica(ask.by)
         found = diagnose(self.semantics, self.state, ask.action, actor)
-        told = dict.fromkeys(r.text for r in found if r.message is None or _describes(ask, r.message))
+        told = dict.fromkeys(r.text for r in found if r.message is None or _fits_message(ask, r.message))
         others = [text for text in told if text != "enabled"]
         return others or [f"no step of {ask.action} is such"]
 
@@ -407,7 +407,7 @@ def _delivery(step: Transition) -> tuple[Value, Record | None]:
     return step.actor, step.message
 
 
-def _describes(ask: Ask, message: Record | None) -> bool:
+def _fits_message(ask: Ask, message: Record | None) -> bool:
     """Whether a command's words about the message fit one."""
     if message is None:
         return ask.on is None and ask.source is None
@@ -498,11 +498,11 @@ def _clauses(stage: Stage, wanted: Transition) -> Iterator[tuple[str, list[str]]
     message = wanted.message
     if message is not None:
         yield "on", ["on", type(message).__name__]
-        yield from _ends_of(message, "source", "from")
+        yield from _endpoint_clauses(message, "source", "from")
         yield from (("=", [pair]) for pair in _pairs(message, "source"))
     else:
         for _, sent in wanted.step.sends[:1]:
-            yield from _ends_of(sent, "dest", "to")
+            yield from _endpoint_clauses(sent, "dest", "to")
             yield from (("=", [pair]) for pair in _pairs(sent, "dest"))
     own = f"{text_of(wanted.actor)}."
     for path, text in _fields(wanted.target, stage.state):
@@ -512,7 +512,7 @@ def _clauses(stage: Stage, wanted: Transition) -> Iterator[tuple[str, list[str]]
             yield "->", [f"{path.removeprefix(own)}={text}"]
 
 
-def _ends_of(message: Record, field: str, word: str) -> Iterator[tuple[str, list[str]]]:
+def _endpoint_clauses(message: Record, field: str, word: str) -> Iterator[tuple[str, list[str]]]:
     if field in field_names(type(message)):
         yield word, [word, text_of(getattr(message, field))]
 

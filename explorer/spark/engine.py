@@ -18,7 +18,7 @@ from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest
 from kraftcheck.explorer.spark.checkpoint import RunLog, SampleSearch, SparkCheckpoint
 from kraftcheck.explorer.spark.definitions import Definition, IdAssigner, Kind
 from kraftcheck.explorer.spark.global_ids import IdReport
-from kraftcheck.explorer.spark.jobs import CachedFolder, Jobs
+from kraftcheck.explorer.spark.jobs import DriverFolder, Jobs
 from kraftcheck.explorer.spark.packed_states import by_partition
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.checker import Checker
@@ -58,7 +58,7 @@ class SparkSearch:
         self.log = RunLog()
         self._checkpoint = checkpoint
         self._interruption = Interruption(cluster.cancel)
-        self.tasks = TaskExpander(protocol, options, CachedFolder(checkpoint.path))
+        self.tasks = TaskExpander(protocol, options, DriverFolder(checkpoint.path))
         self.shared, self.ids = self.tasks.shared, self.tasks.ids
         self.expander = self.tasks.table_expander
         learner = self.expander.learner

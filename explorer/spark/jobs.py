@@ -130,7 +130,7 @@ class Jobs:
         )
 
 
-class CachedFolder(SharedFolder):
+class DriverFolder(SharedFolder):
     """Keeps in memory the states that this process has read: small levels are a few states in very many files."""
 
     def __init__(self, path: str | PathLike[str]) -> None:

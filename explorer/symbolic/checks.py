@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.handlers import MissingRead
 from kraftcheck.explorer.calls.proxies import DeltaStep, SharedProxy
-from kraftcheck.explorer.symbolic.exploded_sets import ExplodedState, OpaqueSetRequired
+from kraftcheck.explorer.symbolic.exploded_sets import ExplodedLocalState, OpaqueSetRequired
 from kraftcheck.explorer.symbolic.handler_cache import Read
 from kraftcheck.explorer.symbolic.labels import IDENTITY, Label
 from kraftcheck.explorer.symbolic.relations import BY_VALUE, GENERAL, Change, Event, EventInfo
@@ -171,7 +171,7 @@ class StateChecks:
     def _apart(self, core: Any, ask: Callable[[Read], Any]) -> Any:
         """Return a local state of which sets that are taken apart are asked for."""
         sets = self._space.variables.sets(core.id)
-        return ExplodedState(core, sets, lambda *part: ask(Read(None, None, core.id, part))).me if sets else core
+        return ExplodedLocalState(core, sets, lambda *part: ask(Read(None, None, core.id, part))).me if sets else core
 
     def _guards(self, found: dict[Dim, Any]) -> Event:
         guards: dict[int, list[Dim]] = {}

@@ -63,7 +63,7 @@ for _name in (*dir(SetProxy), "__getattribute__", "__setattr__", "__ne__", "__st
         setattr(OpaqueGuard, _name, _refuse)
 
 
-class ExplodedState:
+class ExplodedLocalState:
     """One replica's local state with exploded sets, for one call of a handler or a property."""
 
     def __init__(self, core: Record, sets: Mapping[str, Sequence[Value]], has: Callable[[str, Value], bool]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.handlers import Calls
 from kraftcheck.explorer.calls.proxies import SharedProxy
-from kraftcheck.explorer.symbolic.exploded_sets import ExplodedState, OpaqueSetRequired
+from kraftcheck.explorer.symbolic.exploded_sets import ExplodedLocalState, OpaqueSetRequired
 from kraftcheck.explorer.symbolic.variables import Layout
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.declarations import Action, Projection, Property
@@ -97,7 +97,7 @@ class HandlerCache(Calls):
         if sets is None:
             steps = self.steps(action, me, message, given)
         else:
-            exploded = ExplodedState(me, sets, lambda *part: ask(Read(None, None, me.id, part)))
+            exploded = ExplodedLocalState(me, sets, lambda *part: ask(Read(None, None, me.id, part)))
             try:
                 steps = self.steps(action, exploded.me, message, given, settle=exploded.steps)
             except ProtocolError as error:

@@ -78,7 +78,7 @@ class QuorumStarts(QuorumBase):
         """
         one, two, three, four = self.chosen(4)
         yield from self.elected()
-        yield take("RemoveVoter", one, _uses(one, two, three))
+        yield take("RemoveVoter", one, _has_voters(one, two, three))
         yield take("FetchTimeout", three)
         yield take("FetchTimeout", four)
         yield from elect(two, [three, four], "FetchTimeout", others=1)
@@ -89,7 +89,7 @@ class QuorumStarts(QuorumBase):
         """Four voters: leader 1 has removed itself, which 3 has fetched, and appended a record, which nobody has."""
         one, two, three, four = self.chosen(4)
         yield from self.elected()
-        yield take("RemoveVoter", one, _uses(two, three, four))
+        yield take("RemoveVoter", one, _has_voters(two, three, four))
         yield from fetches(three, one)
         yield take("ClientAppend", one)
 
@@ -120,7 +120,7 @@ class QuorumStarts(QuorumBase):
         yield from self.elected()
         if len(others) > 2:
             yield take("Crash", others[-1])
-        yield take("RemoveVoter", one, _uses(*others))
+        yield take("RemoveVoter", one, _has_voters(*others))
 
     @scenario
     def moved(self) -> Iterator[Take]:
@@ -172,7 +172,7 @@ class QuorumStarts(QuorumBase):
         """Three voters: leader 1 has removed 3, 2 has fetched that, and it is committed; 3 has heard nothing."""
         one, two, _ = self.chosen(3)
         yield from self.elected()
-        yield take("RemoveVoter", one, _uses(*self.chosen(2)))
+        yield take("RemoveVoter", one, _has_voters(*self.chosen(2)))
         yield from fetches(two, one, times=2)
 
     @scenario
@@ -249,7 +249,7 @@ def _cut(pair: frozenset[ModelValue], wanted: bool) -> Callable[[State], bool]:
     return lambda state: (pair in state.shared.cuts) is wanted
 
 
-def _uses(*hosts: ModelValue) -> Callable[[Replica], bool]:
+def _has_voters(*hosts: ModelValue) -> Callable[[Replica], bool]:
     return lambda me: {voter.key.id for voter in me.voters} == set(hosts)
 
 

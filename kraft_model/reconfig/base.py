@@ -122,7 +122,7 @@ class ReconfigStarts(ReconfigBase):
         appended a value, which nobody has fetched, and so has committed nothing of its own epoch.
         """
         one, two, three, four = self._servers(of_four=4)
-        yield take("HandleRemoveRequest", one, _uses(one, two, three))
+        yield take("HandleRemoveRequest", one, _has_voters(one, two, three))
         yield from _elects(two, voters=[three, four], others=[one])
         yield from _takes_office(two, follower=four)
 
@@ -145,7 +145,7 @@ class ReconfigStarts(ReconfigBase):
         for member in (four, two):  # both have the command now and tell the leader, but do not hear its answer
             yield take("SendFetchRequest", member)
             yield take("AcceptFetchRequestFromVoter", one, source=member)
-        yield take("HandleRemoveRequest", one, _uses(one, two, four))
+        yield take("HandleRemoveRequest", one, _has_voters(one, two, four))
         yield from _elects(two, voters=[three, four], others=[one])
         yield from _takes_office(two, follower=three)
 
@@ -184,7 +184,7 @@ def _fetches(follower: ServerId, leader: ServerId, accept: str = "AcceptFetchReq
     yield take("HandleSuccessFetchResponse", follower)
 
 
-def _uses(*members: ServerId) -> Callable[[Server], bool]:
+def _has_voters(*members: ServerId) -> Callable[[Server], bool]:
     return lambda me: me.config.members == frozenset(members)
 
 

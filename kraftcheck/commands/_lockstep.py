@@ -29,12 +29,12 @@ ROOM = 1000
 
 def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
     """Yield what is to be done."""
-    from kraftcheck.lockstep.scripts import kind_of
+    from kraftcheck.lockstep.scripts import file_kind
 
     if arguments.cover and arguments.walk:
         raise InputError("--cover: expected no --walk beside it")
     for path in arguments.walk or ():
-        yield from {"walk": _given, "scenario": _told, "trace": _retold}[kind_of(path)](path, arguments)
+        yield from {"walk": _given, "scenario": _told, "trace": _retold}[file_kind(path)](path, arguments)
     if arguments.runs or not arguments.walk:
         yield _drawn(arguments)
 

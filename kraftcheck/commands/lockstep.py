@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
             driven = list(_driven(versions, lambda kafka: _walk(kafka, asked, arguments, meter, files)))
         _write(driven, asked, files)
         if len(versions) > 1:
-            _print_table(driven, asked, versions)
+            _print_versions_table(driven, asked, versions)
         else:
             _print(driven[0], asked, quiet=arguments.quiet)
         made = [one for kafka in driven for one in kafka.made]
@@ -196,7 +196,7 @@ def _raise_problem(made: Sequence[Made]) -> None:
         raise problems[0]
 
 
-def _print_table(driven: Sequence[Driven], asked: Sequence[Task], versions: Sequence[str]) -> None:
+def _print_versions_table(driven: Sequence[Driven], asked: Sequence[Task], versions: Sequence[str]) -> None:
     """Print what the walks showed on several versions."""
     found = [one.version for one in driven]
     names = [kafka if found.count(name) > 1 else name for kafka, name in zip(versions, found, strict=False)]

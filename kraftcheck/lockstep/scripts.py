@@ -83,7 +83,7 @@ def scripted(script: Callable[..., Script]) -> Callable[[Lockstep], Choose]:
     return choose
 
 
-def kind_of(path: Path) -> str:
+def file_kind(path: Path) -> str:
     """Return what a file with a walk is: "walk", "scenario" or "trace"."""
     lines = map(str.strip, Source(path).beginning(BEGINNING).splitlines())
     first = next((line for line in lines if line and not line.startswith("#")), "")

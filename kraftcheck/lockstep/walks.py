@@ -34,7 +34,7 @@ from kraftcheck.spec.language.semantics import Choice, Semantics, Transition
 from kraftcheck.spec.values import Value, text_of
 
 
-class Offer(NamedTuple):
+class Candidate(NamedTuple):
     """An action, who may take it, and on which message; whether it is enabled is not known yet."""
 
     action: str  # as in `Transition`
@@ -46,7 +46,7 @@ class Offer(NamedTuple):
 Sort = tuple[object, ...]
 """What makes steps alike: the action, the actor's mode, and what its message is about."""
 
-Card = dict[Sort, list[Offer]]
+Card = dict[Sort, list[Candidate]]
 """What one replica can be offered, by kind."""
 
 
@@ -66,7 +66,7 @@ class Menu:
     def card(self, key: Value, state: State) -> Card:
         """Return what a replica can be offered, or for None what the environment can."""
         if key is None:
-            return {(name,): [Offer(name, None, None)] for name in self._alone}
+            return {(name,): [Candidate(name, None, None)] for name in self._alone}
         me = state.replicas[key]
         inbox = state.inboxes.get(key, self.semantics.network.empty)
         found = self._cards.get((me, inbox, state.shared))
@@ -79,14 +79,14 @@ class Menu:
         card: Card = {}
         for action in self._internal:
             if isinstance(me, action.actors):
-                card[action.name, mode] = [Offer(action.name, key, None)]
+                card[action.name, mode] = [Candidate(action.name, key, None)]
         for message in self.semantics.deliverable(inbox):
             told = about(message)
             if self.semantics.protocol.receives(me, message):
                 for name in self._handlers_of(me, message):
-                    card.setdefault((name, mode, *told), []).append(Offer(name, key, message))
+                    card.setdefault((name, mode, *told), []).append(Candidate(name, key, message))
             for name in self._network:
-                card.setdefault((name, None, *told), []).append(Offer(name, key, message, inbox))
+                card.setdefault((name, None, *told), []).append(Candidate(name, key, message, inbox))
         return card
 
     def _handlers_of(self, me: Record, message: Record) -> list[str]:
@@ -108,19 +108,19 @@ class Offers:
         self._cards: dict[Value, Card] = {key: menu.card(key, state) for key in (*state.replicas, None)}
 
     @property
-    def all(self) -> list[Offer]:
+    def all(self) -> list[Candidate]:
         """Every offer."""
         return [offer for _, alike in self.by_kind() for offer in alike]
 
-    def by_kind(self) -> list[tuple[Sort, list[Offer]]]:
+    def by_kind(self) -> list[tuple[Sort, list[Candidate]]]:
         """Return the offers, by replica and kind."""
         return [entry for card in self._cards.values() for entry in card.items()]
 
-    def of(self, actor: Value) -> list[Offer]:
+    def of(self, actor: Value) -> list[Candidate]:
         """Return the offers to one replica."""
         return [offer for alike in self._cards[actor].values() for offer in alike]
 
-    def outcomes(self, offer: Offer) -> list[Transition]:
+    def outcomes(self, offer: Candidate) -> list[Transition]:
         """Return the enabled steps of an offer, in the order of the model."""
         semantics, choices = self._semantics, tuple[Choice, ...]()
         if offer.inbox is None:
@@ -136,7 +136,7 @@ class Offers:
         found = (semantics.taken(self.state, choice) for choice in choices)
         return [transition for transition in found if transition is not None]
 
-    def _strike(self, offer: Offer) -> None:
+    def _strike(self, offer: Candidate) -> None:
         """Leave out an offer that the replica does not take as long as it stays as it is."""
         card = self._cards[offer.actor]
         for kind, alike in card.items():

@@ -190,7 +190,7 @@ class Slips:
         """Yield the slips that replace an expression itself."""
         match node:
             case ast.BoolOp() | ast.IfExp() | ast.BinOp():
-                yield from _without_part(node, parent)
+                yield from _without_operand_or_branch(node, parent)
             case ast.Compare(ops=[op]) if type(op) in _BOUNDARIES:
                 left, right = ast.unparse(node.left), ast.unparse(node.comparators[0])
                 yield BOUNDARY, node, _within(f"{left} {_BOUNDARIES[type(op)]} {right}", node, parent)
@@ -237,7 +237,7 @@ class Slips:
                 yield SWAPPED, node, ast.unparse(ast.Call(node.func, places, node.keywords))
 
 
-def _without_part(node: ast.BoolOp | ast.IfExp | ast.BinOp, parent: ast.AST) -> Iterator[Replacement]:
+def _without_operand_or_branch(node: ast.BoolOp | ast.IfExp | ast.BinOp, parent: ast.AST) -> Iterator[Replacement]:
     """Yield the slips that leave out an operand, or a branch."""
     left: list[tuple[str, ast.expr]] = []
     if isinstance(node, ast.BoolOp):

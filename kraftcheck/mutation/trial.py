@@ -104,7 +104,7 @@ def _same_starts(baseline: Baseline) -> bool:
         return False
 
 
-class _Renaming(Property):
+class _RenamedProperty(Property):
     """A temporal property in whose formula the new steps of an action are steps of that action."""
 
     names: Names
@@ -135,7 +135,7 @@ def _fairness(declared: Iterable[Fairness], names: Names) -> tuple[Fairness, ...
 
 def _temporal(prop: Property, names: Names) -> Property:
     changed = {one.name: getattr(prop, one.name) for one in fields(prop)}
-    made = _Renaming(**{**changed, "fairness": _fairness(prop.fairness, names)})
+    made = _RenamedProperty(**{**changed, "fairness": _fairness(prop.fairness, names)})
     vars(made)["names"] = names
     return made
 

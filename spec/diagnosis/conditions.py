@@ -23,12 +23,12 @@ from kraftcheck.spec.diagnosis.source import (
     TracedCall,
     called,
     equation,
+    equations_in,
     negated,
     nodes_of,
     parsed,
     source_of_function,
     trace_call,
-    values_in,
 )
 from kraftcheck.spec.values import cut
 
@@ -165,7 +165,7 @@ class _GuardFinder:
 
     def _values(self, test: ast.expr, moment: Moment) -> Iterator[str]:
         """Yield `source = value` for what is in a test, and what the functions that it calls returned, and why."""
-        yield from values_in(test, moment.names)
+        yield from equations_in(test, moment.names)
         statement = self._source.at(moment.line)
         for node in ast.walk(test):
             if not isinstance(node, ast.Call):
@@ -176,7 +176,7 @@ class _GuardFinder:
                 continue
             if type(call.result) is not bool:
                 yield from equation(node, call.result)
-            if not list(values_in(node, moment.names)):  # the arguments do not show why
+            if not list(equations_in(node, moment.names)):  # the arguments do not show why
                 source = source_of_function(call.code)
                 yield from _GuardFinder(call, source).returned() if source is not None else ()
 
@@ -186,10 +186,10 @@ class _GuardFinder:
         if not isinstance(statement, ast.Return) or statement.value is None or not self._call.moments:
             return
         moment = self._call.moments[-1]
-        found = list(values_in(statement.value, moment.names))
+        found = list(equations_in(statement.value, moment.names))
         if not found:
             around = self._around(statement, moment)
-            found = [v for c in around if not isinstance(c.test, str) for v in values_in(c.test, c.moment.names)]
+            found = [v for c in around if not isinstance(c.test, str) for v in equations_in(c.test, c.moment.names)]
         yield from (f"in {self._call.code.co_name}: {value}" for value in found)
 
 
@@ -247,7 +247,7 @@ def false_parts(test: ast.expr, names: Names, outer: Names) -> Iterator[str]:
         for part, more in inner:
             yield from false_parts(part, names | more, outer)
         return
-    values = ", ".join(dict.fromkeys(values_in(test, names)))
+    values = ", ".join(dict.fromkeys(equations_in(test, names)))
     yield cut(ast.unparse(test), SHOWN) + (f"  ({cut(values, SHOWN)})" if values else "")
 
 

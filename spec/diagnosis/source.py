@@ -230,7 +230,7 @@ def equation(node: ast.expr, value: object) -> Iterator[str]:
         yield f"{ast.unparse(node)} = {cut(text_of(value), SHOWN)}"
 
 
-def values_in(test: ast.AST, names: Names) -> Iterator[str]:
+def equations_in(test: ast.AST, names: Names) -> Iterator[str]:
     """Yield `source = value` for the longest names, attributes and subscripts in a test that have a value."""
     if isinstance(test, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
         try:
@@ -241,22 +241,22 @@ def values_in(test: ast.AST, names: Names) -> Iterator[str]:
             if not (isinstance(test, ast.Name) and isinstance(value, Record)):
                 yield from equation(test, value)
             if isinstance(test, ast.Subscript):
-                yield from values_in(test.slice, names)
+                yield from equations_in(test.slice, names)
             return
     if isinstance(test, ast.Call):
         yield from _values_in_call(test, names)
     else:
         for child in ast.iter_child_nodes(test):
-            yield from values_in(child, names)
+            yield from equations_in(child, names)
 
 
 def _values_in_call(call: ast.Call, names: Names) -> Iterator[str]:
     if called(call) == "isinstance" and isinstance(call.args[0], ast.Name):
         yield f"{call.args[0].id} is a {type(names.get(call.args[0].id)).__name__}"
     if isinstance(call.func, ast.Attribute):
-        yield from values_in(call.func.value, names)  # the object whose method is called
+        yield from equations_in(call.func.value, names)  # the object whose method is called
     for argument in (*call.args, *call.keywords):
-        yield from values_in(argument, names)
+        yield from equations_in(argument, names)
 
 
 def _value(node: ast.AST, names: Names) -> Any:

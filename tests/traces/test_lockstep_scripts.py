@@ -13,7 +13,7 @@ from kraftcheck.catalogue import find_config, find_model, scenario_job
 from kraftcheck.lockstep.commands import TIMEOUTS, is_driven
 from kraftcheck.lockstep.cover import Cover, Reason, state_graph
 from kraftcheck.lockstep.lockstep import Choose, Lockstep
-from kraftcheck.lockstep.scripts import Script, ScriptedWalk, kind_of, read_traces, rehearse, retell, tell
+from kraftcheck.lockstep.scripts import Script, ScriptedWalk, file_kind, read_traces, rehearse, retell, tell
 from kraftcheck.lockstep.walks import Menu, Offers, Taken
 from kraftcheck.spec import State
 from kraftcheck.spec.cfg.binding import bind
@@ -173,7 +173,7 @@ def test_a_trace_is_a_walk(tmp_path: Path, run: Run) -> None:
     ],
 )
 def test_a_file_is_known_by_how_it_begins(text: str, kind: str, tmp_path: Path) -> None:
-    assert kind_of(written(tmp_path, text)) == kind
+    assert file_kind(written(tmp_path, text)) == kind
 
 
 # The cover

@@ -114,7 +114,7 @@ class TablesCheckpoint(SearchCheckpoint):
         require(snapshot.position <= before, f"{snapshot.position} of {before} states are expanded")
 
 
-class CheckpointValidator:
+class CheckpointRecheck:
     """Compares a checkpoint with what a search finds."""
 
     def __init__(self, expander: Expander, levels: Levels, snapshot: Snapshot, python: PythonChecks | None) -> None:
@@ -200,7 +200,7 @@ class CheckpointValidator:
         return sum(map(self._python.is_within, rows))
 
 
-class CheckpointPolicy:
+class CheckpointWriter:
     """The checkpoint of a search; does nothing where no folder is given."""
 
     def __init__(self, protocol: Protocol, options: SearchRequest, checker: Checker) -> None:
@@ -238,7 +238,7 @@ class CheckpointPolicy:
     def restore(self, states: LevelStates, pause: Callable[[], None]) -> int:
         """Take a search up; return how many states of the last level but one are expanded.
 
-        The visited set is made again from the levels, and part of the search is done again: see `CheckpointValidator`.
+        The visited set is made again from the levels, and part of the search is done again: see `CheckpointRecheck`.
         """
         assert self._checkpoint is not None
         checker, expander, levels = self._checker, states.expander, states.levels
@@ -248,7 +248,7 @@ class CheckpointPolicy:
         checker.books.result.depth = max(levels.depth - 1, 1)
         expander.fit_packing()
         states.visited.reserve(sum(levels.counts), expander.packing)
-        again = CheckpointValidator(expander, levels, snapshot, checker.python)
+        again = CheckpointRecheck(expander, levels, snapshot, checker.python)
         with self._checkpoint.rejecting():
             for rows in states.all_rows():
                 again.require_known_parts(rows)

@@ -12,7 +12,7 @@ from kraftcheck.explorer.bookkeeping import Stop
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Result, SearchRequest
 from kraftcheck.explorer.tables.checker import Checker
-from kraftcheck.explorer.tables.checkpoints.search_checkpoint import CheckpointPolicy
+from kraftcheck.explorer.tables.checkpoints.search_checkpoint import CheckpointWriter
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.layout_policy import LayoutPolicy
 from kraftcheck.explorer.tables.level_graph import check_behaviours
@@ -38,7 +38,7 @@ class BreadthFirst:
         self.expander = Expander.of(protocol, options, workers)
         self.checker = Checker(protocol, options, self.expander, lambda: self.states.visited.count)
         self.books = self.checker.books
-        self.checkpoint = CheckpointPolicy(protocol, options, self.checker)
+        self.checkpoint = CheckpointWriter(protocol, options, self.checker)
         folder, file = self.checkpoint.folder, self.checkpoint.file
         self.states = LevelStates(self.expander, options.memory, batch, folder, file)
         self.levels = self.states.levels
