@@ -153,7 +153,7 @@ def decode_trace(text: str, lexicon: Lexicon) -> Behaviour:
         found = tuple(TraceStep(state, *(part[0] if part else None for part in rest)) for state, *rest in steps)
     except DecodingError:
         raise
-    except (IndexError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError) as error:
         raise DecodingError(f"it is no counterexample: {error}") from None
     return found
 

@@ -144,7 +144,8 @@ class SetsCheckpoint(SearchCheckpoint):
             "digest": blake2b(file.getvalue(), digest_size=DIGEST_BYTES).hexdigest(),
             "seconds": seconds,
         }
-        self.save_search(noted, violations, finished=finished)
+        # Other searches find violations again, with behaviours to them. Theirs may be a state that is not a first one.
+        self.save_search(noted, violations if self.options.search == Search.BFS else [], finished=finished)
         for old in self.path.glob("sets-*.npz"):
             if old.name != name:
                 old.unlink()
@@ -153,8 +154,7 @@ class SetsCheckpoint(SearchCheckpoint):
 
     def _read(self) -> Found:
         noted, violations = self.read_search(SHAPE)
-        if self.options.search != Search.BFS:
-            violations = []  # other searches find them again, with behaviours to them
+        require(self.options.search == Search.BFS or not violations, "a violation that is found again")
         self._number = noted["number"]
         name = f"sets-{self._number}.npz"
         path = self.path / name

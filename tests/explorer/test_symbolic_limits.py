@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -91,6 +93,21 @@ def test_the_verdict_stands_where_no_counterexample_is_found_in_time(monkeypatch
     (violation,) = result.violations
     assert (violation.property, len(violation.trace), result.verdict) == ("ToldIsKept", 1, Verdict.VIOLATION)
     assert "the state shown is reached, but not how; for a behaviour: --search bfs" in result.notes[2]
+
+
+@pytest.mark.parametrize("search", ["saturation", "chaining"])
+def test_a_search_whose_violation_has_no_behaviour_is_resumed(
+    search: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = configured("registration", None, "not-durable")
+    asked = SearchRequest.of(given, search=search)
+    with monkeypatch.context() as patch:
+        patch.setattr(Ways, "shortest", gives_up)
+        patch.setattr(Ways, "any", gives_up)
+        (violation,) = explore(given.protocol, replace(asked, checkpoint=tmp_path)).violations
+        assert len(violation.trace) == 1
+    (violation,) = explore(given.protocol, replace(asked, resume=tmp_path)).violations
+    assert len(violation.trace) == 7
 
 
 def test_notes_say_where_the_nodes_are_and_which_engine_may_be_faster(monkeypatch: pytest.MonkeyPatch) -> None:
