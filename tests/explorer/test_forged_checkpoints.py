@@ -80,14 +80,18 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
 # Numbers at random
 
 
-@pytest.mark.parametrize("count", [25, pytest.param(600, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "count", [25, pytest.param(200, marks=pytest.mark.slow), pytest.param(600, marks=pytest.mark.exhaustive)]
+)
 def test_a_forged_checkpoint_of_tables(checkpoint: Checkpoint, count: int, tmp_path: Path) -> None:
     assert checkpoint.resumed(checkpoint.folder) == checkpoint.right
     came = outcomes(checkpoint.folder, tmp_path / "forged", range(count), checkpoint.resumed, checkpoint.right)
     assert came["refused"] > came["right"]
 
 
-@pytest.mark.parametrize("count", [6, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "count", [6, pytest.param(50, marks=pytest.mark.slow), pytest.param(150, marks=pytest.mark.exhaustive)]
+)
 @pytest.mark.parametrize("order", ["bfs", "saturation", pytest.param("chaining", marks=pytest.mark.slow)])
 def test_a_forged_checkpoint_of_sets(order: str, count: int, tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path / "c", by_sets, search=order)
