@@ -201,10 +201,11 @@ def _nodes_by_kind(root: ast.AST) -> dict[type, list[ast.AST]]:
     kinds: dict[type, list[ast.AST]] = {}
     for node in nodes:
         kinds.setdefault(type(node), []).append(node)
-        for value in vars(node).values():
-            if isinstance(value, list):
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if type(value) is list:
                 nodes += [one for one in value if isinstance(one, ast.AST)]
-            elif isinstance(value, ast.AST):
+            elif isinstance(value, ast.AST) and value._fields:  # contexts and operators are never looked for
                 nodes.append(value)
     return kinds
 
