@@ -1,6 +1,6 @@
 """Compile the kernels, once for this machine: for an image, or for a cache of CI's.
 
-A kernel is compiled when it is first used, which takes some half a minute. The compiled code is kept in
+A kernel is compiled when it is first used: ten seconds or so for a search, half a minute for all. The code is kept in
 NUMBA_CACHE_DIR, else in XDG_CACHE_HOME or ~/.cache, in a folder of its own for each version of the kernel.
 
 for example:
