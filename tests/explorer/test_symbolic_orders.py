@@ -73,7 +73,7 @@ def test_another_order_counts_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize(
-    "count", [pytest.param(10, marks=pytest.mark.slow), pytest.param(30, marks=pytest.mark.exhaustive)]
+    "count", [pytest.param(5, marks=pytest.mark.slow), pytest.param(30, marks=pytest.mark.exhaustive)]
 )
 def test_random_protocols(count: int) -> None:
     assert agree(count, 7_000) == {"run": count}
