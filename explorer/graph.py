@@ -105,7 +105,7 @@ def surroundings(
 
 
 def _around(semantics: Semantics, trace: Behaviour, steps: int, most: int) -> dict[State, int]:
-    """Return the states of a behaviour, and those that so many steps lead to, each with its number from 1 on."""
+    """Return the states of a behaviour and those within a number of steps of them, numbered from 1."""
     numbers: dict[State, int] = {}
     for step in trace:
         numbers.setdefault(step.state, len(numbers) + 1)

@@ -1,7 +1,8 @@
 """The one description of a search request: what it checks, how, and where it stops.
 
 Each field of `SearchRequest` says what it is elsewhere. The command line, the Python API, the pytest plugin, error
-messages, JSON and the identity of a checkpoint are made from these fields, so that a new option is added here alone.
+messages, JSON and the identity of a checkpoint are made from these fields. A new option is a field here; its type for
+callers in Python stands in `kraftcheck/api.py`, and the group of a command's help that shows it in the command.
 """
 
 from __future__ import annotations
@@ -170,8 +171,12 @@ class SearchRequest:
     """What a search checks, how, and where it stops."""
 
     search: Annotated[
-        str, Option(f"the order (default: {Search.BFS})", action="store", identity="search", in_json=True)
-    ] = Search.BFS
+        str,
+        Option(
+            f"the order (default: {Search.BFS}; of the engine symbolic: saturation)",
+            action="store", identity="search", in_json=True,
+        ),
+    ] = Search.BFS  # fmt: skip
     properties: Annotated[
         _Properties, Option("the invariants and step invariants to check", identity="properties")
     ] = ()

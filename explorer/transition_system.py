@@ -1,4 +1,4 @@
-"""The interface between a protocol and all that is done with its states.
+"""The interface between a protocol and what is done with the graph of its states.
 
 Two implementations: `plain_system.py` has the reference semantics, whose batches are lists of states;
 `tables/learned_system.py` has rows of ids and the compiled kernel. State graphs, AG EF and temporal properties stand

@@ -101,8 +101,8 @@ def search(
 ) -> Result:
     """Run a search; the result says which engine did.
 
-    The table engine's kernel is compiled when it is used for the first time on a machine, which takes some half a
-    minute. So where the user named no engine and it is not compiled yet, the reference engine may try first: a small
+    The table engine's kernel is compiled when it is used for the first time on a machine, which takes some ten seconds.
+    So where the user named no engine and it is not compiled yet, the reference engine may try first: a small
     search it ends at once, with the same result.
     """
     if engine == "tables" and not is_named and not _is_compiled():

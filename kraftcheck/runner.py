@@ -66,7 +66,7 @@ def _search(job: Job, options: SearchRequest, *, quiet: bool) -> Result:
 
 def tell_of_compiling() -> None:
     """Say on standard error that something is compiled."""
-    print("compiling the kernel, once on this machine: about 30 s", file=sys.stderr)
+    print("compiling the kernel, once on this machine: about 10 s", file=sys.stderr)
 
 
 def run_diagnosed(job: Job, search: Callable[[], Result], *, strict: bool = False) -> Result:

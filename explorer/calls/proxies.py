@@ -270,7 +270,7 @@ class SetProxy:
         return any(True for _ in self)
 
     def __hash__(self) -> int:
-        """Read the whole, once: whoever hashes it may keep it, and use it when nothing is tracked any more."""
+        """Read the whole: a cache may keep what it hashes, and use it when reads are no longer tracked."""
         whole = frozenset(self)
         self._elements, self._added, self._removed, self._has = (), whole, frozenset(), _read_before
         return hash(whole)

@@ -78,7 +78,7 @@ class ControlClasses:
         shown = list(row)
         for column in self._hidden:
             shown[column] = 0
-        while shown and shown[-1] == 0:  # replicas that are not there, of which later rows have more
+        while shown and shown[-1] == 0:  # replicas that do not exist yet; later rows have more of these
             shown.pop()
         return self._by_shown.setdefault(tuple(shown), len(self._by_shown))
 

@@ -59,7 +59,7 @@ class StatePacking:
 
 
 def by_partition(compared: States, parts: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Yield each partition, out of so many, that owns states, with their indices."""
+    """Yield each partition that owns states, with their indices."""
     owner = np.empty(len(compared), np.int64)
     owners(np.ascontiguousarray(compared), parts, owner)
     return by_owner(owner, parts)
