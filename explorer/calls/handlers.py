@@ -32,6 +32,7 @@ from kraftcheck.spec.values import Value, field_values
 Arguments = Mapping[str, Value]
 """What an action or a property asks for, by name."""
 Outcome = frozenset[tuple[Any, ...]]
+FAILED: Outcome = frozenset({("an assert failed",)})
 BY_ORDER = "is not pure: what it yields depends on the order of a set or a map; go through ordered(...)"
 YIELDED_OTHERS = "is not pure: called twice on the same input, it yielded other steps"
 _OF_TIME = [function for function in vars(time).values() if isinstance(function, BuiltinFunctionType)]
@@ -128,14 +129,16 @@ class PurityTest:
     def _reordered(
         self, kind: type[Ascending], action: Action, me: Any, message: Any, given: Arguments, found: Outcome
     ) -> Outcome | None:
-        """Return what an action yields with sets of a class; None where it does not serve the action."""
+        """Return what an action yields with sets of a class, or FAILED; None where they do not serve the action."""
         leading = [item for item in (me, message) if item is not None]
         if kind not in self._in_order:
             self._in_order[kind] = InOrder(self._protocol, kind)
         try:
             arguments = (*leading, *[given[name] for name in action.asks])
             return self._outcome(self._in_order[kind].call(action.function, arguments))
-        except Exception:
+        except AssertionError:
+            return FAILED
+        except Exception:  # the action looks at the class itself
             return None
 
     def _outcome(self, steps: Iterable[Step]) -> Outcome:

@@ -170,6 +170,11 @@ def of_built_set(self: Choosing, me: Voter) -> str:
     return next(iter(frozenset(sorted(me.peers))))
 
 
+def with_an_assert(self: Choosing, me: Voter) -> str:
+    assert next(iter(me.terms)) == min(me.terms)  # a map is in order, and a protocol may not rely on it
+    return "e"
+
+
 def until_the_first(self: Choosing, me: Voter) -> Steps:
     for peer in me.peers:
         yield become(me.but(chosen=peer))
@@ -196,8 +201,9 @@ def with_a_hundred_words(self: Choosing, me: Voter) -> str:
         {"choice": lambda self, me: next(iter(me.terms))},
         {"choice": of_made_set},
         {"choice": of_built_set},
+        {"choice": with_an_assert},
     ],
-    ids=["the first", "the least", "of a constant", "of a map", "of a comprehension", "of a set made"],
+    ids=["the first", "the least", "of a constant", "of a map", "of a comprehension", "of a set made", "an assert"],
 )
 def test_what_depends_on_an_order_is_named(name, check, methods) -> None:
     with pytest.raises(ActionError, match="action Choose of Chooser is not pure: what it yields depends on the order"):
