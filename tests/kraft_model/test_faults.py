@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -95,3 +96,15 @@ def test_faults_that_kafka_had(issue: str) -> None:
     assert cited == KAFKA[issue]
     found = {fault.variant for faults in FAULTS.values() for fault in faults} | {one.variant for one in STUCK}
     assert cited <= found
+
+
+def test_the_table_in_the_docs_has_kafkas_issues() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "faults.md").read_text()
+    rows = re.findall(r"^\| (KAFKA-[^|]+) \| [^|]+ \| ([^|]+) \| ([^|]+) \|$", text, re.MULTILINE)
+    shown: dict[str, set[str]] = {}
+    for issues, faults, models in rows:
+        variants = set(re.findall(r"[a-z]+(?:-[a-z]+)+", faults))
+        assert variants <= {name for model in re.findall(r"`(\w+)`", models) for name in find_model(model).variants}
+        shown |= dict.fromkeys(re.findall(r"KAFKA-\d+", issues), variants)
+    for issue, variants in KAFKA.items():
+        assert variants <= shown[issue], issue
