@@ -1,23 +1,21 @@
 """KRaft as Kafka adopted it: KIP-595, KIP-630 (snapshots), KIP-853 (voter changes) and KIP-996 (pre-vote).
 
-Where these texts disagree, the reference section of a KIP goes before its user story, then comes Kafka's code, then the
-newer text; every other reading is a variant and a finding (`docs/findings.md`). `docs/coverage.md` lists the statements
-of the KIPs one by one.
+Where these texts disagree, the reference section of a KIP takes precedence over its user story, Kafka's code and the
+newer text, in this order. Every other reading is a variant and a finding (`docs/findings.md`). `docs/coverage.md` lists
+the statements of the KIPs one by one.
 
-Left out are time (a timeout may expire whenever it runs), addresses (a number stands for a replica's endpoints) and
-principals. A fetch returns as many batches as the leader has, or `FetchLimit`; a snapshot travels in one piece.
+The model omits time (a timeout may expire whenever it runs), addresses (a number stands for a replica's endpoints) and
+principals. A fetch returns all remaining batches, or `FetchLimit` of them; a snapshot travels in one message.
 
 =============  =======================================================================================================
-module         what is in it
+module         content
 =============  =======================================================================================================
 `records`      symbols (modes, errors), replica keys, voters, log records, batches; requests and responses, and the
-               groups of messages that are dropped together; what a replica knows; what belongs to nobody, with the
-               history that properties read
-`rules`        pure rules: log ends, truncation, replica keys; how a replica enters each mode, what a restart leaves
-`base`         voter sets in a log, who is a voter, majorities: what a design change overrides in one place; what
-               replicas hear of epochs, leaders and their endpoints, and where they fail; constants and bounds, the
-               network (LoseMessage, DuplicateMessage), `Init`; steps, fetches, the high watermark; whether what a
-               timer waits for can still come
+               message groups; the state of a replica; the shared state, with the history that properties read
+`rules`        pure rules: log ends, truncation, replica keys; transitions between modes; restarts
+`base`         voter sets of a log, membership, majorities, for a design change to override; epochs, leaders and
+               endpoints in messages; constants and bounds, the network (LoseMessage, DuplicateMessage), `Init`;
+               steps, fetches, the high watermark; the conditions of TimelyFetches
 `elections`    FetchTimeout, ElectionTimeout, PreVoteTimeout, ResignedTimeout, HandleVoteRequest, HandleVoteResponse,
                RepeatBeginQuorumEpoch, HandleBeginQuorumEpochRequest, HandleAcknowledgement, Resign,
                HandleEndQuorumEpochRequest
@@ -28,12 +26,12 @@ module         what is in it
                SendUpdateVoter, HandleUpdateVoterRequest, HandleUpdateVoterResponse, Upgrade, Downgrade
 `environment`  ClientAppend, Restart, RestartLosingUnflushed, Crash, LoseDisk, MoveEndpoint, ChangeSoftware, Cut,
                Heal, CheckQuorum
-`properties`   invariants, step invariants and constraints; what administrators and voters are told
-`contracts/`   what each message and each step of a replica's own must do
-`liveness`     what should stay reachable; temporal properties, and what is fair
-`starts`       named starts for INIT, besides `Init`
+`properties`   invariants, step invariants and constraints
+`contracts/`   step invariants of every message and internal step
+`liveness`     reachability goals (AG EF); temporal properties and fairness
+`starts`       named initial states for INIT, besides `Init`
 `variants/`    `faults`: seeded faults; `readings`: other readings of the KIPs; `designs`: design changes; `kafka`:
-               what Kafka does otherwise
+               known differences of Kafka
 `configurations`  bounded configurations (TOML)
 =============  =======================================================================================================
 """
@@ -50,7 +48,7 @@ from kraftcheck.kraft_model.quorum.starts import QuorumStarts
 from kraftcheck.kraft_model.quorum.voters import QuorumVoterChanges
 
 
-# The bases stand in reverse: actions are listed from the last base to the first.
+# The bases are in reverse order: actions are listed from the last base to the first.
 class Quorum(
     QuorumVoterChanges,
     QuorumEnvironment,

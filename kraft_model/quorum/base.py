@@ -1,14 +1,13 @@
-"""What several modules of `quorum` use: voters and majorities, constants, `Init`, steps, fetches, the high watermark.
+"""Base of `quorum`: voter sets, majorities, constants, `Init`, steps, fetches, the high watermark.
 
-`QuorumMembership` says who is a voter and what a majority is, in one place: a design change overrides a method there,
-and all follows it. Elections, the high watermark, check quorum, voter changes and the properties call these methods. A
-replica keeps the voter set in use (`Replica.voters`); an entry of a voter set may be a subclass of `Voter` that says
-more.
+`QuorumMembership` defines voters and majorities in one place, for a design change to override. Elections, the high
+watermark, check quorum, voter changes and the properties call its methods. A replica keeps the voter set in use
+(`Replica.voters`); an entry of a voter set may be a subclass of `Voter` with further fields.
 
-There are no clocks: a timer may expire whenever it runs, and safety must not depend on it. Progress does: where every
-answer comes too late, nobody ever gets anywhere. With TimelyFetches a fetch timer expires only where the leader is gone
-or cut off, and a request is sent again only where nobody gets it, or where messages are lost (MaxLosses):
-`QuorumBase`.
+The model has no clocks: a timer may expire whenever it runs, and safety must not depend on timing. Progress does depend
+on it: if every response comes after its timeout, no leader is ever elected. With TimelyFetches a fetch timer expires
+only if the leader is gone or cut off. A request is then sent again only if its receiver is gone or messages are lost
+(MaxLosses): see `QuorumBase.is_answered`.
 """
 
 from __future__ import annotations
@@ -86,9 +85,9 @@ class QuorumMembership(Protocol):
     # Voter sets
 
     def voters_after(self, voters: VoterSet, record: Record) -> VoterSet | None:
-        """Return the voter set after a log record; None where the record says nothing about voters.
+        """Return the voter set after a log record; None if the record does not change it.
 
-        A VotersRecord holds the entire set (KIP-853, "VotersRecord"); a record of the draft changes the set before it.
+        A VotersRecord holds the entire set (KIP-853, "VotersRecord"); a record of the draft changes the preceding set.
         """
         if isinstance(record, Voters):
             return record.voters
@@ -99,7 +98,7 @@ class QuorumMembership(Protocol):
         return None
 
     def voter_sets(self, log: Log, otherwise: VoterSet = frozenset()) -> list[tuple[int, VoterSet]]:
-        """Return every voter set that a log goes through: the end offset of the batch that makes it, and the set."""
+        """Return every voter set of a log in order, each with the end offset of the batch that sets it."""
         found: list[tuple[int, VoterSet]] = []
         current = otherwise
         for offset, batch in enumerate(log, start=1):
@@ -116,7 +115,7 @@ class QuorumMembership(Protocol):
         return sets[-1][1] if sets else otherwise
 
     def last_voters_record(self, log: Log) -> int:
-        """Return the end offset of the last batch that says who the voters are; 0 where there is none."""
+        """Return the end offset of the last batch that sets the voters; 0 if there is none."""
         sets = self.voter_sets(log)
         return sets[-1][0] if sets else 0
 
@@ -127,25 +126,25 @@ class QuorumMembership(Protocol):
         return voter_of(me.voters, me.key) is not None
 
     def others(self, me: Replica) -> list[Key]:
-        """Return the voters besides this replica, in canonical order: it asks these for votes."""
+        """Return the other voters, which receive its vote requests, in canonical order."""
         return [voter.key for voter in ordered(me.voters) if not matches(voter.key, me.key)]
 
     def own_votes(self, me: Replica) -> frozenset[Key]:
-        """Return the voter that this replica is, which grants itself its vote; empty for an observer."""
+        """Return the voter key of this replica, whose vote it grants itself; empty for an observer."""
         return frozenset(voter.key for voter in me.voters if matches(voter.key, me.key))
 
     # Majorities
 
     def is_majority(self, voters: VoterSet, group: Collection[Key]) -> bool:
-        """Return whether the voters in a group are a majority: these elect leaders, and commit what they hold."""
+        """Return whether a group holds a majority of a voter set, enough to elect a leader or to commit."""
         return 2 * sum(voter.key in group for voter in voters) > len(voters)
 
     def majority_is_lost(self, voters: VoterSet, rejected: Collection[Key]) -> bool:
-        """Return whether so many have refused that no majority can grant."""
+        """Return whether too many voters have rejected for a majority to grant."""
         return not self.is_majority(voters, keys(voters).difference(rejected))
 
     def majorities_meet(self, one: VoterSet, other: VoterSet) -> bool:
-        """Return whether every majority of one voter set has a member in common with every majority of the other."""
+        """Return whether every majority of one voter set shares a member with every majority of the other."""
         return _meet(self.is_majority, *without_directories(one, other))
 
 
@@ -164,7 +163,7 @@ Bystanders = Map[ModelValue, Replica | Nil]
 
 
 class QuorumBase(QuorumMembership):
-    """Constants, bounds and what several modules use. A bound counts one kind of event; at 0 the kind costs nothing."""
+    """Constants, bounds and shared methods of `quorum`. A bound limits one kind of event; a bound of 0 rules it out."""
 
     hosts: frozenset[ModelValue] = constant("Hosts")
     initial_voters: frozenset[ModelValue] = constant("InitialVoters")
@@ -215,7 +214,7 @@ class QuorumBase(QuorumMembership):
     }
     replica_type: ClassVar[type[Replica]] = Replica
     shared_type: ClassVar[type[Shared]] = Shared
-    """What a start is made of: a design change that adds fields names its own subclasses."""
+    """Record types of the initial state; a design change that adds fields names its own subclasses."""
 
     def check_constants(self) -> None:
         for name, hosts in (
@@ -246,12 +245,12 @@ class QuorumBase(QuorumMembership):
     # The start
 
     def formatted_voters(self, host: ModelValue, directory: int) -> frozenset[Voter]:
-        """Return the voter set that a replica has without any VotersRecord in its log.
+        """Return the voter set of a replica whose log has no VotersRecord.
 
-        At kraft.version 1 it is in the snapshot that formatting wrote, 00000000000000000000-0000000000.checkpoint; a
-        disk formatted without initial controllers has none. At version 0 it is `controller.quorum.voters`, which
-        everyone has and which names no directory ids. KIP-853, "Bootstrapping with multiple voters", "Set of voters".
-        Who was formatted with --standalone is its only voter ("Bootstrapping with one voter").
+        At kraft.version 1 it comes from the snapshot written by formatting, 00000000000000000000-0000000000.checkpoint;
+        a disk formatted without initial controllers has none. At version 0 it is `controller.quorum.voters`, the same
+        for every replica and without directory ids. KIP-853, "Bootstrapping with multiple voters", "Set of voters". A
+        replica formatted with --standalone is its only voter ("Bootstrapping with one voter").
         """
         if self.initial_version == 0:
             return frozenset(Voter(Key(voter, UNKNOWN_DIRECTORY)) for voter in self.initial_voters)
@@ -267,12 +266,12 @@ class QuorumBase(QuorumMembership):
         return self.replica_type(host, directory, endpoint, software, voters=voters, version=version)
 
     def initial(self) -> Iterator[State]:
-        """Yield the one start: every disk is formatted, every process has started, and nobody has heard of anyone."""
+        """Yield the initial state: every disk formatted, every process started, no epoch and no leader known."""
         replicas: list[Record] = [self.formatted(host, 1) for host in ordered(self.hosts)]
         yield self.start([*replicas, *([Admin(ADMIN)] if self.plain_answers else [])], self.shared_type())
 
     def receives(self, me: Record, message: Record) -> bool:
-        """A process that has ended receives nothing, nor anyone what goes to an endpoint that it had before."""
+        """Whether a message reaches a process: it must run, and listen at the endpoint addressed."""
         if not isinstance(me, Replica):
             return True
         return me.mode not in ENDED and getattr(message, "address", 0) in (0, me.endpoint)
@@ -280,19 +279,19 @@ class QuorumBase(QuorumMembership):
     # Steps
 
     def is_cut(self, me: Replica, source: ModelValue, shared: Shared) -> bool:
-        """Whether the link to a replica is cut. What is sent waits until the cut heals."""
+        """Whether the link to a replica is cut; messages in flight wait until the link heals."""
         return self.cuts > 0 and frozenset({me.id, source}) in shared.cuts
 
     def is_foreign(self, me: Replica, source: ModelValue) -> bool:
-        """Whether the sender of a request was formatted for another cluster.
+        """Whether the sender of a request belongs to another cluster.
 
-        Requests carry the sender's cluster id; the answer is INCONSISTENT_CLUSTER_ID (KIP-595, "Vote" and the
-        other requests; KIP-630, "FetchSnapshot"; KIP-853 has the cluster id in AddVoter, RemoveVoter, UpdateVoter).
+        Requests carry the sender's cluster id; the error is INCONSISTENT_CLUSTER_ID (KIP-595, "Vote" and the other
+        requests; KIP-630, "FetchSnapshot"; KIP-853 has the cluster id in AddVoter, RemoveVoter, UpdateVoter).
         """
         return (me.id in self.other_cluster) != (source in self.other_cluster)
 
     def unnamed(self, me: Replica) -> Replica:
-        """Return the replica with neither epoch nor leader, as answers to other clusters and old requests show it."""
+        """Return the replica without epoch and leader, which responses to other clusters and to old requests hide."""
         return me.but(epoch=0, leader=Nil.NIL, leader_endpoint=1)
 
     def taken(
@@ -300,9 +299,9 @@ class QuorumBase(QuorumMembership):
     ) -> Step:
         """Return the step from a replica's state to its next one.
 
-        A follower that waits for nothing sends its next request. If the mode, epoch or disk changes, or the process
-        starts again (`starts`) or fails, the answers that it waited for are dropped; where only the request is over,
-        those to it. A leader that leaves office answers the client that waits for it.
+        A follower without a pending request sends its next fetch. A change of mode, epoch or disk, a restart (`starts`)
+        and a failure drop the responses that the replica waited for. The end of a request drops the responses to it
+        alone. A leader that loses leadership answers the client of its pending change.
         """
         gone: list[Record] = []
         starts = starts or after.mode in ENDED
@@ -316,9 +315,9 @@ class QuorumBase(QuorumMembership):
         return Step(me=after, consumes=consumes).forget(*gone).send(*messages, *requests)
 
     def last_answer(self, me: Replica, sends: tuple[Record, ...]) -> list[Record]:
-        """Return NOT_LEADER_OR_FOLLOWER for the operation that a leader leaves undone, unless `sends` answers it.
+        """Return NOT_LEADER_OR_FOLLOWER for a pending change at the loss of leadership, unless `sends` answers it.
 
-        KIP-853, "AddVoter", "RemoveVoter", "UpdateVoter"; Kafka answers so when LeaderState is closed.
+        KIP-853, "AddVoter", "RemoveVoter", "UpdateVoter"; Kafka sends this error when LeaderState is closed.
         """
         change = me.change
         if not isinstance(change, Change):
@@ -328,10 +327,10 @@ class QuorumBase(QuorumMembership):
         return self.answer(me, change.operation, Error.NOT_LEADER_OR_FOLLOWER, change.client)
 
     def no_longer_awaited(self, me: Replica) -> list[Record]:
-        """Return what is dropped when a replica leaves its mode: Kafka resets its connections at every transition.
+        """Return the messages to drop when a replica leaves its mode: Kafka resets its connections at every transition.
 
-        The replica would ignore the answers. With LatePreVotes its requests still arrive, as they can in Kafka. Without
-        it, pre-vote requests are dropped: all they could do is tell a peer the sender's epoch.
+        The replica would ignore these responses. With LatePreVotes its requests still arrive, as in Kafka. Without
+        LatePreVotes, pre-vote requests are dropped too: their only effect would be to raise a peer's epoch.
         """
         kinds = {Mode.CANDIDATE: ["vote"], Mode.LEADER: ["leader"], Mode.RESIGNED: ["leader"]}.get(me.mode, [])
         gone: list[Record] = [Answers(kind, me.id) for kind in kinds]
@@ -346,25 +345,26 @@ class QuorumBase(QuorumMembership):
         return gone
 
     def answers_to(self, me: Replica) -> list[Record]:
-        """Return the answers under way to the request that a replica waits for, and to earlier ones that equal it.
+        """Return the responses in flight to the pending request, and to earlier requests equal to it.
 
-        Kafka tells answers by correlation ids. Here an answer that was sent before the request is gone by then.
+        Kafka matches responses by correlation id; here every response to an earlier request is dropped before a request
+        is sent.
         """
         return [Answers("fetch", me.id)]
 
     def fails(self, me: Replica) -> Step:
-        """Return the step in which a process ends, since it meets what it takes for impossible: Kafka throws."""
+        """Return the step in which a process ends on an illegal state, where Kafka throws an exception."""
         return self.taken(me, failed(me))
 
     def next_request(self, me: Replica) -> tuple[Replica, tuple[Record, ...]]:
-        """Return the replica and the request that it sends next: a follower that waits for nothing fetches."""
+        """Return the replica and its next request: a follower without a pending request fetches."""
         if me.mode is not Mode.FOLLOWER or not isinstance(me.pending, Nil) or isinstance(me.leader, Nil):
             return me, ()
         fetch = self.fetch_from(me, me.leader, me.leader_endpoint)
         return me.but(pending=fetch), (fetch,)
 
     def fetch_from(self, me: Replica, server: ModelValue, address: int) -> FetchRequest:
-        """Return the request for what follows this replica's log end (KIP-595, "Fetch")."""
+        """Return the fetch request for the batches after this replica's log end (KIP-595, "Fetch")."""
         return FetchRequest(me.epoch, len(me.log), last_epoch(me.log), me.directory, me.id, server, address)
 
     def after_restart(self, me: Replica) -> Replica:
@@ -373,10 +373,10 @@ class QuorumBase(QuorumMembership):
     # Logs
 
     def with_log(self, me: Replica, log: tuple, *, flushes: bool) -> Replica:  # type: ignore[type-arg]
-        """Return the replica with another log, and the voter set and version that follow from it, committed or not.
+        """Return the replica with another log, and the resulting voter set and kraft.version, committed or not.
 
         KIP-853, "VotersRecord": a replica uses the last voter set of its log and snapshot irrespective of the high
-        watermark, and goes back when the log is truncated ("Internal listener").
+        watermark. A truncation of the log reverts the voter set ("Internal listener").
         """
         formatted = self.formatted_voters(me.id, me.directory)
         return me.but(
@@ -389,11 +389,11 @@ class QuorumBase(QuorumMembership):
     # The high watermark
 
     def shown_high_watermark(self, me: Replica) -> int:
-        """Return the high watermark that a leader shows: 0 until a batch of its epoch is committed (KIP-595)."""
+        """Return the high watermark that a leader advertises: 0 until a batch of its epoch is committed (KIP-595)."""
         return me.high_watermark if me.high_watermark > epoch_start(me.log, me.epoch) else 0
 
     def replicated(self, me: Replica) -> int:
-        """Return the offset up to which a majority of the voters in use holds the leader's log.
+        """Return the offset up to which a majority of the voter set in use holds the leader's log.
 
         A leader that is not in the voter set does not count itself (KIP-853, "High watermark").
         """
@@ -402,19 +402,18 @@ class QuorumBase(QuorumMembership):
         return max(held, default=0)
 
     def known_end(self, me: Replica, voter: Voter) -> int:
-        """Return the log end of a voter, as the leader knows it."""
+        """Return the log end offset of a voter as known to the leader."""
         return len(me.log) if matches(voter.key, me.key) else me.offsets.get(voter.key, 0)
 
     def may_commit(self, me: Replica, end: int) -> bool:
-        """Whether a leader may commit up to an offset: only with a batch of its own epoch (KIP-595, "Fetch")."""
+        """Whether a leader may commit an offset: it must cover a batch of its own epoch (KIP-595, "Fetch")."""
         return end > epoch_start(me.log, me.epoch)
 
     def commits(self, me: Replica, shared: Shared) -> tuple[Replica, list[Record], dict[str, object]]:
-        """Advance a leader's high watermark, and do what follows from that.
+        """Advance a leader's high watermark and apply the consequences.
 
-        The client of a voter change is answered once its record is committed. A leader that is no longer a voter then
-        resigns (KIP-853, "RemoveVoter", steps 5 to 7). The high watermark never goes back ("High
-        watermark").
+        Committing the record of a voter change answers its client. A leader that is no longer a voter then resigns
+        (KIP-853, "RemoveVoter", steps 5 to 7). The high watermark never decreases ("High watermark").
         """
         end = self.replicated(me)
         if not self.may_commit(me, end) or not self.moves_high_watermark(me, end):
@@ -434,9 +433,9 @@ class QuorumBase(QuorumMembership):
         return after, sends, puts
 
     def first_words(self, me: Replica) -> list[Record]:
-        """Return what a replica sends after a restart: EndQuorumEpoch as Resigned, Vote again as Candidate (KIP-996).
+        """Return the messages of a restart: EndQuorumEpoch if resigned, Vote if candidate (KIP-996).
 
-        Such an EndQuorumEpoch prefers no candidate.
+        EndQuorumEpoch after a restart has no preferred successors.
         """
         if me.mode is Mode.CANDIDATE:
             return self.vote_requests(me, pre_vote=False)
@@ -458,32 +457,32 @@ class QuorumBase(QuorumMembership):
         ]
 
     def moves_high_watermark(self, me: Replica, end: int) -> bool:
-        """Whether the leader takes this as its high watermark: only if it is higher."""
+        """Whether the leader adopts an offset as its high watermark: it must be higher than the old one."""
         return end > me.high_watermark
 
     def leaves_office(self, before: Replica, after: Replica) -> bool:
-        """Whether the voter set without this leader is committed now (KIP-853, "RemoveVoter", step 7)."""
+        """Whether the voter set without this leader is now committed (KIP-853, "RemoveVoter", step 7)."""
         return not self.is_voter(after) and self.last_voters_record(after.log) <= after.high_watermark
 
     def farewell(self, me: Replica) -> list[Record]:
-        """Return EndQuorumEpoch for every other voter; it prefers who has fetched most (KIP-595, "EndQuorumEpoch")."""
+        """Return EndQuorumEpoch for every other voter, with successors by fetch offset (KIP-595, "EndQuorumEpoch")."""
         preferred = tuple(sorted(self.others(me), key=lambda key: -me.offsets.get(key, 0)))
         return self.endings(me, preferred)
 
     def answer(self, me: Replica, operation: Operation, error: Error, client: ModelValue) -> list[Record]:
-        """Return the answer to the client of an operation. Administrators are answered only with PlainAnswers."""
+        """Return the response to the client of an operation; administrators receive one only with PlainAnswers."""
         asked = me.change.asked if isinstance(me.change, Change) and me.change.operation is operation else Nil.NIL
         if isinstance(asked, UpdateVoterRequest):
             return [self.update_answer(me, error, asked)]
         if client == ADMIN and not self.plain_answers:
             return []
         if isinstance(asked, Nil) and (operation, error) == (Operation.UPDATE_FEATURES, Error.NONE):
-            asked = me.version  # it is what was asked for already
+            asked = me.version  # the requested version is already in use
         about = self.answered(me, asked) if self.watch_answers and client == ADMIN else Nil.NIL
         return [AdminResponse(operation, error, me.id, client, about)]
 
     def answered(self, me: Replica, asked: Key | int | Nil) -> Answered:
-        """Return what a replica knows as it answers, for properties only."""
+        """Return the answering replica's state as history, for properties only."""
         waits = max(epoch_start(me.log, me.epoch) + 1, self.last_voters_record(me.log)) > me.high_watermark
         busy = waits or isinstance(me.change, Change)
         return Answered(asked, me.mode, me.version, keys(me.voters), busy)
@@ -493,7 +492,7 @@ class QuorumBase(QuorumMembership):
         return UpdateVoterResponse(me.epoch, me.leader, error, request, me.id, request.source, shown)
 
     def epoch_error(self, me: Replica, epoch: int) -> Error:
-        """Return the error of a request that only the leader of its epoch serves; NONE where it is served."""
+        """Return the error of a request that the leader of the request's epoch alone serves; NONE if it is served."""
         if epoch < me.epoch:
             return Error.FENCED_LEADER_EPOCH
         if epoch > me.epoch:
@@ -501,11 +500,11 @@ class QuorumBase(QuorumMembership):
         return Error.NONE if me.mode is Mode.LEADER else Error.NOT_LEADER_OR_FOLLOWER
 
     def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> Replica:
-        """Return the replica after it heard of an epoch, and perhaps of its leader, in a request or an error.
+        """Return the replica after it learns of an epoch, and perhaps its leader, from a request or an error.
 
-        An older epoch changes nothing. In its own epoch the replica follows a leader that it did not know, or had no
-        endpoint of, as after a restart (KIP-996). It fails if it hears of another leader of its epoch than the one that
-        it knows, or that it leads itself and does not (`KafkaRaftClient.maybeTransition`).
+        An older epoch changes nothing. Within its epoch, the replica follows a leader that was unknown, or whose
+        endpoint was, as after a restart (KIP-996). It fails if the message contradicts the leader that it knows, or
+        names itself although it does not lead (`KafkaRaftClient.maybeTransition`).
         """
         if epoch < me.epoch:
             return me
@@ -519,24 +518,24 @@ class QuorumBase(QuorumMembership):
         return me
 
     def is_consistent(self, me: Replica, leader: ModelValue | Nil, epoch: int) -> bool:
-        """Whether what a replica hears of a leader fits to what it knows (`KafkaRaftClient.hasConsistentLeader`)."""
+        """Whether a leader named by a message is consistent with `me` (`KafkaRaftClient.hasConsistentLeader`)."""
         if leader == me.id:
             return me.mode is Mode.LEADER
         return epoch != me.epoch or isinstance(leader, Nil) or isinstance(me.leader, Nil) or leader == me.leader
 
     def follow(self, me: Replica, leader: ModelValue, epoch: int, endpoint: int) -> Replica:
-        """Return the replica as follower; it fails without the leader's endpoint, or if it is to follow itself.
+        """Return the replica as follower; it fails without an endpoint of the leader, or if it would follow itself.
 
-        The endpoint is the one that it was told, else that of the voter set (`QuorumState.transitionToFollower`).
+        The endpoint is that of the message, else that of the voter set (`QuorumState.transitionToFollower`).
         """
         endpoint = endpoint or endpoint_of(me, leader)
         return failed(me) if endpoint == 0 or leader == me.id else following(me, leader, epoch, endpoint)
 
     def common_response(self, me: Replica, response: LeaderResponse) -> tuple[Replica, bool]:
-        """Return the replica after the fields that all responses share, and whether the response is dealt with.
+        """Return the replica after the fields common to all responses, and whether the response is fully handled.
 
-        KIP-595, "Leader Election and Discovery"; Kafka does this before it looks at the rest of a response. It takes
-        INVALID_REQUEST for impossible (`KafkaRaftClient.maybeHandleCommonResponse`).
+        KIP-595, "Leader Election and Discovery"; Kafka does this before it reads the rest of a response.
+        INVALID_REQUEST is an illegal state (`KafkaRaftClient.maybeHandleCommonResponse`).
         """
         error, leader, epoch = response.error, response.leader, response.epoch
         if epoch < me.epoch or error is Error.UNKNOWN_LEADER_EPOCH:
@@ -549,15 +548,12 @@ class QuorumBase(QuorumMembership):
         return (failed(me), True) if error is Error.INVALID_REQUEST else (me, dealt)
 
     def endpoint_shown(self, me: Replica) -> int:
-        """Return the endpoint of the leader that a replica names in its answers; 0 where it knows none of it."""
+        """Return the leader's endpoint for a response; 0 if it is unknown."""
         return me.endpoint if me.leader == me.id else me.leader_endpoint
 
     @projection
     def bystander(self, me: Replica | Admin) -> Replica | Nil:
-        """With WatchPreVotes, every replica: a pre-vote round notes who watches it.
-
-        With TimelyFetches, of every replica that runs where it is reached, and whether it leads.
-        """
+        """The whole replica with WatchPreVotes; endpoint, and epoch of a leader, with TimelyFetches; else Nil."""
         if not isinstance(me, Replica):
             return Nil.NIL
         if self.watch_pre_votes or not self.timely_fetches:
@@ -568,14 +564,14 @@ class QuorumBase(QuorumMembership):
         return seen.but(mode=me.mode, epoch=me.epoch) if me.mode is Mode.LEADER else seen
 
     def is_reached(self, me: Replica, server: ModelValue, address: int, shared: Shared, seen: Bystanders) -> bool:
-        """Whether a replica that runs is at an address, and the link to it is not cut; 0 is always right."""
+        """Whether a running replica listens at an address and the link to it is up; address 0 always fits."""
         found = seen.get(server, Nil.NIL)
         if not isinstance(found, Replica) or self.is_cut(me, server, shared):
             return False
         return address in (0, found.endpoint)
 
     def is_served(self, me: Replica, shared: Shared, seen: Bystanders) -> bool:
-        """Whether the leader that a follower fetches from still leads its epoch, and can be reached."""
+        """Whether the leader that a follower fetches from still leads its epoch and is reachable."""
         if not self.timely_fetches or isinstance(me.leader, Nil):
             return False
         if not self.is_reached(me, me.leader, me.leader_endpoint, shared, seen):
@@ -584,12 +580,12 @@ class QuorumBase(QuorumMembership):
         return isinstance(leader, Replica) and (leader.mode, leader.epoch) == (Mode.LEADER, me.epoch)
 
     def is_answered(self, me: Replica, shared: Shared, seen: Bystanders) -> bool:
-        """Whether what a replica waits for will come: its request reaches who runs, and no message is ever lost."""
+        """Whether the response to the pending request must arrive: its receiver runs and messages are never lost."""
         request = me.pending
         if not self.timely_fetches or self.losses or isinstance(request, Nil):
             return False
         return self.is_reached(me, request.dest, request.address, shared, seen)
 
     def is_worked_for(self, me: Replica, shared: Shared, seen: Bystanders) -> bool:
-        """Whether the leader will answer a replica's own UpdateVoter, AddVoter or RemoveVoter."""
+        """Whether the leader must answer a replica's own UpdateVoter, AddVoter or RemoveVoter."""
         return not self.losses and self.is_served(me, shared, seen)

@@ -48,13 +48,13 @@ GRANTS_PRE_VOTES = (Mode.UNATTACHED, Mode.PROSPECTIVE, Mode.CANDIDATE, Mode.RESI
 
 
 class QuorumElections(QuorumBase):
-    # Timeouts. There are no clocks: a timeout may expire whenever it is running.
+    # Timeouts. The model has no clocks: a timeout may expire whenever it is running.
 
     @internal(reads=QuorumBase.bystander)
     def fetch_timeout(self, me: Replica, shared: Shared, bystander: Bystanders) -> Steps:
-        """A voter that follows has not fetched for too long: it asks for pre-votes (KIP-996, "Proposed Changes").
+        """A voter whose fetch timer expires becomes prospective and requests pre-votes (KIP-996, "Proposed Changes").
 
-        If its leader has resigned and prefers it, it asks at once (KIP-595, "EndQuorumEpoch"), and spends nothing.
+        A follower that its resigned leader prefers does so at once (KIP-595, "EndQuorumEpoch"), and uses no budget.
         """
         if me.mode is not Mode.FOLLOWER:
             return
@@ -68,7 +68,7 @@ class QuorumElections(QuorumBase):
 
     @internal(reads=QuorumBase.bystander)
     def election_timeout(self, me: Replica, shared: Shared, bystander: Bystanders) -> Steps:
-        """An unattached voter or a candidate waits in vain: it asks for pre-votes (KIP-996, "Proposed Changes")."""
+        """An unattached voter or a candidate times out and requests pre-votes (KIP-996, "Proposed Changes")."""
         if me.mode not in (Mode.UNATTACHED, Mode.CANDIDATE):
             return
         if not self.may_stand(me):
@@ -77,7 +77,7 @@ class QuorumElections(QuorumBase):
             yield step.write(*self.notified_peers(me, bystander)).spend("pre_votes")
 
     def notified_peers(self, me: Replica, bystanders: Bystanders) -> list[Replica]:
-        """Return the replicas that lead, or follow and have fetched, with the note that this one begins a round."""
+        """Return the replicas that lead or actively follow, with the start of this pre-vote round recorded in them."""
         if not self.watch_pre_votes:
             return []
         return [
@@ -89,7 +89,7 @@ class QuorumElections(QuorumBase):
 
     @internal
     def pre_vote_timeout(self, me: Replica) -> Steps:
-        """A pre-vote round fails: the replica follows the leader that it knows, or is unattached.
+        """A prospective replica whose pre-vote round times out follows the leader that it knows, or is unattached.
 
         KIP-996, "Proposed Changes".
         """
@@ -99,7 +99,7 @@ class QuorumElections(QuorumBase):
 
     @internal
     def resigned_timeout(self, me: Replica) -> Steps:
-        """A leader that resigned goes to the next epoch, since its peers name it as leader of the old one.
+        """A resigned leader becomes unattached in the next epoch, since its peers know it as leader of the old one.
 
         KIP-996, "Proposed Changes"; KAFKA-18379.
         """
@@ -111,16 +111,16 @@ class QuorumElections(QuorumBase):
         return unattached(me, me.epoch + 1)
 
     def may_stand(self, me: Replica) -> bool:
-        """Whether a replica may ask for votes: only a voter, by id and directory id (KIP-853, "Key terms")."""
+        """Whether a replica may become candidate: only a voter, by id and directory id (KIP-853, "Key terms")."""
         return self.is_voter(me)
 
     def gives_up(self, me: Replica) -> Replica:
         return after_lost_pre_vote(me)
 
-    # Asking for votes
+    # Vote requests
 
     def start_pre_vote(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
-        """Start a pre-vote round: the epoch stays. Software without KIP-996 asks for votes at once."""
+        """Start a pre-vote round, in the same epoch. Software without KIP-996 becomes candidate at once."""
         if me.id in self.without_pre_vote:
             yield from self.stand(me, shared, consumes=consumes)
             return
@@ -134,7 +134,7 @@ class QuorumElections(QuorumBase):
         return prospective(me, self.own_votes(me))
 
     def stand(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
-        """Raise the epoch, vote for oneself, and ask for votes (KIP-595, "Vote"); the only voter wins at once."""
+        """Increment the epoch, vote for itself, and send Vote (KIP-595, "Vote"); the only voter wins at once."""
         after = candidate(me, self.own_votes(me))
         if self.is_majority(after.voters, after.granted):
             for step in self.take_office(after, shared, consumes=consumes):
@@ -147,10 +147,10 @@ class QuorumElections(QuorumBase):
 
     @on(VoteRequest)
     def handle_vote_request(self, me: Replica, request: VoteRequest, shared: Shared) -> Steps:
-        """Any replica answers Vote, with PreVote or without, whoever sends it.
+        """A replica answers Vote, with PreVote or without, from any sender.
 
-        KIP-595, "Vote"; KIP-996, "Proposed Changes"; KIP-853, "Vote", "Leader election". The replica first takes over a
-        newer epoch. A vote is written before it is answered; a pre-vote changes nothing.
+        KIP-595, "Vote"; KIP-996, "Proposed Changes"; KIP-853, "Vote", "Leader election". The replica first enters a
+        newer epoch. A vote is persisted before the response; a pre-vote changes nothing.
         """
         if self.is_cut(me, request.source, shared):
             return
@@ -170,7 +170,7 @@ class QuorumElections(QuorumBase):
         yield self.taken(me, now, self.vote_answer(now, request, Error.NONE, granted=granted))
 
     def refused_vote(self, me: Replica, request: VoteRequest) -> Error:
-        """Return the error that refuses Vote at once; NONE where the epoch of the request is taken over."""
+        """Return the error that rejects Vote at once; NONE if the replica may enter the epoch of the request."""
         if request.pre_vote and me.id in self.without_pre_vote:
             return Error.UNSUPPORTED_VERSION
         if self.is_foreign(me, request.source):
@@ -186,32 +186,32 @@ class QuorumElections(QuorumBase):
         )  # fmt: skip
 
     def is_illegal(self, request: VoteRequest) -> bool:
-        """Whether the sender's log has an epoch already that it asks for votes in (`handleVoteRequest` in Kafka)."""
+        """Whether the sender's log already has the epoch that it requests votes for (Kafka, `handleVoteRequest`)."""
         return request.last_epoch > request.epoch - (0 if request.pre_vote else 1)
 
     def is_meant(self, voter: Key, me: Replica) -> bool:
-        """Whether a request is meant for this replica key: a peer may know the endpoint with a disk that was lost."""
+        """Whether a request names this replica key: a peer may know the endpoint with a lost disk's directory id."""
         return matches(voter, me.key)
 
     def wrong_voter(self) -> Error:
         """Return the error for a request to another replica key.
 
-        KIP-853, "Vote", "BeginQuorumEpoch", has INVALID_REQUEST, of which the sender would die in Kafka.
+        KIP-853, "Vote", "BeginQuorumEpoch", requires INVALID_REQUEST, on which the sender would fail in Kafka.
         """
         return Error.INVALID_VOTER_KEY
 
     def grants_pre_vote(self, me: Replica, request: VoteRequest) -> bool:
-        """Whether a pre-vote is granted: not by a leader, nor by a follower that has fetched."""
+        """Whether a pre-vote is granted: a leader or a follower with a successful fetch rejects it."""
         if not self.log_suffices(me, request):
             return False
         return me.mode in GRANTS_PRE_VOTES or (me.mode is Mode.FOLLOWER and not self.follows_actively(me))
 
     def follows_actively(self, me: Replica) -> bool:
-        """Whether a follower has heard from its leader; or else followers of a dead leader block each other."""
+        """Whether a follower has fetched; without this test, the followers of a dead leader block each other."""
         return me.fetched
 
     def grants_vote(self, me: Replica, request: VoteRequest) -> bool:
-        """Whether a vote is granted: one an epoch, to a log that is not behind ours, while no leader is known."""
+        """Whether a vote is granted: one per epoch, to an up-to-date log, while the leader is unknown."""
         if me.mode not in GRANTS_VOTES:
             return False
         if isinstance(me.voted, Key):
@@ -221,22 +221,22 @@ class QuorumElections(QuorumBase):
         return self.log_suffices(me, request)
 
     def voted_for(self, voted: Key, key: Key) -> bool:
-        """Whether the vote was given to this candidate; a vote without a directory id fits every disk of that id."""
+        """Whether the vote was for this candidate; a vote without a directory id matches every disk of its id."""
         return voted.id == key.id and voted.directory in (UNKNOWN_DIRECTORY, key.directory)
 
     def log_suffices(self, me: Replica, request: VoteRequest) -> bool:
-        """Whether the candidate's log is not behind ours (KIP-595, "Vote")."""
+        """Whether the candidate's log is at least as up to date as this one (KIP-595, "Vote")."""
         end = end_of(me.log)
         return (request.last_epoch, request.last_offset) >= (end.epoch, end.offset)
 
-    # Counting votes
+    # Vote responses
 
     @on(VoteResponse)
     def handle_vote_response(self, me: Replica, response: VoteResponse, shared: Shared) -> Steps:
-        """A prospective or candidate counts the answers to its own round.
+        """A prospective or candidate replica counts the responses of its own round.
 
-        KIP-595, "Vote"; KIP-996, "Proposed Changes". A majority of pre-votes makes a candidate, a majority of votes a
-        leader; a majority of refused pre-votes ends the round. Answers to earlier rounds are dropped.
+        KIP-595, "Vote"; KIP-996, "Proposed Changes". A majority of pre-votes makes it candidate, a majority of votes
+        leader. A majority of rejected pre-votes ends the round. Responses of earlier rounds are dropped.
         """
         if self.is_cut(me, response.source, shared):
             return
@@ -263,7 +263,7 @@ class QuorumElections(QuorumBase):
         return response.voter not in me.granted | me.rejected
 
     def count_grant(self, me: Replica, shared: Shared) -> Iterator[Step]:
-        """Yield the step after one more grant: count it, stand for election, or take office."""
+        """Yield the step that counts one more grant: wait, become candidate, or become leader."""
         if not self.is_majority(me.voters, me.granted):
             yield self.taken(me, me)
         elif me.mode is Mode.PROSPECTIVE:
@@ -271,14 +271,14 @@ class QuorumElections(QuorumBase):
         else:
             yield from self.take_office(me, shared, consumes=True)
 
-    # In office
+    # Leadership
 
     def take_office(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
-        """Become leader: append LeaderChangeMessage, and tell the voters (KIP-595, "Leader Change Message").
+        """Become leader: append LeaderChangeMessage and announce it to the voters (KIP-595, "Leader Change Message").
 
-        The first leader also writes the bootstrapped KRaftVersionRecord and VotersRecord into the log (KIP-853, "First
-        leader"), and one whose endpoints have changed a VotersRecord ("Automatic endpoint and directory id discovery").
-        A leader may also fail after it wrote quorum-state and before the first record is in its log.
+        The first leader also appends the bootstrapped KRaftVersionRecord and VotersRecord (KIP-853, "First leader"). A
+        leader with a new endpoint appends a VotersRecord ("Automatic endpoint and directory id discovery"). A leader
+        may also fail between writing quorum-state and appending the first record.
         """
         elected = enter(me, Mode.LEADER, me.epoch, me.id)
         batch = Batch(me.epoch, (LeaderChange(me.id), *self.first_records(me)))
@@ -292,7 +292,7 @@ class QuorumElections(QuorumBase):
         yield failure.put(elected=puts["elected"]).spend("restarts")
 
     def first_records(self, me: Replica) -> tuple[LogRecord, ...]:
-        """Return what a new leader writes beside LeaderChangeMessage."""
+        """Return the records that a new leader appends after LeaderChangeMessage."""
         own = voter_of(me.voters, me.key)
         if me.version == 0 or own is None:
             return ()
@@ -303,12 +303,12 @@ class QuorumElections(QuorumBase):
 
     @internal
     def repeat_begin_quorum_epoch(self, me: Replica) -> Steps:
-        """A leader announces itself again to a voter that does not fetch.
+        """A leader repeats BeginQuorumEpoch to a voter that does not fetch.
 
         KIP-853, "Leader election", "BeginQuorumEpoch".
 
-        Without clocks, a leader may find at any time that a voter has not fetched for too long. This holds also for a
-        voter that has fetched before: it may have a new disk.
+        Without clocks, the fetch timeout of a voter may expire at any time. That includes a voter that has fetched
+        before: it may have a new disk.
         """
         if me.mode is not Mode.LEADER:
             return
@@ -316,15 +316,15 @@ class QuorumElections(QuorumBase):
             yield self.taken(me, me, self.announcement(me, key), consumes=False).spend("retries")
 
     def announcement(self, me: Replica, key: Key) -> BeginQuorumEpochRequest:
-        """Return BeginQuorumEpoch for a voter: it tells the leader's endpoint (KIP-853, "BeginQuorumEpoch")."""
+        """Return BeginQuorumEpoch for a voter, with the leader's endpoint (KIP-853, "BeginQuorumEpoch")."""
         return BeginQuorumEpochRequest(me.epoch, key, me.id, key.id, endpoint_of(me, key.id), me.endpoint)
 
     @on(BeginQuorumEpochRequest)
     def handle_begin_quorum_epoch_request(self, me: Replica, request: BeginQuorumEpochRequest, shared: Shared) -> Steps:
-        """Any replica, voter or not, follows the leader of an epoch that is not older than its own.
+        """A replica, voter or not, follows the leader of an epoch that is not older than its own.
 
-        KIP-853, "BeginQuorumEpoch". So it does if the request was meant for its former disk: that is how a new disk
-        hears of the leader (KIP-853, "Disk failure recovery").
+        KIP-853, "BeginQuorumEpoch". A request to the replica's former disk counts too: a new disk learns of the leader
+        by it (KIP-853, "Disk failure recovery").
         """
         if self.is_cut(me, request.source, shared):
             return
@@ -339,32 +339,32 @@ class QuorumElections(QuorumBase):
         yield self.taken(me, after, *self.acknowledgement(BeginQuorumEpochResponse, after, request, error))
 
     def is_first(self, me: Replica, preferred: tuple[Key, ...]) -> bool:
-        """Whether no candidate is preferred to this replica key, as after a restart of the leader."""
+        """Whether this replica key comes first among the preferred successors, or the list is empty."""
         return not preferred or matches(preferred[0], me.key)
 
     def is_stale(self, me: Replica, epoch: int) -> bool:
-        """Whether an announcement is of an epoch that is over."""
+        """Whether the epoch of an announcement is older than the replica's own."""
         return epoch < me.epoch
 
     def acknowledgement(
         self, response: type[Acknowledgement], me: Replica, request: Announcement, error: Error
     ) -> list[Record]:
-        """Return the answer to BeginQuorumEpoch or EndQuorumEpoch: without PlainAnswers, only if it has an error."""
+        """Return the response to BeginQuorumEpoch or EndQuorumEpoch; without PlainAnswers, only one with an error."""
         if me.mode in ENDED or (error is Error.NONE and not self.plain_answers):
             return []
         shown = self.endpoint_shown(me)
         return [response(me.epoch, me.leader, error, request.epoch, me.id, request.source, shown)]
 
     def refusal(self, response: type[Acknowledgement], me: Replica, request: Announcement) -> list[Record]:
-        """Return the answer to another cluster."""
+        """Return the response to a request of another cluster."""
         return self.acknowledgement(response, self.unnamed(me), request, Error.INCONSISTENT_CLUSTER_ID)
 
     @on(BeginQuorumEpochResponse, EndQuorumEpochResponse)
     def handle_acknowledgement(self, me: Replica, response: Acknowledgement, shared: Shared) -> Steps:
-        """A leader, also a resigned one, hears of a newer epoch in the answers to its announcements.
+        """A leader or resigned leader learns of a newer epoch from the responses to its announcements.
 
-        KIP-595, "BeginQuorumEpoch", "EndQuorumEpoch". It fails if a voter acknowledges BeginQuorumEpoch that it has
-        removed since it asked (`LeaderState.addAcknowledgementFrom` in Kafka throws).
+        KIP-595, "BeginQuorumEpoch", "EndQuorumEpoch". It fails if the acknowledging replica is no longer a voter
+        (`LeaderState.addAcknowledgementFrom` in Kafka throws an exception).
         """
         if self.is_cut(me, response.source, shared):
             return
@@ -378,14 +378,13 @@ class QuorumElections(QuorumBase):
         else:
             yield self.taken(me, after)
 
-    # Leaving office
+    # Resignation
 
     @internal
     def resign(self, me: Replica) -> Steps:
-        """A leader that shuts down, or heard from no majority in time, ends its epoch.
+        """A leader that shuts down, or fails check quorum, resigns and sends EndQuorumEpoch.
 
-        KIP-595, "EndQuorumEpoch". Check quorum depends on time: without clocks, a leader may find at any time that it
-        heard nothing for too long.
+        KIP-595, "EndQuorumEpoch". Without clocks, the check quorum timer may expire at any time.
         """
         if me.mode is not Mode.LEADER:
             return
@@ -393,11 +392,11 @@ class QuorumElections(QuorumBase):
 
     @on(EndQuorumEpochRequest)
     def handle_end_quorum_epoch_request(self, me: Replica, request: EndQuorumEpochRequest, shared: Shared) -> Steps:
-        """A follower whose leader ends its epoch asks for pre-votes: the first of the preferred candidates at once.
+        """A follower whose leader resigns requests pre-votes: the first preferred successor at once.
 
-        KIP-595 and KIP-853, "EndQuorumEpoch". The others back off, the longer the later they are named: they wait for
-        their timers, which without clocks may expire at any time. Where none is preferred, nobody waits. The request
-        does not tell the leader's endpoint: a replica that does not know it fails.
+        KIP-595 and KIP-853, "EndQuorumEpoch". The other successors back off for a time that grows with their position;
+        without clocks their timers may expire at any time. With an empty list, every follower requests pre-votes at
+        once. The request does not carry the leader's endpoint: a replica that does not know it fails.
         """
         if self.is_cut(me, request.source, shared):
             return

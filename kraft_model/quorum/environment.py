@@ -11,7 +11,7 @@ from kraftcheck.spec import Map, ModelValue, Step, Steps, environment, internal,
 
 
 class QuorumEnvironment(QuorumElections):
-    """Steps that the protocol does not choose: clients, failures, cut links."""
+    """Actions outside the protocol: clients, failures, cut links."""
 
     @internal
     def client_append(self, me: Replica, shared: Shared) -> Steps:
@@ -25,12 +25,12 @@ class QuorumEnvironment(QuorumElections):
         yield self.taken(me, after, *sends, consumes=False).put(**{"appended": number, **puts}).spend("appends")
 
     def flushes_as_leader(self) -> bool:
-        """Whether a leader flushes what it appends before anyone can hear of it."""
+        """Whether a leader flushes an appended batch before any replica can fetch it."""
         return True
 
     @internal
     def restart(self, me: Replica, shared: Shared) -> Steps:
-        """A process restarts with what is on disk: epoch, leader, vote, log and snapshot.
+        """A process restarts with its state on disk: epoch, leader, vote, log and snapshot.
 
         KIP-595, "Quorum State"; KIP-853, "Quorum state".
         """
@@ -40,7 +40,7 @@ class QuorumEnvironment(QuorumElections):
 
     @internal
     def restart_losing_unflushed(self, me: Replica, shared: Shared) -> Steps:
-        """A machine loses power: its log loses what was not flushed."""
+        """A process restarts after a power loss, without the unflushed suffix of its log."""
         if me.mode in ENDED:
             return
         if me.flushed == len(me.log):
@@ -48,7 +48,7 @@ class QuorumEnvironment(QuorumElections):
         yield from self.comes_back(self.with_log(me, me.log[: me.flushed], flushes=True), shared)
 
     def comes_back(self, me: Replica, shared: Shared) -> Iterator[Step]:
-        """Yield the step in which a replica starts again; the only voter that is candidate leads at once."""
+        """Yield the step in which a replica restarts; a candidate that is the only voter becomes leader at once."""
         after = self.after_restart(me)
         if after.mode is Mode.CANDIDATE and self.is_majority(after.voters, after.granted):
             for step in self.take_office(after, shared, consumes=False):
@@ -58,7 +58,7 @@ class QuorumEnvironment(QuorumElections):
 
     @internal
     def crash(self, me: Replica) -> Steps:
-        """A process stops for good."""
+        """A process crashes for good."""
         if me.mode in ENDED:
             return
         yield self.taken(me, stopped(me), consumes=False, starts=True).spend("crashes")
@@ -77,7 +77,7 @@ class QuorumEnvironment(QuorumElections):
 
     @internal
     def move_endpoint(self, me: Replica) -> Steps:
-        """A controller restarts with other listeners (KIP-853, "Upgrading controller listener")."""
+        """A controller restarts with another endpoint (KIP-853, "Upgrading controller listener")."""
         if me.mode in ENDED or me.id in self.brokers:
             return
         after = self.after_restart(me.but(endpoint=me.endpoint + 1))
@@ -85,7 +85,7 @@ class QuorumEnvironment(QuorumElections):
 
     @internal
     def change_software(self, me: Replica) -> Steps:
-        """A controller restarts with other software, which starts or ceases to support kraft.version 1.
+        """A controller restarts with software that adds or drops support for kraft.version 1.
 
         KIP-853, "Supported features". Older software cannot read a log with a KRaftVersionRecord.
         """
@@ -100,7 +100,7 @@ class QuorumEnvironment(QuorumElections):
 
     @environment
     def cut(self, shared: Shared) -> Steps:
-        """The network between two replicas is cut: nothing is delivered between them until it heals."""
+        """The link between two replicas is cut: no message is delivered between them until it heals."""
         hosts = ordered(self.hosts)
         for position, one in enumerate(hosts):
             for other in hosts[position + 1 :]:
@@ -110,7 +110,7 @@ class QuorumEnvironment(QuorumElections):
 
     @environment
     def heal(self, shared: Shared) -> Steps:
-        """A cut link heals: what was sent can be delivered."""
+        """A cut link heals: messages in flight can be delivered."""
         if self.cuts == 0:
             return
         for pair in ordered(shared.cuts):
@@ -118,15 +118,15 @@ class QuorumEnvironment(QuorumElections):
 
     @projection
     def fetcher(self, me: Replica | Admin) -> Key | Nil:
-        """The replica key as which a process fetches, if it runs."""
+        """The replica key with which a running process fetches."""
         return me.key if isinstance(me, Replica) and me.mode not in ENDED else Nil.NIL
 
     @internal(reads=fetcher)
     def check_quorum(self, me: Replica, shared: Shared, fetcher: Map[ModelValue, Key | Nil]) -> Steps:
-        """A leader that no majority of the voters can fetch from resigns.
+        """A leader resigns if no majority of the voters can fetch from it.
 
         KAFKA-13621, KAFKA-15489; KIP-853, "Fetch". Voters count by id and directory id: one with a new disk fetches as
-        an observer. A leader counts itself only if it is a voter. Where there is one voter only, nobody resigns so.
+        an observer. A leader counts itself only if it is a voter. The leader of a single voter never resigns here.
         """
         if me.mode is not Mode.LEADER:
             return
@@ -136,7 +136,7 @@ class QuorumEnvironment(QuorumElections):
         yield self.taken(me, resigned(me), *self.farewell(me), consumes=False)
 
     def has_quorum(self, me: Replica, fetching: frozenset[Key | Nil]) -> bool:
-        """Whether the voters that can fetch are a majority, this leader counted if it is a voter."""
+        """Whether the voters that can fetch form a majority, including this leader if it is a voter."""
         heard = {
             voter for voter in self.others(me) if any(isinstance(key, Key) and matches(voter, key) for key in fetching)
         }

@@ -1,4 +1,4 @@
-"""The properties of `quorum`, those about answers to administrators and voters first. Each names its source."""
+"""Properties of `quorum`, with their sources; those of responses to administrators and voters come first."""
 
 from __future__ import annotations
 
@@ -26,52 +26,52 @@ from kraftcheck.kraft_model.quorum.rules import Log, VoterSet, alike, keys, matc
 from kraftcheck.spec import Map, ModelValue, Record, constraint, invariant, projection, step_invariant
 
 FORGOTTEN = ("fetched", "ended", "rejected", "offsets", "heard", "watched", "updating", "updated", "joining")
-"""Fields that are empty in a process that has just started."""
+"""Fields that are empty in a newly started process."""
 
 STANDS = (Mode.PROSPECTIVE, Mode.CANDIDATE)
 
 
 class Held(Record):
-    """The part of a replica that the properties over all replicas read."""
+    """Key and log of a replica, for the properties over all replicas."""
 
     key: Key
     log: Log
 
 
 def agrees(one: Log, other: Log) -> bool:
-    """Return whether one log is the beginning of the other."""
+    """Return whether one log is a prefix of the other."""
     common = min(len(one), len(other))
     return one[:common] == other[:common]
 
 
 class QuorumProperties(QuorumBase):
-    """Invariants, step invariants, and constraints for searches about progress."""
+    """Invariants, step invariants, and constraints for liveness searches."""
 
     @invariant(needs=["WatchAnswers"])
     def told_is_kept(self, me: Admin, shared: Shared) -> bool:
-        """What an administrator was told is done is in the committed log, and stays there.
+        """Every change reported to an administrator as completed is in the committed log.
 
-        KIP-853, "AddVoter", steps 8 and 9; "RemoveVoter", steps 5 and 6; "UpdateFeatures", step 4. Only with
-        WatchAnswers is it checked.
+        KIP-853, "AddVoter", steps 8 and 9; "RemoveVoter", steps 5 and 6; "UpdateFeatures", step 4. It needs
+        WatchAnswers.
         """
         return all(self.is_kept(told, shared) for told in me.told)
 
     def is_kept(self, told: Told, shared: Shared) -> bool:
-        """Whether the committed log has what an administrator was told."""
+        """Whether the committed log contains a change reported as completed."""
         sets = [keys(voters) for _, voters in self.voter_sets(shared.committed)]
         if told.operation is Operation.ADD_VOTER:
             return any(told.about in voters for voters in sets)
         if told.operation is Operation.REMOVE_VOTER:
             return any(told.about in old - new for old, new in pairwise(sets))
         if not isinstance(told.about, int):
-            return False  # nobody knows what for
+            return False  # its subject is unknown
         return version_in(shared.committed, self.initial_version) >= told.about
 
     @invariant
     def updates_are_kept(self, me: Replica, shared: Shared) -> bool:
-        """A voter whose UpdateVoter was acknowledged is in a committed VotersRecord with its endpoints.
+        """A voter whose UpdateVoter was acknowledged is in a committed VotersRecord with its endpoint.
 
-        KIP-853, "UpdateVoter", steps 5 to 8. At kraft.version 0 there is no such record.
+        KIP-853, "UpdateVoter", steps 5 to 8. Kraft.version 0 has no such record.
         """
         if not me.updated or version_in(shared.committed, self.initial_version) == 0:
             return True
@@ -80,7 +80,7 @@ class QuorumProperties(QuorumBase):
 
     @invariant
     def voters_change_as_asked(self, me: Replica) -> bool:
-        """The VotersRecord of a change adds or removes the voter that was asked for, and nobody else, nor the last one.
+        """The VotersRecord of a change adds or removes the requested voter alone, and never the last voter.
 
         KIP-853, "AddVoter", step 6; "RemoveVoter", step 3; "UpdateVoter", step 5; "UpdateFeatures", step 3.
         """
@@ -99,7 +99,7 @@ class QuorumProperties(QuorumBase):
 
     @invariant
     def new_voters_have_caught_up(self, me: Replica, peer: Replica) -> bool:
-        """A replica is not made a voter before it has the leader's log (KIP-853, "AddVoter", steps 5 and 6)."""
+        """A replica has the leader's log before it becomes a voter (KIP-853, "AddVoter", steps 5 and 6)."""
         change = me.change
         if me.mode is not Mode.LEADER or not isinstance(change, Change) or change.offset == 0:
             return True
@@ -109,7 +109,7 @@ class QuorumProperties(QuorumBase):
 
     @invariant(needs=["WatchAnswers"])
     def answers_are_true(self, message: AdminResponse) -> bool:
-        """Each error to an administrator has its reason (KIP-853, "AddVoter", "RemoveVoter", "UpdateFeatures")."""
+        """Each response to an administrator is justified (KIP-853, "AddVoter", "RemoveVoter", "UpdateFeatures")."""
         about = message.about
         if not isinstance(about, Answered):
             return True
@@ -129,15 +129,15 @@ class QuorumProperties(QuorumBase):
 
     @invariant(needs=["WatchAnswers"])
     def descriptions_are_true(self, me: Admin, shared: Shared) -> bool:
-        """The leader of an epoch tells voters and a high watermark that are committed, and the voters in use.
+        """DescribeQuorum reports committed voters, the voters in use and a committed high watermark.
 
-        These are one change away at most; an observer is none of them (KIP-853, "DescribeQuorum"). Only with
-        WatchAnswers is it checked.
+        The two voter sets differ by at most one change, and no observer is a voter (KIP-853, "DescribeQuorum"). The
+        responding replica is the leader of its epoch. It needs WatchAnswers.
         """
         return all(self.is_true(told, shared) for told in me.described)
 
     def is_true(self, told: DescribeQuorumResponse, shared: Shared) -> bool:
-        """Whether a leader has described the quorum as it was."""
+        """Whether a response to DescribeQuorum matches the committed log and the elected leaders."""
         sets = {voters for _, voters in self.voter_sets(shared.committed)} | {self.formatted_voters(told.source, 1)}
         if told.committed not in sets or told.high_watermark > len(shared.committed):
             return False
@@ -149,51 +149,51 @@ class QuorumProperties(QuorumBase):
 
     @invariant
     def election_safety(self, shared: Shared) -> bool:
-        """At most one leader is ever elected in an epoch (Raft, figure 3; KIP-595)."""
+        """At most one leader per epoch is ever elected (Raft, figure 3; KIP-595)."""
         return len({term.epoch for term in shared.elected}) == len(shared.elected)
 
     @invariant
     def leaders_are_named_alike(self, me: Replica, peer: Replica) -> bool:
-        """No two replicas of one epoch name different leaders (KIP-595, "Leader Election and Discovery")."""
+        """No two replicas of one epoch know different leaders (KIP-595, "Leader Election and Discovery")."""
         if me.epoch != peer.epoch or isinstance(me.leader, Nil) or isinstance(peer.leader, Nil):
             return True
         return me.leader == peer.leader
 
     @invariant
     def one_vote_per_epoch(self, me: Replica) -> bool:
-        """A replica key votes for one candidate in an epoch, whatever restarts (KIP-853, "Vote"; KIP-595).
+        """A replica key votes for at most one candidate per epoch, across restarts (KIP-853, "Vote"; KIP-595).
 
-        At kraft.version 0 it can break: KIP-853, "Quorum state".
+        It can fail at kraft.version 0: KIP-853, "Quorum state".
         """
         return len(me.ballot) <= 1
 
     @step_invariant
     def epochs_only_grow(self, before: Replica, after: Replica) -> bool:
-        """A replica never returns to an earlier epoch, unless its disk is lost (Raft, 5.1)."""
+        """A replica's epoch never decreases, unless its disk is lost (Raft, 5.1)."""
         return after.epoch >= before.epoch or after.directory != before.directory
 
     @step_invariant
     def pre_vote_raises_no_epoch(self, before: Replica, after: Replica) -> bool:
-        """Asking for pre-votes does not raise the asking replica's epoch (KIP-996, "Motivation")."""
+        """Requesting pre-votes does not increase the requesting replica's epoch (KIP-996, "Motivation")."""
         return after.mode is not Mode.PROSPECTIVE or after.epoch == before.epoch
 
     @invariant
     def observers_never_stand(self, me: Replica) -> bool:
-        """An observer is neither prospective nor candidate (KIP-853, "Key terms"; KAFKA-17067)."""
+        """An observer is never prospective or candidate (KIP-853, "Key terms"; KAFKA-17067)."""
         return me.mode not in STANDS or self.is_voter(me)
 
     @projection
     def watched(self, me: Replica | Admin) -> frozenset[ModelValue]:
-        """The replicas whose pre-vote rounds this one has watched from the beginning, as leader or active follower."""
+        """The replicas whose current pre-vote round this one has led, or actively followed, from its start on."""
         return me.watched if isinstance(me, Replica) else frozenset()
 
     @invariant(reads=watched, needs=["WatchPreVotes"])
     def removed_voters_disturb_nobody(
         self, me: Replica, shared: Shared, watched: Map[ModelValue, frozenset[ModelValue]]
     ) -> bool:
-        """A removed voter is no candidate after a round throughout which a majority followed (KIP-853, "Vote").
+        """A removed voter never wins a pre-vote round against a majority with a leader (KIP-853, "Vote").
 
-        Only with WatchPreVotes is it checked.
+        The majority consists of leaders and active followers throughout the round. It needs WatchPreVotes.
         """
         if me.mode is not Mode.CANDIDATE:
             return True
@@ -204,7 +204,7 @@ class QuorumProperties(QuorumBase):
 
     @invariant
     def nobody_follows_itself(self, me: Replica) -> bool:
-        """A follower follows another replica, a leader names itself, and a candidate nobody (KIP-996; KAFKA-18379)."""
+        """A follower follows another replica, a leader itself, and a candidate no leader (KIP-996; KAFKA-18379)."""
         if me.mode is Mode.FOLLOWER:
             return not isinstance(me.leader, Nil) and me.leader != me.id
         if me.mode in (Mode.LEADER, Mode.RESIGNED):
@@ -213,14 +213,14 @@ class QuorumProperties(QuorumBase):
 
     @invariant
     def nobody_fails(self, me: Replica) -> bool:
-        """No process ends since a message or its own disk is not what Kafka takes for possible."""
+        """No process ends in a state that Kafka treats as illegal."""
         return me.mode is not Mode.FAILED
 
     @invariant
     def successors_hold_what_is_committed(self, me: Replica, peer: Replica) -> bool:
-        """Whom a resigned leader prefers has what it committed (KIP-595, "EndQuorumEpoch": by their offsets).
+        """A preferred successor has every batch that its resigned leader committed (KIP-595, "EndQuorumEpoch").
 
-        A leader that has restarted prefers nobody, and does not know what is committed.
+        After a restart, a resigned leader has no preferred successor and no high watermark.
         """
         if not me.ended or (peer.id, peer.epoch, peer.mode) != (me.leader, me.epoch, Mode.RESIGNED):
             return True
@@ -231,7 +231,7 @@ class QuorumProperties(QuorumBase):
 
     @invariant
     def log_matching(self, me: Replica, peer: Replica) -> bool:
-        """Two logs with a batch of the same epoch at the same offset agree up to there (Raft, figure 3)."""
+        """Two logs with batches of one epoch at one offset are equal up to that offset (Raft, figure 3)."""
         for end in range(min(len(me.log), len(peer.log)), 0, -1):
             if me.log[end - 1].epoch == peer.log[end - 1].epoch:
                 return me.log[:end] == peer.log[:end]
@@ -239,7 +239,7 @@ class QuorumProperties(QuorumBase):
 
     @invariant
     def leader_completeness(self, me: Replica, shared: Shared) -> bool:
-        """A leader has everything that was committed before its epoch (Raft, figure 3)."""
+        """A leader's log contains every batch committed in an earlier epoch (Raft, figure 3)."""
         if me.mode is not Mode.LEADER or not shared.committed:
             return True
         if me.epoch < shared.committed[-1].epoch:
@@ -248,27 +248,27 @@ class QuorumProperties(QuorumBase):
 
     @invariant
     def state_machine_safety(self, me: Replica, shared: Shared) -> bool:
-        """Replicas agree on what is committed, and it never changes (Raft, figure 3)."""
+        """Replicas agree on the committed log, which never changes (Raft, figure 3)."""
         return agrees(me.log[: me.high_watermark], shared.committed)
 
     @step_invariant
     def high_watermark_never_decreases(self, before: Replica, after: Replica) -> bool:
-        """The high watermark grows as long as a process runs (KIP-595; KIP-853, "High watermark").
+        """The high watermark never decreases while a process runs (KIP-595; KIP-853, "High watermark").
 
-        A process that has just started knows no more than that its snapshot is committed.
+        A process that has just started knows its snapshot alone to be committed.
         """
         return after.high_watermark >= before.high_watermark or self.has_just_started(after)
 
     def has_just_started(self, me: Replica) -> bool:
-        """Whether a process may have just started, or has ended: it knows nothing but what is on disk."""
+        """Whether a process may have just started, or has ended: its volatile state is empty."""
         forgot = not any(getattr(me, name) for name in FORGOTTEN) and isinstance(me.change, Nil)
         return me.high_watermark <= me.start and (forgot or me.mode in ENDED)
 
     @step_invariant
     def committed_is_never_truncated(self, before: Replica, after: Replica) -> bool:
-        """No replica that runs drops what it knows to be committed (KAFKA-12460).
+        """A running replica never truncates below its high watermark (KAFKA-12460).
 
-        A process that has just started knows of nothing; a broker may have lost what it had not flushed.
+        A newly started process has no high watermark; a broker may have lost its unflushed batches.
         """
         if before.directory != after.directory or self.has_just_started(after):
             return True
@@ -281,10 +281,10 @@ class QuorumProperties(QuorumBase):
 
     @invariant(reads=held)
     def high_watermark_is_held(self, shared: Shared, held: Map[ModelValue, Held]) -> bool:
-        """What is committed is in the logs of a majority (KIP-595; the oracle of Kafka's simulation test).
+        """A majority holds every committed batch (KIP-595; the oracle of Kafka's simulation test).
 
-        Between the last committed voter set and an uncommitted one nobody can tell which set's majority counted, so a
-        majority of either will do (KAFKA-16580). A lost disk counts with what it held.
+        Between the last committed voter set and an uncommitted one, either majority counts: the model cannot tell which
+        set committed the batch (KAFKA-16580). A lost disk counts with its former log.
         """
         committed = shared.committed
         if not committed:
@@ -303,7 +303,7 @@ class QuorumProperties(QuorumBase):
     # Voter sets
 
     def in_force(self, shared: Shared, held: Map[ModelValue, Held]) -> set[VoterSet]:
-        """Return the voter sets that can elect leaders: the last committed one, and later ones in logs."""
+        """Return the voter sets that can elect leaders: the last committed one, and the later ones of any log."""
         committed = shared.committed
         found: set[VoterSet] = set()
         for host, replica in held.items():
@@ -313,20 +313,20 @@ class QuorumProperties(QuorumBase):
         return found
 
     def sets_from(self, log: Log, committed: Log, formatted: VoterSet) -> set[VoterSet]:
-        """Return the last committed voter set, and later ones in a log, given the one from formatting."""
+        """Return the last committed voter set and the later ones of a log, from the formatted set on."""
         base = self.voters_in(committed, formatted)
         later = {voters for end, voters in self.voter_sets(log, formatted) if end > len(committed)}
         return later | {base} if base else later
 
     @invariant(reads=held)
     def majorities_overlap(self, shared: Shared, held: Map[ModelValue, Held]) -> bool:
-        """Every two voter sets in force have a common member in every pair of majorities (KIP-853, "Voter changes")."""
+        """Every two voter sets in force have overlapping majorities (KIP-853, "Voter changes")."""
         sets = self.in_force(shared, held)
         return all(self.majorities_meet(one, other) for one in sets for other in sets)
 
     @invariant
     def voter_sets_differ_by_one(self, me: Replica) -> bool:
-        """Consecutive VotersRecords differ by at most one addition or one removal (KIP-853, "VotersRecord")."""
+        """Consecutive VotersRecords differ by at most one added or removed voter (KIP-853, "VotersRecord")."""
         formatted = self.formatted_voters(me.id, me.directory)
         sets = [formatted, *[voters for _, voters in self.voter_sets(me.log, formatted)]]
         pairs = [alike(one, other) for one, other in pairwise(sets) if one]
@@ -334,7 +334,7 @@ class QuorumProperties(QuorumBase):
 
     @invariant
     def one_uncommitted_change(self, me: Replica, shared: Shared) -> bool:
-        """A leader has at most one voter change in its log that is not committed (KIP-853, "Adding voters")."""
+        """A leader's log has at most one uncommitted voter change (KIP-853, "Adding voters")."""
         if me.mode is not Mode.LEADER:
             return True
         known = max(me.high_watermark, len(shared.committed))
@@ -345,19 +345,19 @@ class QuorumProperties(QuorumBase):
 
     @invariant
     def last_voter_set_is_used(self, me: Replica) -> bool:
-        """The voter set in use is the last in the log or snapshot, committed or not (KIP-853, "VotersRecord")."""
+        """The voter set in use is the last of the log or snapshot, committed or not (KIP-853, "VotersRecord")."""
         return me.voters == self.voters_in(me.log, self.formatted_voters(me.id, me.directory))
 
     @invariant
     def removed_leaders_resign(self, me: Replica) -> bool:
-        """A leader no longer leads once a voter set without it is committed (KIP-853, "Removing voters")."""
+        """A leader has resigned once a voter set without it is committed (KIP-853, "Removing voters")."""
         return me.mode is not Mode.LEADER or self.is_voter(me) or self.last_voters_record(me.log) > me.high_watermark
 
     # Snapshots
 
     @invariant
     def snapshots_are_committed(self, me: Replica, shared: Shared) -> bool:
-        """A snapshot is committed, and ends no later than what the process knows to be committed (KIP-630)."""
+        """A snapshot is committed, and ends at or below the high watermark (KIP-630)."""
         known = me.high_watermark == 0 or me.start <= me.high_watermark
         return known and me.start <= len(me.log) and me.log[: me.start] == shared.committed[: me.start]
 
@@ -365,10 +365,10 @@ class QuorumProperties(QuorumBase):
 
     @constraint
     def rounds_do_not_overlap(self, me: Replica, peer: Replica) -> bool:
-        """Timers are so far apart that a pre-vote round ends before another replica's timer expires."""
+        """A pre-vote round ends before the timer of another replica expires."""
         return me.id == peer.id or me.mode is not Mode.PROSPECTIVE or peer.mode is not Mode.PROSPECTIVE
 
     @constraint
     def links_stay_cut(self, shared: Shared) -> bool:
-        """As many links are cut as the bound allows, and none heals."""
+        """The number of cut links equals its bound: no link heals."""
         return len(shared.cuts) == self.cuts

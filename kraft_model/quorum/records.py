@@ -1,15 +1,15 @@
-"""The records of `quorum`: symbols, voters, log records, messages, what each replica knows, what nobody owns.
+"""Records of `quorum`: symbols, voters, log records, messages, the state of a replica, the shared state.
 
 Sources: KIP-595 (log records, Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, quorum-state), KIP-630 (FetchSnapshot),
 KIP-853 (replica directory ids, VotersRecord, KRaftVersionRecord, AddVoter, RemoveVoter, UpdateVoter, DescribeQuorum)
 and KIP-996 (the states, PreVote); Kafka's handlers of voter changes. An offset counts batches, since Kafka appends,
 fetches, truncates and commits whole batches.
 
-In messages `of` is the epoch of the request that is answered: a replica drops answers to requests of its earlier
-epochs. Kafka does so by resetting its connections at every transition. `address` is the endpoint to which a request
-goes; where its receiver does not have that any more nobody receives it. 0 is the address of a bootstrap server, which
-the operator keeps. `endpoint` is that of the leader which a message names, in the schemas of KIP-853; 0 where the
-sender knows the leader and not the endpoint.
+In a response, `of` is the epoch of its request. A replica drops responses to requests of its earlier epochs. Kafka does
+so by resetting its connections at every transition. In a request, `address` is the endpoint of its receiver. A request
+to an endpoint that its receiver has left is never received. Address 0 is a bootstrap server, whose address the operator
+keeps up to date. In a message that names the leader, `endpoint` is its endpoint (the schemas of KIP-853). It is 0 where
+the sender knows the leader but not its endpoint.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from kraftcheck.spec.values import Value
 
 
 class Nil(Symbol):
-    """Nothing: no leader known, no vote given, no request under way."""
+    """No value: no known leader, no vote, no pending request."""
 
     NIL = "Nil"
 
 
 class Mode(Symbol):
-    """The modes of a replica: its states in KIP-996, "Proposed Changes".
+    """The states of a replica (KIP-996, "Proposed Changes"), and two states of a process that has ended.
 
-    A process that has crashed is down for good, and so is one that failed, since a handler of Kafka's threw.
+    `DOWN` is a process that crashed for good; `FAILED` is one in which a handler of Kafka's threw an exception.
     """
 
     UNATTACHED = "Unattached"
@@ -63,7 +63,7 @@ class Error(Symbol):
 
 
 class Operation(Symbol):
-    """Operations that an administrator or a voter asks of the leader."""
+    """Operations that an administrator or a voter requests from the leader."""
 
     ADD_VOTER = "AddVoter"
     REMOVE_VOTER = "RemoveVoter"
@@ -77,11 +77,11 @@ ENDED = (Mode.DOWN, Mode.FAILED)
 SYMBOLS = (Nil, Mode, Error, Operation)
 
 UNKNOWN_DIRECTORY = 0
-"""The directory id of a voter of which only the replica id is known (kraft.version 0)."""
+"""The directory id of a voter whose replica id alone is known (kraft.version 0)."""
 
 
 class Key(Record):
-    """A replica key: replica id and directory id. A wiped disk comes back with the next directory id.
+    """A replica key: replica id and directory id. A wiped disk starts with the next directory id.
 
     KIP-853, "Replica directory ID". Directory id 0 stands for an unknown one.
     """
@@ -96,8 +96,8 @@ class Key(Record):
 class Voter(Record):
     """An entry of a voter set: the replica key, and a number that stands for its endpoints.
 
-    KIP-853, "VotersRecord". The supported range of kraft.version is left out: there are versions 0 and 1 only, and
-    whoever is in a VotersRecord supports version 1.
+    KIP-853, "VotersRecord". The supported range of kraft.version is omitted: every voter of a VotersRecord supports
+    version 1, and versions 0 and 1 are the only ones.
     """
 
     key: Key
@@ -111,7 +111,7 @@ class Voter(Record):
 
 
 class LogRecord(Record):
-    """A record of the log. A design change adds a kind by a subclass; `QuorumMembership` says what it changes."""
+    """A record of the log. A design change adds a subclass; `QuorumMembership.voters_after` gives its effect."""
 
 
 class Data(LogRecord):
@@ -137,13 +137,13 @@ class KRaftVersion(LogRecord):
 
 
 class VoterAdded(LogRecord):
-    """AddVoterRecord of the draft of KIP-853: one voter more."""
+    """AddVoterRecord of the draft of KIP-853: adds one voter to the voter set."""
 
     voter: Voter
 
 
 class VoterRemoved(LogRecord):
-    """RemoveVoterRecord of the draft of KIP-853: one voter less."""
+    """RemoveVoterRecord of the draft of KIP-853: removes one voter from the voter set."""
 
     voter: Key
 
@@ -161,18 +161,18 @@ class Position(Record):
 
 
 class Message(Record):
-    """What replicas and the administrator send."""
+    """A message of a replica or of the administrator."""
 
 
 class ResponseHeader(Message, quiet=("endpoint",)):
-    """The first fields of an answer that tells of an epoch and its leader."""
+    """The leader's epoch and id, which begin every response of a replica about its epoch."""
 
     epoch: int
     leader: ModelValue | Nil
 
 
 class VoteRequest(Message, quiet=("address",)):
-    """Vote; with `pre_vote` it asks whether a vote would be granted (KIP-996). `voter` is the replica key it is for."""
+    """Vote request; with `pre_vote`, a pre-vote request (KIP-996). `voter` is the replica key of the receiver."""
 
     epoch: int
     pre_vote: bool
@@ -186,7 +186,7 @@ class VoteRequest(Message, quiet=("address",)):
 
 
 class VoteResponse(ResponseHeader):
-    """The answer to Vote; `voter` is the replica key that the request was for."""
+    """Vote response; `voter` is the replica key that the request was sent to."""
 
     granted: bool
     error: Error
@@ -199,7 +199,7 @@ class VoteResponse(ResponseHeader):
 
 
 class BeginQuorumEpochRequest(Message, quiet=("address", "endpoint")):
-    """A leader tells a voter that it leads."""
+    """BeginQuorumEpoch request: a leader announces itself to a voter."""
 
     epoch: int
     voter: Key
@@ -210,7 +210,7 @@ class BeginQuorumEpochRequest(Message, quiet=("address", "endpoint")):
 
 
 class Acknowledgement(ResponseHeader):
-    """The answer to BeginQuorumEpoch or EndQuorumEpoch."""
+    """Response to BeginQuorumEpoch or EndQuorumEpoch."""
 
     error: Error
     of: int
@@ -220,11 +220,11 @@ class Acknowledgement(ResponseHeader):
 
 
 class BeginQuorumEpochResponse(Acknowledgement):
-    """The answer to BeginQuorumEpoch."""
+    """Response to BeginQuorumEpoch."""
 
 
 class EndQuorumEpochRequest(Message, quiet=("address",)):
-    """A leader resigns, and says who should stand for election, the best first."""
+    """EndQuorumEpoch request of a resigning leader, with the preferred successors, the best first."""
 
     epoch: int
     preferred: tuple[Key, ...]
@@ -234,11 +234,11 @@ class EndQuorumEpochRequest(Message, quiet=("address",)):
 
 
 class EndQuorumEpochResponse(Acknowledgement):
-    """The answer to EndQuorumEpoch."""
+    """Response to EndQuorumEpoch."""
 
 
 class FetchRequest(Message, quiet=("address",)):
-    """A follower or an observer asks for the batches behind its log end."""
+    """Fetch request of a follower or an observer for the batches after its log end."""
 
     epoch: int
     offset: int
@@ -250,7 +250,7 @@ class FetchRequest(Message, quiet=("address",)):
 
 
 class FetchResponse(ResponseHeader):
-    """The answer to a fetch: batches, where the logs diverge, the snapshot to load, or an error."""
+    """Fetch response: batches, the diverging epoch and offset, the id of the snapshot to load, or an error."""
 
     error: Error
     high_watermark: int
@@ -264,7 +264,7 @@ class FetchResponse(ResponseHeader):
 
 
 class FetchSnapshotRequest(Message, quiet=("address",)):
-    """A replica asks for a snapshot, which travels in one piece (KIP-630)."""
+    """FetchSnapshot request; the whole snapshot travels in one response (KIP-630)."""
 
     epoch: int
     snapshot: Position
@@ -275,7 +275,7 @@ class FetchSnapshotRequest(Message, quiet=("address",)):
 
 
 class FetchSnapshotResponse(ResponseHeader):
-    """The answer: the state up to the snapshot's end offset, or an error."""
+    """FetchSnapshot response: the batches that the snapshot covers, or an error."""
 
     error: Error
     content: tuple[Batch, ...]
@@ -286,7 +286,7 @@ class FetchSnapshotResponse(ResponseHeader):
 
 
 class ApiVersionsRequest(Message, quiet=("address",)):
-    """The leader asks a new voter which kraft.version it supports (KIP-853, "AddVoter", step 3)."""
+    """ApiVersions request of the leader to a new voter, for its kraft.version (KIP-853, "AddVoter", step 3)."""
 
     of: int
     source: ModelValue
@@ -295,7 +295,7 @@ class ApiVersionsRequest(Message, quiet=("address",)):
 
 
 class ApiVersionsResponse(Message):
-    """The highest kraft.version that the replica supports."""
+    """ApiVersions response: the highest kraft.version that the replica supports."""
 
     version: int
     of: int
@@ -304,7 +304,7 @@ class ApiVersionsResponse(Message):
 
 
 class AddVoterRequest(Message, quiet=("address",)):
-    """AddVoter of a controller that joins automatically. An administrator's request is a step of its receiver."""
+    """AddVoter request of a controller that joins automatically. An administrator sends no message: see `add_voter`."""
 
     voter: Voter
     source: ModelValue
@@ -313,7 +313,7 @@ class AddVoterRequest(Message, quiet=("address",)):
 
 
 class RemoveVoterRequest(Message, quiet=("address",)):
-    """RemoveVoter of a controller that joins automatically."""
+    """RemoveVoter request of a controller that joins automatically."""
 
     voter: Key
     source: ModelValue
@@ -322,7 +322,7 @@ class RemoveVoterRequest(Message, quiet=("address",)):
 
 
 class UpdateVoterRequest(Message, quiet=("address",)):
-    """A voter tells the leader its endpoint, directory id and supported kraft.version."""
+    """UpdateVoter request: a voter reports its endpoint, directory id and supported kraft.version to the leader."""
 
     epoch: int
     voter: Voter
@@ -341,9 +341,9 @@ class UpdateVoterResponse(ResponseHeader):
 
 
 class Answered(Record):
-    """History, for properties only: what a change that is answered was about, and what its replica knew then.
+    """History, for properties only: the subject of an answered change, and the state of the answering replica.
 
-    `subject` is the voter or the kraft.version; Nil where nothing was begun. `busy` says whether a leader had to wait.
+    `subject` is the voter or the kraft.version; Nil where no change was begun. `busy`: the leader had to defer changes.
     """
 
     subject: Key | int | UpdateVoterRequest | Nil
@@ -354,9 +354,9 @@ class Answered(Record):
 
 
 class AdminResponse(Message):
-    """The answer to AddVoter, RemoveVoter or UpdateFeatures, for an administrator or a joining controller.
+    """Response to AddVoter, RemoveVoter or UpdateFeatures, for an administrator or a joining controller.
 
-    With WatchAnswers it has `about`.
+    With WatchAnswers, the response to an administrator carries `about`.
     """
 
     operation: Operation
@@ -367,7 +367,7 @@ class AdminResponse(Message):
 
 
 class DescribeQuorumResponse(Message):
-    """The answer to DescribeQuorum (KIP-853, "DescribeQuorum"): current and committed voters, and observers."""
+    """Response to DescribeQuorum (KIP-853, "DescribeQuorum"): current and committed voters, and observers."""
 
     error: Error
     epoch: int
@@ -381,20 +381,20 @@ class DescribeQuorumResponse(Message):
 
 Announcement = BeginQuorumEpochRequest | EndQuorumEpochRequest
 LeaderResponse = VoteResponse | Acknowledgement | FetchResponse | FetchSnapshotResponse | UpdateVoterResponse
-"""The answers that tell of an epoch and its leader."""
+"""The responses that carry an epoch and its leader."""
 
-# Groups of messages that are dropped together
+# Message groups: the messages that one step drops together
 
 
 class Answers(Record):
-    """Group: the answers of one kind under way to a replica."""
+    """Message group: the responses of one kind in flight to a replica."""
 
     kind: str
     dest: ModelValue
 
 
 class PreVotes(Record):
-    """Group: the pre-vote requests under way from a replica to another."""
+    """Message group: the pre-vote requests in flight from one replica to another."""
 
     source: ModelValue
     dest: ModelValue
@@ -421,85 +421,85 @@ def group_of(message: Record) -> Record | None:
 
 
 class Change(Record):
-    """A voter change or upgrade that a leader handles: Kafka keeps this in its handlers."""
+    """The voter change or upgrade that a leader is handling, as Kafka keeps it in its handlers."""
 
     operation: Operation  # the kind of change
     voter: Voter | Nil  # the voter to add; Nil for other operations
-    checked: bool  # whether the new voter's answer to ApiVersions has come
+    checked: bool  # whether the response to ApiVersions of the new voter has arrived
     offset: int  # the end offset of its batch in the log; 0 before it is appended
-    client: ModelValue  # who gets the answer
-    # the voter to add or to remove, the kraft.version to raise to, or the voter's request to update it
+    client: ModelValue  # the receiver of the response
+    # the voter to add or remove, the kraft.version to upgrade to, or the UpdateVoter request
     asked: Key | int | UpdateVoterRequest | Nil = Nil.NIL
 
 
 class Replica(Record):
-    """Everything that one replica knows.
+    """The local state of a replica.
 
-    On disk are directory, epoch, leader, voted, the flushed part of the log and its snapshot. The log stays whole: the
+    Directory, epoch, leader, vote, the flushed part of the log and the snapshot are on disk. The log stays whole: its
     part before `start` stands for the snapshot that ends there, and is not read as a log.
     """
 
-    id: ModelValue  # its replica key, and a number that stands for its endpoints
+    id: ModelValue  # the replica key, and a number that stands for the endpoints
     directory: int = 1
     endpoint: int = 1
-    software: int = 1  # the highest kraft.version that its software supports (KIP-853, "Supported features")
-    mode: Mode = Mode.UNATTACHED  # its mode and epoch, the leader of that epoch and the candidate that it voted for
+    software: int = 1  # the highest kraft.version that the software supports (KIP-853, "Supported features")
+    mode: Mode = Mode.UNATTACHED  # the mode, the epoch, the leader of the epoch and the candidate voted for
     epoch: int = 0
     leader: ModelValue | Nil = Nil.NIL
-    # the endpoint at which it reaches its leader; 0 where it knows a leader and no endpoint of it
+    # the endpoint of the leader; 0 where the leader is known but not its endpoint
     leader_endpoint: int = 1
     voted: Key | Nil = Nil.NIL
-    # its log; the end offsets of its snapshot, of what is on disk, and of what it knows to be committed
+    # the log; the end offset of its snapshot; the flushed offset; the high watermark
     log: tuple[Batch, ...] = ()
     start: int = 0
     flushed: int = 0
     high_watermark: int = 0
     voters: frozenset[Voter] = frozenset()  # the voter set and the kraft.version in use
     version: int = 0
-    # the voters that granted and refused it a vote (or pre-vote), itself included
+    # the voters that granted and rejected the vote (or pre-vote), the replica itself included
     granted: frozenset[Key] = frozenset()
     rejected: frozenset[Key] = frozenset()
-    fetched: bool = False  # follower: whether it has fetched since it began to follow
-    ended: bool = False  # follower: whether its leader has resigned, and prefers nobody to it
-    # the request whose answer it waits for: a fetch; in Kafka also UpdateVoter, AddVoter or RemoveVoter of its own
+    fetched: bool = False  # follower: whether it has fetched successfully since it became follower
+    ended: bool = False  # follower: whether its leader resigned and prefers no other successor
+    # the pending request: a fetch; in models of Kafka also the replica's own UpdateVoter, AddVoter or RemoveVoter
     pending: FetchRequest | FetchSnapshotRequest | UpdateVoterRequest | AddVoterRequest | RemoveVoterRequest | Nil = (
         Nil.NIL
     )
-    offsets: Map[Key, int] = Map()  # leader: the end offset that each other replica has fetched to, by replica key
-    change: Change | Nil = Nil.NIL  # leader: the voter change or upgrade under way
-    # leader at kraft.version 0: the voters as they told in UpdateVoter, which the log does not hold then
+    offsets: Map[Key, int] = Map()  # leader: the log end offset of each other replica that fetches
+    change: Change | Nil = Nil.NIL  # leader: the pending voter change or upgrade
+    # leader at kraft.version 0: the voters that UpdateVoter reported, which the log does not hold at that version
     heard: frozenset[Voter] = frozenset()
-    # follower: whether it waits for an answer to UpdateVoter, and whether its leader has acknowledged one
+    # follower: whether an UpdateVoter is pending, and whether the leader has acknowledged one
     updating: bool = False
     updated: bool = False
-    joining: bool = False  # observer: whether it waits for an answer to AddVoter or RemoveVoter of its own
-    # history, for properties only (WatchPreVotes): the replicas since whose pre-vote round began this replica has
-    # led, or followed and fetched, all the time
+    joining: bool = False  # observer: whether its own AddVoter or RemoveVoter is pending
+    # history, for properties only (WatchPreVotes): the replicas whose current pre-vote round this replica has led, or
+    # followed and fetched, from its start on
     watched: frozenset[ModelValue] = frozenset()
-    # history, for properties only: whom it voted for in this epoch, also if it has forgotten it since
+    # history, for properties only: the candidates that it voted for in this epoch, even where the vote was lost since
     ballot: frozenset[Key] = frozenset()
 
     volatile: ClassVar[Mapping[str, Value]] = {}
-    """Fields that a subclass adds and that belong to one mode, as they are when it begins."""
+    """Initial values of the mode-specific fields that a subclass adds."""
 
     @property
     def key(self) -> Key:
-        """Its replica key."""
+        """The replica key."""
         return Key(self.id, self.directory)
 
 
 class Told(Record):
-    """What an administrator was told is done: the operation, and the voter or kraft.version that it asked for."""
+    """History, for properties only: a completed operation that an administrator learned of, with its subject."""
 
     operation: Operation
     about: Key | int | UpdateVoterRequest | Nil
 
 
 class Admin(Record):
-    """The administrator: sends requests and reads answers.
+    """The administrator, who sends requests and reads responses.
 
-    `told` and `described` are history, for properties only (WatchAnswers): what it was told is done, and how leaders
-    described the quorum.
+    `told` and `described` are history, for properties only (WatchAnswers): the operations reported as completed, and
+    the responses to DescribeQuorum.
     """
 
     id: ModelValue
@@ -516,8 +516,8 @@ class Shared(Record):
     """The state that belongs to no replica."""
 
     appended: int = 0  # the number of client records ever appended
-    cuts: frozenset[frozenset[ModelValue]] = frozenset()  # pairs of replicas between which nothing is delivered
-    # history, for properties only: the longest log that a leader ever showed as committed
+    cuts: frozenset[frozenset[ModelValue]] = frozenset()  # pairs of replicas whose link is cut
+    # history, for properties only: the longest log prefix that a leader ever took as committed
     committed: tuple[Batch, ...] = ()
     elected: frozenset[Term] = frozenset()  # history, for properties only: the leaders ever elected, by epoch
     lost: Map[Key, tuple[Batch, ...]] = Map()  # history, for properties only: the logs of lost disks, by replica key

@@ -26,10 +26,10 @@ class QuorumReplication(QuorumBase):
 
     @on(FetchRequest)
     def handle_fetch_request(self, me: Replica, request: FetchRequest, shared: Shared) -> Steps:
-        """A leader serves any replica that fetches in its epoch, and notes its log end (KIP-595, "Fetch").
+        """A leader serves every replica that fetches in its epoch, and records its log end offset (KIP-595, "Fetch").
 
-        Also a leader that has removed itself serves, and also replicas that it has removed (KIP-853, "Fetch"). If the
-        log no longer has what a replica asks for, the answer names the snapshot to load (KIP-630, "Fetch").
+        A leader that has removed itself still serves, and it serves replicas that it has removed (KIP-853, "Fetch"). If
+        the log no longer holds the fetch offset, the response names the snapshot to load (KIP-630, "Fetch").
         """
         if self.is_cut(me, request.source, shared):
             return
@@ -57,7 +57,7 @@ class QuorumReplication(QuorumBase):
         yield self.taken(me, after, self.served(me, after, request), *sends).put(**puts)
 
     def needs_snapshot(self, me: Replica, request: FetchRequest) -> bool:
-        """Whether the leader's log no longer has what a replica asks for (KIP-630, "Fetch")."""
+        """Whether the fetch offset precedes the start of the leader's log, or diverges there (KIP-630, "Fetch")."""
         if me.start == 0:
             return False
         epoch = me.log[me.start - 1].epoch
@@ -66,25 +66,25 @@ class QuorumReplication(QuorumBase):
         return request.offset == me.start and request.last_epoch != epoch
 
     def is_valid_position(self, request: FetchRequest, common: Position) -> bool:
-        """Whether the leader's log holds the log end of the sender."""
+        """Whether the leader's log contains the sender's log end."""
         return request.last_epoch == common.epoch and request.offset <= common.offset
 
     def diverges(self, me: Replica, request: FetchRequest, common: Position, shared: Shared) -> Step:
-        """Return the step in which a leader tells a replica where to truncate, and notes nothing of its log."""
+        """Return the step with a diverging response; the fetch does not count as progress of the sender."""
         return self.taken(me, me, self.fetch_answer(me, request, Error.NONE, diverging=common))
 
     def note_fetch(self, me: Replica, request: FetchRequest) -> Replica:
-        """Return the leader with the fetching replica's log end, by id and directory id (KIP-853, "Fetch")."""
+        """Return the leader with the sender's log end offset, by id and directory id (KIP-853, "Fetch")."""
         key = Key(request.source, request.directory)
         voter = next((v.key for v in ordered(me.voters) if self.is_same(v.key, key)), key)
         return me.but(offsets=me.offsets.put(voter, request.offset))
 
     def is_same(self, voter: Key, key: Key) -> bool:
-        """Whether a voter is the replica that fetches."""
+        """Whether a voter key matches the replica that fetches."""
         return matches(voter, key)
 
     def on_fetch(self, me: Replica) -> tuple[Replica, list[Record]]:
-        """Return the leader after what else it does on a fetch, and messages to send."""
+        """Return the leader after the further effects of a fetch, and the messages to send."""
         return me, []
 
     def fetch_answer(
@@ -96,7 +96,7 @@ class QuorumReplication(QuorumBase):
         diverging: Position | Nil = Nil.NIL,
         snapshot: Position | Nil = Nil.NIL,
     ) -> FetchResponse:
-        """Return the answer without records."""
+        """Return a fetch response without records."""
         shown = self.shown_high_watermark(me) if error is Error.NONE else 0
         return FetchResponse(
             me.epoch, me.leader, error, shown, (), diverging, snapshot, request, me.id, request.source,
@@ -104,7 +104,7 @@ class QuorumReplication(QuorumBase):
         )  # fmt: skip
 
     def served(self, me: Replica, after: Replica, request: FetchRequest) -> FetchResponse:
-        """Return the answer with records, from the leader after it noted the fetch."""
+        """Return a fetch response with records, from the leader's state after the fetch."""
         end = len(me.log) if self.fetch_limit == 0 else min(len(me.log), request.offset + self.fetch_limit)
         answer = self.fetch_answer(after, request, Error.NONE)
         return answer.but(records=me.log[request.offset : end])
@@ -113,11 +113,11 @@ class QuorumReplication(QuorumBase):
 
     @on(FetchResponse)
     def handle_fetch_response(self, me: Replica, response: FetchResponse, shared: Shared) -> Steps:
-        """A replica appends what it fetched, truncates, asks for a snapshot, or hears of another leader.
+        """A replica appends the fetched batches, truncates, requests a snapshot, or learns of another leader.
 
         KIP-595, "Fetch"; KIP-630 for snapshots. Kafka does not append batches of an epoch above that of the request
-        (KAFKA-18723); here a leader has none. A replica fails if it is to go below its high watermark, or if the leader
-        that it found has no endpoint that it knows.
+        (KAFKA-18723); here a leader has none. A replica fails if its log or high watermark would fall below its high
+        watermark, or if the endpoint of the leader found is unknown.
         """
         if self.is_cut(me, response.source, shared):
             return
@@ -136,7 +136,7 @@ class QuorumReplication(QuorumBase):
             yield self.stored(me, after, response)
 
     def stored(self, me: Replica, after: Replica, response: FetchResponse) -> Step:
-        """Return the step in which a follower truncates, or appends and hears what is committed."""
+        """Return the step in which a follower truncates, or appends and updates its high watermark."""
         if isinstance(response.diverging, Position):
             after = self.truncate(after, response, response.diverging)
         elif response.records:
@@ -147,7 +147,7 @@ class QuorumReplication(QuorumBase):
         return self.taken(me, after.but(fetched=True)) if self.keeps_committed(me, after) else self.fails(me)
 
     def keeps_committed(self, before: Replica, after: Replica) -> bool:
-        """Whether a replica goes below what it knows to be committed neither with its log nor its high watermark.
+        """Whether neither log end nor high watermark falls below the old high watermark.
 
         Kafka throws: `KafkaRaftLog.truncateTo`, `FollowerState.updateHighWatermark`.
         """
@@ -161,35 +161,35 @@ class QuorumReplication(QuorumBase):
         return me.version <= me.software
 
     def fails_to_read(self, me: Replica) -> Step:
-        """Return the step in which a process stops, since its software does not know a record.
+        """Return the step in which a process stops because its software cannot read a record.
 
-        KIP-853, "Supported features": all replicas must read the new control records. The upgrade checks what voters
-        support; but one of them may restart with other software before it.
+        KIP-853, "Supported features": all replicas must be able to read the new control records. The upgrade checks the
+        versions of the voters, but one of them may restart with other software before the upgrade.
         """
         return self.taken(me, stopped(me), starts=True)
 
     def is_expected(self, me: Replica, response: FetchResponse) -> bool:
-        """Whether the replica waits for this answer; see `answers_to` for answers to an earlier request that equals."""
+        """Whether the response answers the pending request; `answers_to` covers earlier, equal requests."""
         return me.pending == response.request
 
     def truncate(self, me: Replica, response: FetchResponse, diverging: Position) -> Replica:
-        """Return the follower without what its leader lacks; the voter set goes back with the log."""
+        """Return the follower with its log truncated to the leader's; its voter set follows the log."""
         return self.with_log(me, truncated(me.log, diverging), flushes=self.flushes(me))
 
     def append(self, me: Replica, response: FetchResponse) -> Replica:
         return self.with_log(me, me.log + response.records, flushes=self.flushes(me))
 
     def flushes(self, me: Replica) -> bool:
-        """Whether a replica flushes what it appends before its next fetch tells the leader of it.
+        """Whether a replica flushes appended batches before its next fetch reports them to the leader.
 
         Controllers always flush (KAFKA-10533, KAFKA-17332); brokers, which are never voters, do not.
         """
         return me.id not in self.brokers
 
     def take_high_watermark(self, me: Replica, response: FetchResponse) -> Replica:
-        """Return the follower with its leader's high watermark, at most its own log end.
+        """Return the follower with its leader's high watermark, bounded by its own log end.
 
-        A response about divergence has none, nor has that of a leader that has committed nothing yet.
+        A diverging response carries none, and neither does that of a leader before its first commit.
         """
         if response.high_watermark == 0 or isinstance(response.diverging, Position):
             return me
@@ -197,7 +197,7 @@ class QuorumReplication(QuorumBase):
 
     @internal
     def fetch_from_bootstrap_server(self, me: Replica) -> Steps:
-        """A replica that knows no leader asks the bootstrap servers.
+        """A replica without a known leader fetches from the bootstrap servers.
 
         KIP-853, "Bootstrap-servers"; KAFKA-17030 for voters.
         """
@@ -211,11 +211,10 @@ class QuorumReplication(QuorumBase):
 
     @internal(reads=QuorumBase.bystander)
     def retry(self, me: Replica, shared: Shared, bystander: Bystanders) -> Steps:
-        """The answer does not come in time: a replica sends the request that it would now send (KIP-595, "Fetch").
+        """A request times out, and the replica sends its current request again (KIP-595, "Fetch").
 
-        An observer may turn to a bootstrap server instead, in case its leader is gone (KAFKA-17030). It stops waiting
-        for the answer to UpdateVoter, or to its own AddVoter or RemoveVoter, and may send it again (KIP-853,
-        "UpdateVoter").
+        An observer may fetch from a bootstrap server instead, in case its leader is gone (KAFKA-17030). A pending
+        UpdateVoter, AddVoter or RemoveVoter of its own is given up, and may be sent again (KIP-853, "UpdateVoter").
         """
         if (me.updating or me.joining) and not self.is_worked_for(me, shared, bystander):
             yield self.taken(me, me.but(updating=False, joining=False), consumes=False).spend("retries")
@@ -232,7 +231,7 @@ class QuorumReplication(QuorumBase):
 
     @internal
     def take_snapshot(self, me: Replica) -> Steps:
-        """The state machine takes a snapshot of what is committed, which is flushed; the log before it is deleted.
+        """The state machine snapshots the committed log, flushes the snapshot and deletes the log before it.
 
         KIP-630, "Proposed Changes"; KIP-853, "Snapshots".
         """
@@ -246,9 +245,9 @@ class QuorumReplication(QuorumBase):
 
     @on(FetchSnapshotRequest)
     def handle_fetch_snapshot_request(self, me: Replica, request: FetchSnapshotRequest, shared: Shared) -> Steps:
-        """A leader sends a snapshot that it still has (KIP-630, "FetchSnapshot").
+        """A leader sends a snapshot that it still holds (KIP-630, "FetchSnapshot").
 
-        Neither of the two need be a voter (KIP-853, "FetchSnapshot").
+        Neither sender nor receiver needs to be a voter (KIP-853, "FetchSnapshot").
         """
         if self.is_cut(me, request.source, shared):
             return
@@ -268,9 +267,9 @@ class QuorumReplication(QuorumBase):
 
     @on(FetchSnapshotResponse)
     def handle_fetch_snapshot_response(self, me: Replica, response: FetchSnapshotResponse, shared: Shared) -> Steps:
-        """A replica replaces its log by a snapshot, or fetches again if the leader no longer has the snapshot.
+        """A replica replaces its log by a snapshot, or fetches again if the leader no longer holds the snapshot.
 
-        KIP-630, "FetchSnapshot"; KIP-853, "Snapshots", for the voter set in it.
+        KIP-630, "FetchSnapshot"; KIP-853, "Snapshots", for the voter set of the snapshot.
         """
         if self.is_cut(me, response.source, shared):
             return
@@ -285,7 +284,7 @@ class QuorumReplication(QuorumBase):
         yield self.taken(me, loaded.but(fetched=True)) if self.can_read(loaded) else self.fails_to_read(me)
 
     def load(self, me: Replica, response: FetchSnapshotResponse) -> Replica:
-        """Return the replica with a snapshot instead of its log, and with its voter set and version."""
+        """Return the replica with a snapshot as its log, and with the voter set and kraft.version of the snapshot."""
         end = len(response.content)
         loaded = self.with_log(me, response.content, flushes=True)
         return loaded.but(start=end, high_watermark=max(end, me.high_watermark))

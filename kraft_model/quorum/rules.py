@@ -1,9 +1,9 @@
 """Rules of `quorum` about logs and replica keys, and the transitions between a replica's modes.
 
 Offsets count batches: the batch at offset n is `log[n]`, and an end offset of n covers `log[:n]`. Transitions are
-functions of the replica (KIP-996, "Proposed Changes"; KIP-595). Each drops what belongs to the old mode, and its
-requests under way: Kafka resets its connections. A vote stays as long as the epoch does (KAFKA-17641), also when the
-replica knows the leader.
+functions of the replica (KIP-996, "Proposed Changes"; KIP-595). Each transition drops the fields of the old mode and
+the requests in flight, as Kafka resets its connections. A vote lasts as long as its epoch (KAFKA-17641), even after the
+replica learns the leader.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def end_of(log: Log) -> Position:
 
 
 def epoch_start(log: Log, epoch: int) -> int:
-    """Return the offset of the first batch of an epoch; the log end where there is none."""
+    """Return the offset of the first batch of an epoch or of a later one; the log end if the log has neither."""
     return next((offset for offset, batch in enumerate(log) if batch.epoch >= epoch), len(log))
 
 
@@ -50,7 +50,10 @@ def end_offset_for_epoch(log: Log, epoch: int) -> Position:
 
 
 def truncated(log: Log, diverging: Position) -> Log:
-    """Return the log up to where it can agree with the leader's, given the divergence it names (KIP-595, "Fetch")."""
+    """Return the log truncated to its longest prefix that can match the leader's log (KIP-595, "Fetch").
+
+    `diverging` is the diverging epoch of the response, with its end offset.
+    """
     ours = end_offset_for_epoch(log, diverging.epoch)
     end = min(ours.offset, diverging.offset) if ours.epoch == diverging.epoch else ours.offset
     return log[:end]
@@ -71,7 +74,7 @@ def matches(voter: Key, key: Key) -> bool:
 
 
 def voter_of(voters: Iterable[Voter], key: Key) -> Voter | None:
-    """Return the voter that this replica is, or None."""
+    """Return the voter whose replica key matches this one, or None."""
     return next((voter for voter in voters if matches(voter.key, key)), None)
 
 
@@ -111,11 +114,11 @@ VOLATILE = {
     "joining": False,
     "watched": frozenset(),
 }
-"""Fields that belong to one mode, as they are when it begins."""
+"""Initial values of the fields that belong to one mode."""
 
 
 def enter(me: Replica, mode: Mode, epoch: int, leader: ModelValue | Nil) -> Replica:
-    """Return the replica in a new mode; its vote stays if the epoch does."""
+    """Return the replica in a new mode; its vote is kept within the epoch."""
     kept = epoch == me.epoch
     return me.but(
         **{**VOLATILE, **me.volatile, "mode": mode, "epoch": epoch, "leader": leader},
@@ -125,40 +128,40 @@ def enter(me: Replica, mode: Mode, epoch: int, leader: ModelValue | Nil) -> Repl
 
 
 def unattached(me: Replica, epoch: int, leader: ModelValue | Nil = Nil.NIL) -> Replica:
-    """Return the replica without a leader to fetch from; if it knows one, it knows no endpoint of it."""
+    """Return the replica as unattached; if it knows a leader, the endpoint is unknown."""
     return enter(me, Mode.UNATTACHED, epoch, leader).but(leader_endpoint=1 if isinstance(leader, Nil) else 0)
 
 
 def following(me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> Replica:
-    """Return the replica as follower of a leader at an endpoint, from which it has fetched nothing yet."""
+    """Return the replica as follower of a leader at an endpoint, with no successful fetch yet."""
     return enter(me, Mode.FOLLOWER, epoch, leader).but(leader_endpoint=endpoint)
 
 
 def prospective(me: Replica, own: frozenset[Key]) -> Replica:
-    """Return the replica at the start of a pre-vote round: same epoch, vote and leader; it grants itself `own`."""
+    """Return the replica at the start of a pre-vote round: same epoch, vote and leader, with its own pre-vote `own`."""
     return enter(me, Mode.PROSPECTIVE, me.epoch, me.leader).but(granted=own, leader_endpoint=me.leader_endpoint)
 
 
 def candidate(me: Replica, own: frozenset[Key]) -> Replica:
-    """Return the replica as candidate of the next epoch; it votes for itself, and counts that as `own`."""
+    """Return the replica as candidate of the next epoch; it votes for itself, with its own vote `own`."""
     after = enter(me, Mode.CANDIDATE, me.epoch + 1, Nil.NIL)
     return after.but(voted=me.key, ballot=frozenset({me.key}), granted=own)
 
 
 def after_lost_pre_vote(me: Replica) -> Replica:
-    """Return the replica after its pre-vote round: it follows the leader whose endpoint it still knows, if any."""
+    """Return the replica after a lost pre-vote round: follower if it knows a leader's endpoint, else unattached."""
     if isinstance(me.leader, Nil) or me.leader == me.id or me.leader_endpoint == 0:
         return unattached(me, me.epoch, me.leader)
     return following(me, me.leader, me.epoch, me.leader_endpoint)
 
 
 def resigned(me: Replica) -> Replica:
-    """Return the leader as Resigned; it still counts as the leader of its epoch."""
+    """Return the leader as resigned; it remains the leader of its epoch."""
     return enter(me, Mode.RESIGNED, me.epoch, me.id)
 
 
 def remembered(me: Replica) -> Replica:
-    """Return the replica with what is on disk alone (quorum-state, log, snapshot).
+    """Return the replica with its state on disk alone (quorum-state, log, snapshot).
 
     At kraft.version 0 the quorum-state does not hold the directory id of the vote (KIP-853, "Quorum state").
     """
@@ -169,21 +172,21 @@ def remembered(me: Replica) -> Replica:
 
 
 def stopped(me: Replica) -> Replica:
-    """Return the replica whose process has ended for good."""
+    """Return the replica with its process down for good."""
     return remembered(me).but(mode=Mode.DOWN)
 
 
 def failed(me: Replica) -> Replica:
-    """Return the replica whose process has ended since it met what it takes for impossible: Kafka throws."""
+    """Return the replica with its process ended by an illegal state, where Kafka throws an exception."""
     return remembered(me).but(mode=Mode.FAILED)
 
 
 def restarted(me: Replica, own: frozenset[Key]) -> Replica:
-    """Return the replica in the mode in which it comes back (KIP-996; KAFKA-10661 for the leader).
+    """Return the replica after a restart, in its initial mode (KIP-996; KAFKA-10661 for the leader).
 
-    As in Kafka (`QuorumState.initialize`), a leader resigns; else a replica that voted for itself is candidate again,
-    also where it knows who won, and counts its `own` votes; else a known leader is followed. Prospective does not come
-    back: it is not written. A candidate that is no voter cannot start. The only voter follows nobody
+    As in Kafka (`QuorumState.initialize`), a leader restarts as resigned. A replica that voted for itself restarts as
+    candidate with its `own` votes, even where it knows the leader. Any other replica follows the leader that it knows.
+    Prospective is not persisted. A candidate that is not a voter cannot start. The only voter starts as unattached
     (`KafkaRaftClient.initialize`).
     """
     back = remembered(me)
@@ -204,11 +207,11 @@ def restarted(me: Replica, own: frozenset[Key]) -> Replica:
 
 
 def voted_for_itself(me: Replica) -> bool:
-    """Return whether a replica's vote is its own; a vote without a directory id fits every disk of that id."""
+    """Return whether a replica voted for itself; a vote without a directory id matches every disk of its replica id."""
     voted = me.voted
     return isinstance(voted, Key) and voted.id == me.id and voted.directory in (UNKNOWN_DIRECTORY, me.directory)
 
 
 def endpoint_of(me: Replica, host: ModelValue | Nil) -> int:
-    """Return the endpoint that the voter set has for a replica id; 0 where it has none."""
+    """Return the endpoint of a replica id in the voter set; 0 if it is not there."""
     return next((voter.endpoint for voter in ordered(me.voters) if voter.key.id == host), 0)

@@ -1,6 +1,6 @@
-"""Named starts of `quorum`: each leads from `Init` to a state from which a short search shows something rare.
+"""Named initial states of `quorum`, each the end of a path from `Init`, close to a rare state.
 
-A `.cfg` names one under INIT. Each takes steps that the model offers, so it is a reachable state.
+A `.cfg` names one under INIT. Every path consists of actions of the model, so the initial state is reachable.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kraftcheck.spec.language.semantics import Take, scenario, take
 class QuorumStarts(QuorumBase):
     @scenario
     def elected(self) -> Iterator[Take]:
-        """The first initial voter leads epoch 1, and the others know that its first batch is committed."""
+        """The first initial voter leads epoch 1, and the other voters know that its first batch is committed."""
         leader, *followers = ordered(self.initial_voters)
         yield from elect(leader, followers)
         for follower in followers:
@@ -26,7 +26,7 @@ class QuorumStarts(QuorumBase):
 
     @scenario
     def own_vote(self) -> Iterator[Take]:
-        """Three voters: 1 and 2 stand in epoch 1, 3 elects 2, and 1 follows it; its vote of the epoch is its own."""
+        """Three voters: 1 and 2 are candidates of epoch 1; 3 elects 2, and 1 follows 2 with its own vote for itself."""
         one, two, three = self.chosen(3)
         for host in (one, two):
             yield take("ElectionTimeout", host)
@@ -40,9 +40,9 @@ class QuorumStarts(QuorumBase):
 
     @scenario
     def old_batch_under_new_leader(self) -> Iterator[Take]:
-        """Three voters: leader 1 appends a record that nobody fetches; 2 leads epoch 2 unheard; 1 leads epoch 3 again.
+        """Three voters: 1 leads epoch 1 and appends a record, 2 leads epoch 2 unknown to 1, then 1 leads epoch 3.
 
-        Replica 3, which elected both, has neither the record nor what 2 has appended. It follows 1.
+        Replica 3 voted for both, and follows 1. It has fetched neither the record of 1 nor the batch of 2.
         """
         one, two, three = self.chosen(3)
         yield from self.diverging_follower()
@@ -51,7 +51,7 @@ class QuorumStarts(QuorumBase):
 
     @scenario
     def diverging_follower(self) -> Iterator[Take]:
-        """Three voters: leader 1 appends a record that nobody fetches, then 3 elects 2, and 1 follows it."""
+        """Three voters: leader 1 appends a record that no replica fetches, then 3 elects 2, and 1 follows 2."""
         one, two, three = self.chosen(3)
         yield from self.elected()
         yield take("ClientAppend", one)
@@ -62,7 +62,7 @@ class QuorumStarts(QuorumBase):
 
     @scenario
     def diverging_leader(self) -> Iterator[Take]:
-        """Three voters: leader 1 appends a record that nobody fetches, and restarts; then 3 elects 2."""
+        """Three voters: leader 1 appends a record that no replica fetches, and restarts; then 3 elects 2."""
         one, two, three = self.chosen(3)
         yield from self.elected()
         yield take("ClientAppend", one)
@@ -72,9 +72,9 @@ class QuorumStarts(QuorumBase):
 
     @scenario
     def competing_removals(self) -> Iterator[Take]:
-        """Four voters: leader 1 has appended the removal of 4, which nobody has fetched, when 3 and 4 elect 2.
+        """Four voters: leader 1 appends the removal of 4, which no replica fetches; then 3 and 4 elect 2.
 
-        Replica 1 uses {1, 2, 3} and has heard of the new epoch; the others use {1, 2, 3, 4}.
+        Replica 1 uses the voter set {1, 2, 3} and knows the new epoch; the other replicas use {1, 2, 3, 4}.
         """
         one, two, three, four = self.chosen(4)
         yield from self.elected()
@@ -86,7 +86,7 @@ class QuorumStarts(QuorumBase):
 
     @scenario
     def removed_leader(self) -> Iterator[Take]:
-        """Four voters: leader 1 has removed itself, which 3 has fetched, and appended a record, which nobody has."""
+        """Four voters: leader 1 has removed itself, fetched by 3 alone, and appended a record that none fetched."""
         one, two, three, four = self.chosen(4)
         yield from self.elected()
         yield take("RemoveVoter", one, _has_voters(two, three, four))
@@ -95,16 +95,16 @@ class QuorumStarts(QuorumBase):
 
     @scenario
     def own_removal(self) -> Iterator[Take]:
-        """The first voter leads, has appended its own removal, which nobody has fetched, and restarts.
+        """The first voter leads, appends its own removal, which no replica fetches, and restarts.
 
-        Of more than three voters the last one has crashed for good before.
+        With more than three voters, the last one has crashed for good before.
         """
         yield from self.removes_itself()
         yield take("Restart", ordered(self.initial_voters)[0])
 
     @scenario
     def own_removal_cut(self) -> Iterator[Take]:
-        """As `OwnRemoval`, but the leader is cut off until it resigns, in place of a restart."""
+        """As `OwnRemoval`, but the leader is cut off until it resigns, instead of restarting."""
         one, *others = ordered(self.initial_voters)
         yield from self.removes_itself()
         pairs = [frozenset({one, other}) for other in others[: self.cuts]]
@@ -115,7 +115,7 @@ class QuorumStarts(QuorumBase):
             yield take("Heal", result=_cut(pair, False))
 
     def removes_itself(self) -> Iterator[Take]:
-        """The first voter leads and has appended its own removal; of more than three the last one has crashed."""
+        """Elect the first voter, which appends its own removal; of more than three voters the last has crashed."""
         one, *others = ordered(self.initial_voters)
         yield from self.elected()
         if len(others) > 2:
@@ -124,20 +124,20 @@ class QuorumStarts(QuorumBase):
 
     @scenario
     def moved(self) -> Iterator[Take]:
-        """As `Observed`, and the second voter has restarted with other listeners."""
+        """As `Observed`, and the second voter has restarted with another endpoint."""
         yield from self.observed()
         yield take("MoveEndpoint", ordered(self.initial_voters)[1])
 
     @scenario
     def observed(self) -> Iterator[Take]:
-        """As `Elected`, and the first host that is no voter has found the leader and fetched all it has."""
+        """As `Elected`, and the first host outside the voter set has found the leader and fetched its whole log."""
         leader = ordered(self.initial_voters)[0]
         yield from self.elected()
         yield from discovers(self.outsider(), leader)
 
     @scenario
     def all_observed(self) -> Iterator[Take]:
-        """As `Elected`, and every host that is no voter has found the leader and fetched all it has."""
+        """As `Elected`, and every host outside the voter set has found the leader and fetched its whole log."""
         leader = ordered(self.initial_voters)[0]
         yield from self.elected()
         for observer in ordered(self.hosts - self.initial_voters):
@@ -145,13 +145,13 @@ class QuorumStarts(QuorumBase):
 
     @scenario
     def dead_leader(self) -> Iterator[Take]:
-        """As `Elected`, and then the leader crashes for good."""
+        """As `Elected`, and the leader has crashed for good."""
         yield from self.elected()
         yield take("Crash", ordered(self.initial_voters)[0])
 
     @scenario
     def isolated_leader(self) -> Iterator[Take]:
-        """Three voters and an observer: leader 1 is cut off from the voters, who elect 2, but not from the observer."""
+        """Three voters and an observer: leader 1 is cut off from the voters, which elect 2, but not the observer."""
         one, two, three = ordered(self.initial_voters)[:3]
         yield from self.observed()
         yield take("Cut", result=lambda state: frozenset({one, two}) in state.shared.cuts)
@@ -161,7 +161,7 @@ class QuorumStarts(QuorumBase):
 
     @scenario
     def bridged(self) -> Iterator[Take]:
-        """Four voters: leader 1 is cut off from all but 2, which reaches everybody; nobody has heard of it yet."""
+        """Four voters: leader 1 is cut off from 3 and 4, which 2 still reaches; no timer has expired yet."""
         one, _, *others = self.chosen(4)
         yield from self.elected()
         for other in others:
@@ -169,7 +169,7 @@ class QuorumStarts(QuorumBase):
 
     @scenario
     def removed_follower(self) -> Iterator[Take]:
-        """Three voters: leader 1 has removed 3, 2 has fetched that, and it is committed; 3 has heard nothing."""
+        """Three voters: leader 1 has removed 3, and the removal is committed by 1 and 2; 3 has not fetched it."""
         one, two, _ = self.chosen(3)
         yield from self.elected()
         yield take("RemoveVoter", one, _has_voters(*self.chosen(2)))
@@ -177,7 +177,7 @@ class QuorumStarts(QuorumBase):
 
     @scenario
     def unaware_voter(self) -> Iterator[Take]:
-        """Two voters; leader 1 has added 3, which only 2 has fetched, and crashed for good; 3 still follows it."""
+        """Two voters: leader 1 has added 3 and crashed for good; 2 alone fetched the change, and 3 still follows 1."""
         one, two = ordered(self.initial_voters)[:2]
         yield from self.observed()
         yield take("AddVoter", one, lambda me: me.change.voter.key.id == self.outsider())
@@ -188,13 +188,13 @@ class QuorumStarts(QuorumBase):
 
     @scenario
     def unaware_voter_restarted(self) -> Iterator[Take]:
-        """As `UnawareVoter`, and then the new voter restarts."""
+        """As `UnawareVoter`, and the new voter has restarted."""
         yield from self.unaware_voter()
         yield take("Restart", self.outsider())
 
     @scenario
     def new_voter_dead(self) -> Iterator[Take]:
-        """One voter, which has added another; that crashed for good before it fetched the record."""
+        """One voter, which has added a second one; the latter crashed for good before it fetched the VotersRecord."""
         leader = ordered(self.initial_voters)[0]
         yield from self.observed()
         yield take("AddVoter", leader, lambda me: me.change.voter.key.id == self.outsider())
@@ -203,7 +203,7 @@ class QuorumStarts(QuorumBase):
         yield take("Crash", self.outsider())
 
     def outsider(self) -> ModelValue:
-        """Return the first host that is no initial voter."""
+        """Return the first host outside the initial voters."""
         rest = ordered(self.hosts - self.initial_voters)
         if not rest:
             raise ConstantError("Hosts", "expected one that is not among InitialVoters for this start")
@@ -218,7 +218,7 @@ class QuorumStarts(QuorumBase):
 def elect(
     candidate: ModelValue, voters: list[ModelValue], by: str = "ElectionTimeout", others: int = 0
 ) -> Iterator[Take]:
-    """A replica stands, these voters grant and it takes office, of which they hear; others hear nothing."""
+    """Yield the steps in which a replica is elected by `voters` and announces itself to them alone."""
     yield take(by, candidate)
     needed = (len(voters) + others + 1) // 2
     for pre_vote in (True, False):
@@ -232,14 +232,14 @@ def elect(
 
 
 def fetches(follower: ModelValue, leader: ModelValue, times: int = 1) -> Iterator[Take]:
-    """A follower fetches, and hears the answer."""
+    """Yield the steps of `times` fetches of a follower, each with its response."""
     for _ in range(times):
         yield take("HandleFetchRequest", leader, source=follower)
         yield take("HandleFetchResponse", follower, source=leader)
 
 
 def discovers(observer: ModelValue, leader: ModelValue) -> Iterator[Take]:
-    """An observer finds the leader among the bootstrap servers, fetches all it has, and tells it so."""
+    """Yield the steps in which an observer finds the leader by a bootstrap server and fetches its whole log."""
     yield take("FetchFromBootstrapServer", observer, lambda me: me.pending.dest == leader)
     yield from fetches(observer, leader, times=2)
     yield take("HandleFetchRequest", leader, source=observer)

@@ -1,4 +1,4 @@
-"""Voter changes of `quorum` by an administrator or a joining controller, UpdateVoter, and upgrades of kraft.version.
+"""Voter changes of `quorum`: AddVoter, RemoveVoter, UpdateVoter, and upgrades of kraft.version.
 
 Source: KIP-853, "AddVoter", "RemoveVoter", "UpdateVoter", "UpdateFeatures".
 """
@@ -40,7 +40,7 @@ from kraftcheck.kraft_model.quorum.rules import epoch_start, keys, matches, vote
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, internal, on, ordered, projection
 
 ChangeOutcome = tuple[Replica, list[Record], Error | None]
-"""The leader after a request, messages to send, and the error; None while the answer is open."""
+"""The leader after a request, the messages to send, and the error; None while the response is pending."""
 
 
 def controllers(identity: Map[ModelValue, Voter | Nil]) -> list[Voter]:
@@ -49,21 +49,21 @@ def controllers(identity: Map[ModelValue, Voter | Nil]) -> list[Voter]:
 
 
 class QuorumVoterChanges(QuorumBase):
-    """AddVoter, RemoveVoter and what both need; UpdateVoter and the upgrade of kraft.version."""
+    """AddVoter, RemoveVoter and their shared rules; UpdateVoter and the upgrade of kraft.version."""
 
     @projection
     def identity(self, me: Replica | Admin) -> Voter | Nil:
-        """The replica key and endpoints of a running controller, which an administrator knows."""
+        """Replica key and endpoint of a controller, known to administrators."""
         if isinstance(me, Admin) or me.id in self.brokers:
             return Nil.NIL
         return Voter(me.key, me.endpoint)
 
-    # Errors of any change of the voter set
+    # Errors of every voter change
 
     def change_error(self, me: Replica) -> Error | None:
         """Return the error of a voter change now, or None (KIP-853, "AddVoter", "RemoveVoter", steps 1 and 2).
 
-        A leader that has to wait answers REQUEST_TIMED_OUT at once, as the KIP allows.
+        A leader that would have to wait answers REQUEST_TIMED_OUT at once, as the KIP allows.
         """
         if me.mode is not Mode.LEADER:
             return Error.NOT_LEADER_OR_FOLLOWER
@@ -77,19 +77,19 @@ class QuorumVoterChanges(QuorumBase):
         return not isinstance(me.change, Nil)
 
     def is_established(self, me: Replica) -> bool:
-        """Whether LeaderChangeMessage of this epoch is committed (step 2): it makes single-server changes safe."""
+        """Whether LeaderChangeMessage of this epoch is committed (step 2), which makes single-server changes safe."""
         return me.high_watermark > epoch_start(me.log, me.epoch)
 
     def has_uncommitted_voters(self, me: Replica) -> bool:
-        """Whether the last VotersRecord is not committed (step 1)."""
+        """Whether the last VotersRecord is uncommitted (step 1)."""
         return self.last_voters_record(me.log) > me.high_watermark
 
     def is_busy(self, me: Replica) -> bool:
-        """Whether a leader has another operation, has committed nothing yet, or a VotersRecord that is not."""
+        """Whether a leader has a pending operation, no commit in its epoch, or an uncommitted VotersRecord."""
         return self.has_pending_operation(me) or not self.is_established(me) or self.has_uncommitted_voters(me)
 
     def needed_version(self) -> int:
-        """Return the kraft.version that voter changes need.
+        """Return the kraft.version that voter changes require.
 
         The KIP's "when the kraft.version is not greater than 1" would forbid them at version 1.
         """
@@ -99,7 +99,7 @@ class QuorumVoterChanges(QuorumBase):
 
     @internal(reads=identity)
     def add_voter(self, me: Replica, shared: Shared, identity: Map[ModelValue, Voter | Nil]) -> Steps:
-        """An administrator asks a replica to add a running controller to the voters (KIP-853, "AddVoter")."""
+        """An administrator asks a replica to add a controller to the voter set (KIP-853, "AddVoter")."""
         if self.added_voters == 0 or not self.serves_administrators(me):
             return
         for voter in controllers(identity):
@@ -118,7 +118,7 @@ class QuorumVoterChanges(QuorumBase):
         yield self.finished(me, shared, outcome, Operation.ADD_VOTER, request.source, consumes=True)
 
     def begin_adding(self, me: Replica, voter: Voter, client: ModelValue) -> ChangeOutcome:
-        """Take steps 1 to 3 of AddVoter (KIP-853): check, then ask the new voter for its versions."""
+        """Take steps 1 to 3 of AddVoter (KIP-853): check the request, then send ApiVersions to the new voter."""
         error = self.change_error(me)
         if error is not None:
             return me, [], error
@@ -129,19 +129,19 @@ class QuorumVoterChanges(QuorumBase):
         return me.but(change=change), [question], None
 
     def is_duplicate(self, me: Replica, key: Key) -> bool:
-        """Whether the voter set has the id already, with this directory id or another ("useful to make ... safer")."""
+        """Whether the voter set has this replica id, with any directory id ("useful to make ... safer")."""
         return any(voter.key.id == key.id for voter in me.voters)
 
     @on(ApiVersionsRequest)
     def handle_api_versions_request(self, me: Replica, request: ApiVersionsRequest, shared: Shared) -> Steps:
-        """A replica says which kraft.version it supports (KIP-853, "Supported features")."""
+        """A replica reports the kraft.version that it supports (KIP-853, "Supported features")."""
         if self.is_cut(me, request.source, shared):
             return
         yield self.taken(me, me, ApiVersionsResponse(me.software, request.of, me.id, request.source))
 
     @on(ApiVersionsResponse)
     def handle_api_versions_response(self, me: Replica, response: ApiVersionsResponse, shared: Shared) -> Steps:
-        """A leader hears what the new voter supports, and refuses one that does not support the kraft.version in use.
+        """A leader learns the new voter's supported version, and rejects a voter without the kraft.version in use.
 
         The error is INVALID_REQUEST. KIP-853, "AddVoter", step 4.
         """
@@ -163,11 +163,11 @@ class QuorumVoterChanges(QuorumBase):
         yield self.taken(me, after, *sends, *more).put(**puts)
 
     def on_fetch(self, me: Replica) -> tuple[Replica, list[Record]]:
-        """Return the leader after a fetch, perhaps of the new voter that it waits for, and messages to send."""
+        """Return the leader after a fetch, and messages to send; a pending new voter that caught up is added."""
         return self.add_if_caught_up(me)
 
     def add_if_caught_up(self, me: Replica) -> tuple[Replica, list[Record]]:
-        """Take steps 5 to 7 of AddVoter (KIP-853): once the new voter has caught up, append the new voter set."""
+        """Take steps 5 to 7 of AddVoter (KIP-853): append the new voter set once the new voter has caught up."""
         change = me.change
         if not isinstance(change, Change) or not isinstance(change.voter, Voter) or not change.checked:
             return me, []
@@ -183,19 +183,19 @@ class QuorumVoterChanges(QuorumBase):
         return me.offsets.get(key, -1) >= len(me.log)
 
     def append_voters(self, me: Replica, voters: frozenset[Voter], change: Change, *before: LogRecord) -> Replica:
-        """Return the leader with a VotersRecord: it uses it at once, and waits until the new majority commits it."""
+        """Return the leader with an appended VotersRecord, in use at once and pending until it is committed."""
         log = (*me.log, Batch(me.epoch, (*before, self.change_record(me, voters))))
         return self.with_log(me, log, flushes=True).but(change=change.but(offset=len(log)))
 
     def change_record(self, me: Replica, voters: frozenset[Voter]) -> LogRecord:
-        """Return the record that says who the voters are from here on."""
+        """Return the log record that sets the voter set."""
         return Voters(voters)
 
     # RemoveVoter
 
     @internal(reads=identity)
     def remove_voter(self, me: Replica, shared: Shared, identity: Map[ModelValue, Voter | Nil]) -> Steps:
-        """An administrator asks a replica to remove a voter, the leader too, or a controller that is no voter.
+        """An administrator asks a replica to remove a voter, possibly the leader, or a controller that is no voter.
 
         KIP-853, "RemoveVoter".
         """
@@ -207,7 +207,7 @@ class QuorumVoterChanges(QuorumBase):
 
     @on(RemoveVoterRequest)
     def handle_remove_voter_request(self, me: Replica, request: RemoveVoterRequest, shared: Shared) -> Steps:
-        """A replica handles RemoveVoter of a joining controller: for the voter with its lost disk.
+        """A replica handles RemoveVoter of a joining controller, for the voter of its lost disk.
 
         KIP-853, "RemoveVoter", "Controller auto joining".
         """
@@ -239,13 +239,13 @@ class QuorumVoterChanges(QuorumBase):
         return me.mode not in ENDED and me.id not in self.brokers
 
     def refuses_cluster(self, me: Replica, operation: Operation, client: ModelValue) -> Step:
-        """Return the step that refuses a request of another cluster."""
+        """Return the step that rejects a request of another cluster."""
         return self.taken(me, me, *self.answer(me, operation, Error.INCONSISTENT_CLUSTER_ID, client))
 
     def asked(
         self, me: Replica, shared: Shared, outcome: ChangeOutcome, operation: Operation, allowance: str
     ) -> Iterator[Step]:
-        """Yield the step that handles an administrator's request. An error that nobody hears of is no step."""
+        """Yield the step that handles an administrator's request; an error without a response is no step."""
         if outcome[2] is None:
             yield self.finished(me, shared, outcome, operation, ADMIN, consumes=False).spend(allowance)
         elif self.plain_answers:
@@ -262,7 +262,7 @@ class QuorumVoterChanges(QuorumBase):
         *,
         consumes: bool,
     ) -> Step:
-        """Return the step for an outcome, with the answer if it is known."""
+        """Return the step for an outcome, with the response if its error is known."""
         after, sends, error = outcome
         if error is not None:
             sends = [*sends, *self.answer(after, operation, error, client)]
@@ -272,7 +272,7 @@ class QuorumVoterChanges(QuorumBase):
 
     @internal
     def expire_operation(self, me: Replica) -> Steps:
-        """An operation takes too long: the leader answers REQUEST_TIMED_OUT. What is in the log stays there.
+        """A pending operation times out: the leader answers REQUEST_TIMED_OUT. Its record stays in the log.
 
         KIP-853, "AddVoter", step 8, "RemoveVoter", step 5.
         """
@@ -286,7 +286,7 @@ class QuorumVoterChanges(QuorumBase):
 
     @internal
     def join(self, me: Replica) -> Steps:
-        """A controller that is no voter joins: it asks to remove the voter with its id, if any, then to add itself.
+        """A controller outside the voter set joins: it removes the voter with its id, if any, then adds itself.
 
         KIP-853, "Controller auto joining".
         """
@@ -301,19 +301,19 @@ class QuorumVoterChanges(QuorumBase):
         yield self.taken(me, self.waits_to_join(me), request, consumes=False).spend(allowance)
 
     def joining_request(self, me: Replica, leader: ModelValue) -> AddVoterRequest | RemoveVoterRequest:
-        """Return RemoveVoter for the voter with this replica's id, or else AddVoter."""
+        """Return RemoveVoter for a voter with this replica's id, else AddVoter for the replica."""
         former = [voter.key for voter in ordered(me.voters) if voter.key.id == me.id]
         if former:
             return RemoveVoterRequest(former[0], me.id, leader, me.leader_endpoint)
         return AddVoterRequest(Voter(me.key, me.endpoint), me.id, leader, me.leader_endpoint)
 
     def waits_to_join(self, me: Replica) -> Replica:
-        """Return the controller after it sent AddVoter or RemoveVoter; it goes on fetching."""
+        """Return the controller with its AddVoter or RemoveVoter pending; it keeps fetching."""
         return me.but(joining=True)
 
     @on(AdminResponse)
     def handle_join_response(self, me: Replica, response: AdminResponse, shared: Shared) -> Steps:
-        """A joining controller hears how its request ended, and may try again or go on.
+        """A joining controller receives the response to its request, and may retry or continue.
 
         KIP-853, "Controller auto joining".
         """
@@ -325,11 +325,11 @@ class QuorumVoterChanges(QuorumBase):
 
     @on(AdminResponse, DescribeQuorumResponse)
     def read_answer(self, me: Admin, response: AdminResponse | DescribeQuorumResponse) -> Steps:
-        """An administrator reads an answer (KIP-853, "Admin client")."""
+        """An administrator receives a response (KIP-853, "Admin client")."""
         yield Step(me=self.remembers(me, response) if self.watch_answers else me, consumes=True)
 
     def remembers(self, me: Admin, response: AdminResponse | DescribeQuorumResponse) -> Admin:
-        """Return the administrator with what it was told, for properties only."""
+        """Return the administrator with the response recorded, for properties only."""
         if response.error is not Error.NONE:
             return me
         if isinstance(response, DescribeQuorumResponse):
@@ -339,7 +339,7 @@ class QuorumVoterChanges(QuorumBase):
 
     @internal
     def describe_quorum(self, me: Replica) -> Steps:
-        """An administrator asks a replica for the voters in use, the committed ones, and the observers.
+        """An administrator asks a replica for the voters in use, the committed voters, and the observers.
 
         KIP-853, "DescribeQuorum".
         """
@@ -350,7 +350,7 @@ class QuorumVoterChanges(QuorumBase):
             observers = frozenset[Key]()
         else:
             error, current, committed = Error.NONE, me.voters, self.committed_voters(me)
-            known = [key for key in me.offsets if key.directory != UNKNOWN_DIRECTORY]  # or a voter of version 0
+            known = [key for key in me.offsets if key.directory != UNKNOWN_DIRECTORY]  # skips voters of version 0
             observers = frozenset(key for key in known if not any(matches(v.key, key) for v in me.voters))
         shown = self.shown_high_watermark(me) if error is Error.NONE else 0
         response = DescribeQuorumResponse(error, me.epoch, shown, current, committed, observers, me.id, ADMIN)
@@ -364,7 +364,7 @@ class QuorumVoterChanges(QuorumBase):
 
     @internal
     def send_update_voter(self, me: Replica) -> Steps:
-        """A voter tells a new leader its endpoint, directory id and version, until the leader has acknowledged that.
+        """A voter reports its endpoint, directory id and version to a new leader, until the leader acknowledges.
 
         It does so at any kraft.version. KIP-853, "UpdateVoter".
         """
@@ -376,17 +376,17 @@ class QuorumVoterChanges(QuorumBase):
         yield self.taken(me, self.waits_for_update(me, request), request, consumes=False).spend("updated_voters")
 
     def update_request(self, me: Replica, leader: ModelValue) -> UpdateVoterRequest:
-        """Return UpdateVoter with what the voter is now."""
+        """Return UpdateVoter with the voter's current key, endpoint and version."""
         told = Voter(me.key, me.endpoint)
         return UpdateVoterRequest(me.epoch, told, me.software, me.id, leader, me.leader_endpoint)
 
     def waits_for_update(self, me: Replica, request: UpdateVoterRequest) -> Replica:
-        """Return the voter after it sent UpdateVoter; it goes on fetching."""
+        """Return the voter with its UpdateVoter pending; it keeps fetching."""
         return me.but(updating=True)
 
     @on(UpdateVoterRequest)
     def handle_update_voter_request(self, me: Replica, request: UpdateVoterRequest, shared: Shared) -> Steps:
-        """A leader handles UpdateVoter, as `begin_updating` says; others refuse it (KIP-853, "UpdateVoter")."""
+        """A leader handles UpdateVoter by `begin_updating`; other replicas reject it (KIP-853, "UpdateVoter")."""
         if self.is_cut(me, request.source, shared):
             return
         if self.is_foreign(me, request.source):
@@ -402,7 +402,7 @@ class QuorumVoterChanges(QuorumBase):
     def begin_updating(self, me: Replica, request: UpdateVoterRequest) -> ChangeOutcome:
         """Take steps 1 to 6 of UpdateVoter (KIP-853).
 
-        At kraft.version 0 there is no record for it: the leader keeps it in memory.
+        At kraft.version 0 no record exists for it: the leader keeps the update in memory.
         """
         error = self.update_error(me, request)
         if error is not None:
@@ -427,18 +427,18 @@ class QuorumVoterChanges(QuorumBase):
         return Error.INVALID_UPDATE if request.version < me.version else None
 
     def voter_to_update(self, me: Replica, key: Key) -> Voter | None:
-        """Return the voter with this key, also if its directory id is not known yet (step 4)."""
+        """Return the voter with this key, or with its id and an unknown directory id (step 4)."""
         return voter_of(me.voters, key)
 
     def appended_update(self, me: Replica) -> ChangeOutcome:
-        """Return the outcome after the update is appended: the answer comes once it is committed (steps 7 and 8)."""
+        """Return the outcome after the update is appended; the response follows its commit (steps 7 and 8)."""
         return me, [], None
 
     @on(UpdateVoterResponse)
     def handle_update_voter_response(self, me: Replica, response: UpdateVoterResponse, shared: Shared) -> Steps:
-        """A voter hears whether the leader has noted its update, or must try again (KIP-853, "UpdateVoter").
+        """A voter learns whether the leader accepted its update, or must send it again (KIP-853, "UpdateVoter").
 
-        An answer to what it was before it restarted is dropped.
+        A response to an update from before a restart is dropped.
         """
         if self.is_cut(me, response.source, shared):
             return
@@ -454,24 +454,24 @@ class QuorumVoterChanges(QuorumBase):
 
     @internal
     def upgrade(self, me: Replica, shared: Shared) -> Steps:
-        """An administrator asks a replica for kraft.version 1 (KIP-853, "UpdateFeatures")."""
+        """An administrator requests kraft.version 1 from a replica (KIP-853, "UpdateFeatures")."""
         if self.upgrades == 0 or not self.serves_administrators(me):
             return
         yield from self.asked(me, shared, self.begin_upgrade(me, 1), Operation.UPDATE_FEATURES, "upgrades")
 
     @internal
     def downgrade(self, me: Replica, shared: Shared) -> Steps:
-        """An administrator asks a replica for kraft.version 0, which is refused (KIP-853, "UpdateFeatures")."""
+        """An administrator requests kraft.version 0, which every replica rejects (KIP-853, "UpdateFeatures")."""
         if self.upgrades == 0 or not self.serves_administrators(me):
             return
         yield from self.asked(me, shared, self.begin_upgrade(me, 0), Operation.UPDATE_FEATURES, "upgrades")
 
     def begin_upgrade(self, me: Replica, version: int) -> ChangeOutcome:
-        """Change kraft.version: KRaftVersionRecord and VotersRecord in one batch (KIP-853, "UpdateFeatures").
+        """Upgrade kraft.version: append KRaftVersionRecord and VotersRecord in one batch (KIP-853, "UpdateFeatures").
 
-        All voters and brokers must support the new version. The leader knows voters by UpdateVoter, brokers by their
-        registrations. While an earlier upgrade is not committed, there is no finalized version to compare with
-        ("KRaftVersionRecord"); the leader answers as in AddVoter.
+        All voters and brokers must support the new version. The leader knows it of voters by UpdateVoter, of brokers by
+        their registrations. While an earlier upgrade is uncommitted, there is no finalized version to compare with
+        ("KRaftVersionRecord"); the leader then answers as in AddVoter.
         """
         if me.mode is not Mode.LEADER:
             return me, [], Error.NOT_LEADER_OR_FOLLOWER
@@ -490,6 +490,6 @@ class QuorumVoterChanges(QuorumBase):
         return after.but(offsets=Map((known.get(key, key), end) for key, end in me.offsets.items())), [], None
 
     def supporters(self, me: Replica, version: int) -> frozenset[Voter]:
-        """Return the voters that a leader knows to support a kraft.version, itself among them."""
+        """Return the voters known to support a kraft.version, the leader included."""
         told = me.heard | ({Voter(me.key, me.endpoint)} if me.software >= version else set())
         return frozenset(v for v in told if any(matches(old.key, v.key) for old in me.voters))

@@ -1,18 +1,18 @@
-"""KIP-704: leaders that are elected uncleanly recover the partition before anyone is served.
+"""KIP-704: recovery of a partition after an unclean leader election, before any client is served.
 
 A controller, brokers with one partition, and a client. Source: KIP-704, "Send a hint to the partition leader to recover
-the partition" (KAFKA-13587). What the KIP leaves open is as in Kafka: KIP-497 for the ISR, KIP-101 and KIP-279 for
-truncation, KIP-392 for followers that serve consumers, KIP-841 for replicas that may not join the ISR. The docstring of
-an action names its section; `docs/coverage.md` lists the statements one by one, `docs/findings.md` where they disagree.
+the partition" (KAFKA-13587). Where the KIP leaves a question open, the model follows Kafka: KIP-497 for the ISR, KIP-101 and
+KIP-279 for truncation, KIP-392 for followers that serve consumers, KIP-841 for ineligible replicas. The docstring of an
+action names its section. `docs/coverage.md` lists the statements one by one, `docs/findings.md` their contradictions.
 
-Left out are broker epochs, reassignment, transactions (recovering is one step) and the contents of answers to clients.
+The model omits broker epochs, reassignment, transactions (recovery is one step) and the contents of client responses.
 
 =============  =======================================================================================================
-module         what is in it
+module         content
 =============  =======================================================================================================
-`records`      symbols (modes, errors), metadata records, messages, what each process knows
+`records`      symbols (modes, errors), metadata records, messages, the state of each process
 `base`         pure rules: changes of a partition and their records, ends of logs, the high watermark; constants and
-               bounds, the network (LoseMessage), `Init`; who is served, and when a value is acknowledged
+               bounds, the network (LoseMessage), `Init`; serving and acknowledgements
 `controller`   FenceBroker, UnfenceBroker, ElectUncleanly, RefuseAlterPartition, AcceptAlterPartition,
                ChangeController
 `brokers`      ApplyMetadata, HandleLeaderAndIsr, Recover, ReportRecovered, ExpandIsr, ShrinkIsr,
@@ -20,9 +20,9 @@ module         what is in it
                BreakConnection
 `exchanges`    SendRequest, HandleResponse, GiveUp; of brokers RefuseClient, ServeClient, AppendProduced;
                AskForEpochEnd, AnswerEpochEnd, Truncate, FetchFromLeader, NoteFetch, AnswerFetch, AppendFetched
-`properties`   invariants and step invariants; temporal properties, and what is fair
-`contracts`    step properties: what the controller decides, what brokers and leaders make of it, how clients and
-               replicas ask and are answered
+`properties`   invariants and step invariants; temporal properties and fairness
+`contracts`    step properties: decisions of the controller, their effects on brokers, requests and responses of
+               clients and replicas
 `variants`     other readings of the KIP, and seeded faults
 `configurations`  bounded configurations (TOML)
 =============  =======================================================================================================
@@ -37,9 +37,9 @@ from kraftcheck.kraft_model.recovery.exchanges import RecoveryExchanges
 from kraftcheck.kraft_model.recovery.properties import RecoveryProperties
 
 
-# The bases stand in reverse: actions are listed from the last base to the first.
+# The bases are in reverse order: actions are listed from the last base to the first.
 class Recovery(RecoveryContracts, RecoveryProperties, RecoveryExchanges, RecoveryBrokers, RecoveryController):
-    """KIP-704: a leader that is elected uncleanly recovers before anyone is served."""
+    """Recovery of a partition after an unclean leader election, before any client is served (KIP-704)."""
 
 
 __all__ = ["Recovery"]

@@ -1,4 +1,4 @@
-"""The constants of `recovery`, how it starts, who is served, when a value is acknowledged; rules of partitions."""
+"""The constants of `recovery`, its initial state, its rules of partitions, serving, and acknowledgements."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def change(
     isr: frozenset[ModelValue] | None = None,
     recovery: RecoveryState | None = None,
 ) -> PartitionChangeRecord:
-    """Return the record of a change; fields that stay have the value for unchanged (KIP-704)."""
+    """Return the record of a change; unchanged fields have their value for no change (KIP-704)."""
     return PartitionChangeRecord(
         leader,
         Nil.UNCHANGED if isr is None or isr == before.isr else isr,
@@ -45,7 +45,7 @@ def change(
 
 
 def merged(before: Partition, record: PartitionRecord | PartitionChangeRecord) -> Partition:
-    """Return the partition after a record: the partition epoch rises with each, the leader epoch with the leader."""
+    """Return the partition after a record: every record raises its epoch, a new leader the leader epoch."""
     if isinstance(record, PartitionRecord):
         return Partition(record.leader, record.leader_epoch, record.partition_epoch, record.isr, record.recovery)
     elects = record.leader is not Nil.UNCHANGED
@@ -59,7 +59,7 @@ def merged(before: Partition, record: PartitionRecord | PartitionChangeRecord) -
 
 
 def image(metadata: MetadataLog) -> Partition:
-    """Return what metadata records add up to."""
+    """Return the partition after all records of a metadata log."""
     partition = UNTOLD
     for record in metadata:
         partition = merged(partition, record)
@@ -67,7 +67,7 @@ def image(metadata: MetadataLog) -> Partition:
 
 
 def from_isr(isr: frozenset[ModelValue], fenced: frozenset[ModelValue]) -> Leader:
-    """Return the leader that a clean election chooses: the first of the ISR that is not fenced."""
+    """Return the leader that a clean election chooses: the first unfenced member of the ISR."""
     eligible = ordered(isr - fenced)
     return eligible[0] if eligible else Nil.NO_LEADER
 
@@ -81,7 +81,7 @@ def last_epoch(log: tuple[Entry, ...]) -> int:
 
 
 def epoch_end(log: tuple[Entry, ...], epoch: int) -> tuple[int, int]:
-    """Return the largest epoch in a log not above the given one, and its end offset; (-1, 0) if none (KIP-279)."""
+    """Return the largest epoch of a log not above the given one, and its end offset; (-1, 0) if none (KIP-279)."""
     upto = [entry for entry in log if entry.epoch <= epoch]
     return (upto[-1].epoch, len(upto)) if upto else (-1, 0)
 
@@ -91,7 +91,7 @@ def values(log: tuple[Entry, ...]) -> frozenset[int]:
 
 
 def high_watermark(me: Broker, isr: frozenset[ModelValue]) -> int:
-    """Return the end offset up to which every replica of an ISR holds the leader's log, as the leader knows it."""
+    """Return the end offset up to which every member of an ISR holds the leader's log, as known to the leader."""
     return min([len(me.log), *[me.ends.get(member, 0) for member in isr if member != me.id]])
 
 
@@ -118,7 +118,7 @@ class RecoveryBase(Protocol):
     symbols = SYMBOLS
 
     def check_constants(self) -> None:
-        """Refuse sets of brokers that are not among the brokers."""
+        """Reject sets that contain nodes outside Brokers."""
         for name, chosen in (
             ("InitialIsr", self.initial_isr),
             ("OldBrokers", self.old_brokers),
@@ -131,7 +131,7 @@ class RecoveryBase(Protocol):
             raise ConstantError("InitialIsr", "expected at least one broker, found the empty set")
 
     def initial(self) -> Iterator[State]:
-        """Yield the one start: the first of the ISR leads, and everyone knows it."""
+        """Yield the initial state: the first member of the ISR leads, and every broker knows it."""
         leader = ordered(self.initial_isr)[0]
         created = PartitionRecord(leader, self.initial_isr, 0, 0)
         partition = merged(UNTOLD, created)
@@ -146,10 +146,9 @@ class RecoveryBase(Protocol):
     # Serving
 
     def _is_recovering(self, me: Broker) -> bool:
-        """Whether a broker, leader or follower, refuses because the leader is recovering.
+        """Whether a broker, leader or follower, rejects requests because the leader is recovering.
 
-        It refuses until the controller has confirmed that the leader has recovered: it goes by the recovery state that
-        it was told.
+        The broker goes by its known recovery state, until the controller confirms the recovery.
         """
         return me.partition.recovery is RECOVERING
 
@@ -160,9 +159,9 @@ class RecoveryBase(Protocol):
     # Committing
 
     def _acknowledge(self, me: Broker, shared: Shared) -> Step:
-        """Return the step in which a leader answers PRODUCE requests whose values all in-sync replicas have.
+        """Return the step in which a leader acknowledges the produced values that all in-sync replicas hold.
 
-        While a request to change the ISR is under way, the replicas of both the old and the new one count (KIP-497).
+        While a change of the ISR is pending, the replicas of both the old and the new ISR count (KIP-497).
         """
         if not me.leads or not me.waiting:
             return become(me)
@@ -176,5 +175,5 @@ class RecoveryBase(Protocol):
         return become(left).put(acknowledged=shared.acknowledged | set(told)).send(*responses)
 
     def _counted(self, me: Broker) -> frozenset[ModelValue]:
-        """Return the replicas that must have a value before it is committed."""
+        """Return the replicas that must hold a value before it is committed."""
         return me.partition.isr | (me.pending.isr if isinstance(me.pending, AlterPartitionRequest) else frozenset())

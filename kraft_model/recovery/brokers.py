@@ -1,4 +1,4 @@
-"""Brokers of `recovery`: what they are told, recovering, the ISR, stopping and starting."""
+"""Brokers of `recovery`: partition states, recovery, ISR changes, crashes and restarts."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, consum
 
 
 class RecoveryBrokers(RecoveryBase):
-    # Hearing of the partition's state
+    # Learning the partition's state
 
     @internal
     def apply_metadata(self, me: Broker, shared: Shared) -> Steps:
         """A broker applies the next record of the metadata log.
 
-        A leader may know the state already, from the answer to its AlterPartition request. Source:
-        KIP-704, KRaft Controller; Kafka, Partition.makeLeader and makeFollower (the partition epoch).
+        A leader may know the state already, from the response to its AlterPartition request. Source: KIP-704, KRaft
+        Controller; Kafka, Partition.makeLeader and makeFollower (the partition epoch).
         """
         if not me.running or me.cursor >= len(shared.metadata):
             return
@@ -51,10 +51,10 @@ class RecoveryBrokers(RecoveryBase):
 
     @on(LeaderAndIsrRequest)
     def handle_leader_and_isr(self, me: Broker, request: LeaderAndIsrRequest, shared: Shared) -> Steps:
-        """A broker believes a controller and a state that are not older than those it has heard of.
+        """A broker accepts a controller and a partition state that are not older than the known ones.
 
-        It does not ignore a request of the same leader epoch: it may say that the leader has recovered. Source:
-        KIP-704, Topic Partition Follower; LeaderAndIsr RPC, Request Handling.
+        A request of the same leader epoch counts: it may report that the leader has recovered. Source: KIP-704, Topic
+        Partition Follower; LeaderAndIsr RPC, Request Handling.
         """
         if not me.running:
             return
@@ -72,21 +72,21 @@ class RecoveryBrokers(RecoveryBase):
         yield self._told(heard, self._as_understood(me, partition), shared).but(consumes=True)
 
     def _is_old_news(self, me: Broker, partition: Partition) -> bool:
-        """Whether a state of the partition is older than what the broker knows."""
+        """Whether a partition state is older than the one that the broker knows."""
         return partition.partition_epoch < me.partition.partition_epoch
 
     def _as_understood(self, me: Broker, partition: Partition) -> Partition:
-        """Return a partition as a broker understands it: a broker without the new field behaves as before.
+        """Return a partition without its recovery state for an old broker, which ignores the field.
 
         Source: KIP-704, Compatibility, Controller ("the LeaderRecoveryState field ... will be ignored").
         """
         return partition.but(recovery=RECOVERED) if me.id in self.old_brokers else partition
 
     def _told(self, me: Broker, partition: Partition, shared: Shared) -> Step:
-        """Return the step in which a broker takes on a state of the partition.
+        """Return the step in which a broker adopts a partition state.
 
-        A new leader epoch makes it leader or follower anew, and it gives up values that wait to be acknowledged. In the
-        same epoch it goes on with the new ISR and recovery state.
+        In a new leader epoch it becomes leader or follower, and rejects the values that wait for acknowledgement. In
+        the same epoch it continues with the new ISR and recovery state.
         """
         if partition.leader_epoch > me.partition.leader_epoch:
             now = me.but(
@@ -103,11 +103,11 @@ class RecoveryBrokers(RecoveryBase):
         moved_on = partition.partition_epoch > me.partition.partition_epoch
         return self._acknowledge(me.but(partition=partition, pending=Nil.NIL if moved_on else me.pending), shared)
 
-    # Recovering
+    # Recovery
 
     @internal
     def recover(self, me: Broker, shared: Shared) -> Steps:
-        """A leader recovers the partition, for example by aborting pending transactions, whatever its IBP.
+        """A leader recovers the partition, for example by aborting pending transactions, at any IBP.
 
         Source: KIP-704, Proposed Changes; LeaderAndIsr RPC, Request Handling ("irrespective of the leader's IBP").
         """
@@ -120,7 +120,7 @@ class RecoveryBrokers(RecoveryBase):
 
     @internal
     def report_recovered(self, me: Broker) -> Steps:
-        """A leader tells the controller that it has recovered, in an AlterPartition request of its IBP's version.
+        """A leader reports its recovery to the controller, in AlterPartition of its IBP's version.
 
         Source: KIP-704, Topic Partition Leader; Compatibility, Controller ("matches the current IBP").
         """
@@ -131,7 +131,7 @@ class RecoveryBrokers(RecoveryBase):
         yield self._propose(me, frozenset({me.id}), RECOVERED)
 
     def _propose(self, me: Broker, isr: frozenset[ModelValue], recovery: RecoveryState) -> Step:
-        """Return the step in which a leader sends an AlterPartition request and waits for the answer."""
+        """Return the step in which a leader sends AlterPartition, with the request pending."""
         version = 0 if me.id in self.old_brokers | self.old_ibp else 1
         epochs = me.partition.leader_epoch, me.partition.partition_epoch
         request = AlterPartitionRequest(version, *epochs, isr, recovery if version else Nil.ABSENT, 1, me.id)
@@ -141,10 +141,10 @@ class RecoveryBrokers(RecoveryBase):
 
     @internal
     def expand_isr(self, me: Broker) -> Steps:
-        """A leader that has recovered proposes a follower that has caught up for the ISR.
+        """A recovered leader proposes a caught-up follower for the ISR.
 
-        A follower has caught up if it has what the leader had when it became leader, and what was committed since.
-        Source: KIP-704, Topic Partition Leader; KIP-497; Kafka, Partition.maybeExpandIsr.
+        A follower has caught up if it holds the leader's log at its election and all values committed since. Source:
+        KIP-704, Topic Partition Leader; KIP-497; Kafka, Partition.maybeExpandIsr.
         """
         if not me.leads or me.pending is not Nil.NIL:
             return
@@ -156,7 +156,7 @@ class RecoveryBrokers(RecoveryBase):
                 yield self._propose(me, me.partition.isr | {follower}, me.partition.recovery).spend("isr_changes")
 
     def _may_grow(self, me: Broker) -> bool:
-        """Whether followers may join the ISR: once the leader has set the recovery state to RECOVERED."""
+        """Whether followers may join the ISR: only once the recovery state is RECOVERED."""
         return me.partition.recovery is RECOVERED
 
     def _enough(self, me: Broker, committed: int) -> int:
@@ -165,7 +165,7 @@ class RecoveryBrokers(RecoveryBase):
 
     @internal
     def shrink_isr(self, me: Broker) -> Steps:
-        """A leader proposes to remove a follower that lags from the ISR. Source: KIP-497."""
+        """A leader proposes to remove a lagging follower from the ISR. Source: KIP-497."""
         if not me.leads or me.pending is not Nil.NIL:
             return
         if me.partition.recovery is not RECOVERED:
@@ -175,14 +175,14 @@ class RecoveryBrokers(RecoveryBase):
 
     @projection
     def requested(self, messages: tuple[Record, ...]) -> frozenset[ModelValue]:
-        """The brokers whose AlterPartition requests are under way to the controller."""
+        """Brokers whose AlterPartition requests to the controller are in flight."""
         return frozenset(message.source for message in messages if isinstance(message, AlterPartitionRequest))
 
     @internal(reads=requested)
     def resend_alter_partition(self, me: Broker, requested: Map[ModelValue | Name, frozenset[ModelValue]]) -> Steps:
-        """A leader whose request is no longer under way, and was not answered, sends it again.
+        """A leader resends its pending request once no copy is in flight.
 
-        An answer to the first copy is then too late. Source: Kafka, AlterPartitionManager (requests time out, and the
+        A response to the first copy is then too late. Source: Kafka, AlterPartitionManager (requests time out, and the
         connection is closed).
         """
         if not me.leads or not isinstance(me.pending, AlterPartitionRequest):
@@ -194,7 +194,7 @@ class RecoveryBrokers(RecoveryBase):
 
     @internal
     def send_invalid_alter_partition(self, me: Broker) -> Steps:
-        """A faulty leader asks for what the controller must refuse, once for each reason.
+        """A faulty leader sends a request that the controller must reject, one for each reason.
 
         Source: KIP-704, AlterPartition RPC, Request Handling: an ISR of more than one replica while RECOVERING; a
         change from RECOVERED to RECOVERING.
@@ -209,12 +209,11 @@ class RecoveryBrokers(RecoveryBase):
 
     @on(AlterPartitionResponse)
     def handle_alter_partition_response(self, me: Broker, response: AlterPartitionResponse, shared: Shared) -> Steps:
-        """A leader takes the answer to its request under way; any other answer is too late.
+        """A leader accepts the response to its pending request, and ignores any other.
 
-        It notes the recovery state in it, and never starts to recover because of it. After an error it cannot know in
-        general whether the request was applied, since it may have been sent twice: it waits until it is told a newer
-        partition epoch. Source: KIP-704, AlterPartition RPC, Response Schema; KIP-497; Kafka,
-        Partition.handleAlterPartitionError.
+        It adopts the recovery state, and never starts to recover because of it. After an error the request may have
+        been applied, since it may have been sent twice: the leader waits for a newer partition epoch. Source: KIP-704,
+        AlterPartition RPC, Response Schema; KIP-497; Kafka, Partition.handleAlterPartitionError.
         """
         if not me.running:
             return
@@ -233,35 +232,35 @@ class RecoveryBrokers(RecoveryBase):
         yield self._acknowledge(settled, shared).but(consumes=True)
 
     def _is_awaited(self, me: Broker, response: AlterPartitionResponse) -> bool:
-        """Whether a response answers the request that the leader waits for."""
+        """Whether a response answers the pending request."""
         pending = me.pending
         if not me.leads or not isinstance(pending, AlterPartitionRequest):
             return False
         return response.asked == (pending.leader_epoch, pending.partition_epoch, pending.attempt)
 
     def _was_not_applied(self, error: Error) -> bool:
-        """Whether an error says that neither the request nor a copy of it was applied."""
+        """Whether an error implies that no copy of the request was applied."""
         return error is Error.INELIGIBLE_REPLICA
 
-    # Stopping and starting
+    # Crashes and restarts
 
     @internal
     def crash(self, me: Broker) -> Steps:
-        """A broker stops; its log stays."""
+        """A broker crashes and keeps its log."""
         if not me.running:
             return
         yield become(Broker(me.id, running=False, log=me.log)).spend("crashes")
 
     @projection
     def fenced(self, me: Record) -> frozenset[ModelValue]:
-        """The brokers that the controller has fenced."""
+        """Brokers that the controller has fenced."""
         return me.fenced if isinstance(me, Controller) else frozenset()
 
     @internal(reads=fenced)
     def restart(self, me: Broker, shared: Shared, fenced: Map[ModelValue | Name, frozenset[ModelValue]]) -> Steps:
-        """A broker starts once its old session has expired. In KRaft it reads the metadata log before it registers.
+        """A broker restarts once it is fenced. In KRaft it reads the metadata log before it registers.
 
-        Source: Kafka, a broker id is registered anew only after the broker of that id is fenced.
+        Source: Kafka, a broker id is registered again only after the broker of that id is fenced.
         """
         if me.running or me.id not in fenced[Name.CONTROLLER]:
             return
@@ -279,7 +278,7 @@ class RecoveryBrokers(RecoveryBase):
         ClientRequest,
     )
     def break_connection(self, me: Broker, message: Record) -> Steps:
-        """What is sent to a broker that is down is lost, and a client or replica that waits for an answer notices."""
+        """A message to a stopped broker is lost, and the waiting client or replica sees its connection break."""
         if me.running:
             return
         if isinstance(message, ClientRequest):
@@ -295,7 +294,7 @@ class RecoveryBrokers(RecoveryBase):
 
 
 def _given_up(me: Broker) -> list[ClientResponse]:
-    """Return the refusals of produced values that a former leader can no longer promise to keep."""
+    """Return the rejections of produced values that a former leader cannot acknowledge any more."""
     return [
         ClientResponse(
             Api.PRODUCE, me.log[offset - 1].value, Error.NOT_LEADER_OR_FOLLOWER, me.partition.leader_epoch, me.id

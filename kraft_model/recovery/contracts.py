@@ -1,6 +1,6 @@
-"""Contracts of `recovery`: what controller and brokers decide, tell and make of it, and how clients and followers fare.
+"""Contracts of `recovery`: decisions of the controller, their effects on brokers, service of clients and followers.
 
-Each names its source. They use no rule that an action uses, so that a slip in such a rule does not change them too.
+Each contract names its source. It shares no rule with an action, so that no mistake in a rule affects both.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from kraftcheck.kraft_model.recovery.records import (
 )
 from kraftcheck.spec import ModelValue, Step, become, consume, invariant, ordered, step_invariant
 
-# What is expected, without the actions' own rules
+# Expected effects, independent of the actions' rules
 
 
 def same(step: Step, expected: Step) -> bool:
-    """Return whether two steps are the same, in whatever order they put and send."""
+    """Return whether two steps are equal up to the order of writes and messages."""
     rest = step.but(puts=(), sends=()) == expected.but(puts=(), sends=())
     return rest and Counter(step.puts) == Counter(expected.puts) and Counter(step.sends) == Counter(expected.sends)
 
 
 def difference(old: Partition, new: Partition) -> PartitionChangeRecord:
-    """Return the record of what has changed in a partition."""
+    """Return the record of the difference between two partition states."""
     return PartitionChangeRecord(
         leader=new.leader if new.leader != old.leader else Nil.UNCHANGED,
         isr=new.isr if new.isr != old.isr else Nil.UNCHANGED,
@@ -58,7 +58,7 @@ def difference(old: Partition, new: Partition) -> PartitionChangeRecord:
 
 
 def state_after(metadata: MetadataLog) -> Partition:
-    """Return the partition after metadata records: the last change of a field counts."""
+    """Return the partition after metadata records: the last change of each field counts."""
     if not metadata:
         return UNTOLD
     created, changes = metadata[0], metadata[1:]
@@ -71,12 +71,12 @@ def state_after(metadata: MetadataLog) -> Partition:
 
 
 def known_by(protocol: RecoveryBase, broker: Broker, partition: Partition) -> Partition:
-    """Return what a broker knows that is told a partition: an old one ignores the recovery state (Compatibility)."""
+    """Return a partition as a broker knows it: an old broker ignores the recovery state (Compatibility)."""
     return partition.but(recovery=RECOVERED) if broker.id in protocol.old_brokers else partition
 
 
 def takes_on(broker: Broker, partition: Partition, shared: Shared) -> Step:
-    """Return the step in which a broker takes on a state: anew in a new leader epoch, where who waits is refused."""
+    """Return the step in which a broker adopts a state; a new leader epoch rejects its waiting clients."""
     if partition.leader_epoch > broker.partition.leader_epoch:
         told = (Error.NOT_LEADER_OR_FOLLOWER, broker.partition.leader_epoch, broker.id)
         refusals = [ClientResponse(Api.PRODUCE, broker.log[offset - 1].value, *told) for offset in broker.waiting]
@@ -94,7 +94,7 @@ def takes_on(broker: Broker, partition: Partition, shared: Shared) -> Step:
 
 
 def answers(broker: Broker, shared: Shared) -> Step:
-    """Return the step in which a leader answers for the values that all replicas have that count (KIP-497)."""
+    """Return the step in which a leader acknowledges the values that all counted replicas hold (KIP-497)."""
     leader = broker.running and broker.partition.leader == broker.id
     asked = broker.pending.isr if isinstance(broker.pending, AlterPartitionRequest) else frozenset()
     others = (broker.partition.isr | asked) - {broker.id}
@@ -108,14 +108,14 @@ def answers(broker: Broker, shared: Shared) -> Step:
 
 
 class RecoveryContracts(RecoveryBase):
-    """Step properties of the controller, of brokers, and of who asks and who answers."""
+    """Step properties of the controller, of brokers, and of requests and responses."""
 
     @step_invariant
     def expired_sessions_are_fenced(self, before: Controller, after: Controller, step: Step) -> bool:
-        """A broker whose session expires leaves the ISR, unless it is the last in it, and leads no more.
+        """A broker with an expired session leaves the ISR, unless it is the last member, and is not leader any more.
 
-        The leader is then of the ISR and has a session, or there is none. As long as nobody has recovered the partition
-        its recovery state stays. KIP-704, Topic Partition Leader; KIP-631, Fenced Replicas.
+        The next leader is an unfenced member of the ISR, or there is none. The recovery state stays, since no leader
+        has recovered. KIP-704, Topic Partition Leader; KIP-631, Fenced Replicas.
         """
         gone = after.fenced - before.fenced
         if step.spends != ("fences",):
@@ -128,9 +128,9 @@ class RecoveryContracts(RecoveryBase):
 
     @step_invariant
     def brokers_come_back_as_they_left(self, before: Controller, after: Controller, step: Step) -> bool:
-        """A broker with a session again leads where nobody does and it is in sync, and nothing else changes.
+        """An unfenced broker in the ISR leads a partition without a leader; otherwise nothing changes.
 
-        Only the leader can say that it has recovered: RECOVERING stays. KIP-704, Topic Partition Leader.
+        RECOVERING stays: only the leader can report its recovery. KIP-704, Topic Partition Leader.
         """
         back = before.fenced - after.fenced
         if step.spends or step.consumes:
@@ -141,7 +141,7 @@ class RecoveryContracts(RecoveryBase):
 
     @step_invariant
     def unclean_leaders_are_alone_and_recover(self, before: Controller, after: Controller, step: Step) -> bool:
-        """A leader is elected from outside the ISR if none of the ISR is there. Then the ISR is it alone, RECOVERING.
+        """A leader outside the ISR is elected only if the whole ISR is fenced; the ISR is then the leader, RECOVERING.
 
         KIP-704, Proposed Changes ("the ISR size is 1 and the leader recovery state field will be RECOVERING");
         Compatibility, for a controller without the field.
@@ -156,7 +156,7 @@ class RecoveryContracts(RecoveryBase):
 
     @step_invariant
     def new_controllers_know_and_tell(self, before: Controller, after: Controller, step: Step) -> bool:
-        """A new ZooKeeper controller has the next epoch and the partition as it was; else the epoch stays.
+        """A new ZooKeeper controller has the next epoch and the same partition; otherwise the epoch stays.
 
         KIP-704, ZooKeeper Controller ("use ZooKeeper to persist the decision").
         """
@@ -167,10 +167,10 @@ class RecoveryContracts(RecoveryBase):
 
     @step_invariant
     def decisions_are_persisted(self, before: Controller, after: Controller, step: Step, shared: Shared) -> bool:
-        """Each change raises the partition epoch, that of the leader its epoch, and is a record of the metadata log.
+        """Each change raises the partition epoch, each election the leader epoch, and each is a metadata record.
 
-        In the record stands what has changed, and nothing else. KIP-704, KRaft Controller, PartitionRecord ("an epoch
-        that gets incremented each time we change anything"), PartitionChangeRecord. History goes with elections.
+        The record holds the changed fields alone. KIP-704, KRaft Controller, PartitionRecord ("an epoch that gets
+        incremented each time we change anything"), PartitionChangeRecord. Elections update the history.
         """
         old, new = before.partition, after.partition
         elects = new.leader != old.leader
@@ -193,9 +193,9 @@ class RecoveryContracts(RecoveryBase):
 
     @step_invariant
     def zookeeper_brokers_are_told(self, before: Controller, after: Controller, step: Step) -> bool:
-        """LeaderAndIsr tells an election, and a new controller, to every broker with a session, as the state is.
+        """LeaderAndIsr reports an election, or a new controller, to every unfenced broker, with the current state.
 
-        A broker whose session is back is told too, and the followers that the leader has recovered. Version 6 has the
+        It also goes to an unfenced broker, and to the followers once the leader has recovered. Version 6 has the
         recovery state. KIP-704, ZooKeeper Controller, Topic Partition Follower, LeaderAndIsr RPC.
         """
         old, new = before.partition, after.partition
@@ -214,7 +214,7 @@ class RecoveryContracts(RecoveryBase):
     def alter_partition_is_answered(
         self, before: Controller, after: Controller, message: AlterPartitionRequest, step: Step, shared: Shared
     ) -> bool:
-        """A request is applied and answered with the state after it if it is valid, else with the error for why not.
+        """A valid AlterPartition is applied and answered with the new state, an invalid one with its error.
 
         KIP-704, AlterPartition RPC, Request Handling ("assume that the leader has recovered", version 0) and Response
         Schema; KIP-497 and KIP-841 for the other errors.
@@ -235,7 +235,7 @@ class RecoveryContracts(RecoveryBase):
         return step.consumes and history and (after, answers) == (before.but(partition=wanted), [answer])
 
     def _alter_partition_error(self, me: Controller, request: AlterPartitionRequest) -> Error:
-        """Return the error of the first thing that is wrong with a request."""
+        """Return the error of the first check that a request fails."""
         now = me.partition
         recovery = RECOVERED if request.version == 0 else request.recovery
         made = self.mode is Mode.ZOOKEEPER and (request.isr, recovery) == (now.isr, now.recovery)
@@ -251,7 +251,7 @@ class RecoveryContracts(RecoveryBase):
 
     @step_invariant
     def metadata_is_applied_in_order(self, before: Broker, after: Broker, step: Step, shared: Shared) -> bool:
-        """A broker that runs applies records in order, and takes on what they add up to. KIP-704, KRaft Controller."""
+        """A running broker applies metadata records in order, and adopts their state. KIP-704, KRaft Controller."""
         if after.running != before.running or after.cursor == before.cursor:
             return True
         partition = known_by(self, before, state_after(shared.metadata[: before.cursor + 1]))
@@ -263,7 +263,7 @@ class RecoveryContracts(RecoveryBase):
     def leader_and_isr_is_believed(
         self, before: Broker, message: LeaderAndIsrRequest, step: Step, shared: Shared
     ) -> bool:
-        """A broker that runs takes on what a controller tells, unless it knows a newer controller or a newer state.
+        """A running broker adopts a LeaderAndIsr state, unless it knows a newer controller or a newer state.
 
         KIP-704, Topic Partition Follower ("will not ignore request that have the same leader epoch"); LeaderAndIsr RPC.
         """
@@ -281,7 +281,7 @@ class RecoveryContracts(RecoveryBase):
 
     @step_invariant
     def leaders_recover_once_told(self, before: Broker, after: Broker, step: Step, shared: Shared) -> bool:
-        """A leader that is told RECOVERING recovers, and nobody else. KIP-704, LeaderAndIsr RPC, Request Handling."""
+        """Exactly a leader in RECOVERING recovers. KIP-704, LeaderAndIsr RPC, Request Handling."""
         recovers = after.recovered and not before.recovered
         if not recovers:
             return "finished" not in dict(step.puts)
@@ -291,11 +291,11 @@ class RecoveryContracts(RecoveryBase):
 
     @step_invariant
     def leaders_propose_what_they_may(self, before: Broker, after: Broker, step: Step) -> bool:
-        """A leader with no request under way reports that it has recovered, or a change of one follower in the ISR.
+        """A leader without a pending request reports its recovery, or proposes a change of one follower in the ISR.
 
-        No follower joins before the leader has recovered, nor without what was committed. KIP-704, Topic Partition
-        Leader, Compatibility (the version); KIP-497. An invalid request is one that the KIP names. A request that is
-        lost is sent again as it was, as another attempt (Kafka, AlterPartitionManager).
+        No follower joins before the leader has recovered, or without all committed values. KIP-704, Topic Partition
+        Leader, Compatibility (the version); KIP-497. An invalid request is one that the KIP names. A lost request is
+        sent again unchanged, as another attempt (Kafka, AlterPartitionManager).
         """
         requests = [message for message in step.sent if isinstance(message, AlterPartitionRequest)]
         if not requests:
@@ -313,7 +313,7 @@ class RecoveryContracts(RecoveryBase):
         return leads and bound is not None and step == (sends.spend(bound) if bound else sends)
 
     def _bound_of(self, leader: Broker, request: AlterPartitionRequest) -> str | None:
-        """Return the bound of a request that a leader may send, "" where it has none; None where it may not send it."""
+        """Return the bound of a request that a leader may send, "" without one; None if it may not send it."""
         recovering, isr = leader.partition.recovery is RECOVERING, request.isr
         if request.version == 0 or request.recovery is RECOVERED:
             if recovering:
@@ -323,7 +323,7 @@ class RecoveryContracts(RecoveryBase):
         return "invalid_requests" if is_invalid and request.recovery is RECOVERING else None
 
     def _changes_by_one(self, leader: Broker, isr: frozenset[ModelValue]) -> bool:
-        """Whether an ISR lacks one follower that is in sync, or has one that has caught up."""
+        """Whether an ISR removes one in-sync follower, or adds one that has caught up."""
         now = leader.partition.isr
         left, joined = now - isr, isr - now
         if joined:
@@ -335,7 +335,7 @@ class RecoveryContracts(RecoveryBase):
 
     @invariant
     def requests_are_under_way_once(self, me: Broker, message: AlterPartitionRequest) -> bool:
-        """A leader sends its request again only where the last copy is lost. Kafka, AlterPartitionManager."""
+        """A leader resends a request only if the last copy is lost. Kafka, AlterPartitionManager."""
         asked = me.pending
         if message.source != me.id or not isinstance(asked, AlterPartitionRequest):
             return True
@@ -345,10 +345,10 @@ class RecoveryContracts(RecoveryBase):
     def leaders_learn_from_their_answers(
         self, before: Broker, message: AlterPartitionResponse, step: Step, shared: Shared
     ) -> bool:
-        """A leader notes the state in the answer to the request that it waits for; other answers change nothing.
+        """A leader adopts the state in the response to its pending request; other responses change nothing.
 
-        After an error it waits on, unless that says that the request was not applied. KIP-704, AlterPartition RPC,
-        Response Schema; KIP-497; KIP-841, INELIGIBLE_REPLICA.
+        After an error it keeps waiting, unless the error implies that the request was not applied. KIP-704,
+        AlterPartition RPC, Response Schema; KIP-497; KIP-841, INELIGIBLE_REPLICA.
         """
         asked, leads = before.pending, before.running and before.partition.leader == before.id
         awaited = isinstance(asked, AlterPartitionRequest) and message.asked == (
@@ -366,10 +366,10 @@ class RecoveryContracts(RecoveryBase):
 
     @step_invariant
     def brokers_lose_all_but_their_logs(self, before: Broker, after: Broker, step: Step, shared: Shared) -> bool:
-        """A broker that stops keeps its log; one that starts knows the metadata log in KRaft, and else nothing.
+        """A crashed broker keeps its log alone; a started one knows the metadata log in KRaft, and no state otherwise.
 
-        It starts once its session has expired, and so never leads at once. KIP-704, KRaft Controller; Kafka registers a
-        broker id anew only after the broker of that id is fenced.
+        It starts once its session has expired, so it never leads at once. KIP-704, KRaft Controller; Kafka registers a
+        broker id again only after the broker of that id is fenced.
         """
         if before.running == after.running:
             return "crashes" not in step.spends and (before.running or after == before)
@@ -383,7 +383,7 @@ class RecoveryContracts(RecoveryBase):
 
     @step_invariant
     def clients_ask_again_what_was_refused(self, before: Client, after: Client, step: Step, shared: Shared) -> bool:
-        """A client asks one thing at a time; refused, it asks the same again somewhere, or gives up after a while.
+        """A client has one request at a time; once rejected, it sends the same again to some broker, or gives up.
 
         KIP-704, Clients ("the clients will retry this error", "within the retry window").
         """
@@ -399,20 +399,21 @@ class RecoveryContracts(RecoveryBase):
         return asked.dest in self.brokers and step == (sends.put(values=value) if value else sends)
 
     def _may_ask(self, me: Client, api: Api | Nil) -> bool:
-        """Whether a client waits for nothing, or asks again what it was refused."""
+        """Whether a client has no pending request, or repeats a rejected one."""
         return api in self.apis if me.waiting is Nil.NIL else me.refused and api is me.waiting
 
     @step_invariant
     def clients_take_their_answers(self, before: Client, message: ClientResponse, step: Step) -> bool:
-        """A client that is served is done; one that gets an error may try again. KIP-704, Clients."""
+        """A response without an error ends a client's request; after an error it may try again. KIP-704, Clients."""
         return step == consume(Client() if message.error is Error.NONE else before.but(refused=True))
 
     @step_invariant
     def clients_are_served_by_who_may(self, before: Broker, message: ClientRequest, step: Step, shared: Shared) -> bool:
-        """The leader serves clients, and a follower FETCH, unless the leader is recovering; all else is refused.
+        """The leader serves clients, and a follower FETCH, unless the leader is recovering; every other request is
+        rejected.
 
         KIP-704, Topic Partition Leader ("it will return a NOT_LEADER_OR_FOLLOWER error") and Topic Partition Follower;
-        KIP-392. What is produced is answered when every replica in sync has it.
+        KIP-392. A produced value is acknowledged once every in-sync replica holds it.
         """
         known = before.partition
         if not before.running:
@@ -444,9 +445,9 @@ class RecoveryContracts(RecoveryBase):
         | ClientRequest,
         step: Step,
     ) -> bool:
-        """Who waits for an answer of a broker that is down notices, and one that runs is not taken for down.
+        """A request to a stopped broker is answered DISCONNECTED, and a running broker never answers so.
 
-        KIP-704, Clients, for what they then do.
+        KIP-704, Clients, for the reaction of clients.
         """
         if before.running:
             return all(getattr(one, "error", Error.NONE) is not Error.DISCONNECTED for one in step.sent)
@@ -467,9 +468,9 @@ class RecoveryContracts(RecoveryBase):
 
     @step_invariant
     def followers_ask_their_leader(self, before: Broker, after: Broker, step: Step) -> bool:
-        """A follower asks where its last epoch ends, and once it knows that, for what comes after its log.
+        """A follower requests the end of its last epoch, and after truncation fetches from its log end.
 
-        One request at a time, to the leader of its epoch. KIP-101, KIP-279. An empty log needs no truncation.
+        It has one request at a time, to the leader of its epoch. KIP-101, KIP-279. An empty log needs no truncation.
         """
         requests = [message for message in step.sent if isinstance(message, EpochEndRequest | ReplicaFetch)]
         if not requests:
@@ -487,7 +488,7 @@ class RecoveryContracts(RecoveryBase):
 
     @step_invariant
     def epoch_ends_are_answered(self, before: Broker, message: EpochEndRequest, step: Step) -> bool:
-        """The leader answers with the largest epoch that is not above the one asked for, and its end, or an error.
+        """The leader answers with the largest epoch not above the requested one, and its end offset, or an error.
 
         KIP-279; KIP-704, Topic Partition Leader (OFFSET_FOR_LEADER_EPOCH); KIP-320.
         """
@@ -502,10 +503,10 @@ class RecoveryContracts(RecoveryBase):
 
     @step_invariant
     def followers_truncate_as_told(self, before: Broker, message: EpochEndResponse, step: Step) -> bool:
-        """A follower keeps of its log what the leader has too: up to the leader's end of the largest common epoch.
+        """A follower truncates its log to the leader's end of the largest common epoch.
 
-        Where the leader lacks its last epoch it asks again; where it is refused it keeps its log. KIP-279; KIP-704,
-        Clients ("the replicas will handle this error by backing off").
+        If the leader lacks its last epoch, it asks again; after an error it keeps its log. KIP-279; KIP-704, Clients
+        ("the replicas will handle this error by backing off").
         """
         if not _awaits(before, message.leader_epoch):
             return step == consume(before)
@@ -519,10 +520,9 @@ class RecoveryContracts(RecoveryBase):
 
     @step_invariant
     def fetches_are_answered(self, before: Broker, message: ReplicaFetch, step: Step, shared: Shared) -> bool:
-        """The leader notes how far a follower has fetched, and answers with what it has beyond that, or an error.
+        """The leader records a follower's fetch offset, and answers with the later entries, or an error.
 
-        KIP-704, Topic Partition Leader (FETCH): not while it is recovering. KIP-320, the epochs; KIP-497, what is
-        committed then.
+        KIP-704, Topic Partition Leader (FETCH): not while it is recovering. KIP-320, the epochs; KIP-497, commits.
         """
         if not before.running:
             return True
@@ -536,7 +536,7 @@ class RecoveryContracts(RecoveryBase):
 
     @step_invariant
     def followers_append_what_they_asked_for(self, before: Broker, message: ReplicaFetchResponse, step: Step) -> bool:
-        """A follower appends what comes after its log, and nothing else; refused, it asks again. KIP-704, Clients."""
+        """A follower appends exactly the entries after its log end; after an error it retries. KIP-704, Clients."""
         if not _awaits(before, message.leader_epoch):
             return step == consume(before)
         fits = message.error is Error.NONE and message.offset == len(before.log)
@@ -545,7 +545,7 @@ class RecoveryContracts(RecoveryBase):
 
 
 def _refusal(broker: Broker, leader_epoch: int) -> Error:
-    """Return the error for a replica that knows a leader epoch (KIP-320; KIP-704); NONE where it is served."""
+    """Return the error for a replica's request in a leader epoch (KIP-320; KIP-704); NONE if it is served."""
     known = broker.partition
     if known.leader_epoch != leader_epoch:
         return Error.UNKNOWN_LEADER_EPOCH if known.leader_epoch < leader_epoch else Error.FENCED_LEADER_EPOCH
@@ -554,13 +554,13 @@ def _refusal(broker: Broker, leader_epoch: int) -> Error:
 
 
 def _asks_nothing(before: Broker, after: Broker, step: Step) -> bool:
-    """Return whether a broker that asks nothing takes its log for truncated only where that is empty, or it is told."""
+    """Return whether a broker skips truncation only with an empty log."""
     if after.truncated <= before.truncated or step.consumes:
         return True
     return before.log == () and step == become(before.but(truncated=True))
 
 
 def _awaits(broker: Broker, leader_epoch: int) -> bool:
-    """Return whether a broker that runs waits, as follower in an epoch, for an answer of its leader."""
+    """Return whether a running follower has a pending request in an epoch."""
     follows = broker.running and broker.partition.leader not in (broker.id, Nil.NO_LEADER)
     return follows and broker.fetching and broker.partition.leader_epoch == leader_epoch

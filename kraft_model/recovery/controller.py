@@ -1,4 +1,4 @@
-"""The controller of `recovery`: sessions, elections, AlterPartition, and telling the brokers."""
+"""The controller of `recovery`: sessions, elections, AlterPartition, and updates to brokers."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class RecoveryController(RecoveryBase):
 
     @internal
     def fence_broker(self, me: Controller, shared: Shared) -> Steps:
-        """The controller fences a broker whose session expires, whether it has stopped or is only cut off.
+        """The controller fences a broker whose session expires, whether it is stopped or cut off.
 
-        The broker leaves the ISR, unless it is the last in it. If it led, the first of the ISR that is not fenced
-        leads, or nobody. Source: KIP-704, Topic Partition Leader ("if the leader changes while a partition is still
-        recovering"); Kafka, ReplicationControlManager.handleBrokerFenced.
+        The broker leaves the ISR, unless it is the last member. If it was leader, the first unfenced member of the ISR
+        leads, or no broker does. Source: KIP-704, Topic Partition Leader ("if the leader changes while a partition is
+        still recovering"); Kafka, ReplicationControlManager.handleBrokerFenced.
         """
         for broker in ordered(self.brokers - me.fenced):
             fenced = me.fenced | {broker}
@@ -45,21 +45,20 @@ class RecoveryController(RecoveryBase):
             yield self._decide(me.but(fenced=fenced), record, shared).spend("fences")
 
     def _after_leader_fenced(self, me: Controller) -> RecoveryState:
-        """Return the recovery state after the leader went offline: as it was, since nobody has recovered."""
+        """Return the recovery state after the leader is fenced: unchanged, since no leader has recovered."""
         return me.partition.recovery
 
     @projection
     def applied(self, me: Record) -> int:
-        """The number of metadata records that a running broker has applied; -1 for other processes."""
+        """Number of metadata records applied by a running broker; -1 for other processes."""
         return me.cursor if isinstance(me, Broker) and me.running else -1
 
     @internal(reads=applied)
     def unfence_broker(self, me: Controller, shared: Shared, applied: Map[ModelValue, int]) -> Steps:
         """The controller unfences a running broker that knows the metadata.
 
-        If the partition has no leader and the broker is in the ISR, it is elected, cleanly. A recovery state of
-        RECOVERING stays: only the leader itself can say that it has recovered. Source: Kafka,
-        ReplicationControlManager.handleBrokerUnfenced.
+        If the partition has no leader and the broker is in the ISR, it is elected, cleanly. RECOVERING stays: only the
+        leader itself can report its recovery. Source: Kafka, ReplicationControlManager.handleBrokerUnfenced.
         """
         for broker in ordered(me.fenced):
             if applied[broker] < len(shared.metadata):
@@ -70,17 +69,17 @@ class RecoveryController(RecoveryBase):
             yield self._decide(me.but(fenced=me.fenced - {broker}), record, shared, also=[broker])
 
     def _after_clean_election(self, me: Controller) -> RecoveryState:
-        """Return the recovery state of a leader elected from the ISR: as it was."""
+        """Return the recovery state after a clean election from the ISR: unchanged."""
         return me.partition.recovery
 
     # Unclean leader election
 
     @internal
     def elect_uncleanly(self, me: Controller, shared: Shared) -> Steps:
-        """The controller elects a broker outside the ISR, since none of the ISR is there.
+        """The controller elects a broker outside the ISR, since the whole ISR is fenced.
 
-        The ISR becomes that broker alone, and the recovery state RECOVERING, where the controller supports that.
-        Source: KIP-704, Proposed Changes ("the ISR size is 1 and the leader recovery state field will be RECOVERING").
+        The ISR becomes that broker alone, and the recovery state RECOVERING, if the controller supports it. Source:
+        KIP-704, Proposed Changes ("the ISR size is 1 and the leader recovery state field will be RECOVERING").
         """
         if me.partition.leader is not Nil.NO_LEADER:
             return
@@ -102,10 +101,10 @@ class RecoveryController(RecoveryBase):
 
     @on(AlterPartitionRequest)
     def refuse_alter_partition(self, me: Controller, request: AlterPartitionRequest) -> Steps:
-        """The controller answers a stale or invalid request with an error, and changes nothing.
+        """The controller rejects a stale or invalid request with an error.
 
-        Source: KIP-704, AlterPartition RPC, Request Handling 1 and 2; KIP-497 for the epochs; KIP-841 for replicas
-        that may not join; in the order of Kafka's ReplicationControlManager.validateAlterPartitionData.
+        Source: KIP-704, AlterPartition RPC, Request Handling 1 and 2; KIP-497 for the epochs; KIP-841 for ineligible
+        replicas; in the order of Kafka's ReplicationControlManager.validateAlterPartitionData.
         """
         error = self._refusal(me, request)
         if error is Error.NONE:
@@ -114,9 +113,9 @@ class RecoveryController(RecoveryBase):
 
     @on(AlterPartitionRequest)
     def accept_alter_partition(self, me: Controller, request: AlterPartitionRequest, shared: Shared) -> Steps:
-        """The controller persists and tells the leader's new ISR and recovery state.
+        """The controller persists the leader's new ISR and recovery state, and updates the brokers.
 
-        A request of version 0 says that the leader has recovered. Source: KIP-704, AlterPartition RPC, Request
+        A request of version 0 implies that the leader has recovered. Source: KIP-704, AlterPartition RPC, Request
         Handling and Response Schema.
         """
         if self._refusal(me, request) is not Error.NONE:
@@ -127,12 +126,12 @@ class RecoveryController(RecoveryBase):
         others = self.brokers - me.fenced - {request.source} if recovers and self._tells_followers() else ()
         step = self._decide(me, record, shared, others)
         after = me.partition if record == PartitionChangeRecord() else merged(me.partition, record)
-        if request.version == 0 or request.leader_epoch in shared.finished:  # the leader did recover, as far as known
+        if request.version == 0 or request.leader_epoch in shared.finished:  # the leader did recover
             step = step.put(unrecovered=shared.unrecovered - {request.leader_epoch})
         yield step.reply(_answer(request, Error.NONE, after))
 
     def _refusal(self, me: Controller, request: AlterPartitionRequest) -> Error:
-        """Return the error that refuses a request; NONE if it is accepted."""
+        """Return the error that rejects a request; NONE if it is accepted."""
         partition = me.partition
         if self._is_stale_leader(me, request):
             return Error.FENCED_LEADER_EPOCH
@@ -152,7 +151,7 @@ class RecoveryController(RecoveryBase):
         return request.leader_epoch < me.partition.leader_epoch
 
     def _is_stale_partition(self, me: Controller, request: AlterPartitionRequest) -> bool:
-        """Whether the partition has changed since; with ZooKeeper a change that was made may be asked for again."""
+        """Whether the partition epoch is stale; with ZooKeeper a change already made may be requested again."""
         if request.partition_epoch == me.partition.partition_epoch:
             return False
         repeated = (request.isr, self._requested_recovery(me, request)) == (me.partition.isr, me.partition.recovery)
@@ -163,25 +162,25 @@ class RecoveryController(RecoveryBase):
         return len(request.isr) > 1
 
     def _checks_transition(self) -> bool:
-        """Whether Request Handling 2 applies: a change from RECOVERED to RECOVERING is refused."""
+        """Whether Request Handling 2 applies: a change from RECOVERED to RECOVERING is rejected."""
         return True
 
     def _requested_recovery(self, me: Controller, request: AlterPartitionRequest) -> RecoveryState:
-        """Return the recovery state that a request asks for; version 0 has no such field, and means RECOVERED."""
+        """Return the requested recovery state; version 0 has no such field, and implies RECOVERED."""
         return RECOVERED if isinstance(request.recovery, Nil) else request.recovery
 
     def _tells_followers(self) -> bool:
-        """Whether a ZooKeeper controller tells followers that the leader has recovered."""
+        """Whether a ZooKeeper controller reports the leader's recovery to the followers."""
         return True
 
     # A new controller
 
     @internal
     def change_controller(self, me: Controller) -> Steps:
-        """Another controller takes over, reads the partition's state, and tells every broker.
+        """A new controller takes over, reads the partition's state, and sends it to every broker.
 
-        In KRaft it has replayed the same records, so nothing changes. Source: KIP-704, ZooKeeper
-        Controller and ZooKeeper State.
+        In KRaft it has replayed the same records, so nothing changes. Source: KIP-704, ZooKeeper Controller and
+        ZooKeeper State.
         """
         if self.mode is Mode.KRAFT:
             return
@@ -191,15 +190,15 @@ class RecoveryController(RecoveryBase):
     def _as_read_from_zookeeper(self, me: Controller) -> Partition:
         return me.partition
 
-    # Persisting and telling
+    # Persisting changes and updating brokers
 
     def _decide(
         self, me: Controller, record: PartitionChangeRecord, shared: Shared, also: Iterable[ModelValue] = ()
     ) -> Step:
-        """Return the step that persists a change and tells the brokers of it.
+        """Return the step that persists a change and updates the brokers.
 
-        In KRaft the change is a record of the metadata log. With ZooKeeper an election is told to every broker with a
-        session, other changes to the brokers in `also`.
+        In KRaft the change is a record of the metadata log. With ZooKeeper an election goes to every unfenced broker,
+        another change to the brokers in `also`.
         """
         if record == PartitionChangeRecord():
             step = become(me)
@@ -221,7 +220,7 @@ class RecoveryController(RecoveryBase):
             yield LeaderAndIsrRequest(version, me.epoch, *state, recovery, broker)
 
     def _history(self, before: Partition, after: Partition, shared: Shared) -> dict[str, object]:
-        """Return the history of an election for properties: was it unclean, and which epochs have not recovered."""
+        """Return the history of an election for properties: unclean elections, and epochs without a recovery."""
         if after.leader_epoch == before.leader_epoch:
             return {}
         history: dict[str, object] = {}
@@ -236,7 +235,7 @@ class RecoveryController(RecoveryBase):
 
 
 def _answer(request: AlterPartitionRequest, error: Error, partition: Partition) -> AlterPartitionResponse:
-    """Return the response, in the request's version, with the partition as it then is."""
+    """Return the response in the request's version, with the current partition state."""
     recovery = partition.recovery if request.version >= 1 else Nil.ABSENT
     asked = request.leader_epoch, request.partition_epoch, request.attempt
     state = partition.leader_epoch, partition.partition_epoch, partition.isr, recovery

@@ -1,4 +1,4 @@
-"""Requests and answers of `recovery`: clients ask and are served or refused; followers truncate and fetch."""
+"""Requests and responses of `recovery`: clients and their service; truncation and fetches of followers."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def _answer(me: Broker, request: ClientRequest, error: Error) -> ClientResponse:
 
 
 class RecoveryExchanges(RecoveryBase):
-    """Requests of clients, and the brokers' answers; truncating, fetching, and serving both."""
+    """Requests of clients, and their service by brokers; truncation and fetches of followers."""
 
     @internal
     def send_request(self, me: Client, shared: Shared) -> Steps:
-        """A client asks some broker, since its metadata may be old; if refused, it tries again anywhere.
+        """A client sends a request to any broker, since its metadata may be stale; once rejected, it retries.
 
         Source: KIP-704, Clients ("the clients will retry this error").
         """
@@ -45,19 +45,19 @@ class RecoveryExchanges(RecoveryBase):
 
     @on(ClientResponse)
     def handle_response(self, me: Client, response: ClientResponse) -> Steps:
-        """A client is served, or will try again."""
+        """A client's request is done, or will be retried after an error."""
         refused = response.error is not Error.NONE
         yield consume(Client(waiting=me.waiting, refused=True) if refused else Client())
 
     @internal
     def give_up(self, me: Client) -> Steps:
-        """A client gives up after a while. Source: KIP-704, Clients ("within the retry window")."""
+        """A client gives up a rejected request. Source: KIP-704, Clients ("within the retry window")."""
         if me.refused:
             yield become(Client())
 
     @on(ClientRequest)
     def refuse_client(self, me: Broker, request: ClientRequest) -> Steps:
-        """A broker refuses clients with NOT_LEADER_OR_FOLLOWER: all, while the leader is recovering.
+        """A broker that is not serving rejects clients with NOT_LEADER_OR_FOLLOWER, as all do during recovery.
 
         Source: KIP-704, Topic Partition Leader and Topic Partition Follower.
         """
@@ -67,10 +67,10 @@ class RecoveryExchanges(RecoveryBase):
 
     @on(ClientRequest)
     def serve_client(self, me: Broker, request: ClientRequest, shared: Shared) -> Steps:
-        """A broker serves FETCH (a follower does too, KIP-392), LIST_OFFSETS, DELETE_RECORDS or
+        """A broker serves FETCH (a follower too, KIP-392), LIST_OFFSETS, DELETE_RECORDS or
         OFFSET_FOR_LEADER_EPOCH.
 
-        The contents of the answer make no difference here; nor does where the log then starts.
+        The model omits the contents of the response, and the log start after DELETE_RECORDS.
         """
         if request.api is Api.PRODUCE or not self._serves(me, request.api):
             return
@@ -78,7 +78,7 @@ class RecoveryExchanges(RecoveryBase):
 
     @on(ClientRequest)
     def append_produced(self, me: Broker, request: ClientRequest, shared: Shared) -> Steps:
-        """A leader appends what a client produces, and answers when all in-sync replicas have it (acks=all)."""
+        """A leader appends a produced value, and acknowledges it once all in-sync replicas hold it (acks=all)."""
         if request.api is not Api.PRODUCE or not self._serves(me, request.api):
             return
         log = (*me.log, Entry(me.partition.leader_epoch, request.value))
@@ -86,14 +86,14 @@ class RecoveryExchanges(RecoveryBase):
         yield self._acknowledge(appended, shared).put(served=self._served(me, shared)).but(consumes=True)
 
     def _served(self, me: Broker, shared: Shared) -> frozenset[int]:
-        """Return the leader epochs in which clients were served, with that of a broker that serves one now."""
+        """Return the leader epochs in which clients were served, including the epoch of this request."""
         return shared.served if me.id in self.old_brokers else shared.served | {me.partition.leader_epoch}
 
     # The follower
 
     @internal
     def ask_for_epoch_end(self, me: Broker) -> Steps:
-        """A follower asks a new leader where its last epoch ends there, before it fetches (KIP-101, KIP-279)."""
+        """A follower requests the end of its last epoch from a new leader, before it fetches (KIP-101, KIP-279)."""
         if not me.follows or me.fetching or me.truncated:
             return
         leader = me.partition.leader
@@ -106,7 +106,7 @@ class RecoveryExchanges(RecoveryBase):
 
     @on(EpochEndRequest)
     def answer_epoch_end(self, me: Broker, request: EpochEndRequest) -> Steps:
-        """A leader that is not recovering answers; other brokers refuse.
+        """A leader that is not recovering answers; other brokers reject the request.
 
         Source: KIP-704, Topic Partition Leader (OFFSET_FOR_LEADER_EPOCH); KIP-320 for the epochs.
         """
@@ -118,10 +118,10 @@ class RecoveryExchanges(RecoveryBase):
 
     @on(EpochEndResponse)
     def truncate(self, me: Broker, response: EpochEndResponse) -> Steps:
-        """A follower cuts its log where the leader's epoch ends; if the leader lacks the epoch, it asks again.
+        """A follower truncates its log to the leader's epoch end; if the leader lacks the epoch, it asks again.
 
-        If refused, it backs off and asks again. Source: KIP-279; KIP-704, Clients ("the replicas will handle this error
-        by backing off").
+        After an error it backs off and asks again. Source: KIP-279; KIP-704, Clients ("the replicas will handle this
+        error by backing off").
         """
         if not me.running:
             return
@@ -138,7 +138,7 @@ class RecoveryExchanges(RecoveryBase):
 
     @internal
     def fetch_from_leader(self, me: Broker) -> Steps:
-        """A follower fetches what follows the end of its log, one request at a time."""
+        """A follower fetches the entries after its log end, one request at a time."""
         if not me.follows or me.fetching or not self._may_fetch(me):
             return
         leader = me.partition.leader
@@ -152,7 +152,7 @@ class RecoveryExchanges(RecoveryBase):
 
     @on(ReplicaFetch)
     def note_fetch(self, me: Broker, request: ReplicaFetch, shared: Shared) -> Steps:
-        """A leader notes a follower's log end, which may commit values; the request waits until there is more."""
+        """A leader records a follower's log end, which may commit values; the fetch waits for new entries."""
         if not me.running or self._replica_refusal(me, request.leader_epoch) is not Error.NONE:
             return
         if me.ends.get(request.source, -1) == request.offset:
@@ -161,7 +161,7 @@ class RecoveryExchanges(RecoveryBase):
 
     @on(ReplicaFetch)
     def answer_fetch(self, me: Broker, request: ReplicaFetch) -> Steps:
-        """A leader that is not recovering answers once it has more; other brokers refuse at once.
+        """A leader that is not recovering answers once it has new entries; other brokers reject at once.
 
         Source: KIP-704, Topic Partition Leader (FETCH).
         """
@@ -180,7 +180,7 @@ class RecoveryExchanges(RecoveryBase):
 
     @on(ReplicaFetchResponse)
     def append_fetched(self, me: Broker, response: ReplicaFetchResponse) -> Steps:
-        """A follower appends what it asked for. If refused, it backs off and asks again."""
+        """A follower appends the fetched entries. After an error it backs off and fetches again."""
         if not me.running:
             return
         if not me.follows or not me.fetching or response.leader_epoch != me.partition.leader_epoch:
@@ -190,7 +190,7 @@ class RecoveryExchanges(RecoveryBase):
         yield consume(me.but(fetching=False, log=me.log + response.entries if asked_for else me.log))
 
     def _replica_refusal(self, me: Broker, leader_epoch: int) -> Error:
-        """Return the error that refuses a replica's request; NONE if it is served."""
+        """Return the error that rejects a replica's request; NONE if it is served."""
         if me.partition.leader_epoch > leader_epoch:
             return Error.FENCED_LEADER_EPOCH
         if me.partition.leader_epoch < leader_epoch:
@@ -200,5 +200,5 @@ class RecoveryExchanges(RecoveryBase):
         return Error.NONE
 
     def _refuses_replicas(self, me: Broker) -> bool:
-        """Whether a leader refuses its followers: as long as it refuses clients."""
+        """Whether a leader rejects its followers: as long as it rejects clients."""
         return self._is_recovering(me)

@@ -1,8 +1,7 @@
-"""The properties of `recovery`. Each names its source.
+"""The properties of `recovery`, with their sources.
 
-The temporal ones say what every fair behaviour does in the end, once disturbances stop. Fair is what brokers and the
-controller do by themselves, each by itself. Crashes, fences, unclean elections, changes of the ISR and restarts are
-not.
+Temporal properties assume fairness of the steps of brokers and the controller, each replica separately. Crashes,
+fences, unclean elections, changes of the ISR and restarts are not fair.
 """
 
 from __future__ import annotations
@@ -57,11 +56,11 @@ FAIR = tuple(
         "BreakConnection",
     )
 )
-"""What brokers and the controller do by themselves."""
+"""Fairness of the steps of brokers and the controller."""
 
 
 class Decided(Record):
-    """Whether the controller has a leader that recovers or has recovered, and which brokers have a session."""
+    """The leader and recovery state that the controller has decided, and the brokers with a session."""
 
     leader: ModelValue | None
     recovering: bool
@@ -69,7 +68,7 @@ class Decided(Record):
 
 
 class RecoveryProperties(RecoveryBase):
-    """Invariants, step invariants, what should stay reachable, and what happens in the end."""
+    """Invariants, step invariants, reachability goals (AG EF) and temporal properties."""
 
     @invariant
     def recovering_has_one_in_sync(self, me: Controller) -> bool:
@@ -78,7 +77,7 @@ class RecoveryProperties(RecoveryBase):
 
     @step_invariant
     def alter_partition_never_unrecovers(self, before: Controller, after: Controller) -> bool:
-        """Within a leader epoch nothing leads from RECOVERED to RECOVERING. KIP-704, AlterPartition RPC, 2."""
+        """Within a leader epoch RECOVERED never becomes RECOVERING. KIP-704, AlterPartition RPC, 2."""
         old, new = before.partition, after.partition
         return old.leader_epoch != new.leader_epoch or old.recovery is RECOVERING or new.recovery is RECOVERED
 
@@ -87,7 +86,7 @@ class RecoveryProperties(RecoveryBase):
         """The successor of a leader that has not recovered is elected uncleanly, and has to recover.
 
         KIP-704, Topic Partition Leader ("if the leader changes while a partition is still recovering, the new leader
-        must be elected using the unclean leader election strategy"). The same broker coming back is no change.
+        must be elected using the unclean leader election strategy"). A return of the same broker is no change.
         """
         old, new = before.partition, after.partition
         if old.leader_epoch not in shared.unrecovered or new.leader in (Nil.NO_LEADER, shared.last_leader):
@@ -98,20 +97,20 @@ class RecoveryProperties(RecoveryBase):
     def no_client_served_while_recovering(self, shared: Shared) -> bool:
         """No client is served in a leader epoch whose leader has not recovered.
 
-        KIP-704, Topic Partition Leader and Follower. A broker that does not know the recovery state is exempt: it
-        "behaves as it currently does" (Compatibility).
+        KIP-704, Topic Partition Leader and Follower. A broker without the recovery state is exempt: it "behaves as it
+        currently does" (Compatibility).
         """
         return not shared.served & shared.unrecovered
 
     @invariant
     def leader_has_acknowledged(self, me: Controller, peer: Broker, shared: Shared) -> bool:
-        """The leader has all that was acknowledged to clients since the last unclean election. KIP-497, KIP-101."""
+        """The leader holds every value acknowledged since the last unclean election. KIP-497, KIP-101."""
         kept = {value for epoch, value in shared.acknowledged if epoch >= shared.unclean_epoch}
         return peer.id != me.partition.leader or kept <= values(peer.log)
 
     @invariant
     def log_matching(self, me: Broker, peer: Broker) -> bool:
-        """Where two logs have an entry of one epoch at one offset, they are the same up to there. KIP-101, KIP-279."""
+        """Two logs with entries of one epoch at one offset are equal up to that offset. KIP-101, KIP-279."""
         return all(
             me.log[: place + 1] == peer.log[: place + 1]
             for place, (mine, theirs) in enumerate(zip(me.log, peer.log, strict=False))
@@ -120,14 +119,14 @@ class RecoveryProperties(RecoveryBase):
 
     @reachable
     def everyone_can_serve(self, me: Broker) -> bool:
-        """Every broker can come to serve consumers again. KIP-704, Topic Partition Follower ("until ... RECOVERED")."""
+        """Every broker can serve consumers again. KIP-704, Topic Partition Follower ("until ... RECOVERED")."""
         return self._serves(me, Api.FETCH)
 
-    # What processes know of the partition
+    # Partition states known to processes
 
     @invariant
     def brokers_know_what_was_decided(self, me: Broker, peer: Controller) -> bool:
-        """A broker knows no newer state of the partition than there is, and the newest as it is. KIP-704, KIP-497."""
+        """A broker knows no newer partition state than the controller, and the newest exactly. KIP-704, KIP-497."""
         mine, real = me.partition, peer.partition
         if mine.partition_epoch != real.partition_epoch:
             return mine.partition_epoch < real.partition_epoch and mine.leader_epoch <= real.leader_epoch
@@ -135,7 +134,7 @@ class RecoveryProperties(RecoveryBase):
 
     @invariant
     def brokers_know_the_metadata(self, me: Broker, shared: Shared) -> bool:
-        """In KRaft a broker knows the state after its records of the metadata log, or a later one. KRaft Controller."""
+        """In KRaft a broker knows the state after its applied metadata records, or a later one. KRaft Controller."""
         if self.mode is not Mode.KRAFT or not me.running:
             return True
         states = [image(shared.metadata[:end]) for end in range(me.cursor, len(shared.metadata) + 1)]
@@ -145,40 +144,40 @@ class RecoveryProperties(RecoveryBase):
 
     @invariant
     def metadata_is_what_was_decided(self, me: Controller, shared: Shared) -> bool:
-        """In KRaft the records of the metadata log add up to the controller's partition. KRaft Controller."""
+        """In KRaft the metadata log yields the controller's partition state. KRaft Controller."""
         return self.mode is not Mode.KRAFT or image(shared.metadata) == me.partition
 
     def _does_not_know_recovery(self, me: Broker) -> bool:
-        """Whether a broker, or what tells it, has no field for the recovery state. Compatibility."""
+        """Whether a broker, or its source of states, has no field for the recovery state. Compatibility."""
         return me.id in self.old_brokers | self.old_ibp or not self.controller_recovers
 
     @invariant
     def leader_is_in_sync(self, me: Controller) -> bool:
-        """The leader is a replica in sync whose session stands. KIP-704, Topic Partition Leader; KIP-841."""
+        """The leader is an in-sync, unfenced replica. KIP-704, Topic Partition Leader; KIP-841."""
         leader = me.partition.leader
         return leader is Nil.NO_LEADER or (leader in me.partition.isr and leader not in me.fenced)
 
     @step_invariant
     def epochs_only_grow(self, before: Broker | Controller, after: Broker | Controller) -> bool:
-        """What a running process knows of the partition never gets older. KIP-704, Topic Partition Follower."""
+        """The partition state known to a running process never gets older. KIP-704, Topic Partition Follower."""
         if isinstance(before, Broker) and isinstance(after, Broker):
             if not before.running or not after.running:
-                return before.log == after.log  # it is on disk
+                return before.log == after.log  # the log is on disk
             if (after.controller_epoch, after.cursor) < (before.controller_epoch, before.cursor):
                 return False
         old, new = before.partition, after.partition
         return old.leader_epoch <= new.leader_epoch and old.partition_epoch <= new.partition_epoch
 
-    # What a leader does, and its followers
+    # Leaders and their followers
 
     @step_invariant
     def recovers_while_recovering(self, before: Broker, after: Broker) -> bool:
-        """Only a leader that was told to has recovered the partition. KIP-704, Topic Partition Leader."""
+        """Only a leader in RECOVERING recovers the partition. KIP-704, Topic Partition Leader."""
         return not after.recovered or before.recovered or (before.leads and before.partition.recovery is RECOVERING)
 
     @invariant
     def proposals_are_the_leaders(self, me: Broker) -> bool:
-        """A leader proposes an ISR that it is in, in its epoch and its IBP's version. KIP-497; KIP-704."""
+        """A leader proposes an ISR with itself, in its epoch and its IBP's version. KIP-497; KIP-704."""
         asked = me.pending
         if not isinstance(asked, AlterPartitionRequest):
             return True
@@ -190,9 +189,9 @@ class RecoveryProperties(RecoveryBase):
 
     @step_invariant
     def committed_is_answered(self, before: Broker, after: Broker) -> bool:
-        """A leader that learns what its in-sync replicas have answers what all of them have; nobody else answers later.
+        """A leader acknowledges every value that all in-sync replicas are known to hold; no other broker does.
 
-        KIP-497 (acks=all). A proposal that is refused teaches it nothing of the kind.
+        KIP-497 (acks=all). A rejected proposal adds no such knowledge.
         """
         if not after.leads:
             return not after.waiting
@@ -204,7 +203,7 @@ class RecoveryProperties(RecoveryBase):
 
     @invariant
     def clients_are_answered_as_they_asked(self, message: ClientRequest | ClientResponse) -> bool:
-        """A value goes with PRODUCE alone, and an answer without an epoch comes of a broken connection alone."""
+        """Only PRODUCE carries a value, and only DISCONNECTED lacks an epoch."""
         if (message.value > 0) != (message.api is Api.PRODUCE):
             return False
         if isinstance(message, ClientRequest):
@@ -214,32 +213,32 @@ class RecoveryProperties(RecoveryBase):
 
     @invariant
     def errors_carry_nothing(self, message: EpochEndResponse | ReplicaFetchResponse) -> bool:
-        """Who is refused is told nothing of the log; who is served is told something. KIP-279; KIP-704, FETCH."""
+        """A response with an error carries no part of the log; one without an error does. KIP-279; KIP-704, FETCH."""
         if isinstance(message, ReplicaFetchResponse):
             return (message.entries == ()) == (message.error is not Error.NONE)
         return message.error is Error.NONE or (message.epoch, message.end_offset) == (-1, 0)
 
     @invariant
     def waiting_clients_try_again(self, me: Client) -> bool:
-        """Only a client that waits was refused. KIP-704, Clients."""
+        """Only a client with a pending request is in the rejected state. KIP-704, Clients."""
         return not me.refused or me.waiting is not Nil.NIL
 
-    # Properties that the KIP's own design breaks: see docs/findings.md
+    # Properties that the KIP's own design violates: see docs/findings.md
 
     @invariant
     def nobody_serves_while_recovering(self, me: Controller, peer: Broker) -> bool:
-        """While the partition is RECOVERING no broker would serve a FETCH, not even one that has not heard of it."""
+        """While the partition is RECOVERING no broker would serve a FETCH, even one with a stale state."""
         return me.partition.recovery is RECOVERED or not self._serves(peer, Api.FETCH)
 
     @invariant
     def nothing_acknowledged_is_lost(self, me: Controller, peer: Broker, shared: Shared) -> bool:
-        """The leader has all that was ever acknowledged to clients. KIP-704, Motivation, says that it may not."""
+        """The leader holds every value ever acknowledged; KIP-704, Motivation, states that it may not."""
         kept = {value for _, value in shared.acknowledged}
         return peer.id != me.partition.leader or kept <= values(peer.log)
 
     @projection
     def decided(self, me: Record) -> Decided | None:
-        """What the controller has decided; None of other processes."""
+        """The controller's decision; None for other processes."""
         if not isinstance(me, Controller):
             return None
         leader, recovering = me.partition.leader, me.partition.recovery is RECOVERING
@@ -254,13 +253,13 @@ class RecoveryProperties(RecoveryBase):
     def is_being_recovered(
         self, decided: Map[ModelValue | Name, Decided | None], is_up: Map[ModelValue | Name, bool]
     ) -> bool:
-        """The partition is RECOVERING, and has a leader that runs."""
+        """The partition is RECOVERING, and has a running leader."""
         known = decided[Name.CONTROLLER]
         return known is not None and known.recovering and known.leader is not None and is_up[known.leader]
 
     @temporal(fairness=FAIR)
     def recovering_ends(self) -> Formula:
-        """RECOVERING with a leader that runs ends (KIP-704, Topic Partition Leader)."""
+        """RECOVERING with a running leader eventually ends (KIP-704, Topic Partition Leader)."""
         recovering = self.is_being_recovered
         return leads_to(recovering, ~recovering)
 
@@ -268,7 +267,7 @@ class RecoveryProperties(RecoveryBase):
     def refuses(
         self, me: Broker, decided: Map[ModelValue | Name, Decided | None], is_up: Map[ModelValue | Name, bool]
     ) -> bool:
-        """A broker with a session refuses consumers, though the partition has a leader that runs and has recovered."""
+        """A broker with a session rejects consumers although the partition has a running, recovered leader."""
         known = decided[Name.CONTROLLER]
         if known is None or known.recovering or known.leader is None or not is_up[known.leader]:
             return False
@@ -276,5 +275,5 @@ class RecoveryProperties(RecoveryBase):
 
     @temporal(fairness=FAIR)
     def everyone_serves(self) -> Formula:
-        """Once the leader has recovered, it and its followers serve consumers (KIP-704, Topic Partition Follower)."""
+        """Leader and followers eventually serve after a recovery (KIP-704, Topic Partition Follower)."""
         return every([leads_to(at(one, self.refuses), ~at(one, self.refuses)) for one in ordered(self.brokers)])

@@ -1,7 +1,7 @@
-"""The records of `recovery`: partition states, metadata records, messages, what each process knows.
+"""Records of `recovery`: partition states, metadata records, messages, the state of each process.
 
-Source: KIP-704, "Changed Public Interfaces". Left out are fields that the KIP does not touch and that change nothing
-here: topic ids, broker epochs, throttle times, adding and removing replicas.
+Source: KIP-704, "Changed Public Interfaces". The model omits fields without effect here: topic ids, broker epochs,
+throttle times, adding and removing replicas.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from kraftcheck.spec import Map, ModelValue, Record, Symbol
 
 
 class Mode(Symbol):
-    """Where the controller keeps its decisions: in the metadata log or in ZooKeeper."""
+    """The store of the controller's decisions: the metadata log or ZooKeeper."""
 
     KRAFT = "KRaft"
     ZOOKEEPER = "ZooKeeper"
@@ -24,7 +24,7 @@ class RecoveryState(Symbol):
 
 
 class Nil(Symbol):
-    """Values for nothing: no leader (-1), no change (-1, -2 or null), no such field, nothing else."""
+    """Null values: no leader (-1), no change (-1, -2 or null), absent field, none."""
 
     NO_LEADER = "NoLeader"
     UNCHANGED = "Unchanged"
@@ -33,7 +33,7 @@ class Nil(Symbol):
 
 
 class Api(Symbol):
-    """The requests of clients that a recovering leader refuses."""
+    """The client requests that a recovering leader rejects."""
 
     FETCH = "FETCH"
     PRODUCE = "PRODUCE"
@@ -43,7 +43,7 @@ class Api(Symbol):
 
 
 class Error(Symbol):
-    """Error codes; DISCONNECTED: the broker is down."""
+    """Error codes; DISCONNECTED stands for a stopped broker."""
 
     NONE = "NONE"
     NOT_LEADER_OR_FOLLOWER = "NOT_LEADER_OR_FOLLOWER"
@@ -56,7 +56,7 @@ class Error(Symbol):
 
 
 class Name(Symbol):
-    """Ids that are not brokers'."""
+    """Ids of processes other than brokers."""
 
     CONTROLLER = "controller"
     CLIENT = "client"
@@ -71,7 +71,7 @@ RECOVERED, RECOVERING = RecoveryState.RECOVERED, RecoveryState.RECOVERING
 
 
 class Partition(Record):
-    """A partition's state: the ZooKeeper node `state`, or what the metadata records add up to."""
+    """A partition's state: the ZooKeeper node `state`, or the state after the metadata records."""
 
     leader: Leader
     leader_epoch: int
@@ -81,11 +81,11 @@ class Partition(Record):
 
 
 UNTOLD = Partition(Nil.NO_LEADER, -1, -1, frozenset())
-"""The partition as a broker knows it that was told nothing."""
+"""The initial partition state of a broker."""
 
 
 class PartitionRecord(Record):
-    """PartitionRecord: the partition is created."""
+    """PartitionRecord: creates the partition."""
 
     leader: Leader
     isr: frozenset[ModelValue]
@@ -95,7 +95,7 @@ class PartitionRecord(Record):
 
 
 class PartitionChangeRecord(Record):
-    """PartitionChangeRecord: what is changed; Unchanged stands for null (ISR), -2 (leader) and -1 (recovery state)."""
+    """PartitionChangeRecord; Unchanged stands for null (ISR), -2 (leader) and -1 (recovery state)."""
 
     leader: Leader = Nil.UNCHANGED
     isr: frozenset[ModelValue] | Nil = Nil.UNCHANGED
@@ -109,7 +109,7 @@ MetadataLog = tuple[PartitionRecord | PartitionChangeRecord, ...]
 
 
 class LeaderAndIsrRequest(Record):
-    """LeaderAndIsr of the ZooKeeper controller; version 6 has the recovery state, version 5 has not."""
+    """LeaderAndIsr of the ZooKeeper controller; version 6 has the recovery state, version 5 does not."""
 
     version: int
     controller_epoch: int
@@ -122,7 +122,7 @@ class LeaderAndIsrRequest(Record):
 
 
 class AlterPartitionRequest(Record):
-    """AlterPartition; version 1 has the recovery state, version 0 (AlterIsr) has not. `attempt` tells copies apart."""
+    """AlterPartition; version 1 has the recovery state, version 0 (AlterIsr) does not. `attempt` counts copies."""
 
     version: int
     leader_epoch: int
@@ -135,7 +135,7 @@ class AlterPartitionRequest(Record):
 
 
 class AlterPartitionResponse(Record):
-    """The answer; `asked` identifies the request: its two epochs and its attempt."""
+    """Response to AlterPartition; `asked` identifies the request by its two epochs and its attempt."""
 
     error: Error
     asked: tuple[int, int, int]
@@ -150,7 +150,7 @@ class AlterPartitionResponse(Record):
 
 
 class EpochEndRequest(Record):
-    """OFFSET_FOR_LEADER_EPOCH from a follower: where does the epoch end that my log ends with?"""
+    """OFFSET_FOR_LEADER_EPOCH of a follower, for the end offset of the last epoch in its log."""
 
     leader_epoch: int
     asked_epoch: int
@@ -159,7 +159,7 @@ class EpochEndRequest(Record):
 
 
 class EpochEndResponse(Record):
-    """The largest epoch in the leader's log that is not above the one asked for, and its end offset."""
+    """The largest epoch of the leader's log not above the requested one, and its end offset."""
 
     error: Error
     leader_epoch: int
@@ -169,7 +169,7 @@ class EpochEndResponse(Record):
 
 
 class ReplicaFetch(Record):
-    """FETCH from a follower, which has all entries before `offset`."""
+    """FETCH of a follower, which holds all entries before `offset`."""
 
     leader_epoch: int
     offset: int
@@ -188,7 +188,7 @@ class Entry(Record):
 
 
 class ReplicaFetchResponse(Record):
-    """The leader's entries from that offset on, or an error."""
+    """The leader's entries from the fetch offset on, or an error."""
 
     error: Error
     leader_epoch: int
@@ -209,7 +209,7 @@ class ClientRequest(Record):
 
 
 class ClientResponse(Record):
-    """The answer, with the leader epoch that the broker knew when it gave it."""
+    """Response to a client, with the leader epoch known to the broker."""
 
     api: Api
     value: int
@@ -224,9 +224,9 @@ class ClientResponse(Record):
 
 class Controller(Record):
     id: Name = Name.CONTROLLER
-    epoch: int = 0  # the controller epoch, which a new ZooKeeper controller raises
-    partition: Partition = UNTOLD  # the partition as it has decided; persistent
-    fenced: frozenset[ModelValue] = frozenset()  # the brokers whose session has expired
+    epoch: int = 0  # the controller epoch, incremented by each new ZooKeeper controller
+    partition: Partition = UNTOLD  # the persistent partition state
+    fenced: frozenset[ModelValue] = frozenset()  # the brokers with an expired session
 
 
 class Broker(Record):
@@ -234,35 +234,35 @@ class Broker(Record):
 
     id: ModelValue
     running: bool = True  # whether the process is up
-    controller_epoch: int = 0  # the newest controller epoch heard of (ZooKeeper)
-    cursor: int = 0  # how many metadata records it has applied (KRaft)
-    partition: Partition = UNTOLD  # the partition as it was told
-    recovered: bool = False  # whether it has finished recovering as leader of this epoch, told to the controller or not
-    # as leader of this epoch: its log's end when it became leader, how far each follower has fetched, and the
-    # offsets of produced values that it has not acknowledged
+    controller_epoch: int = 0  # the newest known controller epoch (ZooKeeper)
+    cursor: int = 0  # the number of applied metadata records (KRaft)
+    partition: Partition = UNTOLD  # the known partition state
+    recovered: bool = False  # whether it has recovered as leader of this epoch, reported or not
+    # as leader of this epoch: the log end at its election, the fetch offset of each follower, and the offsets of values
+    # without an acknowledgement
     epoch_start: int = 0
     ends: Map[ModelValue, int] = Map()
     waiting: frozenset[int] = frozenset()
-    pending: AlterPartitionRequest | Nil = Nil.NIL  # its AlterPartition request under way, at most one
-    # as follower of this epoch: whether its log is known to be a prefix of the leader's, and whether it waits for
-    # an answer
+    pending: AlterPartitionRequest | Nil = Nil.NIL  # its pending AlterPartition request, if any
+    # as follower of this epoch: whether its log is known to be a prefix of the leader's, and whether a request is
+    # pending
     truncated: bool = False
     fetching: bool = False
     log: tuple[Entry, ...] = ()  # the log, on disk
 
     @property
     def leads(self) -> bool:
-        """Whether it takes itself for the leader."""
+        """Whether the broker runs and knows itself as leader."""
         return self.running and self.partition.leader == self.id
 
     @property
     def follows(self) -> bool:
-        """Whether it knows another broker as leader."""
+        """Whether the broker runs and knows another broker as leader."""
         return self.running and self.partition.leader not in (self.id, Nil.NO_LEADER)
 
 
 class Client(Record):
-    """A client with at most one request under way, and whether it was refused and will try again."""
+    """A client with at most one pending request, possibly rejected and due for a retry."""
 
     id: Name = Name.CLIENT
     waiting: Api | Nil = Nil.NIL
@@ -272,15 +272,15 @@ class Client(Record):
 class Shared(Record):
     """The state that belongs to no process, and history for properties."""
 
-    # the committed records of the cluster metadata log (KRaft), which brokers read through their cursors
+    # the committed records of the cluster metadata log (KRaft), which brokers read by their cursors
     metadata: MetadataLog = ()
     values: int = 0  # the number of values that clients have sent
     # history: acknowledged values, each with the leader epoch of the acknowledgement
     acknowledged: frozenset[tuple[int, int]] = frozenset()
     last_leader: Leader = Nil.NO_LEADER  # history: the last leader
-    unclean_epoch: int = 0  # history: the leader epoch of the last unclean election, 0 where there was none
-    # history: leader epochs since an unclean election for which no leader has recovered and said so
+    unclean_epoch: int = 0  # history: the leader epoch of the last unclean election, or 0
+    # history: leader epochs since an unclean election without a reported recovery
     unrecovered: frozenset[int] = frozenset()
-    finished: frozenset[int] = frozenset()  # history: leader epochs in which the leader really has recovered
-    # history: leader epochs in which a broker that knows the recovery state has served a client
+    finished: frozenset[int] = frozenset()  # history: leader epochs in which the leader has in fact recovered
+    # history: leader epochs in which a broker with the recovery state has served a client
     served: frozenset[int] = frozenset()

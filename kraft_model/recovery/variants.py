@@ -1,9 +1,9 @@
 """Variants of `Recovery`: other readings of KIP-704, and seeded faults.
 
-A reading follows another source than `Recovery` does; `docs/findings.md` tells what it leads to. Where the contracts
-are checked it breaks those that say otherwise: `BrokersComeBackAsTheyLeft`, or `ClientsAreServedByWhoMay`. A fault
-breaks one rule, and is caught by the property that configuration `fault.<variant>` names. KAFKA-n is the issue in
-Apache Kafka's tracker where the rule comes from. The last three faults break no safety, only progress.
+A reading follows another source than `Recovery`; `docs/findings.md` has its results. It violates the contracts that
+contradict it: `BrokersComeBackAsTheyLeft`, or `ClientsAreServedByWhoMay`. A fault breaks one rule, and violates the
+property that configuration `fault.<variant>` names. KAFKA-n is the issue of the rule in Apache Kafka's tracker. The
+last three faults break liveness alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kraftcheck.spec import ModelValue, Steps
 
 
 class RecoveredWhereElectedFromIsr(Recovery, variant="recovered-where-elected-from-isr"):
-    """PartitionChangeRecord read to the letter: "0 if the leader was elected from the ISR"."""
+    """PartitionChangeRecord taken literally: "0 if the leader was elected from the ISR"."""
 
     configuration = "reading.recovered-where-elected-from-isr"
 
@@ -36,7 +36,7 @@ class RecoveredWhereElectedFromIsr(Recovery, variant="recovered-where-elected-fr
 
 
 class RecoveredAtOnce(Recovery, variant="recovered-at-once"):
-    """As in Kafka's code: a leader that is told RECOVERING takes itself for recovered, and serves."""
+    """As in Kafka's code: a leader elected as RECOVERING treats itself as recovered, and serves."""
 
     configuration = "reading.recovered-at-once"
 
@@ -45,7 +45,7 @@ class RecoveredAtOnce(Recovery, variant="recovered-at-once"):
 
 
 class ServedBeforeConfirmed(Recovery, variant="served-before-confirmed"):
-    """A leader serves as soon as it has recovered, before the controller has confirmed that."""
+    """A leader serves once it has recovered, before the controller has confirmed it."""
 
     configuration = "reading.served-before-confirmed"
 
@@ -57,21 +57,21 @@ class ServedBeforeConfirmed(Recovery, variant="served-before-confirmed"):
 
 
 class FlagLostOffline(Recovery, variant="flag-lost-offline"):
-    """RECOVERING is forgotten when the leader goes offline (the rule of KAFKA-13587)."""
+    """RECOVERING is lost when the leader goes offline (the rule of KAFKA-13587)."""
 
     def _after_leader_fenced(self, me: Controller) -> RecoveryState:
         return RECOVERED
 
 
 class FlagLostByNewController(Recovery, variant="flag-lost-by-new-controller"):
-    """A ZooKeeper controller that does not know leader_recovery_state takes over, and the property is gone."""
+    """A ZooKeeper controller without leader_recovery_state takes over, and drops the property."""
 
     def _as_read_from_zookeeper(self, me: Controller) -> Partition:
         return me.partition.but(recovery=RECOVERED)
 
 
 class IsrKeptByUncleanElection(Recovery, variant="isr-kept-by-unclean-election"):
-    """An unclean election leaves the old ISR as it is, so that its leader comes back as if it were in sync."""
+    """An unclean election keeps the old ISR, so its members return as in-sync replicas."""
 
     def _isr_after_unclean_election(self, me: Controller, leader: ModelValue) -> frozenset[ModelValue]:
         return me.partition.isr
@@ -85,21 +85,21 @@ class IsrSizeUnchecked(Recovery, variant="isr-size-unchecked"):
 
 
 class TransitionUnchecked(Recovery, variant="transition-unchecked"):
-    """The controller takes the recovery state from the request, whatever it was before."""
+    """The controller accepts any requested recovery state."""
 
     def _checks_transition(self) -> bool:
         return False
 
 
 class VersionZeroChangesNothing(Recovery, variant="version-zero-changes-nothing"):
-    """A request without the recovery state leaves it as it is, as is usual for a field that is missing."""
+    """A request of version 0 keeps the recovery state, as is usual for a missing field."""
 
     def _requested_recovery(self, me: Controller, request: AlterPartitionRequest) -> RecoveryState:
         return me.partition.recovery if isinstance(request.recovery, Nil) else request.recovery
 
 
 class StaleLeaderEpochAccepted(Recovery, variant="stale-leader-epoch-accepted"):
-    """The controller compares no epochs: it takes a former leader's late report for the present leader's."""
+    """The controller compares no epochs: it credits a former leader's late report to the current leader."""
 
     def _is_stale_leader(self, me: Controller, request: AlterPartitionRequest) -> bool:
         return False
@@ -109,7 +109,7 @@ class StaleLeaderEpochAccepted(Recovery, variant="stale-leader-epoch-accepted"):
 
 
 class StalePartitionEpochAccepted(Recovery, variant="stale-partition-epoch-accepted"):
-    """The controller compares the leader epoch only: a late request brings back an ISR that has shrunk since."""
+    """The controller compares leader epochs alone: a late request restores an ISR that has shrunk since."""
 
     def _is_stale_partition(self, me: Controller, request: AlterPartitionRequest) -> bool:
         return False
@@ -119,21 +119,21 @@ class StalePartitionEpochAccepted(Recovery, variant="stale-partition-epoch-accep
 
 
 class LateAnswerBelieved(Recovery, variant="late-answer-believed"):
-    """A leader does not match answers to requests: one from an earlier epoch tells it that it has recovered."""
+    """A leader does not match responses to requests: one of an earlier epoch marks it as recovered."""
 
     def _is_awaited(self, me: Broker, response: AlterPartitionResponse) -> bool:
         return me.leads
 
 
 class AnyErrorEndsWaiting(Recovery, variant="any-error-ends-waiting"):
-    """A leader takes any error as proof that its request was not applied, though it may have been sent twice."""
+    """A leader takes any error as proof that its request was not applied, although it may have been sent twice."""
 
     def _was_not_applied(self, error: Error) -> bool:
         return True
 
 
 class FirstCopyAnswers(Recovery, variant="first-copy-answers"):
-    """A leader that has sent a request again takes the answer to the first copy for the answer to the second."""
+    """A leader takes the response to the first copy of a resent request as the response to the second."""
 
     def _is_awaited(self, me: Broker, response: AlterPartitionResponse) -> bool:
         if not me.leads or not isinstance(me.pending, AlterPartitionRequest):
@@ -149,24 +149,24 @@ class GrowthNotWaitedFor(Recovery, variant="growth-not-waited-for"):
 
 
 class JoinsBehind(Recovery, variant="joins-behind"):
-    """A follower joins the ISR as soon as it fetches, caught up or not (as in KAFKA-15221)."""
+    """A follower joins the ISR at its first fetch, caught up or not (as in KAFKA-15221)."""
 
     def _enough(self, me: Broker, committed: int) -> int:
         return 0
 
 
 class FetchesWithoutTruncating(Recovery, variant="fetches-without-truncating"):
-    """A former leader fetches from the end of its own log without asking where its last epoch ends (KAFKA-6361)."""
+    """A former leader fetches from its own log end without requesting its last epoch's end (KAFKA-6361)."""
 
     def _may_fetch(self, me: Broker) -> bool:
         return True
 
 
-# Faults that break progress alone
+# Faults of liveness alone
 
 
 class SameEpochIgnored(Recovery, variant="same-epoch-ignored"):
-    """A follower ignores a LeaderAndIsr request of the leader epoch that it knows, as brokers did before KIP-704."""
+    """A follower ignores LeaderAndIsr of a known leader epoch, as brokers did before KIP-704."""
 
     configuration = "trap.zookeeper"
 
@@ -175,7 +175,7 @@ class SameEpochIgnored(Recovery, variant="same-epoch-ignored"):
 
 
 class RecoveredNotTold(Recovery, variant="recovered-not-told"):
-    """A ZooKeeper controller tells no follower that the leader has recovered."""
+    """A ZooKeeper controller does not report the leader's recovery to the followers."""
 
     configuration = "trap.zookeeper"
 
@@ -184,11 +184,11 @@ class RecoveredNotTold(Recovery, variant="recovered-not-told"):
 
 
 class RecoversWhereElected(Recovery, variant="recovers-where-elected"):
-    """A leader recovers only in the epoch of its unclean election, not where it comes back before it has recovered."""
+    """A leader recovers only in the epoch of its unclean election, not after a return before its recovery."""
 
     configuration = "live.comes-back"
 
     def recover(self, me: Broker, shared: Shared) -> Steps:
-        """Recover in that epoch alone."""
+        """Recover only in the epoch of the unclean election."""
         if me.partition.leader_epoch == shared.unclean_epoch:
             yield from super().recover(me, shared)

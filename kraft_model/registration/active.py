@@ -1,4 +1,4 @@
-"""The active controller of `registration`: its checks, records and answers."""
+"""The active controller of `registration`: its checks, records and responses."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from kraftcheck.spec import (
 
 
 class RegistrationActiveController(RegistrationBase):
-    # Requests that it does not handle
+    # Requests to a controller that is not active
 
     @on(
         RegistrationRequest,
@@ -57,7 +57,7 @@ class RegistrationActiveController(RegistrationBase):
         UpdateFeaturesRequest,
     )
     def refuse_not_controller(self, me: Controller, request: Request, shared: Shared) -> Steps:
-        """A controller that is not active answers NOT_CONTROLLER; one that is down does not answer.
+        """A controller that is not active answers NOT_CONTROLLER; a stopped one disconnects.
 
         Source: New RPC, UnregisterControllerRequest ("if the request does not arrive at the active controller").
         """
@@ -70,9 +70,9 @@ class RegistrationActiveController(RegistrationBase):
 
     @on(RegistrationRequest)
     def handle_registration(self, me: Controller, request: RegistrationRequest, shared: Shared) -> Steps:
-        """The active controller writes a registration, and answers once it is committed.
+        """The active controller appends a registration, and responds once it is committed.
 
-        A broker that does not support the finalized level is refused with UNSUPPORTED_VERSION; a controller is not
+        A broker that does not support the finalized level is rejected with UNSUPPORTED_VERSION; a controller is not
         checked. Source: Motivation; Kafka, ClusterControlManager.registerBroker and registerController.
         """
         if not me.running or shared.active != me.id:
@@ -95,9 +95,9 @@ class RegistrationActiveController(RegistrationBase):
     def handle_unregister_controller(
         self, me: Controller, request: UnregisterControllerRequest, shared: Shared
     ) -> Steps:
-        """The active controller writes an UnregisterControllerRecord, and answers once it is committed.
+        """The active controller appends an UnregisterControllerRecord, and responds once it is committed.
 
-        Errors: UNSUPPORTED_VERSION if metadata.version has no such record, BROKER_ID_NOT_REGISTERED if there is no such
+        Errors: UNSUPPORTED_VERSION if metadata.version lacks the record, BROKER_ID_NOT_REGISTERED without a
         registration. Source: New RPC, UnregisterControllerRequest; kafka-cluster, steps 1 to 3.
         """
         if not me.running or shared.active != me.id:
@@ -109,7 +109,7 @@ class RegistrationActiveController(RegistrationBase):
         yield self._append(me, shared, UnregisterControllerRecord(request.controller), request)
 
     def _unregistration_refusal(self, request: UnregisterControllerRequest, shared: Shared) -> Error:
-        """Return the error that refuses to unregister a controller; NONE if it is done."""
+        """Return the error that rejects unregistering a controller; NONE if it is allowed."""
         image = self._image_to_check(shared)
         if self._is_gated() and image.level < UNREGISTRATION_LEVEL:
             return Error.UNSUPPORTED_VERSION
@@ -118,11 +118,11 @@ class RegistrationActiveController(RegistrationBase):
         return Error.NONE
 
     def _is_gated(self) -> bool:
-        """Whether the record is written only if metadata.version has it."""
+        """Whether the record requires a metadata.version that has it."""
         return True
 
     def _image_to_check(self, shared: Shared) -> Image:
-        """Return the image that requests are checked against: with records that are not committed yet."""
+        """Return the image to check requests against, uncommitted records included."""
         return self.image(shared)
 
     @on(UnregisterBrokerRequest)
@@ -142,11 +142,11 @@ class RegistrationActiveController(RegistrationBase):
 
     @on(RemoveVoterRequest)
     def handle_remove_voter(self, me: Controller, request: RemoveVoterRequest, shared: Shared) -> Steps:
-        """The active controller, as KRaft's leader, writes a VotersRecord without the voter.
+        """The active controller, as KRaft's leader, appends a VotersRecord without the voter.
 
-        Errors: UNSUPPORTED_VERSION in a static quorum, REQUEST_TIMED_OUT while another change is uncommitted,
-        VOTER_NOT_FOUND if it is no voter, INVALID_REQUEST if it is the only one. Source: kafka-metadata-quorum, steps 1
-        to 3; KIP-853, "RemoveVoter".
+        Errors: UNSUPPORTED_VERSION in a static quorum, REQUEST_TIMED_OUT with an uncommitted voter change,
+        VOTER_NOT_FOUND for a node outside the voter set, INVALID_REQUEST for the only voter. Source:
+        kafka-metadata-quorum, steps 1 to 3; KIP-853, "RemoveVoter".
         """
         if not me.running or shared.active != me.id:
             return
@@ -167,24 +167,24 @@ class RegistrationActiveController(RegistrationBase):
         return self._only_voter_refusal() if len(voters) == 1 else Error.NONE
 
     def _only_voter_refusal(self) -> Error:
-        """Return the error that refuses to remove the only voter."""
+        """Return the error that rejects removing the only voter."""
         return Error.INVALID_REQUEST
 
     # Feature upgrades
 
     @on(UpdateFeaturesRequest)
     def handle_update_features(self, me: Controller, request: UpdateFeaturesRequest, shared: Shared) -> Steps:
-        """The active controller finalizes a level that all members support by their registrations.
+        """The active controller finalizes a level that the registrations of all members support.
 
-        The error is INVALID_UPDATE_VERSION if one does not, running or not, or a voter of a static quorum has no
-        registration. Source: Motivation; Kafka, FeatureControlManager.reasonNotSupported.
+        Otherwise the error is INVALID_UPDATE_VERSION, also for stopped members. In a static quorum, so does a voter
+        without a registration. Source: Motivation; Kafka, FeatureControlManager.reasonNotSupported.
         """
         if not me.running or shared.active != me.id:
             return
         yield self._upgrades(me, request, shared, self._image_to_check(shared))
 
     def _upgrades(self, me: Controller, request: UpdateFeaturesRequest, shared: Shared, image: Image) -> Step:
-        """Return the step that finalizes a level, or refuses to, by the registrations in an image."""
+        """Return the step that finalizes a level, or rejects it, by the registrations in an image."""
         if not self._all_support(me, request.level, shared, image):
             return consume(me).reply(response_to(request, Error.INVALID_UPDATE_VERSION))
         return self._append(me, shared, FeatureLevelRecord(request.level), request)
@@ -196,22 +196,22 @@ class RegistrationActiveController(RegistrationBase):
         return enough and not missing and level > image.level
 
     def _controllers_asked(self, image: Image) -> Map[ModelValue, Registered]:
-        """Return the controllers that must support a level: all that are registered."""
+        """Return the controllers that must support a level: all registered ones."""
         return image.controllers
 
     # Committing
 
     def _append(self, me: Controller, shared: Shared, record: LogRecord, request: Request) -> Step:
-        """Return the step that writes a record; the answer is due when that is committed."""
+        """Return the step that appends a record; the response is due when the record is committed."""
         log = (*shared.log, record)
         due = Due(len(log), response_to(request, Error.NONE))
         return consume(me.but(due=(*me.due, due))).put(log=log)
 
     @internal(reads=RegistrationBase.running)
     def commit(self, me: Controller, shared: Shared, running: Map[ModelValue | Name, bool]) -> Steps:
-        """The active controller commits its log, which a majority of the voters has, and sends the answers due.
+        """The active controller commits its log, held by a majority of the voters, and sends the due responses.
 
-        If what is now committed has it among the voters no more, it is no longer active. Source: kafka-cluster, step 3;
+        If the committed voter set does not contain it, it is no longer active. Source: kafka-cluster, step 3;
         kafka-metadata-quorum, steps 3 and 6 ("When this record is committed"); KIP-853, "RemoveVoter", step 7.
         """
         if not me.running or shared.active != me.id:
@@ -226,14 +226,14 @@ class RegistrationActiveController(RegistrationBase):
         yield (step.put(active=Nil.NIL) if self._leaves_office(me, shared) else step).send(*answers)
 
     def _leaves_office(self, me: Controller, shared: Shared) -> bool:
-        """Whether an active controller resigns once its log is committed: it has removed itself."""
+        """Whether an active controller resigns once its log is committed, since it has removed itself."""
         return me.id not in self.voters(shared)
 
     # Another active controller
 
     @internal
     def resign(self, me: Controller, shared: Shared) -> Steps:
-        """The active controller loses the leadership, and tells those that wait for an answer (Kafka, renounce)."""
+        """The active controller loses leadership and answers NOT_CONTROLLER to pending requests (Kafka, renounce)."""
         if shared.active != me.id:
             return
         answers = [due.response.but(error=Error.NOT_CONTROLLER) for due in me.due]
@@ -241,12 +241,12 @@ class RegistrationActiveController(RegistrationBase):
 
     @projection
     def cursors(self, me: Record) -> int:
-        """The number of committed records that a running controller has applied; -1 for other processes."""
+        """Number of committed records applied by a running controller; -1 for other processes."""
         return me.cursor if isinstance(me, Controller) and me.running else -1
 
     @environment(reads=cursors)
     def elect_active(self, shared: Shared, cursors: Map[ModelValue | Name, int]) -> Steps:
-        """KRaft elects a running voter that has applied what is committed; of the rest it has some records or none."""
+        """KRaft elects a running voter that has applied all committed records; uncommitted records may be lost."""
         if shared.active is not Nil.NIL:
             return
         for kept in range(shared.committed, len(shared.log) + 1):
@@ -257,7 +257,7 @@ class RegistrationActiveController(RegistrationBase):
                     yield self._elected(shared, node, kept)
 
     def _elected(self, shared: Shared, node: ModelValue, kept: int) -> Step:
-        """Return the step in which a node becomes active that kept so many records of the log."""
+        """Return the step in which a node becomes active, with the first `kept` records of the log."""
         return Step().put(active=node, log=shared.log[:kept])
 
 

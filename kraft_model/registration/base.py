@@ -1,4 +1,4 @@
-"""The constants of `registration`, how it starts, and what its log adds up to."""
+"""The constants of `registration`, its initial state, and the images of its log."""
 
 from __future__ import annotations
 
@@ -54,21 +54,21 @@ def replayed(image: Image, record: LogRecord) -> Image:
 
 
 def image_of(snapshot: Image, log: tuple[LogRecord, ...]) -> Image:
-    """Return what a log adds up to after a snapshot."""
+    """Return the image of a log after a snapshot."""
     for record in log:
         snapshot = replayed(snapshot, record)
     return snapshot
 
 
 def needed_level(record: LogRecord) -> int:
-    """Return the metadata.version that a node's software must know to read a record."""
+    """Return the metadata.version that a node's software must support to read a record."""
     if isinstance(record, FeatureLevelRecord):
         return record.level
     return UNREGISTRATION_LEVEL if isinstance(record, UnregisterControllerRecord) else 1
 
 
 def is_majority(some: frozenset[ModelValue], voters: frozenset[ModelValue]) -> bool:
-    """Return whether some nodes are more than half of the voters."""
+    """Return whether the nodes form a majority of the voters."""
     return 2 * len(some & voters) > len(voters)
 
 
@@ -99,10 +99,10 @@ class RegistrationBase(Protocol):
     network = Bag()
     symbols = SYMBOLS
     views = {"patient": hide("upgrades")}
-    written_only = ("outcome",)  # what the operator is shown
+    written_only = ("outcome",)  # output of the command line tools
 
     def check_constants(self) -> None:
-        """Refuse sets with nodes that do not exist, and levels that the nodes cannot have."""
+        """Reject sets with unknown nodes, and levels that contradict each other."""
         nodes = self.controllers | self.brokers
         for name, chosen, among in (
             ("InitialVoters", self.initial_voters, self.controllers),
@@ -112,7 +112,7 @@ class RegistrationBase(Protocol):
         ):
             if not chosen <= among:
                 strangers = ", ".join(map(str, ordered(chosen - among)))
-                raise ConstantError(name, f"expected nodes that there are, found {strangers}")
+                raise ConstantError(name, f"expected nodes of Controllers and Brokers, found {strangers}")
         newest, first, old = self.newest, self.initial_level, self.old_level
         for name, is_wrong, expected in (
             ("InitialVoters", self.initial_voters <= self.stopped, "a voter that runs, found none"),
@@ -126,7 +126,7 @@ class RegistrationBase(Protocol):
                 raise ConstantError(name, f"expected {expected}")
 
     def snapshot(self) -> Image:
-        """Return the image at the start: every node is registered, unless Unregistered has it."""
+        """Return the initial image: every node is registered, except those of Unregistered."""
         return Image(
             Map((node, self._registered(node)) for node in ordered(self.controllers - self.unregistered)),
             Map((node, self._registered(node)) for node in ordered(self.brokers - self.unregistered)),
@@ -138,11 +138,11 @@ class RegistrationBase(Protocol):
         return Registered(1, self._software(node))
 
     def _software(self, node: ModelValue) -> int:
-        """Return the highest level that a node's software knows at the start."""
+        """Return the highest level that a node's initial software supports."""
         return self.old_level if node in self.old else self.newest
 
     def initial(self) -> Iterator[State]:
-        """Yield the one start: the first voter that runs is active, and nothing is written since the snapshot."""
+        """Yield the initial state: the first running voter is active, and the log after the snapshot is empty."""
         nodes = [
             *[Controller(node, node not in self.stopped, self._software(node)) for node in ordered(self.controllers)],
             *[Broker(node, node not in self.stopped, self._software(node)) for node in ordered(self.brokers)],
@@ -151,26 +151,26 @@ class RegistrationBase(Protocol):
         voters = self.initial_voters if self.static else frozenset()
         yield self.start([*nodes, Admin()], Shared((), 0, active, voters))
 
-    # What the log adds up to
+    # Images of the log
 
     def image(self, shared: Shared) -> Image:
         """Return the active controller's image: it applies its records before they are committed."""
         return image_of(self.snapshot(), shared.log)
 
     def voters(self, shared: Shared, kept: int | None = None) -> frozenset[ModelValue]:
-        """Return the voters: the latest VotersRecord, committed or not (KIP-853), or those of the configuration."""
+        """Return the voters: the latest VotersRecord, committed or not (KIP-853), or the static configuration."""
         return shared.voters if self.static else image_of(self.snapshot(), shared.log[:kept]).voters
 
     def committed_image(self, shared: Shared) -> Image:
-        """Return what the committed records add up to."""
+        """Return the image of the committed records."""
         return image_of(self.snapshot(), shared.log[: shared.committed])
 
     def _is_member(self, me: Node, shared: Shared) -> bool:
-        """Whether a node is registered by the committed records."""
+        """Whether the committed records register a node."""
         image = self.committed_image(shared)
         return me.id in (image.controllers if isinstance(me, Controller) else image.brokers)
 
     @projection
     def running(self, me: Record) -> bool:
-        """Whether a node is up."""
+        """Whether a node runs."""
         return bool(getattr(me, "running", False))

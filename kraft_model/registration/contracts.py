@@ -1,6 +1,6 @@
-"""Contracts of `registration`: how a request is answered, what an answer leads to, what a node does by itself.
+"""Contracts of `registration`: the response to each request, the effect of each response, the nodes' own steps.
 
-Each names its source. They use no rule that an action uses, so that a slip in such a rule does not change them too.
+Each contract names its source. It shares no rule with an action, so that no mistake in a rule affects both.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ FIRST_REQUESTS: dict[Tool, tuple[type[AdminRequest], str]] = {
     Tool.REMOVE_AND_UNREGISTER: (RemoveVoterRequest, "removals"),
     Tool.UPGRADE: (UpdateFeaturesRequest, "upgrades"),
 }
-"""What each tool asks for first, and the bound of how often it is run. CLI changes; KIP-853; KIP-584."""
+"""The first request of each tool, and the bound on its runs. CLI changes; KIP-853; KIP-584."""
 
 
 class RegistrationContracts(RegistrationBase):
@@ -56,9 +56,9 @@ class RegistrationContracts(RegistrationBase):
 
     @step_invariant
     def others_answer_not_controller(self, before: Controller, message: Request, step: Step, shared: Shared) -> bool:
-        """NOT_CONTROLLER is the answer if, and only if, a request does not arrive at the active controller.
+        """A request is answered NOT_CONTROLLER exactly if it does not arrive at the active controller.
 
-        New RPC, UnregisterControllerRequest. A controller that is down answers nothing: the connection breaks.
+        New RPC, UnregisterControllerRequest. A stopped controller disconnects.
         """
         error = Error.NOT_CONTROLLER if before.running else Error.DISCONNECTED
         refused = consume(before).reply(_response(message, error))
@@ -68,7 +68,7 @@ class RegistrationContracts(RegistrationBase):
     def registrations_are_persisted(
         self, before: Controller, message: RegistrationRequest, step: Step, shared: Shared
     ) -> bool:
-        """A node's registration is persisted as it is, unless a broker does not support the finalized level.
+        """A node's registration is appended unchanged, unless a broker does not support the finalized level.
 
         Motivation ("persisted to the metadata log"); KIP-631, BrokerRegistration, UNSUPPORTED_VERSION.
         """
@@ -85,9 +85,9 @@ class RegistrationContracts(RegistrationBase):
     def controllers_are_unregistered(
         self, before: Controller, message: UnregisterControllerRequest, step: Step, shared: Shared
     ) -> bool:
-        """An UnregisterControllerRecord is written if metadata.version has it and the controller is registered.
+        """UnregisterControllerRecord is appended if metadata.version has it and the controller is registered.
 
-        If not, the answer is the error for what is wrong. New RPC, UnregisterControllerRequest, errors; kafka-cluster,
+        Otherwise the response is the error that applies. New RPC, UnregisterControllerRequest, errors; kafka-cluster,
         steps 2 and 3.
         """
         error = self._unregistration_error(message, shared)
@@ -103,17 +103,17 @@ class RegistrationContracts(RegistrationBase):
     def brokers_are_unregistered(
         self, before: Controller, message: UnregisterBrokerRequest, step: Step, shared: Shared
     ) -> bool:
-        """An UnregisterBrokerRecord is written if, and only if, the broker is registered. KIP-631, UnregisterBroker."""
+        """UnregisterBrokerRecord is appended exactly if the broker is registered. KIP-631, UnregisterBroker."""
         known = self._registration(message.broker, shared.log)
         error = Error.NONE if known else Error.BROKER_ID_NOT_REGISTERED
         return self._handles(before, message, step, shared, error, UnregisterBrokerRecord(message.broker))
 
     @step_invariant
     def voters_are_removed(self, before: Controller, message: RemoveVoterRequest, step: Step, shared: Shared) -> bool:
-        """A VotersRecord without the voter is written if, and only if, nothing that KIP-853 names is in the way.
+        """A VotersRecord without the voter is appended exactly if no error of KIP-853 applies.
 
-        KIP-853, RemoveVoter: a static quorum (UNSUPPORTED_VERSION), another change that is not committed
-        (REQUEST_TIMED_OUT), no such voter (VOTER_NOT_FOUND), no other voter (INVALID_REQUEST).
+        KIP-853, RemoveVoter: a static quorum (UNSUPPORTED_VERSION), an uncommitted voter change (REQUEST_TIMED_OUT), no
+        such voter (VOTER_NOT_FOUND), no other voter (INVALID_REQUEST).
         """
         voters = self._voters(shared.log)
         error = Error.INVALID_REQUEST if voters == {message.voter} else Error.NONE
@@ -129,10 +129,10 @@ class RegistrationContracts(RegistrationBase):
     def levels_are_finalized(
         self, before: Controller, message: UpdateFeaturesRequest, step: Step, shared: Shared
     ) -> bool:
-        """A higher level is finalized if, and only if, every member supports it by its registration.
+        """A higher level is finalized exactly if the registration of every member supports it.
 
         Motivation ("determining if all cluster members support a feature level"); KIP-584, UpdateFeatures. The active
-        controller asks itself; in a static quorum every other voter has to be registered.
+        controller checks its own software; in a static quorum every other voter must be registered.
         """
         members = [self._registration(node, shared.log) for node in self.controllers | self.brokers]
         asked = [before.supports, *[member.supports for member in members if member]]
@@ -144,7 +144,7 @@ class RegistrationContracts(RegistrationBase):
     def _handles(
         self, before: Controller, message: Request, step: Step, shared: Shared, error: Error, record: LogRecord
     ) -> bool:
-        """Whether an active controller answers with an error, or writes a record and answers nothing as yet."""
+        """Whether an active controller answers with an error, or appends a record with a due response."""
         if not before.running or shared.active != before.id:
             return True
         if error is not Error.NONE:
@@ -154,10 +154,10 @@ class RegistrationContracts(RegistrationBase):
 
     @step_invariant
     def what_is_committed_is_answered(self, before: Controller, step: Step, shared: Shared) -> bool:
-        """Whoever waits is answered once its record is committed, and nobody else, and not before.
+        """Responses are sent exactly when their records are committed.
 
-        kafka-cluster, step 3; kafka-metadata-quorum, steps 3 and 6. An active controller that has removed itself leaves
-        office then (KIP-853, RemoveVoter, step 7).
+        kafka-cluster, step 3; kafka-metadata-quorum, steps 3 and 6. An active controller that has removed itself then
+        resigns (KIP-853, RemoveVoter, step 7).
         """
         puts = dict(step.puts)
         if "committed" not in puts:
@@ -175,7 +175,7 @@ class RegistrationContracts(RegistrationBase):
 
     @step_invariant
     def who_resigns_answers_not_controller(self, before: Controller, step: Step, shared: Shared) -> bool:
-        """An active controller that loses the leadership tells those that wait. New RPC, NOT_CONTROLLER."""
+        """An active controller that loses leadership answers NOT_CONTROLLER to pending requests. New RPC."""
         if "resignations" not in step.spends:
             return True
         answers = [due.response.but(error=Error.NOT_CONTROLLER) for due in before.due]
@@ -186,7 +186,7 @@ class RegistrationContracts(RegistrationBase):
 
     @step_invariant
     def records_are_applied_in_order(self, before: Node, after: Node, step: Step, shared: Shared) -> bool:
-        """A node applies what is committed record by record, as far as its software can read it.
+        """A node applies committed records in order, as far as its software can read them.
 
         kafka-cluster, steps 4 and 5; Rejected Alternatives, UnregisterBrokerRecord.
         """
@@ -196,7 +196,7 @@ class RegistrationContracts(RegistrationBase):
         return before.running and read and not self._is_stuck(before, shared)
 
     def _is_stuck(self, node: Node, shared: Shared) -> bool:
-        """Whether the next record is one that a node's software does not know."""
+        """Whether a node's software cannot read its next committed record."""
         for record in shared.log[node.cursor : shared.committed][:1]:
             if isinstance(record, FeatureLevelRecord):
                 return record.level > node.supports
@@ -205,10 +205,10 @@ class RegistrationContracts(RegistrationBase):
 
     @step_invariant
     def nodes_go_down_for_a_reason(self, before: Node, after: Node, step: Step, shared: Shared) -> bool:
-        """A node that runs goes down where it is stopped, or cannot read a record. The rest that it held is lost.
+        """A running node stops only if the operator stops it or it cannot read a record, and loses its volatile state.
 
-        kafka-cluster ("after a controller is stopped"); Rejected Alternatives ("would crash the controllers"). What a
-        refused broker does is said of registration responses.
+        kafka-cluster ("after a controller is stopped"); Rejected Alternatives ("would crash the controllers").
+        Registration responses cover a rejected broker.
         """
         if step.consumes or after.running or not before.running:
             return step.consumes or "stops" not in step.spends
@@ -220,10 +220,10 @@ class RegistrationContracts(RegistrationBase):
 
     @step_invariant
     def nodes_start_as_they_were(self, before: Node, after: Node, step: Step, shared: Shared) -> bool:
-        """A node that starts has the software that it had; only a replacement has newer, and only it need not.
+        """A restarted node has its former software; a replacement may have the newest.
 
-        KIP-919 ("IncarnationId"); Compatibility ("bring up another controller node with the same node ID"). One that
-        was to be unregistered comes back against User Experience ("does not intend to bring that node back").
+        KIP-919 ("IncarnationId"); Compatibility ("bring up another controller node with the same node ID"). A node to
+        be unregistered comes back against User Experience ("does not intend to bring that node back").
         """
         if before.running or not after.running:
             return not {"starts", "returns", "replacements"} & set(step.spends)
@@ -234,9 +234,9 @@ class RegistrationContracts(RegistrationBase):
 
     @step_invariant
     def nodes_register_as_they_are(self, before: Node, after: Node, step: Step, shared: Shared) -> bool:
-        """A node that runs, and does not find itself registered, asks the active controller to register it as it is.
+        """A running node without a registration of its incarnation sends one to the active controller.
 
-        It waits for the answer. A controller does so also where it was unregistered, a broker only once it has started.
+        It waits for the response. A controller does so even after it was unregistered, a broker only after a start.
         Controller Changes ("already attempts to re-register"); KIP-919; KIP-631, BrokerRegistration.
         """
         if after.registering <= before.registering:
@@ -251,9 +251,9 @@ class RegistrationContracts(RegistrationBase):
 
     @step_invariant
     def registering_ends_with_the_answer(self, before: Node, message: RegistrationResponse, step: Step) -> bool:
-        """A node that is answered waits no longer; a broker that is refused stops, and nobody else does.
+        """A response ends a node's registration attempt; a rejected broker, and no other node, stops.
 
-        Answers to an earlier incarnation change nothing. KIP-919; KIP-631, BrokerRegistration.
+        Responses to an earlier incarnation change nothing. KIP-919; KIP-631, BrokerRegistration.
         """
         refused = isinstance(before, Broker) and message.error is Error.UNSUPPORTED_VERSION
         answered = before.but(registering=False, running=not refused)
@@ -263,9 +263,9 @@ class RegistrationContracts(RegistrationBase):
 
     @step_invariant
     def tools_ask_the_active_controller(self, before: Admin, after: Admin, step: Step, shared: Shared) -> bool:
-        """A tool begins with its request to the active controller, for the node or the next level that it is given.
+        """A tool starts with its request to the active controller, for the given node or the next level.
 
-        CLI changes, kafka-cluster, step 1; kafka-metadata-quorum, step 1. Whom it unregisters is not to come back
+        CLI changes, kafka-cluster, step 1; kafka-metadata-quorum, step 1. A node to be unregistered is not to come back
         (User Experience).
         """
         begins = before.command is Nil.NIL and isinstance(after.command, Command)
@@ -287,10 +287,10 @@ class RegistrationContracts(RegistrationBase):
 
     @step_invariant
     def tools_go_by_their_answers(self, before: Admin, message: AdminResponse, step: Step, shared: Shared) -> bool:
-        """A tool ends with the answer to its request. --unregister goes on if, and only if, the voter was removed.
+        """A tool ends with its response; --unregister continues exactly if the voter was removed.
 
         kafka-metadata-quorum, step 4 ("if steps 1-3 were successful"), else the error and the advice to use the other
-        tool. Late answers change nothing.
+        tool. Late responses change nothing.
         """
         command = before.command
         if not isinstance(command, Command) or message.serial != before.serial:
@@ -307,10 +307,9 @@ class RegistrationContracts(RegistrationBase):
 
     @step_invariant
     def tools_wait_for_a_while(self, before: Admin, after: Admin, step: Step, shared: Shared) -> bool:
-        """A tool that gets no answer ends with a timeout; else only an answer ends it. Admin.java; KIP-853.
+        """A tool ends only with a response or by REQUEST_TIMED_OUT. Admin.java; KIP-853.
 
-        Only between tools, or beside one, is the configuration changed, by one voter of a static quorum (User
-        Experience).
+        The configuration changes between tools or beside one, by one voter of a static quorum (User Experience).
         """
         voters = dict(step.puts).get("voters", shared.voters)
         if voters != shared.voters or "configurations" in step.spends:
@@ -323,10 +322,10 @@ class RegistrationContracts(RegistrationBase):
         outcome = Outcome(before.command, Error.REQUEST_TIMED_OUT, advice=first)
         return step == become(Admin(serial=before.serial, outcome=outcome)).spend("timeouts")
 
-    # What a log says
+    # Queries of a log
 
     def _registration(self, node: ModelValue, log: Log) -> Registered | None:
-        """Return the registration of a node that stands after some records; None if there is none."""
+        """Return the registration of a node after a log; None if it has none."""
         last = next((record for record in reversed(log) if _subject(record) == node), None)
         if last is None and node not in self.unregistered:
             return Registered(1, self.old_level if node in self.old else self.newest)
@@ -349,7 +348,7 @@ def _last(log: Log, kind: type[LogRecord]) -> LogRecord | None:
 
 
 def _subject(record: LogRecord) -> ModelValue | None:
-    """Return the node whose registration a record is about; None if it is about none."""
+    """Return the node that a record registers or unregisters, or None."""
     if isinstance(record, RegisterControllerRecord | UnregisterControllerRecord):
         return record.controller
     return record.broker if isinstance(record, RegisterBrokerRecord | UnregisterBrokerRecord) else None

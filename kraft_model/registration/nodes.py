@@ -30,7 +30,7 @@ class RegistrationNodes(RegistrationBase):
 
     @internal
     def fail_on_record(self, me: Node, shared: Shared) -> Steps:
-        """A node stops on a record or a level that its software does not know.
+        """A node fails on a record or a level that its software does not support.
 
         Source: Rejected Alternatives ("would crash the controllers with an older software version"); Kafka, the fatal
         fault handler of the metadata loader.
@@ -41,14 +41,14 @@ class RegistrationNodes(RegistrationBase):
             return
         yield self._stopped(me, shared)
 
-    # Registering
+    # Registration
 
     @internal
     def register(self, me: Node, shared: Shared) -> Steps:
-        """A node that is not registered as this incarnation asks the active controller to register it.
+        """A node without a registration of its incarnation sends one to the active controller.
 
-        A controller that was unregistered and still runs does so too: "This is to prevent accidental unregistrations".
-        A broker does so when it has started. Source: Controller Changes; Kafka, ControllerRegistrationManager.
+        A running controller does so even after it was unregistered: "This is to prevent accidental unregistrations". A
+        broker does so only after a start. Source: Controller Changes; Kafka, ControllerRegistrationManager.
         """
         if not me.running or me.registering or isinstance(shared.active, Nil):
             return
@@ -58,22 +58,22 @@ class RegistrationNodes(RegistrationBase):
         yield become(me.but(registering=True)).send(request)
 
     def _is_registered(self, me: Node, shared: Shared) -> bool:
-        """Whether a node is registered as this incarnation, by the records that it has applied."""
+        """Whether the applied records register this incarnation of a node."""
         image = image_of(self.snapshot(), shared.log[: me.cursor])
         registrations = image.controllers if isinstance(me, Controller) else image.brokers
         return me.id in registrations and registrations[me.id].incarnation == me.incarnation
 
     def _wants_to_register(self, me: Node, shared: Shared) -> bool:
-        """Whether a node asks to be registered: a controller always, a broker only after a start."""
+        """Whether a node requests a registration: a controller always, a broker only after a start."""
         return isinstance(me, Controller) or not self._was_registered(me, shared)
 
     def _was_registered(self, me: Node, shared: Shared) -> bool:
-        """Whether a node was ever registered as this incarnation, by the records that it has applied."""
+        """Whether any prefix of the applied records registers this incarnation of a node."""
         return any(self._is_registered(me.but(cursor=place), shared) for place in range(me.cursor + 1))
 
     @on(RegistrationResponse)
     def handle_registration_response(self, me: Node, response: RegistrationResponse) -> Steps:
-        """A node is registered, or may ask again; a broker that is refused stops.
+        """A node's registration attempt ends; a broker that is rejected stops.
 
         Source: Kafka, ControllerRegistrationManager and BrokerLifecycleManager.
         """
@@ -99,14 +99,14 @@ class RegistrationNodes(RegistrationBase):
 
     @internal
     def restart(self, me: Node, shared: Shared) -> Steps:
-        """A node starts again, as a new incarnation that has to register."""
+        """A stopped node restarts as a new incarnation, which has to register."""
         if me.running or me.id in shared.decommissioned:
             return
         yield become(_started(me, me.supports)).spend("starts")
 
     @internal
     def come_back(self, me: Node, shared: Shared) -> Steps:
-        """The operator brings back a node that was to be unregistered, against the KIP's advice.
+        """The operator restarts a node to be unregistered, against the KIP's advice.
 
         Source: User Experience ("does not intend to bring that node back").
         """
@@ -116,7 +116,7 @@ class RegistrationNodes(RegistrationBase):
 
     @internal
     def replace(self, me: Node) -> Steps:
-        """Another node with the same id and new software takes a node's place.
+        """A node with the same id and new software replaces a stopped node.
 
         Source: Compatibility ("bring up another controller node with the same node ID to refresh its registration").
         """

@@ -1,9 +1,8 @@
-"""The properties of `registration`. Each names its source.
+"""The properties of `registration`, with their sources.
 
-The temporal ones say what every fair behaviour does in the end. Fair is what nodes do by themselves, and an operator
-who asks for the upgrade again and again. Other tools, stops and starts, replacements and changes of the configuration
-are not. `Serials = 1` has the operator's requests look alike, so that what repeats is a cycle; there must be no
-timeouts then.
+Temporal properties assume fairness of the nodes' own steps, and of an operator who repeats the upgrade. Other tools,
+stops and starts, replacements and changes of the configuration are not fair. With `Serials = 1` the operator's requests
+are equal, so that repetitions form a cycle; it excludes timeouts.
 """
 
 from __future__ import annotations
@@ -63,19 +62,19 @@ NODES = (
     "RunUpgrade",
 )
 FAIR = (*(weak(name, each="replica") for name in NODES), weak("ElectActive"))
-"""What nodes do by themselves, and an operator who wants the upgrade."""
+"""Fairness of the nodes' own steps, and of an operator who repeats the upgrade."""
 
 
 REFUSALS = (Error.BROKER_ID_NOT_REGISTERED, Error.VOTER_NOT_FOUND, Error.INVALID_UPDATE_VERSION)
-"""Errors that say something of the metadata."""
+"""Errors that depend on the metadata."""
 
 
 class RegistrationProperties(RegistrationBase):
-    """The invariants, what should stay reachable, and what happens in the end."""
+    """Invariants, reachability goals (AG EF) and temporal properties."""
 
     @invariant
     def no_member_below_finalized_level(self, me: Node, shared: Shared) -> bool:
-        """No running node that is registered by the committed records is below the finalized level.
+        """Every running node with a committed registration supports the finalized level.
 
         Motivation ("determining if all cluster members support a feature level during upgrades").
         """
@@ -84,14 +83,14 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant
     def voters_support_finalized_level(self, me: Controller, shared: Shared) -> bool:
-        """No voter that runs is below the finalized level. KAFKA-20865; Motivation."""
+        """Every running voter supports the finalized level. KAFKA-20865; Motivation."""
         image = self.committed_image(shared)
         voters = shared.voters if self.static else image.voters
         return not me.running or me.supports >= image.level or me.id not in voters
 
     @invariant
     def records_are_understood(self, me: Node, shared: Shared) -> bool:
-        """Every running node that is registered can read every record. Rejected Alternatives ("it is unsafe")."""
+        """Every running registered node can read every record. Rejected Alternatives ("it is unsafe")."""
         ahead = shared.log[me.cursor : shared.committed]
         unreadable = any(
             needed_level(record) > me.supports for record in ahead if not isinstance(record, FeatureLevelRecord)
@@ -100,7 +99,7 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant
     def told_is_kept(self, shared: Shared) -> bool:
-        """A record that the operator was told is committed is, and stays in the log.
+        """A record reported to the operator as committed stays in the committed log.
 
         CLI changes, kafka-cluster, step 3 ("When this record is committed, return a response").
         """
@@ -109,7 +108,7 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant
     def records_replay(self, shared: Shared) -> bool:
-        """Each record fits the state that it is applied to: a registration ends once, a level rises, voters remain.
+        """Each record applies to its image: no double unregistration, rising levels, at least one voter.
 
         Kafka, ClusterControlManager.replay ("no controller registration found for that id"); KIP-584.
         """
@@ -127,7 +126,7 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant
     def removed_before_unregistered(self, me: Admin, shared: Shared) -> bool:
-        """`remove-controller --unregister` unregisters nobody who is still a voter. kafka-metadata-quorum, step 4."""
+        """`remove-controller --unregister` unregisters no voter. kafka-metadata-quorum, step 4."""
         if not isinstance(me.command, Command) or me.command.tool is not Tool.REMOVE_AND_UNREGISTER:
             return True
         image = self.committed_image(shared)
@@ -135,7 +134,7 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant
     def registrations_say_what_nodes_are(self, me: Node, shared: Shared) -> bool:
-        """A registration has an incarnation of its node, and what that supports. KIP-919; KIP-631."""
+        """A registration matches an incarnation of its node, and the level of that incarnation. KIP-919; KIP-631."""
         kind = RegisterControllerRecord if isinstance(me, Controller) else RegisterBrokerRecord
         for record in shared.log:
             if isinstance(record, RegisterControllerRecord | RegisterBrokerRecord) and _node_of(record) == me.id:
@@ -147,10 +146,10 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant
     def nodes_are_registered_once(self, shared: Shared) -> bool:
-        """No incarnation is registered anew while its registration stands. Kafka, ControllerRegistrationManager.
+        """An incarnation is registered at most once at a time. Kafka, ControllerRegistrationManager.
 
-        A node that was told NOT_CONTROLLER by one that resigned asks again, though the next may have kept its record:
-        there it does not hold (`large`).
+        A node registers again after NOT_CONTROLLER of a resigned controller, although its successor may have kept the
+        record. The property does not hold there (`large`).
         """
         standing: dict[tuple[type, ModelValue], int] = {}
         for record in shared.log:
@@ -167,7 +166,7 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant
     def unregistered_as_asked(self, shared: Shared) -> bool:
-        """Nobody is unregistered whom the operator did not want to be. New RPC, UnregisterControllerRequest."""
+        """Only nodes that the operator unregisters are unregistered. New RPC, UnregisterControllerRequest."""
         asked = shared.decommissioned
         return all(
             (not isinstance(record, UnregisterControllerRecord) or record.controller in asked)
@@ -177,17 +176,17 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant
     def only_the_active_controller_writes(self, me: Controller, shared: Shared) -> bool:
-        """Nobody but the active controller, which runs, has written what it will answer. New RPC ("NOT_CONTROLLER")."""
+        """Only the running active controller has records with due responses. New RPC ("NOT_CONTROLLER")."""
         return not me.due or (me.running and shared.active == me.id)
 
     @invariant
     def only_committed_records_are_applied(self, me: Node, shared: Shared) -> bool:
-        """No node has applied a record that is not committed. CLI changes, kafka-cluster, step 4."""
+        """No node has applied an uncommitted record. CLI changes, kafka-cluster, step 4."""
         return me.cursor <= shared.committed <= len(shared.log)
 
     @invariant
     def success_is_committed(self, me: Admin, shared: Shared) -> bool:
-        """A tool that ends without an error has done what it is for. CLI changes ("when this record is committed")."""
+        """The change of a tool that ends without an error is committed. CLI changes, kafka-cluster, step 3."""
         if not isinstance(me.outcome, Outcome) or me.outcome.error is not Error.NONE:
             return True
         command, log = me.outcome.command, shared.log[: shared.committed]
@@ -223,14 +222,14 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant
     def refusals_had_a_reason(self, me: Admin, shared: Shared) -> bool:
-        """What an operator was refused was wrong by some state of the log. New RPC, Errors; KIP-853; KIP-584."""
+        """Every rejection is justified by some prefix of the log. New RPC, Errors; KIP-853; KIP-584."""
         if not isinstance(me.outcome, Outcome) or me.outcome.error not in REFUSALS:
             return True
         images = [image_of(self.snapshot(), shared.log[:end]) for end in range(len(shared.log) + 1)]
         return any(self._is_reason(me.outcome, image, shared) for image in images)
 
     def _is_reason(self, outcome: Outcome, image: Image, shared: Shared) -> bool:
-        """Whether a state of the log is a reason for an error."""
+        """Whether an image justifies an error."""
         target = outcome.command.target
         if outcome.error is Error.BROKER_ID_NOT_REGISTERED:
             of_broker = outcome.command.tool is Tool.UNREGISTER_BROKER
@@ -245,19 +244,19 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant
     def advice_after_a_removal_that_failed(self, me: Admin) -> bool:
-        """Who could not remove a voter is told of the other tool, and nobody else. kafka-metadata-quorum, step 6."""
+        """Advice follows exactly a failed voter removal. kafka-metadata-quorum, step 6."""
         if not isinstance(me.outcome, Outcome) or not me.outcome.advice:
             return True
         return me.outcome.command.tool is Tool.REMOVE_AND_UNREGISTER and me.outcome.error is not Error.NONE
 
     @invariant
     def active_controller_runs(self, me: Controller, shared: Shared) -> bool:
-        """The active controller is up, and nobody but a controller is active. KIP-595, the leader's endpoints."""
+        """The active controller is a running controller. KIP-595, the leader's endpoints."""
         return shared.active != me.id or me.running
 
     @invariant
     def tools_that_run_have_no_outcome(self, me: Admin, shared: Shared) -> bool:
-        """A tool that runs has not ended, and names a node that the operator means to unregister. CLI changes."""
+        """A running tool has no outcome, and its target is to be unregistered if the tool does so. CLI changes."""
         if not isinstance(me.command, Command):
             return not me.unregistering
         unregisters = me.command.tool not in (Tool.REMOVE_CONTROLLER, Tool.UPGRADE)
@@ -265,7 +264,7 @@ class RegistrationProperties(RegistrationBase):
 
     @step_invariant
     def starts_are_new_incarnations(self, before: Node, after: Node) -> bool:
-        """A node that was down starts as the next incarnation, knows nothing yet, and never has older software.
+        """A stopped node starts as the next incarnation, with empty state and no older software.
 
         KIP-919 ("IncarnationId"); Compatibility ("bring up another controller node").
         """
@@ -278,7 +277,7 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant
     def active_is_voter(self, shared: Shared) -> bool:
-        """The active controller is a voter, by what is committed: one that is removed leaves office.
+        """The active controller is in the committed voter set: a removed one has resigned.
 
         KIP-853, "RemoveVoter", step 7.
         """
@@ -287,16 +286,16 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant
     def unregistered_nodes_are_down(self, me: Node, shared: Shared) -> bool:
-        """Who is to be unregistered does not run, unless the operator is careless. kafka-cluster ("is stopped").
+        """A node to be unregistered does not run, unless the operator is careless. kafka-cluster ("is stopped").
 
-        One that comes back, or is replaced, runs again.
+        A node that comes back, or is replaced, runs again.
         """
         again = self.careless or self.returns or self.replacements
         return bool(again) or not me.running or me.id not in shared.decommissioned
 
     @invariant
     def elected_is_voter(self, me: Controller, shared: Shared) -> bool:
-        """Who is active is a voter by its log, unless it has itself removed itself. KIP-853, "RemoveVoter", step 7."""
+        """The active controller is a voter of its log, unless it removed itself. KIP-853, "RemoveVoter", step 7."""
         changes = [place for place, record in enumerate(shared.log, 1) if isinstance(record, VotersRecord)]
         if shared.active != me.id or self.static or not changes:
             return True
@@ -306,15 +305,15 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant(reads=RegistrationBase.running)
     def majorities_commit(self, shared: Shared, running: Map[ModelValue | Name, bool]) -> bool:
-        """What is committed, a majority of the voters has. KIP-595, Leader Progress; KIP-853.
+        """A majority of the voters holds every committed record. KIP-595, Leader Progress; KIP-853.
 
-        Nobody notes who ran when it was committed: as many as may have stopped since are taken for voters that did.
+        The state does not store the nodes that ran at a commit: up to MaxStops voters count as stopped since.
         """
         return shared.committed == 0 or self._may_have_decided(shared.log[: shared.committed], running)
 
     @invariant(reads=RegistrationBase.running)
     def majorities_elect(self, shared: Shared, running: Map[ModelValue | Name, bool]) -> bool:
-        """Another active controller than the first was elected by a majority of the voters. KIP-595; KIP-853."""
+        """Every active controller but the first has been elected by a majority of the voters. KIP-595; KIP-853."""
         if shared.active in (Nil.NIL, ordered(self.initial_voters - self.stopped)[0]):
             return True
         ends = range(shared.committed, len(shared.log) + 1)
@@ -328,9 +327,9 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant
     def not_found_is_no_voter(self, me: Admin, shared: Shared) -> bool:
-        """A tool that ends with VOTER_NOT_FOUND was given a node that is no voter. KIP-853, "RemoveVoter".
+        """VOTER_NOT_FOUND is the outcome only for a node outside the voter set. KIP-853, "RemoveVoter".
 
-        Nothing adds a voter here, so who is none stays none.
+        No action adds a voter here, so the node stays outside.
         """
         if not isinstance(me.outcome, Outcome) or me.outcome.error is not Error.VOTER_NOT_FOUND:
             return True
@@ -338,24 +337,24 @@ class RegistrationProperties(RegistrationBase):
 
     @reachable
     def controllers_can_be_registered(self, me: Controller, shared: Shared) -> bool:
-        """A controller that runs, and was unregistered by accident, can be registered again. Motivation."""
+        """A running controller that was unregistered by accident can be registered again. Motivation."""
         return not me.running or me.id in self.committed_image(shared).controllers
 
     @reachable(without=["Replace", "ChangeConfiguration"])
     def upgrades_need_no_help(self, shared: Shared) -> bool:
-        """An upgrade can be made, though nobody brings up another node or changes the configuration. Motivation."""
+        """An upgrade is possible without a replaced node or a changed configuration. Motivation."""
         return self.committed_image(shared).level > self.initial_level
 
     @predicate
     def is_upgraded(self, shared: Shared) -> bool:
-        """An upgrade was made."""
+        """An upgrade is committed."""
         return self.committed_image(shared).level > self.initial_level
 
     @predicate(reads=RegistrationBase.running)
     def is_blocked(self, shared: Shared, running: Map[ModelValue | Name, bool]) -> bool:
-        """Something blocks the next upgrade: who is registered and does not support it, or too few voters that run.
+        """A registered node without support, or too few running voters, block the next upgrade.
 
-        In a static quorum also a voter that is down and has no registration.
+        In a static quorum, so does a stopped voter without a registration.
         """
         image = self.image(shared)
         members = [*image.brokers.values(), *image.controllers.values()]
@@ -366,28 +365,28 @@ class RegistrationProperties(RegistrationBase):
 
     @temporal(fairness=FAIR)
     def upgrades_happen(self) -> Formula:
-        """An upgrade that nothing blocks happens. Motivation."""
+        """Unless it stays blocked, an upgrade eventually happens. Motivation."""
         return infinitely_often(self.is_upgraded | self.is_blocked)
 
     @temporal(fairness=FAIR)
     def upgrades_happen_without_help(self) -> Formula:
-        """An upgrade happens, though nobody brings up another node or changes the configuration. Motivation."""
+        """An upgrade eventually happens, without a replaced node or a changed configuration. Motivation."""
         return infinitely_often(self.is_upgraded)
 
     @predicate
     def is_unregistered(self, me: Controller, shared: Shared) -> bool:
-        """A controller that runs has no registration."""
+        """A running controller has no committed registration."""
         return me.running and me.id not in self.committed_image(shared).controllers
 
     @predicate(reads=RegistrationBase.running)
     def nobody_commits(self, shared: Shared, running: Map[ModelValue | Name, bool]) -> bool:
-        """Too few voters run for anything to be committed."""
+        """Too few voters run for any record to be committed."""
         up = frozenset(one for one in self.controllers if running[one])
         return not is_majority(up, self.voters(shared))
 
     @temporal(fairness=FAIR)
     def controllers_register(self) -> Formula:
-        """A controller that runs, and was unregistered by accident, is registered again. Motivation."""
+        """A running controller that was unregistered by accident is eventually registered again. Motivation."""
         return every(
             [
                 leads_to(at(one, self.is_unregistered), ~at(one, self.is_unregistered) | self.nobody_commits)

@@ -1,7 +1,7 @@
-"""The records of `registration`: metadata records, messages, what each process knows.
+"""Records of `registration`: metadata records, messages, the state of each process.
 
-Source: the KIP "Support unregistering controllers" (KAFKA-20395), "Public Interfaces"; KIP-919 for the registration of
-controllers, KIP-631 for that of brokers, KIP-853 for voters, KIP-584 for finalized features.
+Source: KIP-1312, "Support unregistering controllers" (KAFKA-20395), "Public Interfaces". KIP-919 for the registration
+of controllers, KIP-631 for that of brokers, KIP-853 for voters, KIP-584 for finalized features.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from kraftcheck.spec import Map, ModelValue, Record, Symbol
 
 UNREGISTRATION_LEVEL = 2
-"""The metadata.version that has UnregisterControllerRecord; levels 1 and 3 stand for those before and after it."""
+"""The first metadata.version with UnregisterControllerRecord; levels 1 and 3 stand for those before and after it."""
 
 
 class Nil(Symbol):
-    """No command, nobody."""
+    """No command, or no active controller."""
 
     NIL = "Nil"
 
@@ -25,7 +25,7 @@ class Name(Symbol):
 
 
 class Error(Symbol):
-    """Error codes; DISCONNECTED: the node is down."""
+    """Error codes; DISCONNECTED stands for a stopped node."""
 
     NONE = "NONE"
     NOT_CONTROLLER = "NOT_CONTROLLER"
@@ -39,7 +39,7 @@ class Error(Symbol):
 
 
 class Tool(Symbol):
-    """The tools that the operator can run."""
+    """The operator's command line tools."""
 
     UNREGISTER_CONTROLLER = "UnregisterController"
     UNREGISTER_BROKER = "UnregisterBroker"
@@ -55,7 +55,7 @@ SYMBOLS = (Nil, Name, Error, Tool)
 
 
 class RegisterControllerRecord(Record):
-    """A controller with this incarnation is a member, and supports metadata.version up to `supports`."""
+    """Registers a controller with its incarnation, and its supported metadata.version up to `supports`."""
 
     controller: ModelValue
     incarnation: int
@@ -63,13 +63,13 @@ class RegisterControllerRecord(Record):
 
 
 class UnregisterControllerRecord(Record):
-    """A controller is no longer a member."""
+    """Unregisters a controller."""
 
     controller: ModelValue
 
 
 class RegisterBrokerRecord(Record):
-    """A broker with this incarnation is a member, and supports metadata.version up to `supports`."""
+    """Registers a broker with its incarnation, and its supported metadata.version up to `supports`."""
 
     broker: ModelValue
     incarnation: int
@@ -77,19 +77,19 @@ class RegisterBrokerRecord(Record):
 
 
 class UnregisterBrokerRecord(Record):
-    """A broker is no longer a member."""
+    """Unregisters a broker."""
 
     broker: ModelValue
 
 
 class FeatureLevelRecord(Record):
-    """metadata.version is finalized at a level."""
+    """Finalizes a level of metadata.version."""
 
     level: int
 
 
 class VotersRecord(Record):
-    """The voter set from here on (KIP-853)."""
+    """Sets the voter set (KIP-853)."""
 
     voters: frozenset[ModelValue]
 
@@ -110,7 +110,7 @@ class Registered(Record):
 
 
 class Image(Record):
-    """The state that metadata records add up to."""
+    """The image of a metadata log: registrations, finalized level and voter set."""
 
     controllers: Map[ModelValue, Registered]
     brokers: Map[ModelValue, Registered]
@@ -131,7 +131,7 @@ class RegistrationRequest(Record):
 
 
 class RegistrationResponse(Record):
-    """The answer to it."""
+    """Response to ControllerRegistrationRequest or BrokerRegistrationRequest."""
 
     incarnation: int
     error: Error
@@ -139,7 +139,7 @@ class RegistrationResponse(Record):
 
 
 class UnregisterControllerRequest(Record):
-    """UnregisterControllerRequest: the controller to unregister; `serial` tells the operator's requests apart."""
+    """UnregisterControllerRequest: the controller to unregister; `serial` is the number of the operator's request."""
 
     controller: ModelValue
     serial: int
@@ -183,7 +183,7 @@ Response = RegistrationResponse | AdminResponse
 
 
 class Due(Record):
-    """A response that is sent when the log is committed up to an offset."""
+    """A response that is due when the log is committed up to an offset."""
 
     offset: int
     response: Response
@@ -192,16 +192,16 @@ class Due(Record):
 class Node(Record):
     id: ModelValue
     running: bool  # whether the process is up
-    supports: int  # the highest metadata.version that its software knows
-    incarnation: int = 1  # the number of the process's start
+    supports: int  # the highest metadata.version that its software supports
+    incarnation: int = 1  # the number of starts of the process
     cursor: int = 0  # the number of committed records that it has applied
-    registering: bool = False  # whether it waits for the answer to a registration request
+    registering: bool = False  # whether a registration request is pending
 
 
 class Controller(Node):
-    """A controller: a voter or an observer, and one of them the active controller."""
+    """A controller: a voter or an observer, possibly the active controller."""
 
-    due: tuple[Due, ...] = ()  # as active controller, the responses that wait for their records to be committed
+    due: tuple[Due, ...] = ()  # as active controller: the responses due at a commit
 
 
 class Broker(Node):
@@ -209,14 +209,14 @@ class Broker(Node):
 
 
 class Command(Record):
-    """A tool that the operator runs, and the node or level that it is given."""
+    """A tool that the operator runs, and its target: a node or a level."""
 
     tool: Tool
     target: ModelValue | int
 
 
 class Outcome(Record):
-    """The end of a tool, and whether it advises the operator to run `kafka-cluster unregister-controller` instead."""
+    """The result of a tool, with or without the advice to run `kafka-cluster unregister-controller` instead."""
 
     command: Command
     error: Error
@@ -227,22 +227,22 @@ class Admin(Record):
     """The operator, who runs one tool at a time."""
 
     id: Name = Name.ADMIN
-    command: Command | Nil = Nil.NIL  # the tool that runs
-    # for `remove-controller --unregister`: whether the voter is removed, and the second request under way
+    command: Command | Nil = Nil.NIL  # the running tool
+    # for `remove-controller --unregister`: whether the voter is removed, and the second request pending
     unregistering: bool = False
     serial: int = 0  # the number of requests sent
-    outcome: Outcome | Nil = Nil.NIL  # the end of the last tool
+    outcome: Outcome | Nil = Nil.NIL  # the result of the last tool
 
 
 class Shared(Record):
     """The state that belongs to no process, and history for properties."""
 
-    log: tuple[LogRecord, ...]  # the active controller's metadata log after the snapshot that everyone starts with
-    committed: int  # the number of its records that are committed, which others apply
+    log: tuple[LogRecord, ...]  # the active controller's metadata log after the common initial snapshot
+    committed: int  # the number of its committed records, which nodes may apply
     active: ModelValue | Nil  # the active controller, which is KRaft's leader
     # the voters in `controller.quorum.voters` of every node's configuration (static quorum only)
     voters: frozenset[ModelValue] = frozenset()
-    # the nodes that the operator has begun to unregister, and so does not intend to start again
+    # the nodes that the operator has begun to unregister, and does not intend to start again
     decommissioned: frozenset[ModelValue] = frozenset()
-    # history: offsets and records of which the operator was told that they are committed
+    # history: offsets and records reported to the operator as committed
     told: frozenset[tuple[int, LogRecord]] = frozenset()

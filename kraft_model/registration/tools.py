@@ -46,7 +46,7 @@ class RegistrationTools(RegistrationBase):
     def run_remove_controller(self, me: Admin, shared: Shared, running: Map[ModelValue | Name, bool]) -> Steps:
         """The operator runs `kafka-metadata-quorum remove-controller`, with or without --unregister.
 
-        Source: CLI changes, kafka-metadata-quorum, step 1; User Experience: without the flag the node may run on.
+        Source: CLI changes, kafka-metadata-quorum, step 1; User Experience: without the flag the node may keep running.
         """
         for node in ordered(self.controllers):
             for tool in (Tool.REMOVE_CONTROLLER, Tool.REMOVE_AND_UNREGISTER):
@@ -66,7 +66,7 @@ class RegistrationTools(RegistrationBase):
             yield step.spend("upgrades")
 
     def _runs(self, me: Admin, command: Command, shared: Shared) -> Step | None:
-        """Return the step in which a tool sends its first request to the active controller; None if it cannot."""
+        """Return the step in which a tool sends its first request to the active controller, or None if it cannot."""
         if me.command is not Nil.NIL or isinstance(shared.active, Nil):
             return None
         step = self._asks(me.but(command=command, outcome=Nil.NIL), self._first_request(command), shared.active)
@@ -90,7 +90,7 @@ class RegistrationTools(RegistrationBase):
 
     @on(AdminResponse)
     def handle_response(self, me: Admin, response: AdminResponse, shared: Shared) -> Steps:
-        """A tool ends with the answer; `remove-controller --unregister` goes on after the first success.
+        """A tool ends with its response; `remove-controller --unregister` continues after the first success.
 
         If the voter could not be removed, the tool returns the error, sends no second request and directs the user to
         `kafka-cluster unregister-controller`. Source: CLI changes, kafka-metadata-quorum, steps 3, 4 and 6.
@@ -118,7 +118,7 @@ class RegistrationTools(RegistrationBase):
 
     @internal
     def time_out(self, me: Admin) -> Steps:
-        """A tool stops waiting for an answer, whatever becomes of its request.
+        """A tool times out, whether or not its request succeeds later.
 
         Source: Admin.java ("If the request timed out"); KIP-853, REQUEST_TIMED_OUT.
         """

@@ -1,8 +1,8 @@
 """Variants of `Registration`: other readings, a rejected alternative, and seeded faults.
 
-A reading follows another source than `Registration` does; `docs/findings.md` tells what it leads to. A fault breaks one
-rule, and is caught by the property in configuration `fault.<variant>`. The last one breaks no safety, only what
-should stay reachable. KAFKA-n is the issue in Apache Kafka's tracker where the rule comes from.
+A reading follows another source than `Registration`; `docs/findings.md` has its results. A fault breaks one rule, and
+violates the property in configuration `fault.<variant>`. The last fault breaks a reachability goal alone. KAFKA-n is
+the issue of the rule in Apache Kafka's tracker.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from kraftcheck.spec import Map, ModelValue, Step, Steps, on
 
 
 class VotersKept(Registration, variant="voters-kept"):
-    """As in Kafka since KAFKA-20865: unregistering a member of the voter set is refused with INVALID_REQUEST."""
+    """As in Kafka since KAFKA-20865: unregistering a member of the voter set is rejected with INVALID_REQUEST."""
 
     configuration = "finding.running-voter-unregistered"
 
@@ -52,7 +52,7 @@ class VotersKept(Registration, variant="voters-kept"):
 
 
 class ControllersCheckedToo(Registration, variant="controllers-checked-too"):
-    """A controller below the finalized level is refused registration, as a broker is."""
+    """A controller below the finalized level is rejected at registration, as a broker is."""
 
     configuration = "finding.controller-not-checked"
 
@@ -67,7 +67,7 @@ class ControllersCheckedToo(Registration, variant="controllers-checked-too"):
 
 
 class NotDurable(Registration, variant="not-durable"):
-    """Non-durably unregister controllers: the next active controller finds the registration where it was."""
+    """Controllers are unregistered without durability: the next active controller still has the registration."""
 
     def _elected(self, shared: Shared, node: ModelValue, kept: int) -> Step:
         log = tuple(
@@ -83,21 +83,21 @@ class NotDurable(Registration, variant="not-durable"):
 
 
 class VersionUngated(Registration, variant="version-ungated"):
-    """UnregisterControllerRecord is written whatever metadata.version is, also where a member cannot read it."""
+    """UnregisterControllerRecord is appended at any metadata.version, even if a member cannot read it."""
 
     def _is_gated(self) -> bool:
         return False
 
 
 class UncommittedOverlooked(Registration, variant="uncommitted-overlooked"):
-    """Requests are checked against what is committed: two in a row unregister one controller twice."""
+    """Requests are checked against the committed image: two in a row unregister one controller twice."""
 
     def _image_to_check(self, shared: Shared) -> Image:
         return self.committed_image(shared)
 
 
 class AnsweredAtOnce(Registration, variant="answered-at-once"):
-    """The active controller answers when it has written a record, not when that is committed."""
+    """The active controller answers when it has appended a record, before the record is committed."""
 
     def _append(self, me: Controller, shared: Shared, record: LogRecord, request: Request) -> Step:
         written = super()._append(me, shared, record, request).but(me=me).reply(response_to(request, Error.NONE))
@@ -107,7 +107,7 @@ class AnsweredAtOnce(Registration, variant="answered-at-once"):
 
 
 class RemovalAnsweredAtOnce(AnsweredAtOnce, variant="removal-answered-at-once"):
-    """Only the answer to a removed voter comes early, as that to UpdateVoter does (KAFKA-16534)."""
+    """Only the response to a removed voter comes early, as that to UpdateVoter does (KAFKA-16534)."""
 
     def _append(self, me: Controller, shared: Shared, record: LogRecord, request: Request) -> Step:
         if isinstance(request, RemoveVoterRequest):
@@ -116,14 +116,14 @@ class RemovalAnsweredAtOnce(AnsweredAtOnce, variant="removal-answered-at-once"):
 
 
 class ControllersUnasked(Registration, variant="controllers-unasked"):
-    """An upgrade asks only the brokers' registrations, as before controllers registered at all (KIP-919)."""
+    """An upgrade checks only the brokers' registrations, as before controllers could register (KIP-919)."""
 
     def _controllers_asked(self, image: Image) -> Map[ModelValue, Registered]:
         return Map()
 
 
 class StoppedUnasked(Registration, variant="stopped-unasked"):
-    """An upgrade does not ask members that are down, lest they block it: one that starts again is too old."""
+    """An upgrade ignores stopped members, so a restarted member may not support the level."""
 
     @on(UpdateFeaturesRequest, reads=Registration.running)
     def handle_update_features(  # type: ignore[override]
@@ -141,28 +141,29 @@ class StoppedUnasked(Registration, variant="stopped-unasked"):
 
 
 class BrokerLevelUnchecked(Registration, variant="broker-level-unchecked"):
-    """A broker may register whatever it supports."""
+    """A broker may register below the finalized level."""
 
     def _may_register(self, request: RegistrationRequest, image: Image) -> bool:
         return True
 
 
 class RemovedLeaderStays(Registration, variant="removed-leader-stays"):
-    """An active controller that has removed itself stays active once that is committed."""
+    """An active controller that has removed itself stays active after the commit."""
 
     def _leaves_office(self, me: Controller, shared: Shared) -> bool:
         return False
 
 
 class OnlyVoterNotFound(Registration, variant="only-voter-not-found"):
-    """As in Kafka, VOTER_NOT_FOUND refuses to remove the only voter (`VoterSet.removeVoter`), not INVALID_REQUEST."""
+    """As in Kafka, VOTER_NOT_FOUND rejects the removal of the only voter, not INVALID_REQUEST (`VoterSet.removeVoter`).
+    """
 
     def _only_voter_refusal(self) -> Error:
         return Error.VOTER_NOT_FOUND
 
 
 class OnlyVoterRemoved(Registration, variant="only-voter-removed"):
-    """The only voter is removed like any other, and nobody can commit anything any more."""
+    """The only voter is removed like any other, after which no record can be committed."""
 
     def _only_voter_refusal(self) -> Error:
         return Error.NONE
@@ -172,7 +173,7 @@ class OnlyVoterRemoved(Registration, variant="only-voter-removed"):
 
 
 class UnregistersRegardless(Registration, variant="unregisters-regardless"):
-    """`remove-controller --unregister` goes on to unregister a voter that could not be removed."""
+    """`remove-controller --unregister` unregisters a voter even if its removal failed."""
 
     def _goes_on(self, me: Admin, response: AdminResponse) -> bool:
         assert isinstance(me.command, Command)
@@ -180,17 +181,17 @@ class UnregistersRegardless(Registration, variant="unregisters-regardless"):
 
 
 class LateAnswerBelieved(Registration, variant="late-answer-believed"):
-    """A tool takes any answer as the one to its own request, also one to a tool that has timed out."""
+    """A tool accepts any response as its own, even a late one to a tool that has timed out."""
 
     def _is_answer(self, me: Admin, response: AdminResponse) -> bool:
         return True
 
 
-# A fault that breaks progress alone
+# A fault of a reachability goal alone
 
 
 class RegistersOnce(Registration, variant="registers-once"):
-    """A controller registers once after a start: if it is unregistered by accident, it stays so."""
+    """A controller registers once per start, and stays unregistered after an accident."""
 
     configuration = "trap.accident"
 

@@ -1,15 +1,14 @@
-"""Contracts of `quorum`: what each message and each step of a replica's own must do, in the words of the KIPs.
+"""Contracts of `quorum`: the effects that the KIPs require of every message and internal step.
 
-They are step properties over the acting replica. A configuration lists those whose messages and steps it has.
+A contract is a step invariant over the acting replica. A configuration lists the contracts of its messages and steps.
 
 =============  =======================================================================================================
-module         what is in it
+module         content
 =============  =======================================================================================================
-`rules`        what the KIPs say of replicas, logs and answers, told once more: a slip in the model does not change
-               its judge
+`rules`        the rules of the KIPs, restated: a mistake in an action's rule leaves the contract intact
 `messages`     elections, Fetch and FetchSnapshot, AddVoter, RemoveVoter, ApiVersions, UpdateVoter, upgrades,
                DescribeQuorum, and their answers
-`steps`        any step: what is sent, what is forgotten, who is answered, what a new role begins with; own steps:
-               timers, office, commits, restarts, disks, snapshots, retries
+`steps`        all steps: messages sent and dropped, responses to clients, entry into a role; internal steps: timers,
+               leadership, commits, restarts, disks, snapshots, retries
 =============  =======================================================================================================
 """

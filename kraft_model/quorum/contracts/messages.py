@@ -1,4 +1,4 @@
-"""Contracts of messages: what each makes of a replica, and how it is answered (KIP-595, KIP-630, KIP-853, KIP-996)."""
+"""Contracts of messages: effect on the receiver, and response (KIP-595, KIP-630, KIP-853, KIP-996)."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ from kraftcheck.spec import ModelValue, Step, step_invariant
 
 
 class MessageContracts(QuorumBase):
-    """What replicas make of messages, how they answer them, and how voters are added, removed and updated."""
+    """Step invariants of message handling, and of adding, removing and updating voters."""
 
     def comes_from_elsewhere(self, me: Replica, source: ModelValue) -> bool:
         """Whether a request is from another cluster (KIP-595, INCONSISTENT_CLUSTER_ID)."""
@@ -104,9 +104,10 @@ class MessageContracts(QuorumBase):
         return next((error for error, holds in errors.items() if holds), Error.NONE)
 
     def deserves_vote(self, me: Replica, request: VoteRequest) -> bool:
-        """Whether a replica of the request's epoch grants it: a pre-vote, unless it leads or follows actively.
+        """Whether a replica in the request's epoch grants a vote or pre-vote.
 
-        A vote goes to one candidate an epoch, while no leader is known; both go to a log that is not behind.
+        A leader and an active follower reject pre-votes. A vote goes to one candidate per epoch, while the leader is
+        unknown. Both require an up-to-date log.
         """
         is_behind = (request.last_epoch, request.last_offset) < end(me.log)
         if request.pre_vote:
@@ -119,7 +120,7 @@ class MessageContracts(QuorumBase):
 
     @step_invariant
     def votes_are_answered(self, before: Replica, after: Replica, message: VoteRequest, step: Step) -> bool:
-        """Whoever is asked for its vote answers once, with its epoch and leader and the error that holds, if any.
+        """A replica answers Vote exactly once, with its epoch and leader and the error that applies, if any.
 
         KIP-595, "Vote", Response Handling and Request Handling; KIP-853, "Vote"; KIP-996.
         """
@@ -131,9 +132,9 @@ class MessageContracts(QuorumBase):
 
     @step_invariant
     def votes_are_granted_as_due(self, before: Replica, after: Replica, message: VoteRequest, step: Step) -> bool:
-        """A vote is granted if, and only if, it is due, and then it is written; a pre-vote is not (KIP-595, "Vote").
+        """A vote is granted exactly when its conditions hold, and then persisted; a pre-vote is not (KIP-595, "Vote").
 
-        KIP-996, "Proposed Changes". A newer epoch is taken over first; else nothing but the vote changes.
+        KIP-996, "Proposed Changes". A newer epoch is entered first; apart from that, the vote alone changes.
         """
         error = self.vote_error(before, message)
         takes_over = message.epoch > before.epoch and error in (Error.NONE, Error.INVALID_VOTER_KEY)
@@ -156,9 +157,9 @@ class MessageContracts(QuorumBase):
 
     @step_invariant
     def votes_are_counted(self, before: Replica, after: Replica, message: VoteResponse, step: Step) -> bool:
-        """A round counts each voter's answer once; most grants end it, and so do too many refusals of a pre-vote.
+        """A round counts one response per voter; a majority of grants, or of rejected pre-votes, ends it.
 
-        KIP-595, "Vote", Response Handling; KIP-996, "Proposed Changes". Answers to other rounds change nothing.
+        KIP-595, "Vote", Response Handling; KIP-996, "Proposed Changes". Responses of other rounds change nothing.
         """
         stands = Mode.PROSPECTIVE if message.pre_vote else Mode.CANDIDATE
         is_counted = message.voter in before.granted or message.voter in before.rejected
@@ -174,7 +175,7 @@ class MessageContracts(QuorumBase):
     # BeginQuorumEpoch and EndQuorumEpoch
 
     def acknowledges(self, before: Replica, after: Replica, request: Announcement, error: Error, step: Step) -> bool:
-        """Whether a replica answers with its epoch and leader and this error; only errors without PlainAnswers."""
+        """Whether a replica answers with its epoch, leader and this error; without PlainAnswers, with errors only."""
         answers = sent(step, Acknowledgement)
         if after.mode in ENDED or (error is Error.NONE and not self.plain_answers):
             return not answers
@@ -186,10 +187,10 @@ class MessageContracts(QuorumBase):
     def leaders_are_followed(
         self, before: Replica, after: Replica, message: BeginQuorumEpochRequest, step: Step
     ) -> bool:
-        """A replica, voter or not, follows whoever leads an epoch that is not older than its own.
+        """A replica, voter or not, follows the leader of an epoch that is not older than its own.
 
-        KIP-853, "BeginQuorumEpoch"; KIP-595, "BeginQuorumEpoch", Request Handling. It fetches from the endpoint that
-        the request names. It follows also where the request was meant for its former disk.
+        KIP-853, "BeginQuorumEpoch"; KIP-595, "BeginQuorumEpoch", Request Handling. It fetches from the endpoint in the
+        request. A request to its former disk counts too.
         """
         is_meant = is_same(message.voter, before.key)
         error = Error.NONE if is_meant else Error.INVALID_VOTER_KEY
@@ -204,10 +205,10 @@ class MessageContracts(QuorumBase):
     def resignations_are_heard(
         self, before: Replica, after: Replica, message: EndQuorumEpochRequest, step: Step
     ) -> bool:
-        """A follower of the leader that resigns need not wait any more if it is the first of those preferred.
+        """A follower of the resigning leader ends its wait if it is the first preferred successor.
 
-        KIP-595, "EndQuorumEpoch", Request Handling; KIP-853, "EndQuorumEpoch": by replica key. Whoever did not know
-        the leader follows it first. Where nobody is preferred, nobody waits.
+        KIP-595, "EndQuorumEpoch", Request Handling; KIP-853, "EndQuorumEpoch": by replica key. A replica that did not
+        know the leader follows it first. With no preferred successors, every follower ends its wait.
         """
         error = Error.FENCED_LEADER_EPOCH if message.epoch < before.epoch else Error.NONE
         expected = role_after(before, message.source, message.epoch, 0)
@@ -222,9 +223,9 @@ class MessageContracts(QuorumBase):
 
     @step_invariant
     def acknowledgements_are_heard(self, before: Replica, after: Replica, message: Acknowledgement, step: Step) -> bool:
-        """A leader, or one that resigned, takes over a newer epoch that an answer tells; else nothing changes.
+        """A leader or resigned leader enters a newer epoch found in a response; else its state is unchanged.
 
-        KIP-595, "BeginQuorumEpoch", "EndQuorumEpoch", Response Handling. It fails if somebody acknowledges that is no
+        KIP-595, "BeginQuorumEpoch", "EndQuorumEpoch", Response Handling. It fails if the acknowledging replica is not a
         voter (`LeaderState.addAcknowledgementFrom`).
         """
         if message.of != before.epoch or before.mode not in (Mode.LEADER, Mode.RESIGNED):
@@ -236,7 +237,7 @@ class MessageContracts(QuorumBase):
         return takes_role(before, after, expected) and (role(before) != expected or not step.sent)
 
     def leaders_error(self, me: Replica, request: FetchRequest | FetchSnapshotRequest | UpdateVoterRequest) -> Error:
-        """Return the error of a request that only the leader of its epoch serves (KIP-595, KIP-630, KIP-853)."""
+        """Return the error of a request that is served only by the leader of its epoch (KIP-595, KIP-630, KIP-853)."""
         if self.comes_from_elsewhere(me, request.source):
             return Error.INCONSISTENT_CLUSTER_ID
         if request.epoch != me.epoch:
@@ -247,10 +248,10 @@ class MessageContracts(QuorumBase):
 
     @step_invariant
     def fetches_are_answered(self, before: Replica, after: Replica, message: FetchRequest, step: Step) -> bool:
-        """A leader answers a fetch once: with what follows, where the logs part, or the snapshot to load.
+        """A leader answers a fetch once: with batches, a diverging epoch, or the snapshot to load.
 
-        KIP-595, "Fetch", Request Handling; KIP-630, "Fetch", for the snapshot. The high watermark comes with each of
-        these; an error comes alone.
+        KIP-595, "Fetch", Request Handling; KIP-630, "Fetch", for the snapshot. Each of these responses carries the high
+        watermark; an error response carries none.
         """
         error = self.leaders_error(before, message)
         records: tuple[Batch, ...] = ()
@@ -272,10 +273,10 @@ class MessageContracts(QuorumBase):
 
     @step_invariant
     def fetches_are_noted(self, before: Replica, after: Replica, message: FetchRequest, step: Step) -> bool:
-        """A leader notes the log end of whoever fetches, by replica key, if its own log holds that; else nothing.
+        """A leader records the fetch offset of a replica by replica key, if the position is valid.
 
-        KIP-853, "Fetch"; KIP-595, "Fetch". It may then commit, leave office, and append the voter set with the new
-        voter that has caught up (KIP-853, "AddVoter", steps 5 and 6), and no other record.
+        KIP-853, "Fetch"; KIP-595, "Fetch". It may then commit and resign. It may append the voter set with a new voter
+        that has caught up (KIP-853, "AddVoter", steps 5 and 6), and no other record.
         """
         is_noted = self.leaders_error(before, message) is Error.NONE
         if not is_noted or needs_snapshot(before, message) or not is_held(before, message):
@@ -295,11 +296,11 @@ class MessageContracts(QuorumBase):
 
     @step_invariant
     def fetched_is_stored(self, before: Replica, after: Replica, message: FetchResponse, step: Step) -> bool:
-        """A follower stores what it fetched, truncates, or asks for a snapshot, and hears what is committed.
+        """A follower appends, truncates, or requests a snapshot, and updates its high watermark.
 
-        KIP-595, "Fetch", Response Handling; KIP-630. Only the answer that it waits for counts. It fails where it would
-        go below its high watermark, and stops where its software does not know a record (KIP-853). Brokers do not flush
-        what they fetch (KAFKA-10533).
+        KIP-595, "Fetch", Response Handling; KIP-630. Only the response to its pending request counts. It fails if it
+        would fall below its high watermark, and stops if its software cannot read a record (KIP-853). Brokers do not
+        flush fetched batches (KAFKA-10533).
         """
         if before.pending != message.request:
             return is_silent(before, after, step)
@@ -319,7 +320,7 @@ class MessageContracts(QuorumBase):
         return self.stores(before, after, message, expected, step)
 
     def stores(self, before: Replica, after: Replica, message: FetchResponse, expected: Role, step: Step) -> bool:
-        """Whether a follower appends or truncates, takes the high watermark, and fetches again, or fails at that."""
+        """Whether a follower appends or truncates, updates its high watermark and fetches again, or fails."""
         log = before.log + message.records
         known = min(message.high_watermark, len(log)) or before.high_watermark
         if isinstance(message.diverging, Position):
@@ -336,7 +337,7 @@ class MessageContracts(QuorumBase):
 
     @step_invariant
     def snapshots_are_sent(self, before: Replica, after: Replica, message: FetchSnapshotRequest, step: Step) -> bool:
-        """A leader answers FetchSnapshot once, with the snapshot that it has, or an error; nothing else changes.
+        """A leader answers FetchSnapshot once, with its snapshot or an error, and is otherwise unchanged.
 
         KIP-630, "FetchSnapshot", Request Handling; KIP-853, "FetchSnapshot".
         """
@@ -350,7 +351,7 @@ class MessageContracts(QuorumBase):
 
     @step_invariant
     def snapshots_are_loaded(self, before: Replica, after: Replica, message: FetchSnapshotResponse, step: Step) -> bool:
-        """A follower replaces its log by the snapshot that it waits for, which is committed, and fetches what follows.
+        """A follower replaces its log by the requested snapshot, all of it committed, and fetches from its end.
 
         KIP-630, "FetchSnapshot", Response Handling. After an error it fetches again.
         """
@@ -373,7 +374,7 @@ class MessageContracts(QuorumBase):
     def joiners_are_served(
         self, before: Replica, after: Replica, message: AddVoterRequest | RemoveVoterRequest, step: Step
     ) -> bool:
-        """A leader begins the change that a controller asks for, or answers at once with the error that holds.
+        """A leader starts the change that a joining controller requests, or answers at once with an error.
 
         KIP-853, "AddVoter", "RemoveVoter"; "Controller auto joining".
         """
@@ -389,9 +390,10 @@ class MessageContracts(QuorumBase):
 
     @step_invariant
     def administrators_are_served(self, before: Replica, after: Replica, step: Step) -> bool:
-        """A replica begins the change that an administrator asks for, or answers with an error that holds.
+        """A replica starts the change that an administrator requests, or answers with an error that applies.
 
-        KIP-853, "AddVoter", "RemoveVoter", "UpdateFeatures". What is begun is not refused, nor the other way round.
+        KIP-853, "AddVoter", "RemoveVoter", "UpdateFeatures". A started change is not rejected, and a rejected one not
+        started.
         """
         if step.consumes:
             return True
@@ -407,11 +409,11 @@ class MessageContracts(QuorumBase):
         return refuses and self.is_error_due(before, refusals[0])
 
     def old_brokers(self) -> bool:
-        """Whether a broker is known that does not support the newest kraft.version."""
+        """Whether a registered broker does not support the newest kraft.version."""
         return not self.old_software.isdisjoint(self.brokers)
 
     def is_error_due(self, me: Replica, answer: AdminResponse) -> bool:
-        """Whether an error holds for some request of an administrator."""
+        """Whether an error applies to some request of an administrator."""
         error = change_error(me)
         if answer.operation is Operation.UPDATE_FEATURES:
             return answer.error in (upgrade_error(self.old_brokers(), me, one) for one in (0, 1))
@@ -425,15 +427,15 @@ class MessageContracts(QuorumBase):
 
     @step_invariant
     def versions_are_told(self, before: Replica, after: Replica, message: ApiVersionsRequest, step: Step) -> bool:
-        """Whoever is asked says which kraft.version it supports, once (KIP-853, "Supported features")."""
+        """A replica answers ApiVersions once, with its supported kraft.version (KIP-853, "Supported features")."""
         answer = ApiVersionsResponse(before.software, message.of, before.id, message.source)
         return after == before and step.sent == (answer,)
 
     @step_invariant
     def new_voters_are_checked(self, before: Replica, after: Replica, message: ApiVersionsResponse, step: Step) -> bool:
-        """A leader refuses a new voter that does not support the kraft.version, and waits for one that does.
+        """A leader rejects a new voter without support for the kraft.version, and keeps one with it pending.
 
-        KIP-853, "AddVoter", steps 4 to 6. Answers that it does not wait for change nothing.
+        KIP-853, "AddVoter", steps 4 to 6. An unexpected response changes nothing.
         """
         change = before.change
         asked = change.voter if isinstance(change, Change) and not change.checked else Nil.NIL
@@ -447,7 +449,7 @@ class MessageContracts(QuorumBase):
         return after == waiting.but(high_watermark=committed_end(waiting)) and not step.sent
 
     def answers_due(self, me: Replica, change: Change, error: Error) -> list[AdminResponse | UpdateVoterResponse]:
-        """Return the answer to the client of a change, without history; administrators may not be told."""
+        """Return the response to a change's client, without history; to administrators only with PlainAnswers."""
         if isinstance(change.asked, UpdateVoterRequest):
             return [self.update_answer_due(me, error, change.asked)]
         if change.client == ADMIN and not self.plain_answers:
@@ -462,9 +464,9 @@ class MessageContracts(QuorumBase):
 
     @step_invariant
     def updates_are_noted(self, before: Replica, after: Replica, message: UpdateVoterRequest, step: Step) -> bool:
-        """A leader writes what a voter is now into its log, or notes it at kraft.version 0, or answers the error.
+        """A leader appends a voter's update, keeps it in memory at kraft.version 0, or answers with an error.
 
-        KIP-853, "UpdateVoter", steps 1 to 8. The answer comes once the record is committed.
+        KIP-853, "UpdateVoter", steps 1 to 8. The response follows the commit of the record.
         """
         told = message.voter
         known = [voter for voter in before.voters if is_same(voter.key, told.key)]
@@ -486,7 +488,7 @@ class MessageContracts(QuorumBase):
     def updates_are_acknowledged(
         self, before: Replica, after: Replica, message: UpdateVoterResponse, step: Step
     ) -> bool:
-        """A voter sends UpdateVoter until its leader has acknowledged what it is now (KIP-853, "UpdateVoter")."""
+        """A voter repeats UpdateVoter until its leader acknowledges its current state (KIP-853, "UpdateVoter")."""
         own = UpdateVoterRequest(
             before.epoch, Voter(before.key, before.endpoint), before.software, before.id, message.source,
             before.leader_endpoint,
@@ -503,14 +505,14 @@ class MessageContracts(QuorumBase):
 
     @step_invariant
     def joiners_go_on(self, before: Replica, after: Replica, message: AdminResponse, step: Step) -> bool:
-        """A controller that hears how its request ended may send the next (KIP-853, "Controller auto joining")."""
+        """A joining controller may send its next request after a response (KIP-853, "Controller auto joining")."""
         return after == before.but(joining=False) and not step.sent
 
     @step_invariant
     def administrators_remember(
         self, before: Admin, after: Admin, message: AdminResponse | DescribeQuorumResponse, step: Step
     ) -> bool:
-        """With WatchAnswers an administrator knows what it was told is done, and no error (KIP-853, "Admin client")."""
+        """With WatchAnswers an administrator records completed operations and no errors (KIP-853, "Admin client")."""
         if step.sent or not self.watch_answers or message.error is not Error.NONE:
             return after == before and not step.sent
         if isinstance(message, DescribeQuorumResponse):
@@ -521,7 +523,7 @@ class MessageContracts(QuorumBase):
 
     @step_invariant
     def quorums_are_described(self, before: Replica, after: Replica, step: Step) -> bool:
-        """A leader tells the voters in use, the committed ones and the observers; whoever does not lead, an error.
+        """A leader reports the voters in use, the committed voters and the observers; another replica, an error.
 
         KIP-853, "DescribeQuorum"; KIP-595, "DescribeQuorum".
         """
@@ -541,12 +543,12 @@ class MessageContracts(QuorumBase):
             )
         return after == before and list(step.sent) == told == [answer]
 
-    # Disks as they are formatted
+    # Formatted disks
 
     def formatted_set(self, me: Replica) -> frozenset[Voter]:
-        """Return the voters that formatting gave a disk (KIP-853, "Bootstrapping with multiple voters").
+        """Return the voter set of a newly formatted disk (KIP-853, "Bootstrapping with multiple voters").
 
-        At kraft.version 0 it is what `controller.quorum.voters` says, without directory ids. A new disk has none.
+        At kraft.version 0 it is `controller.quorum.voters`, without directory ids. A replaced disk has none.
         """
         if self.initial_version == 0:
             return frozenset(Voter(Key(host, 0)) for host in self.initial_voters)
@@ -559,7 +561,7 @@ class MessageContracts(QuorumBase):
     def voters_follow_the_log(self, before: Replica, after: Replica, step: Step) -> bool:
         """Voter set and kraft.version are the last of log and snapshot, committed or not (KIP-853, "VotersRecord").
 
-        KIP-853, "KRaftVersionRecord". What is flushed is in the log.
+        KIP-853, "KRaftVersionRecord". The flushed offset lies within the log.
         """
         formatted = self.formatted_set(after)
         version = version_of(after.log, self.initial_version if formatted else 0)

@@ -1,6 +1,6 @@
-"""What the KIPs say of replicas, logs and answers, told once more for the contracts alone.
+"""The rules of the KIPs on replicas, logs and responses, restated for the contracts alone.
 
-No action calls these functions: a slip in the rule that an action follows does not change the rule that judges it.
+No action calls these functions: a mistake in an action's rule leaves the contract that checks it intact.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ NO_REFUSAL = (Error.NONE, Error.UNSUPPORTED_VERSION, Error.SNAPSHOT_NOT_FOUND)
 
 
 def is_same(voter: Key, key: Key) -> bool:
-    """Whether a voter is this replica key; directory id 0 is one that is not known (KIP-853, "Key terms")."""
+    """Whether a voter is this replica key; directory id 0 is unknown (KIP-853, "Key terms")."""
     return voter.id == key.id and (voter.directory == key.directory or voter.directory == 0)
 
 
 def own_voters(me: Replica) -> frozenset[Key]:
-    """Return the voter that a replica is; none for an observer."""
+    """Return the voter key of a replica; empty for an observer."""
     return frozenset(voter.key for voter in me.voters if is_same(voter.key, me.key))
 
 
@@ -56,7 +56,7 @@ def voter_keys(me: Replica) -> frozenset[Key]:
 
 
 def has_none(me: Replica, *names: str) -> bool:
-    """Whether fields of a replica are empty, or FALSE."""
+    """Whether all named fields of a replica are empty or FALSE."""
     return not any(getattr(me, name) for name in names)
 
 
@@ -66,7 +66,7 @@ def peers(me: Replica) -> dict[Key, int]:
 
 
 def known_endpoint(me: Replica, host: ModelValue | Nil) -> int:
-    """Return the endpoint that the voter set has for a replica id; 0 where it has none."""
+    """Return the endpoint of a replica id in the voter set; 0 if it is not there."""
     found = {voter.key: voter.endpoint for voter in me.voters if voter.key.id == host}
     return found[min(found, key=lambda key: key.directory)] if found else 0
 
@@ -79,7 +79,7 @@ def has_majority(group: Collection[Key], voters: Collection[Voter]) -> bool:
 
 
 def end(log: tuple[Batch, ...]) -> tuple[int, int]:
-    """Return epoch and end offset of a log, as Vote compares them (KIP-595, "Vote")."""
+    """Return last epoch and end offset of a log, in the order of comparison of Vote (KIP-595, "Vote")."""
     return (log[-1].epoch, len(log)) if log else (0, 0)
 
 
@@ -102,41 +102,44 @@ def version_of(log: tuple[Batch, ...], formatted: int) -> int:
 
 
 def has_own(me: Replica, offset: int) -> bool:
-    """Whether an offset covers a batch of a leader's own epoch."""
+    """Whether the batch that ends at an offset is of the leader's own epoch."""
     return offset > 0 and me.log[offset - 1].epoch >= me.epoch
 
 
 def advertised_high_watermark(me: Replica) -> int:
-    """Return the high watermark that a leader tells: none before a batch of its epoch is committed (KIP-595)."""
+    """Return the high watermark that a leader advertises: 0 before a batch of its epoch is committed (KIP-595)."""
     return me.high_watermark if has_own(me, me.high_watermark) else 0
 
 
 def ends_of_voters(me: Replica) -> list[int]:
-    """Return the voters' log ends as a leader knows them, the highest first; its own only if it is one (KIP-853)."""
+    """Return the voters' log ends known to a leader, in descending order; its own only if it is a voter (KIP-853)."""
     known = {voter.key: me.offsets.get(voter.key, 0) for voter in me.voters}
     return sorted((len(me.log) if is_same(key, me.key) else end for key, end in known.items()), reverse=True)
 
 
 def committed_end(me: Replica) -> int:
-    """Return the high watermark that a leader's voters give: what most of them hold, with a batch of its epoch."""
+    """Return the offset that a majority of a leader's voters holds, if it covers a batch of its own epoch.
+
+    Else, or if that offset is lower, return the current high watermark.
+    """
     ends = ends_of_voters(me)
     most = ends[len(ends) // 2] if ends else 0
     return max(me.high_watermark, most) if has_own(me, most) else me.high_watermark
 
 
 def last_voters_end(log: tuple[Batch, ...]) -> int:
-    """Return the end offset of the last batch with a VotersRecord; 0 where there is none."""
+    """Return the end offset of the last batch with a VotersRecord; 0 if there is none."""
     found = [place for place, batch in enumerate(log, start=1) if any(isinstance(r, Voters) for r in batch.records)]
     return found[-1] if found else 0
 
 
 def must_wait(me: Replica) -> bool:
-    """Whether a leader has an operation pending, or has not yet committed a batch of its epoch (KIP-853)."""
+    """Whether a leader has a pending operation, or no committed batch of its epoch (KIP-853)."""
     return isinstance(me.change, Change) or not has_own(me, me.high_watermark)
 
 
 def has_open_voters(me: Replica) -> bool:
-    """Whether the last VotersRecord of a log is not committed (KIP-853, "AddVoter", step 1)."""
+    """Whether the last VotersRecord of a log is uncommitted (KIP-853, "AddVoter", step 1)."""
     return last_voters_end(me.log) > me.high_watermark
 
 
@@ -148,15 +151,15 @@ def sent(step: Step, kind: type[M]) -> list[M]:
 
 
 def is_silent(before: Replica, after: Replica, step: Step) -> bool:
-    """Whether a step changes nothing and says nothing."""
+    """Whether a step changes nothing and sends nothing."""
     return after == before and not step.sent
 
 
-# What a replica hears
+# Learning of an epoch or a leader
 
 
 class Role(NamedTuple):
-    """What an answer or a request makes of a replica: mode, epoch, leader, and where it reaches the leader."""
+    """The state that a message puts a replica in: mode, epoch, leader, and the leader's endpoint."""
 
     mode: Mode
     epoch: int
@@ -169,10 +172,10 @@ def role(me: Replica) -> Role:
 
 
 def role_after(me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> Role:
-    """Return the role of a replica that hears of an epoch and its leader (KIP-595, "Leader Election and Discovery").
+    """Return the role of a replica after it learns of an epoch (KIP-595, "Leader Election and Discovery").
 
-    A newer epoch is taken over, an older one ignored. Whoever tells a replica that it leads, and it does not, or names
-    another leader of its epoch, tells the impossible. So does a leader that nobody can reach.
+    A newer epoch is entered, an older one ignored. A message is illegal if it names the replica itself although it does
+    not lead, or another leader of its epoch. A leader without an endpoint is illegal too.
     """
     if epoch < me.epoch:
         return role(me)
@@ -187,24 +190,24 @@ def role_after(me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int)
 
 
 def is_impossible(me: Replica, leader: ModelValue | Nil, epoch: int) -> bool:
-    """Whether another leader of an epoch is known than the one that is named, or a replica is told that it leads."""
+    """Whether a message names another leader of the epoch than the known one, or a replica that does not lead."""
     is_other = epoch == me.epoch and leader != me.leader and Nil.NIL not in (leader, me.leader)
     return is_other or (leader == me.id and me.mode is not Mode.LEADER)
 
 
 def follower(me: Replica, leader: ModelValue, epoch: int, endpoint: int) -> Role:
-    """Return the role of a follower; it fails without an endpoint, and cannot follow itself."""
+    """Return the role of a follower; it fails without an endpoint, or if it would follow itself."""
     place = endpoint if endpoint > 0 else known_endpoint(me, leader)
     return failure(me) if place == 0 or leader == me.id else Role(Mode.FOLLOWER, epoch, leader, place)
 
 
 def failure(me: Replica) -> Role:
-    """Return the role of a replica whose process ends, since it takes for impossible what it heard."""
+    """Return the role of a replica whose process ends on an illegal message."""
     return Role(Mode.FAILED, me.epoch, me.leader, 1)
 
 
 def heard(me: Replica, response: LeaderResponse) -> tuple[Role, bool]:
-    """Return what the fields that responses share make of a replica, and whether the rest is of no use (KIP-595)."""
+    """Return the role after a response's common fields, and whether its other fields are ignored (KIP-595)."""
     error, leader, epoch, endpoint = response.error, response.leader, response.epoch, response.endpoint
     if epoch < me.epoch or error is Error.UNKNOWN_LEADER_EPOCH:
         return role(me), True
@@ -217,21 +220,21 @@ def heard(me: Replica, response: LeaderResponse) -> tuple[Role, bool]:
 
 
 def takes_role(before: Replica, after: Replica, expected: Role) -> bool:
-    """Whether a replica takes a role, and keeps everything where it has it; `NewRolesBeginAfresh` says what is new."""
+    """Whether a replica takes a role, unchanged if it already has it; `NewRolesBeginAfresh` covers the other fields."""
     return role(after) == expected and (role(before) != expected or after == before)
 
 
 def addressed(messages: Iterable[Record], expected: dict[Key, int]) -> bool:
-    """Whether there is one message for each voter, sent to the endpoint that the voter set has."""
+    """Whether the messages go to the expected voters, one each, at their endpoints in the voter set."""
     places = sorted((str(m.dest), m.address) for m in messages)  # type: ignore[attr-defined]
     return places == sorted((str(key.id), endpoint) for key, endpoint in expected.items())
 
 
-# What a replica does
+# Steps of a replica
 
 
 def counts_grant(before: Replica, after: Replica, message: VoteResponse, step: Step) -> bool:
-    """Whether a replica counts a grant, or ends its round with most of them."""
+    """Whether a replica counts a grant, or ends its round with a majority."""
     granted = before.granted | {message.voter}
     if has_majority(granted, before.voters):
         return stood(before, after) if message.pre_vote else won(before, after)
@@ -239,7 +242,7 @@ def counts_grant(before: Replica, after: Replica, message: VoteResponse, step: S
 
 
 def counts_refusal(before: Replica, after: Replica, message: VoteResponse, step: Step) -> bool:
-    """Whether a replica counts a refusal, or gives up a pre-vote round that it can no longer win."""
+    """Whether a replica counts a rejection, or gives up a pre-vote round that it can no longer win."""
     rejected = before.rejected | {message.voter}
     if message.pre_vote and not has_majority(voter_keys(before) - rejected, before.voters):
         return gave_up(before, after)
@@ -247,14 +250,14 @@ def counts_refusal(before: Replica, after: Replica, message: VoteResponse, step:
 
 
 def named(me: Replica, error: Error) -> tuple[int, ModelValue | Nil, int]:
-    """Return epoch, leader and its endpoint as an answer names them: none to another cluster, or to an old request."""
+    """Return epoch, leader and endpoint in a response; none to another cluster or to an old request."""
     if error in (Error.UNSUPPORTED_VERSION, Error.INCONSISTENT_CLUSTER_ID):
         return 0, Nil.NIL, 1
     return me.epoch, me.leader, me.endpoint if me.leader == me.id else me.leader_endpoint
 
 
 def stood(before: Replica, after: Replica) -> bool:
-    """Whether a replica stands in the next epoch with its own vote, following nobody; the only voter wins (KIP-595)."""
+    """Whether a replica becomes candidate of the next epoch with its own vote; the only voter wins (KIP-595)."""
     if after.epoch != before.epoch + 1:
         return False
     if len(after.voters) == 1:
@@ -264,21 +267,21 @@ def stood(before: Replica, after: Replica) -> bool:
 
 
 def won(before: Replica, after: Replica) -> bool:
-    """Whether a replica leads its epoch now, or failed after it wrote that, and comes back as one that resigned."""
+    """Whether a replica becomes leader of its epoch, or fails right after persisting that and restarts as resigned."""
     if (after.epoch, after.leader) == (before.epoch, before.id):
         return after.mode in (Mode.LEADER, Mode.RESIGNED)
     return len(before.voters) == 1 and after.mode is Mode.UNATTACHED and after.epoch == before.epoch
 
 
 def gave_up(before: Replica, after: Replica) -> bool:
-    """Whether a replica is back after a lost pre-vote round: it follows the leader that it can reach, if any."""
+    """Whether a replica leaves a lost pre-vote round: as follower of a leader with an endpoint, else unattached."""
     reaches = not isinstance(before.leader, Nil) and before.leader != before.id and before.leader_endpoint > 0
     mode = Mode.FOLLOWER if reaches else Mode.UNATTACHED
     return (after.mode, after.epoch, after.leader, after.voted) == (mode, before.epoch, before.leader, before.voted)
 
 
 def needs_snapshot(me: Replica, request: FetchRequest) -> bool:
-    """Whether a leader's log begins behind what a replica asks for, or behind its last epoch (KIP-630, "Fetch")."""
+    """Whether a fetch position precedes the start of a leader's log, or diverges there (KIP-630, "Fetch")."""
     if me.start == 0:
         return False
     first = me.log[me.start - 1].epoch
@@ -290,14 +293,14 @@ def needs_snapshot(me: Replica, request: FetchRequest) -> bool:
 
 
 def is_held(me: Replica, request: FetchRequest) -> bool:
-    """Whether a leader's log has the last batch of a replica's log, where that has it (KIP-595, "Fetch")."""
+    """Whether a leader's log contains the last batch of the fetching replica's log (KIP-595, "Fetch")."""
     if request.offset == 0:
         return request.last_epoch == 0
     return request.offset <= len(me.log) and me.log[request.offset - 1].epoch == request.last_epoch
 
 
 def parted(log: tuple[Batch, ...], leaders: Position) -> tuple[Batch, ...]:
-    """Return the part of a log that can agree with the leader's, whose epoch ends there (KIP-595, "Fetch")."""
+    """Return the longest prefix of a log consistent with the leader's diverging epoch and offset (KIP-595, "Fetch")."""
     kept = [
         batch.epoch < leaders.epoch or (batch.epoch == leaders.epoch and place < leaders.offset)
         for place, batch in enumerate(log)
@@ -311,7 +314,7 @@ def leaves(before: Replica, after: Replica) -> bool:
 
 
 def with_new_voter(me: Replica) -> Replica:
-    """Return a leader with the new voter, once that is checked and has its log (KIP-853, "AddVoter", steps 4 to 6)."""
+    """Return a leader with the new voter appended, if it has caught up (KIP-853, "AddVoter", steps 4 to 6)."""
     change = me.change
     if not isinstance(change, Change) or change.operation is not Operation.ADD_VOTER or isinstance(change.voter, Nil):
         return me
@@ -324,7 +327,7 @@ def with_new_voter(me: Replica) -> Replica:
 
 
 def asks_next(before: Replica, after: Replica, step: Step) -> bool:
-    """Whether a follower's next request is under way, the one that it waits for, and no other (KIP-595, "Fetch")."""
+    """Whether a follower sends exactly its next fetch, and has it pending (KIP-595, "Fetch")."""
     requests = [m for m in step.sent if isinstance(m, FetchRequest | FetchSnapshotRequest)]
     if after.mode is not Mode.FOLLOWER:
         return not requests
@@ -337,7 +340,7 @@ def asks_next(before: Replica, after: Replica, step: Step) -> bool:
 
 
 def change_error(me: Replica) -> Error | None:
-    """Return the error of AddVoter and RemoveVoter that has nothing to do with the voter (KIP-853, steps 1 and 2)."""
+    """Return the error of AddVoter and RemoveVoter that is independent of the voter (KIP-853, steps 1 and 2)."""
     if me.mode is not Mode.LEADER:
         return Error.NOT_LEADER_OR_FOLLOWER
     if not must_wait(me) and me.version == 0:
@@ -347,7 +350,7 @@ def change_error(me: Replica) -> Error | None:
 
 
 def addition_error(me: Replica, voter: Voter) -> Error | None:
-    """Return the error of AddVoter (KIP-853, "AddVoter"): an id can be a voter once."""
+    """Return the error of AddVoter (KIP-853, "AddVoter"): a replica id can be a voter only once."""
     is_voter = any(known.key.id == voter.key.id for known in me.voters)
     return change_error(me) or (Error.DUPLICATE_VOTER if is_voter else None)
 
@@ -371,7 +374,7 @@ def update_error_due(me: Replica, version: int, *, is_known: bool) -> Error:
 
 
 def upgrade_error(old_brokers: bool, me: Replica, version: int) -> Error | None:
-    """Return the error of UpdateFeatures for a kraft.version; NONE where it is that version (KIP-853)."""
+    """Return the error of UpdateFeatures for a kraft.version; NONE if it is already in use (KIP-853)."""
     if me.mode is not Mode.LEADER:
         return Error.NOT_LEADER_OR_FOLLOWER
     if must_wait(me) or has_open_voters(me):
@@ -383,14 +386,14 @@ def upgrade_error(old_brokers: bool, me: Replica, version: int) -> Error | None:
 
 
 def appended(me: Replica, voters: frozenset[Voter], change: Change, *first: LogRecord) -> Replica:
-    """Return a leader with one more VotersRecord, which it uses at once (KIP-853, "VotersRecord")."""
+    """Return a leader with an appended VotersRecord, in use at once (KIP-853, "VotersRecord")."""
     log = (*me.log, Batch(me.epoch, (*first, Voters(voters))))
     version = version_of(log, me.version)
     return me.but(log=log, flushed=len(log), voters=voters, version=version, change=change.but(offset=len(log)))
 
 
 def settled(me: Replica) -> Replica:
-    """Return a leader after it has committed what its voters hold; a change is over once it is committed."""
+    """Return a leader after it commits the offset of its majority; a committed change ends."""
     known = committed_end(me)
     change = me.change
     over = isinstance(change, Change) and 0 < change.offset <= known
@@ -398,7 +401,7 @@ def settled(me: Replica) -> Replica:
 
 
 def began(before: Replica, after: Replica, wanted: Voter | Key, client: ModelValue, step: Step) -> bool:
-    """Whether a leader began to add or remove a voter: AddVoter asks it for its versions (KIP-853, step 3)."""
+    """Whether a leader starts to add or remove a voter; AddVoter sends ApiVersions first (KIP-853, step 3)."""
     if isinstance(wanted, Voter):
         change = Change(Operation.ADD_VOTER, wanted, False, 0, client, wanted.key)
         question = ApiVersionsRequest(before.epoch, before.id, wanted.key.id, wanted.endpoint)
@@ -411,7 +414,7 @@ def began(before: Replica, after: Replica, wanted: Voter | Key, client: ModelVal
 
 
 def asked_by_admin(before: Replica, after: Replica, operation: Operation, step: Step) -> bool:
-    """Whether a leader began the change that an administrator may ask for now."""
+    """Whether a leader starts the change of an administrator, which no error forbids."""
     change = after.change
     if operation is Operation.ADD_VOTER:
         wanted = change.voter if isinstance(change, Change) else Nil.NIL
@@ -424,24 +427,24 @@ def asked_by_admin(before: Replica, after: Replica, operation: Operation, step: 
 
 
 def without_history(step: Step) -> list[Record]:
-    """Return the messages that a step sends, without what only properties read."""
+    """Return the messages that a step sends, without history fields."""
     return [one.but(about=Nil.NIL) if isinstance(one, AdminResponse) else one for one in step.sent]
 
 
 def noted(me: Replica, request: UpdateVoterRequest) -> frozenset[Voter]:
-    """Return what a leader at kraft.version 0 knows of voters after UpdateVoter: who supports version 1."""
+    """Return the voters known to support version 1, to a leader at kraft.version 0 after UpdateVoter."""
     others = frozenset(voter for voter in me.heard if voter.key.id != request.source)
     return others | {request.voter} if request.version > 0 else others
 
 
 def upgraded_voters(me: Replica) -> frozenset[Voter]:
-    """Return the voters that a leader knows to support kraft.version 1, itself among them (KIP-853)."""
+    """Return the voters known to support kraft.version 1, the leader included (KIP-853)."""
     known = {*me.heard, *([Voter(me.key, me.endpoint)] if me.software == 1 else [])}
     return frozenset(one for one in known if any(is_same(voter.key, one.key) for voter in me.voters))
 
 
 def upgraded(old_brokers: bool, before: Replica, after: Replica) -> bool:
-    """Whether a leader that might wrote kraft.version 1 and the voters in one batch (KIP-853, "UpdateFeatures")."""
+    """Whether a leader appends kraft.version 1 and the voters in one batch (KIP-853, "UpdateFeatures")."""
     if upgrade_error(old_brokers, before, 1) is not None:
         return False
     known = {Key(voter.key.id, 0): voter.key for voter in upgraded_voters(before)}

@@ -1,4 +1,4 @@
-"""Contracts of any step and of own steps: timers, office, commits, restarts, snapshots, retries."""
+"""Contracts of all steps and of internal steps: timers, leadership, commits, restarts, snapshots, retries."""
 
 from __future__ import annotations
 
@@ -70,26 +70,26 @@ OF_ROLES = ("rejected", "heard", "watched", "updating", "updated", "joining", "o
 """Fields that are empty in a new role."""
 
 OF_PROCESSES = ("fetched", "ended", "rejected", "offsets", "updating", "joining", "heard", "watched", "updated")
-"""Fields that are empty in a process that has just started."""
+"""Fields that are empty in a newly started process."""
 
 
 class QuorumContracts(MessageContracts):
-    """All contracts: of messages, of any step, and of what processes do and disks keep."""
+    """All contracts: of messages, of any step, of processes and their disks."""
 
     @step_invariant
     def messages_are_taken_once(
         self, before: Replica, after: Replica, message: Message, step: Step, shared: Shared
     ) -> bool:
-        """What is delivered is gone, and nothing is delivered over a cut link (KIP-595: a request is handled once)."""
+        """A delivered message is consumed, and a cut link delivers none (KIP-595: a request is handled once)."""
         is_cut = self.cuts > 0 and frozenset({before.id, message.source}) in shared.cuts  # type: ignore[attr-defined]
         return step.consumes and not is_cut
 
     @step_invariant
     def new_roles_begin_afresh(self, before: Replica, after: Replica, step: Step) -> bool:
-        """A replica in a new role has granted itself alone, and knows no answer, position or change of the old role.
+        """A replica in a new role has its own vote alone, and no response, position or change of its old role.
 
-        KIP-996, "Proposed Changes"; KIP-595, "Vote". Its vote stays as long as its epoch (KAFKA-17641). What is on disk
-        stays in any role.
+        KIP-996, "Proposed Changes"; KIP-595, "Vote". Its vote lasts as long as its epoch (KAFKA-17641). The state on
+        disk is the same in every role.
         """
         if (before.mode, before.epoch, before.directory) == (after.mode, after.epoch, after.directory):
             return True
@@ -104,10 +104,10 @@ class QuorumContracts(MessageContracts):
 
     @step_invariant
     def requests_say_what_is_so(self, before: Replica, after: Replica, step: Step) -> bool:
-        """A request tells its sender's epoch, log end and key, and goes to where the receiver can be reached.
+        """A request carries its sender's epoch, log end and key, and goes to a valid endpoint of its receiver.
 
-        KIP-595, KIP-630 and KIP-853, schemas. Votes are asked of all other voters once a round begins, and these
-        are told of a new leader.
+        KIP-595, KIP-630 and KIP-853, schemas. A new round sends Vote to all other voters, and a new leader sends them
+        BeginQuorumEpoch.
         """
         votes = sent(step, VoteRequest)
         stands = after.mode in (Mode.PROSPECTIVE, Mode.CANDIDATE)
@@ -123,7 +123,7 @@ class QuorumContracts(MessageContracts):
         return announced and leaves_as_due(before, after, step)
 
     def is_so(self, me: Replica, message: Record) -> bool:
-        """Whether a request says what its sender is."""
+        """Whether the fields of a request match its sender."""
         if isinstance(message, VoteRequest | BeginQuorumEpochRequest):
             return message.voter in peers(me) and message.voter.id == message.dest
         if isinstance(message, FetchRequest):
@@ -137,7 +137,7 @@ class QuorumContracts(MessageContracts):
         return True
 
     def asks_for_what_follows(self, me: Replica, fetch: FetchRequest) -> bool:
-        """Whether a replica waits for a fetch from its log end, of its leader or of a bootstrap server."""
+        """Whether a replica's pending fetch starts at its log end, and goes to its leader or a bootstrap server."""
         known = (fetch.epoch, fetch.offset, fetch.last_epoch, fetch.directory, fetch.source)
         if known != (me.epoch, len(me.log), end(me.log)[0], me.directory, me.id) or me.pending != fetch:
             return False
@@ -146,14 +146,14 @@ class QuorumContracts(MessageContracts):
 
     @step_invariant
     def answers_are_forgotten_with_the_role(self, before: Replica, after: Replica, step: Step) -> bool:
-        """A replica in a new role drops the answers to the requests of its old one, and no others.
+        """A replica in a new role drops exactly the responses to the requests of its old role.
 
-        Kafka resets its connections at every transition (`KafkaRaftClient`); a follower that has its answer, or no
-        longer waits for it, drops later ones, as correlation ids tell.
+        Kafka resets its connections at every transition (`KafkaRaftClient`). A follower whose request is over drops
+        later responses to it, as Kafka does by correlation id.
         """
         is_new = leaves_role(before, after, step)
         if is_new and len(after.voters) == len(own_voters(after)) == 1:
-            return True  # the only voter goes through two roles at once
+            return True  # the only voter takes two roles in one step
         expected = self.awaited_in_role(before) if is_new else set()
         asks = [m for m in step.sent if isinstance(m, FetchRequest | FetchSnapshotRequest)]
         if not isinstance(before.pending, Nil) and (is_new or asks or after.pending != before.pending):
@@ -161,7 +161,7 @@ class QuorumContracts(MessageContracts):
         return {group for operation, group in step.sends if operation == "forget"} == expected
 
     def awaited_in_role(self, me: Replica) -> set[Record]:
-        """Return the groups of messages that only the role of a replica waits for."""
+        """Return the groups of messages that only the current role of a replica waits for."""
         groups: set[Record] = set()
         if me.mode in ANSWERS_TO_ROLES:
             groups.add(Answers(ANSWERS_TO_ROLES[me.mode], me.id))
@@ -169,14 +169,14 @@ class QuorumContracts(MessageContracts):
             groups |= {PreVotes(me.id, key.id) for key in peers(me)}
         return groups | {Answers("update", me.id)} if me.updating else groups
 
-    # Answers to those who wait
+    # Responses to clients
 
     @step_invariant
     def changes_end_with_an_answer(self, before: Replica, after: Replica, step: Step) -> bool:
-        """Whoever asked for a change hears once how it ended: done once it is committed, else with the error.
+        """A pending change ends with one response: NONE once it is committed, else its error.
 
         KIP-853, "AddVoter", steps 4, 8 and 9; "RemoveVoter", steps 5 and 6; "UpdateVoter", step 8. A leader that loses
-        office answers NOT_LEADER_OR_FOLLOWER; who restarts, nothing.
+        leadership answers NOT_LEADER_OR_FOLLOWER; one that restarts does not answer.
         """
         change, later = before.change, after.change
         if not isinstance(change, Change):
@@ -193,9 +193,9 @@ class QuorumContracts(MessageContracts):
 
     @step_invariant
     def what_is_watched_is_so(self, before: Replica, after: Replica, step: Step) -> bool:
-        """With WatchAnswers answers have what a replica knew; with WatchPreVotes a round is noted.
+        """The history fields of WatchAnswers and WatchPreVotes are accurate.
 
-        History, which other properties read.
+        Other properties read them.
         """
         if not all(self.says_what_it_knows(before, after, answer) for answer in sent(step, AdminResponse)):
             return False
@@ -205,20 +205,20 @@ class QuorumContracts(MessageContracts):
         return rounds and self.watch_pre_votes and all(is_watching(peer, before.id) for peer in step.writes)
 
     def says_what_it_knows(self, before: Replica, after: Replica, answer: AdminResponse) -> bool:
-        """Whether an answer to an administrator, and no other, has what its replica knew."""
+        """Whether exactly the responses to administrators carry the state of the answering replica."""
         about = answer.about
         if isinstance(about, Nil) == (self.watch_answers and answer.dest == ADMIN):
             return False
         return isinstance(about, Nil) or is_so_now(before, after, about, answer.error)
 
-    # Timers and office
+    # Timers and leadership
 
     @step_invariant
     def timers_do_as_they_should(self, before: Replica, after: Replica, step: Step) -> bool:
-        """A voter whose timer expires asks for pre-votes in its epoch; who resigned goes to the next one.
+        """A voter whose timer expires requests pre-votes in its epoch; a resigned leader enters the next epoch.
 
-        KIP-996, "Proposed Changes"; KIP-595, "EndQuorumEpoch", for a follower that need not wait; KAFKA-18379. Nobody
-        else leaves its mode of its own but a leader that resigns.
+        KIP-996, "Proposed Changes"; KIP-595, "EndQuorumEpoch", for a follower with no wait; KAFKA-18379. A leader that
+        resigns is the only other replica to change its mode by an internal step.
         """
         if (before.mode, before.epoch, before.leader) == (after.mode, after.epoch, after.leader):
             return "pre_votes" not in step.spends or before.mode is Mode.CANDIDATE
@@ -234,7 +234,7 @@ class QuorumContracts(MessageContracts):
         return bool(own_voters(before)) and self.times_out(before, after, step)
 
     def times_out(self, before: Replica, after: Replica, step: Step) -> bool:
-        """Whether a voter whose timer expires asks for pre-votes, or stands at once where it need not ask."""
+        """Whether a voter whose timer expires requests pre-votes, or becomes candidate where it needs none."""
         waits = [] if before.mode is Mode.FOLLOWER and before.ended else ["pre_votes"]
         if sorted(step.spends) not in (waits, sorted([*waits, "elections"])):
             return set(step.spends) >= {"elections", "restarts"}
@@ -246,14 +246,15 @@ class QuorumContracts(MessageContracts):
         return asks and asks_first and not has_majority(own_voters(before), before.voters)
 
     def may_lose_office(self, before: Replica, after: Replica, step: Step) -> bool:
-        """Whether a leader resigns that may have lost its majority, or has committed that it is no voter."""
+        """Whether a leader resigns by check quorum, or after committing its own removal."""
         return after.mode is Mode.RESIGNED and (not step.puts or after.high_watermark > before.high_watermark)
 
     @step_invariant
     def leaders_hear_a_majority(self, before: Replica, after: Replica, step: Step, shared: Shared) -> bool:
-        """A leader resigns if most voters can no longer fetch, not while they can (KAFKA-13621; KIP-595).
+        """A leader resigns only if no majority can fetch from it (check quorum; KAFKA-13621; KIP-595).
 
-        Who is cut off or has ended cannot; here nobody ends, and no disk is lost. One that shuts down resigns too.
+        A voter cannot fetch across a cut link or after its process ended. The check applies without crashes and lost
+        disks, and not to a shutdown.
         """
         resigns = (before.mode, after.mode) == (Mode.LEADER, Mode.RESIGNED) and not step.spends and not step.consumes
         if not resigns or step.puts or self.crashes or self.lost_disks or not step.sent:
@@ -263,10 +264,10 @@ class QuorumContracts(MessageContracts):
 
     @step_invariant
     def leaders_open_their_epoch(self, before: Replica, after: Replica, step: Step, shared: Shared) -> bool:
-        """A new leader appends LeaderChangeMessage, and the voters where the log has none, or its old endpoint.
+        """A new leader appends LeaderChangeMessage, and a VotersRecord if its log has none or its endpoint moved.
 
         KIP-595, "Leader Change Message"; KIP-853, "First leader", "VotersRecord", "Automatic endpoint and directory id
-        discovery". Nobody else is elected.
+        discovery". No other replica is elected in the step.
         """
         elected = dict(step.puts).get("elected")
         if after.mode is not Mode.LEADER or before.mode is Mode.LEADER:
@@ -279,10 +280,10 @@ class QuorumContracts(MessageContracts):
 
     @step_invariant
     def leaders_commit_what_most_hold(self, before: Replica, after: Replica, step: Step, shared: Shared) -> bool:
-        """A leader's high watermark is what most of its voters hold, with a batch of its epoch, and never goes back.
+        """A leader's high watermark is the offset that a majority holds, in its own epoch, and never decreases.
 
-        KIP-595, "Fetch"; KIP-853, "High watermark". Only leaders decide what is committed, and only they append records
-        of clients, one at a time.
+        KIP-595, "Fetch"; KIP-853, "High watermark". Leaders alone decide on commits, and append records of clients, one
+        per step.
         """
         puts = dict(step.puts)
         if after.mode is Mode.LEADER and after.high_watermark != max(committed_end(after), before.high_watermark):
@@ -298,7 +299,7 @@ class QuorumContracts(MessageContracts):
         return puts.get("appended") == number and appends_record(before, after, Data(number))
 
     def log_stays(self, before: Replica, after: Replica, step: Step) -> bool:
-        """Whether a replica's log stays, unless it takes a message, changes voters, opens an epoch or loses a disk."""
+        """Whether a log is unchanged, except by a message, a voter change, an election or a lost disk."""
         changes = {"added_voters", "removed_voters", "upgrades", "elections", "restarts", "lost_disks"}
         return (
             step.consumes
@@ -310,17 +311,17 @@ class QuorumContracts(MessageContracts):
 
     @step_invariant
     def restarts_keep_what_is_on_disk(self, before: Replica, after: Replica, step: Step) -> bool:
-        """A process that starts again has epoch, vote, leader, log and snapshot, and nothing else.
+        """A restarted process has exactly its state on disk: epoch, vote, leader, log and snapshot.
 
         KIP-595, "Quorum State"; KIP-853, "Quorum state", "Upgrading controller listener", "Supported features". A power
-        loss takes what was not flushed. `mode_after_restart` says what it is then. Nobody goes back to software that
-        cannot read its log.
+        loss drops the unflushed suffix. `role_at_start` gives the mode of the restart. No process restarts with
+        software that cannot read its log.
         """
         ways = set(step.spends) & {"restarts", "moved_endpoints", "software_changes"}
         if not ways or step.consumes:
             return True
         if "restarts" in ways and ("elected" in dict(step.puts) or "elections" in step.spends):
-            return after.epoch >= before.epoch  # the only voter leads at once, and may fail as it does
+            return after.epoch >= before.epoch  # the only voter becomes leader at once, and may fail in doing so
         if ways != {"restarts"} and before.id in self.brokers:
             return False
         fresh = starts_as_it_was(before, after, ways) and has_none(after, *OF_PROCESSES)
@@ -328,9 +329,9 @@ class QuorumContracts(MessageContracts):
 
     @step_invariant
     def disks_come_back_empty(self, before: Replica, after: Replica, step: Step, shared: Shared) -> bool:
-        """A lost disk comes back with the next directory id, and without log, epoch and vote; no other step changes it.
+        """A lost disk restarts empty, with the next directory id; no other step changes the directory id.
 
-        KIP-853, "Disk failure recovery", "Replica directory ID". Who crashes or fails is gone for good.
+        KIP-853, "Disk failure recovery", "Replica directory ID". A process that crashed or failed never returns.
         """
         if "lost_disks" in step.spends:
             blank = Replica(before.id, before.directory + 1, before.endpoint, before.software)
@@ -350,9 +351,9 @@ class QuorumContracts(MessageContracts):
 
     @step_invariant
     def snapshots_end_where_committed(self, before: Replica, after: Replica, step: Step) -> bool:
-        """A snapshot ends at the high watermark, behind the one before it, and is flushed (KIP-630).
+        """A snapshot ends at the high watermark, after the previous snapshot, and is flushed (KIP-630).
 
-        It changes nothing else, and no other step of a replica's own begins the log elsewhere.
+        The step changes nothing else, and no other internal step moves the start of the log.
         """
         if "snapshots" not in step.spends:
             return step.consumes or after.start == before.start or "lost_disks" in step.spends
@@ -360,11 +361,11 @@ class QuorumContracts(MessageContracts):
         expected = before.but(start=place, flushed=max(before.flushed, place))
         return after == expected and place > before.start and not step.sent
 
-    # Requests of a replica's own
+    # Internal requests
 
     @step_invariant
     def requests_are_repeated_in_vain(self, before: Replica, after: Replica, step: Step) -> bool:
-        """A replica whose answer does not come asks again, or stops waiting; observers may turn to a bootstrap server.
+        """A replica with a pending request may repeat it or give it up; observers may ask a bootstrap server.
 
         KIP-595, "Fetch"; KAFKA-17030; KIP-853, "UpdateVoter".
         """
@@ -384,10 +385,10 @@ class QuorumContracts(MessageContracts):
 
     @step_invariant
     def requests_have_their_time(self, before: Replica, after: Replica, step: Step) -> bool:
-        """Who knows no leader asks bootstrap servers; voters tell a new leader what they are, others may join.
+        """Without a leader a replica asks bootstrap servers; voters send UpdateVoter, and controllers may join.
 
-        KIP-853, "Bootstrap-servers"; "UpdateVoter"; "Controller auto joining". Each request is sent once, until it is
-        answered.
+        KIP-853, "Bootstrap-servers"; "UpdateVoter"; "Controller auto joining". A replica sends each request once until
+        it is answered.
         """
         updates, joins = sent(step, UpdateVoterRequest), [*sent(step, AddVoterRequest), *sent(step, RemoveVoterRequest)]
         if step.consumes or begins(step):
@@ -403,7 +404,7 @@ class QuorumContracts(MessageContracts):
         return not {"added_voters", "removed_voters"} & set(step.spends) or before.mode is Mode.LEADER
 
     def joins_once(self, before: Replica, after: Replica, step: Step) -> bool:
-        """Whether a controller that may join asks to remove the voter with its id, if any, or else to add itself."""
+        """Whether a joining controller requests to remove the voter with its id, if any, else to add itself."""
         has_former = any(voter.key.id == before.id for voter in before.voters)
         spends, kind = (("removed_voters",), RemoveVoterRequest) if has_former else (("added_voters",), AddVoterRequest)
         if step.spends != spends or [type(message) for message in step.sent] != [kind] or before.joining:
@@ -423,7 +424,7 @@ def leaves_role(before: Replica, after: Replica, step: Step) -> bool:
 
 
 def vote_in_role(before: Replica, after: Replica) -> Key | Nil:
-    """Return the vote of a replica in a new role: it stays as long as its epoch, and may be given once unattached."""
+    """Return the vote in a new role: kept within an epoch, and possibly given while unattached."""
     if after.mode is Mode.CANDIDATE or (after.mode is Mode.LEADER and after.epoch > before.epoch):
         return after.key
     if after.epoch == before.epoch:
@@ -432,7 +433,7 @@ def vote_in_role(before: Replica, after: Replica) -> Key | Nil:
 
 
 def answers_for(client: ModelValue, step: Step) -> list[AdminResponse | UpdateVoterResponse]:
-    """Return the answers that a step sends to the client of a change."""
+    """Return the responses of a step to the client of a change."""
     return [m for m in step.sent if isinstance(m, AdminResponse | UpdateVoterResponse) and m.dest == client]
 
 
@@ -443,7 +444,7 @@ def is_answer_to(change: Change, answer: AdminResponse | UpdateVoterResponse, me
 
 
 def error_at_end(change: Change, after: Replica, step: Step) -> Error | None:
-    """Return the error with which a change ends; None where it must not end so."""
+    """Return the error that must end a change; None if it must not end in this step."""
     expires = "expirations" in step.spends
     if 0 < change.offset <= after.high_watermark:
         return None if expires else Error.NONE
@@ -453,7 +454,7 @@ def error_at_end(change: Change, after: Replica, step: Step) -> Error | None:
 
 
 def is_join(me: Replica, message: AddVoterRequest | RemoveVoterRequest) -> bool:
-    """Whether a controller asks its leader to add it, or to remove a voter with its id."""
+    """Whether a controller requests its leader to add it, or to remove the voter with its id."""
     to = (message.source, message.dest, message.address) == (me.id, me.leader, me.leader_endpoint)
     if isinstance(message, AddVoterRequest):
         return to and message.voter == Voter(me.key, me.endpoint)
@@ -461,14 +462,14 @@ def is_join(me: Replica, message: AddVoterRequest | RemoveVoterRequest) -> bool:
 
 
 def is_watching(peer: Record, host: ModelValue) -> bool:
-    """Whether a replica that leads, or follows and has fetched, has noted that another begins a pre-vote round."""
+    """Whether a leader or active follower has recorded another replica's pre-vote round."""
     if not isinstance(peer, Replica) or host not in peer.watched:
         return False
     return peer.mode is Mode.LEADER or (peer.mode is Mode.FOLLOWER and peer.fetched)
 
 
 def announces(before: Replica, after: Replica, step: Step) -> bool:
-    """Whether a new leader tells all other voters its epoch and endpoint, and others repeat that to one (KIP-595)."""
+    """Whether a new leader announces itself to all other voters; a repetition goes to one (KIP-595)."""
     told = sent(step, BeginQuorumEpochRequest)
     if any((m.epoch, m.source, m.endpoint) != (after.epoch, after.id, after.endpoint) for m in told):
         return False
@@ -481,14 +482,14 @@ def announces(before: Replica, after: Replica, step: Step) -> bool:
 
 
 def leaves_as_due(before: Replica, after: Replica, step: Step) -> bool:
-    """Whether a leader that leaves office tells all other voters, and nobody else does (KIP-595, "EndQuorumEpoch")."""
+    """Whether exactly a leader that resigns sends EndQuorumEpoch to all other voters (KIP-595, "EndQuorumEpoch")."""
     ends = sent(step, EndQuorumEpochRequest)
     resigns = after.mode is Mode.RESIGNED and (before.mode is not Mode.RESIGNED or begins(step))
     return addressed(ends, peers(after) if resigns else {}) and all(is_farewell(before, after, m, step) for m in ends)
 
 
 def is_farewell(before: Replica, after: Replica, message: EndQuorumEpochRequest, step: Step) -> bool:
-    """Whether EndQuorumEpoch prefers those that have fetched most, and nobody after a restart (KIP-595, KIP-853)."""
+    """Whether EndQuorumEpoch orders successors by fetch offset; after a restart it has none (KIP-595, KIP-853)."""
     if (message.epoch, message.source) != (after.epoch, after.id):
         return False
     if begins(step):
@@ -501,9 +502,10 @@ def is_farewell(before: Replica, after: Replica, message: EndQuorumEpochRequest,
 
 
 def is_so_now(before: Replica, after: Replica, about: Answered, error: Error) -> bool:
-    """Whether what a replica is said to know as it answers is what it knows, before a step or after it.
+    """Whether the state in a response is that of its replica before or after the step.
 
-    A change that is done was open until then. One that is begun and done at once shows in the voter set alone.
+    A completed change was pending until the step. A change that starts and completes in one step shows in the voter set
+    alone.
     """
     change = before.change
     asked = change.asked if isinstance(change, Change) else Nil.NIL
@@ -518,14 +520,14 @@ def is_so_now(before: Replica, after: Replica, about: Answered, error: Error) ->
 
 
 def appends_record(before: Replica, after: Replica, record: Data) -> bool:
-    """Whether a leader appends a client's record, and goes on as before, unless that lets it resign."""
+    """Whether a leader appends a client's record and otherwise stays as it is, unless the commit makes it resign."""
     stays = (after.epoch, after.change) == (before.epoch, before.change) or after.mode is Mode.RESIGNED
     log = (*before.log, Batch(before.epoch, (record,)))
     return before.mode is Mode.LEADER and after.log == log and stays
 
 
 def first_voters(before: Replica, after: Replica) -> list[LogRecord]:
-    """Return what a new leader writes beside LeaderChangeMessage: voters if the log has none, or its old endpoint."""
+    """Return the records after LeaderChangeMessage: voters if the log has none, or if the endpoint moved."""
     if before.version == 0 or not own_voters(before):
         return []
     own = own_voters(after)
@@ -536,7 +538,7 @@ def first_voters(before: Replica, after: Replica) -> list[LogRecord]:
 
 
 def updates_once(before: Replica, after: Replica, step: Step) -> bool:
-    """Whether a follower says for the first time what it is, and waits for the acknowledgement."""
+    """Whether a follower sends its first UpdateVoter to the leader, and has it pending."""
     once = not (before.updating or before.updated) and follows_somebody(before)
     spent = step.spends, len(sent(step, UpdateVoterRequest))
     return once and spent == (("updated_voters",), 1) and after == before.but(updating=True)
@@ -547,14 +549,14 @@ def follows_somebody(me: Replica) -> bool:
 
 
 def has_ended(before: Replica, after: Replica, step: Step) -> bool:
-    """Whether a process that has ended keeps log and epoch, and neither waits for anything nor fetches."""
+    """Whether an ended process keeps log and epoch, and has no pending request."""
     gone = (after.log, after.epoch, after.high_watermark, after.pending) == (before.log, before.epoch, 0, Nil.NIL)
     forgot = has_none(after, "offsets", "granted", "heard") and isinstance(after.change, Nil)
     return gone and forgot and not sent(step, FetchRequest)
 
 
 def starts_as_it_was(before: Replica, after: Replica, ways: set[str]) -> bool:
-    """Whether a process has what its disk holds, the endpoint and the software with which it starts, and no more."""
+    """Whether a started process has exactly the state of its disk, with the endpoint and software of the step."""
     changes = "software_changes" in ways
     software = (0 if before.software else 1) if changes else before.software
     if changes and before.version > software:
@@ -569,10 +571,10 @@ def starts_as_it_was(before: Replica, after: Replica, ways: set[str]) -> bool:
 
 
 def role_at_start(after: Replica, before: Replica) -> tuple[Mode, int, ModelValue | Nil, Key | Nil]:
-    """Return mode, epoch, leader and vote of a replica that starts (`QuorumState.initialize`; KIP-996; KAFKA-10661).
+    """Return mode, epoch, leader and vote of a started replica (`QuorumState.initialize`; KIP-996; KAFKA-10661).
 
-    A leader comes back as one that resigned; who voted for itself is candidate again, and cannot start if it is no
-    voter; who knows a leader that it can reach follows it. The only voter follows nobody.
+    A leader starts as resigned. A replica that voted for itself starts as candidate, and fails if it is no voter. A
+    replica that knows a leader's endpoint starts as follower. The only voter starts as unattached.
     """
     leader, epoch, voted = before.leader, before.epoch, vote_on_disk(before)
     newest, _ = end(after.log)
@@ -590,12 +592,12 @@ def role_at_start(after: Replica, before: Replica) -> tuple[Mode, int, ModelValu
 
 
 def vote_on_disk(me: Replica) -> Key | Nil:
-    """Return the vote that quorum-state holds: without the directory id at kraft.version 0 (KIP-853)."""
+    """Return the vote in quorum-state: without the directory id at kraft.version 0 (KIP-853)."""
     return Key(me.voted.id, 0) if me.version == 0 and isinstance(me.voted, Key) else me.voted
 
 
 def finds_its_leader(before: Replica, after: Replica, step: Step) -> bool:
-    """Whether a replica reaches its leader where the voter set says, and asks it; an unattached one cannot reach it."""
+    """Whether a started replica has its leader's endpoint from the voter set, and fetches from it as follower."""
     if after.mode is Mode.FOLLOWER and not asks_next(before, after, step):
         return False
     if after.mode not in (Mode.FOLLOWER, Mode.UNATTACHED) or isinstance(after.leader, Nil):

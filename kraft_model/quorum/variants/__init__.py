@@ -1,4 +1,4 @@
-"""The variants of `Quorum`: seeded faults, other readings of the KIPs, and design changes."""
+"""Variants of `Quorum`: seeded faults, other readings of the KIPs, and design changes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Design changes of `Quorum`: joint consensus in place of single voter changes, and observers that vote.
+"""Design changes of `Quorum`: joint consensus instead of single voter changes, and observers that vote.
 
-What each leads to is in `docs/faults.md`. A user's own change is written in the same way, in a file of its own
+Their results are in `docs/faults.md`. A design change of a user is written the same way, in its own file
 (`docs/your-own-variant.md`).
 """
 
@@ -16,7 +16,7 @@ from kraftcheck.spec import Map, ModelValue, Record, Steps, bound, constant, int
 
 
 class JointVoter(Voter):
-    """An entry of C_old,new: it says in which of the two voter sets it is."""
+    """An entry of C_old,new, with its membership in the old and the new voter set."""
 
     old: bool = True
     new: bool = True
@@ -26,7 +26,7 @@ class JointVoter(Voter):
 
 
 def halves(voters: VoterSet) -> list[VoterSet]:
-    """Return the two voter sets that C_old,new is made of; a plain voter set alone."""
+    """Return the old and the new voter set of C_old,new; a plain voter set alone."""
     joint = [voter for voter in voters if isinstance(voter, JointVoter)]
     if not joint:
         return [voters]
@@ -34,10 +34,10 @@ def halves(voters: VoterSet) -> list[VoterSet]:
 
 
 class JointConsensus(Quorum, variant="joint-consensus"):
-    """Voters are replaced together: C_old,new takes majorities of both sets, and C_new follows (Raft, section 6).
+    """Replaces all voters at once: C_old,new needs majorities of both sets, then C_new follows (Raft, section 6).
 
     An administrator asks the leader to make `NewVoters` the voters. Once C_old,new is committed, the leader, or the
-    next one, appends C_new.
+    next leader, appends C_new.
     """
 
     configuration = "design.joint-consensus"
@@ -50,7 +50,7 @@ class JointConsensus(Quorum, variant="joint-consensus"):
 
     @internal(reads=Quorum.identity)
     def replace_voters(self, me: Replica, shared: Shared, identity: Map[ModelValue, Voter | Nil]) -> Steps:
-        """A leader whose voters are committed, and with which the new ones have caught up, appends C_old,new."""
+        """A leader with committed voters appends C_old,new once the new voters have caught up."""
         target = {voter.key: voter for voter in controllers(identity) if voter.key.id in self.new_voters}
         ready = bool(target) and all(key in keys(me.voters) or self.has_caught_up(me, key) for key in target)
         if self.change_error(me) is not None or target.keys() == keys(me.voters) or not ready:
@@ -61,7 +61,7 @@ class JointConsensus(Quorum, variant="joint-consensus"):
         yield self.taken(me, after, *sends, consumes=False).put(**puts).spend("replacements")
 
     def uses(self, me: Replica, voters: VoterSet) -> Replica:
-        """Return the leader with one more voter set in its log."""
+        """Return the leader with a further voter set appended to its log."""
         return self.with_log(me, (*me.log, Batch(me.epoch, (Voters(voters),))), flushes=True)
 
     def commits(self, me: Replica, shared: Shared) -> tuple[Replica, list[Record], dict[str, object]]:
@@ -73,12 +73,12 @@ class JointConsensus(Quorum, variant="joint-consensus"):
         return after, sends + more, puts | later
 
     def may_conclude(self, me: Replica) -> bool:
-        """Whether a leader may append C_new: once C_old,new is committed, with a batch of its epoch after it."""
+        """Whether a leader may append C_new: C_old,new and a batch of its epoch are committed."""
         return self.is_established(me) and not self.has_uncommitted_voters(me)
 
 
 class JointDecidedByUnion(JointConsensus, variant="joint-decided-by-union"):
-    """C_old,new is decided by a majority of all voters in it, whichever set they are in."""
+    """C_old,new needs one majority of the union of both voter sets, instead of a majority of each."""
 
     configuration = "design.joint-decided-by-union"
 
@@ -87,7 +87,7 @@ class JointDecidedByUnion(JointConsensus, variant="joint-decided-by-union"):
 
 
 class JointConcludedEarly(JointConsensus, variant="joint-concluded-early"):
-    """The leader appends C_new beside C_old,new, and does not wait until C_old,new is committed."""
+    """The leader appends C_new without waiting for the commit of C_old,new."""
 
     configuration = "design.joint-concluded-early"
 
@@ -96,7 +96,7 @@ class JointConcludedEarly(JointConsensus, variant="joint-concluded-early"):
 
 
 class ObserversVote(Quorum, variant="observers-vote"):
-    """Observers are asked for votes too, and count; a majority is as large as before."""
+    """Observers vote, and their votes count; the size of a majority stays."""
 
     configuration = "design.observers-vote"
 

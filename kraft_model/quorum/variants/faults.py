@@ -1,9 +1,8 @@
-"""Seeded faults of `Quorum`: each breaks one rule, and one of the properties catches it.
+"""Seeded faults of `Quorum`: each breaks one rule, and violates one of the properties.
 
-Configuration `fault.<variant>` says which one, and within which bounds. The last ones break no safety, only progress:
-something never happens, or cannot any more. Each of these names the configuration in which it shows: `live.*` by a
-temporal property, `trap.*` by states without a way out. KAFKA-n is the issue in Apache Kafka's tracker where Kafka had
-the fault, or where the rule comes from.
+Configuration `fault.<variant>` names the property and sets the bounds. The last faults break liveness alone, and each
+names its configuration: `live.*` for a temporal property, `trap.*` for a reachability goal (AG EF). KAFKA-n is the
+issue in Apache Kafka's tracker of the fault in Kafka, or of the rule.
 """
 
 from __future__ import annotations
@@ -37,35 +36,35 @@ from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, ordere
 
 
 class VotesWithoutLogComparison(Quorum, variant="votes-without-log-comparison"):
-    """Votes are granted without comparing logs, so that a candidate wins without what was committed."""
+    """Votes are granted without comparing logs: a candidate without committed batches can win."""
 
     def log_suffices(self, me: Replica, request: VoteRequest) -> bool:
         return True
 
 
 class VoteDroppedOnCanvass(Quorum, variant="vote-dropped-on-canvass"):
-    """A voter that becomes prospective forgets its vote of the epoch, and votes again (KAFKA-17641, KAFKA-17642)."""
+    """A voter that becomes prospective drops its vote of the epoch, and votes again (KAFKA-17641, KAFKA-17642)."""
 
     def asks_for_pre_votes(self, me: Replica) -> Replica:
         return prospective(me, self.own_votes(me)).but(voted=Nil.NIL)
 
 
 class SecondVoteInEpoch(Quorum, variant="second-vote-in-epoch"):
-    """A replica that has voted grants another candidate of the same epoch its vote too."""
+    """A replica that has voted also votes for another candidate of the same epoch."""
 
     def voted_for(self, voted: Key, key: Key) -> bool:
         return True
 
 
 class VoteNotWritten(Quorum, variant="vote-not-written"):
-    """A vote is answered before it is written, and a restart forgets it (KIP-595, "Quorum state")."""
+    """A vote is answered before it is persisted, so a restart loses it (KIP-595, "Quorum state")."""
 
     def after_restart(self, me: Replica) -> Replica:
         return super().after_restart(me.but(voted=Nil.NIL))
 
 
 class PreVoteGrantCounted(Quorum, variant="pre-vote-grant-counted"):
-    """A candidate counts a late grant of a pre-vote as a vote: the answer does not say which it was (KIP-996)."""
+    """A candidate counts a late pre-vote as a vote, as if the response did not distinguish them (KIP-996)."""
 
     def awaits(self, me: Replica, response: VoteResponse) -> bool:
         if me.mode not in (Mode.PROSPECTIVE, Mode.CANDIDATE) or me.epoch != response.of:
@@ -77,7 +76,7 @@ class PreVoteGrantCounted(Quorum, variant="pre-vote-grant-counted"):
 
 
 class RestartedLeaderUnattached(Quorum, variant="restarted-leader-unattached"):
-    """A leader that restarts forgets that it led, and votes for a rival of the same epoch (KAFKA-10661)."""
+    """A restarted leader forgets that it led, and votes for another candidate of the same epoch (KAFKA-10661)."""
 
     def after_restart(self, me: Replica) -> Replica:
         back = super().after_restart(me)
@@ -85,7 +84,7 @@ class RestartedLeaderUnattached(Quorum, variant="restarted-leader-unattached"):
 
 
 class RestartedLeaderLeads(Quorum, variant="restarted-leader-leads"):
-    """A leader that restarts goes on leading the same epoch, also where it lost its unflushed tail (KAFKA-10527)."""
+    """A restarted leader continues in its epoch, even after losing its unflushed log suffix (KAFKA-10527)."""
 
     def after_restart(self, me: Replica) -> Replica:
         back = super().after_restart(me)
@@ -96,7 +95,7 @@ class RestartedLeaderLeads(Quorum, variant="restarted-leader-leads"):
 
 
 class ResignedStaysInEpoch(Quorum, variant="resigned-stays-in-epoch"):
-    """A leader that resigned goes on in its epoch, where a peer names it as the leader to follow (KAFKA-18379)."""
+    """A resigned leader stays in its epoch, where a peer names it as the leader to follow (KAFKA-18379)."""
 
     def after_resigning(self, me: Replica) -> Replica:
         return unattached(me, me.epoch)
@@ -109,14 +108,14 @@ class ResignedStaysInEpoch(Quorum, variant="resigned-stays-in-epoch"):
 
 
 class ObserverStands(Quorum, variant="observer-stands"):
-    """An observer that has voted stands for election once its timer expires (KAFKA-17067)."""
+    """An observer that has voted becomes prospective once its timer expires (KAFKA-17067)."""
 
     def may_stand(self, me: Replica) -> bool:
         return self.is_voter(me) or isinstance(me.voted, Key)
 
 
 class StaleLeaderAccepted(Quorum, variant="stale-leader-accepted"):
-    """A replica follows any leader that announces itself, also of an older epoch (KIP-595, "BeginQuorumEpoch")."""
+    """A replica follows any leader that announces itself, even of an older epoch (KIP-595, "BeginQuorumEpoch")."""
 
     def is_stale(self, me: Replica, epoch: int) -> bool:
         return False
@@ -128,7 +127,7 @@ class StaleLeaderAccepted(Quorum, variant="stale-leader-accepted"):
 
 
 class PreVoteRaisesEpoch(Quorum, variant="pre-vote-raises-epoch"):
-    """A replica takes over the next epoch to ask for pre-votes in it, as in an early draft of KIP-996."""
+    """A replica increments its epoch before requesting pre-votes, as in an early draft of KIP-996."""
 
     def asks_for_pre_votes(self, me: Replica) -> Replica:
         raised = me.but(epoch=me.epoch + 1, voted=Nil.NIL, ballot=frozenset(), leader=Nil.NIL)
@@ -136,7 +135,7 @@ class PreVoteRaisesEpoch(Quorum, variant="pre-vote-raises-epoch"):
 
 
 class ProspectiveGoesOn(Quorum, variant="prospective-goes-on"):
-    """A prospective replica that hears of a newer epoch stays prospective in it (KIP-996 makes it unattached)."""
+    """A prospective replica stays prospective in a newer epoch, instead of becoming unattached (KIP-996)."""
 
     def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> Replica:
         if me.mode is Mode.PROSPECTIVE and epoch > me.epoch and isinstance(leader, Nil):
@@ -145,14 +144,14 @@ class ProspectiveGoesOn(Quorum, variant="prospective-goes-on"):
 
 
 class FollowersGrantPreVotes(Quorum, variant="followers-grant-pre-votes"):
-    """A follower grants pre-votes while it hears from its leader, so that a removed voter disturbs (KIP-996)."""
+    """A follower of an active leader grants pre-votes, so a removed voter disrupts the quorum (KIP-996)."""
 
     def follows_actively(self, me: Replica) -> bool:
         return False
 
 
 class SuccessorsById(Quorum, variant="successors-by-id"):
-    """A leader that resigns prefers the voters in the order of their ids, not by what they have (KIP-595)."""
+    """A resigning leader orders its preferred successors by replica id instead of fetch offset (KIP-595)."""
 
     def farewell(self, me: Replica) -> list[Record]:
         return super().farewell(me.but(offsets=Map[Key, int]()))
@@ -162,7 +161,7 @@ class SuccessorsById(Quorum, variant="successors-by-id"):
 
 
 class CommitsEarlierEpochs(Quorum, variant="commits-earlier-epochs"):
-    """A new leader commits batches of earlier epochs before one of its own: off by one (KAFKA-12619)."""
+    """A new leader commits batches of earlier epochs before a batch of its own, off by one (KAFKA-12619)."""
 
     def may_commit(self, me: Replica, end: int) -> bool:
         return end >= epoch_start(me.log, me.epoch)
@@ -172,21 +171,21 @@ class CommitsEarlierEpochs(Quorum, variant="commits-earlier-epochs"):
 
 
 class AppendNotFlushed(Quorum, variant="append-not-flushed"):
-    """A follower fetches again before it has flushed what it appended (KAFKA-10533)."""
+    """A follower fetches again before it flushes its appended batches (KAFKA-10533)."""
 
     def flushes(self, me: Replica) -> bool:
         return False
 
 
 class NewVoterDoesNotFlush(Quorum, variant="new-voter-does-not-flush"):
-    """Only voters flush, and a replica checks whether it is one before the batch that makes it one (KAFKA-17332)."""
+    """Only voters flush, and membership is read before the batch that makes the replica a voter (KAFKA-17332)."""
 
     def append(self, me: Replica, response: FetchResponse) -> Replica:
         return self.with_log(me, me.log + response.records, flushes=self.is_voter(me))
 
 
 class DivergingFetchCounted(Quorum, variant="diverging-fetch-counted"):
-    """A leader notes the position of a fetch that it finds to be diverging (KAFKA-13141)."""
+    """A leader records the offset of a fetch that it finds to be diverging (KAFKA-13141)."""
 
     def diverges(self, me: Replica, request: FetchRequest, common: Position, shared: Shared) -> Step:
         after, sends, puts = self.commits(self.note_fetch(me, request), shared)
@@ -194,7 +193,7 @@ class DivergingFetchCounted(Quorum, variant="diverging-fetch-counted"):
 
 
 class LateAnswersTaken(Quorum, variant="late-answers-taken"):
-    """A follower takes an answer to an earlier request that equals the one that it waits for (no correlation ids)."""
+    """A follower accepts the response to an earlier request equal to its pending one (no correlation ids)."""
 
     def answers_to(self, me: Replica) -> list[Record]:
         return []
@@ -204,7 +203,7 @@ class LateAnswersTaken(Quorum, variant="late-answers-taken"):
 
 
 class HighWatermarkBeforeDivergence(Quorum, variant="high-watermark-before-divergence"):
-    """A follower takes the high watermark of a response before it truncates as the response says (KAFKA-14704)."""
+    """A follower applies the high watermark of a diverging response before it truncates (KAFKA-14704)."""
 
     def handle_fetch_response(self, me: Replica, response: FetchResponse, shared: Shared) -> Steps:
         known = min(response.high_watermark, len(me.log))
@@ -215,7 +214,7 @@ class HighWatermarkBeforeDivergence(Quorum, variant="high-watermark-before-diver
 
 
 class LateDivergenceApplied(Quorum, variant="late-divergence-applied"):
-    """A response about divergence is applied whichever request it answers (KAFKA-18991)."""
+    """A follower applies a diverging response to any request, not only to its pending one (KAFKA-18991)."""
 
     def is_expected(self, me: Replica, response: FetchResponse) -> bool:
         if isinstance(response.diverging, Position) and me.mode is Mode.FOLLOWER and response.epoch == me.epoch:
@@ -227,7 +226,7 @@ class LateDivergenceApplied(Quorum, variant="late-divergence-applied"):
 
 
 class HighWatermarkBeyondLog(Quorum, variant="high-watermark-beyond-log"):
-    """A follower takes its leader's high watermark, also where it has not fetched up to there (KIP-595, "Fetch")."""
+    """A follower adopts a high watermark beyond its own log end (KIP-595, "Fetch")."""
 
     def take_high_watermark(self, me: Replica, response: FetchResponse) -> Replica:
         after = super().take_high_watermark(me, response)
@@ -235,21 +234,21 @@ class HighWatermarkBeyondLog(Quorum, variant="high-watermark-beyond-log"):
 
 
 class DivergenceWithoutEpoch(Quorum, variant="divergence-without-epoch"):
-    """A leader finds a fetch diverging by its offset alone, not by the epoch of the batch before (KAFKA-6361)."""
+    """A leader detects divergence by offset alone, without the epoch of the preceding batch (KAFKA-6361)."""
 
     def is_valid_position(self, request: FetchRequest, common: Position) -> bool:
         return request.offset <= common.offset
 
 
 class FetchPositionUnchecked(Quorum, variant="fetch-position-unchecked"):
-    """A leader serves every fetch from where it asks, whatever the epoch of the batch before (KIP-595, "Fetch")."""
+    """A leader serves every fetch at its offset, without checking the preceding epoch (KIP-595, "Fetch")."""
 
     def is_valid_position(self, request: FetchRequest, common: Position) -> bool:
         return True
 
 
 class IdsAlone(Quorum, variant="ids-alone"):
-    """Replicas are told apart by their ids alone, so that a wiped disk counts with what it held (KAFKA-14077)."""
+    """Replicas are identified by id alone, so a wiped disk counts with its former log (KAFKA-14077)."""
 
     def is_same(self, voter: Key, key: Key) -> bool:
         return voter.id == key.id
@@ -262,7 +261,7 @@ class IdsAlone(Quorum, variant="ids-alone"):
 
 
 class PendingChangeIgnored(Quorum, variant="pending-change-ignored"):
-    """A leader accepts a voter change while another is not committed (KAFKA-20740)."""
+    """A leader accepts a voter change while another one is uncommitted (KAFKA-20740)."""
 
     def has_pending_operation(self, me: Replica) -> bool:
         return False
@@ -272,21 +271,21 @@ class PendingChangeIgnored(Quorum, variant="pending-change-ignored"):
 
 
 class ChangeForgottenByTimeout(Quorum, variant="change-forgotten-by-timeout"):
-    """Only the pending operation holds back the next voter change, and a timeout clears it (KAFKA-20740)."""
+    """The pending operation alone blocks the next voter change, and a timeout clears it (KAFKA-20740)."""
 
     def has_uncommitted_voters(self, me: Replica) -> bool:
         return False
 
 
 class LeaderNotReady(Quorum, variant="leader-not-ready"):
-    """A leader accepts a voter change before it has committed anything of its epoch (KAFKA-16535, KAFKA-16537)."""
+    """A leader accepts a voter change before it has committed a batch of its epoch (KAFKA-16535, KAFKA-16537)."""
 
     def is_established(self, me: Replica) -> bool:
         return True
 
 
 class RemovedLeaderCountsItself(Quorum, variant="removed-leader-counts-itself"):
-    """A leader that has removed itself counts its own log towards the high watermark (KAFKA-16530)."""
+    """A leader that has removed itself still counts its own log for the high watermark (KAFKA-16530)."""
 
     def replicated(self, me: Replica) -> int:
         ends = [me.offsets.get(voter.key, 0) for voter in me.voters if voter.key.id != me.id]
@@ -294,14 +293,14 @@ class RemovedLeaderCountsItself(Quorum, variant="removed-leader-counts-itself"):
 
 
 class HighWatermarkFollowsVoterSet(Quorum, variant="high-watermark-follows-voter-set"):
-    """A leader takes the high watermark that it computes, even if a voter change makes it lower (KAFKA-16530)."""
+    """A leader lowers its high watermark if a voter change lowers the computed one (KAFKA-16530)."""
 
     def moves_high_watermark(self, me: Replica, end: int) -> bool:
         return end != me.high_watermark
 
 
 class OldVoterSetCounted(Quorum, variant="old-voter-set-counted"):
-    """The high watermark is counted over the last committed voter set instead of the last one (KIP-853)."""
+    """The high watermark is computed over the last committed voter set, not over the last one (KIP-853)."""
 
     def replicated(self, me: Replica) -> int:
         known = self.with_log(me, me.log[: max(me.high_watermark, 1)], flushes=False).voters
@@ -309,21 +308,21 @@ class OldVoterSetCounted(Quorum, variant="old-voter-set-counted"):
 
 
 class VoterSetNotTruncated(Quorum, variant="voter-set-not-truncated"):
-    """A follower that truncates its log stays with the voter set that it lost (KAFKA-16207)."""
+    """A follower keeps a voter set that it has truncated from its log (KAFKA-16207)."""
 
     def truncate(self, me: Replica, response: FetchResponse, diverging: Position) -> Replica:
         return super().truncate(me, response, diverging).but(voters=me.voters)
 
 
 class SnapshotWithoutVoters(Quorum, variant="snapshot-without-voters"):
-    """A replica that loads a snapshot does not read the voter set from it (KIP-853, "Snapshots")."""
+    """A replica that loads a snapshot ignores the snapshot's voter set (KIP-853, "Snapshots")."""
 
     def load(self, me: Replica, response: FetchSnapshotResponse) -> Replica:
         return super().load(me, response).but(voters=me.voters)
 
 
 class DirectoryReplaced(Quorum, variant="directory-replaced"):
-    """AddVoter with the id of a voter whose disk was lost replaces it, in one record (KIP-853 allows one change)."""
+    """AddVoter replaces a voter with a lost disk in one record (KIP-853 allows one change at a time)."""
 
     def is_duplicate(self, me: Replica, key: Key) -> bool:
         return any(voter.key == key for voter in me.voters)
@@ -340,18 +339,18 @@ class SnapshotOfUncommitted(Quorum, variant="snapshot-of-uncommitted"):
 
 
 class EpochNotWritten(Quorum, variant="epoch-not-written"):
-    """A restart forgets the epoch beyond that of the log, and the vote with it (KIP-595, "Quorum state")."""
+    """A restart loses the vote, and any epoch beyond the last one in the log (KIP-595, "Quorum state")."""
 
     def after_restart(self, me: Replica) -> Replica:
         last = me.log[-1].epoch if me.log else 0
         return unattached(super().after_restart(me).but(voted=Nil.NIL, ballot=frozenset()), last)
 
 
-# Answers
+# Responses
 
 
 class AnsweredOnceAppended(Quorum, variant="answered-once-appended"):
-    """AddVoter is answered once its record is appended, before a majority holds it (KIP-853, "AddVoter", step 8)."""
+    """AddVoter is answered once its record is appended, before it is committed (KIP-853, "AddVoter", step 8)."""
 
     def add_if_caught_up(self, me: Replica) -> tuple[Replica, list[Record]]:
         after, sends = super().add_if_caught_up(me)
@@ -361,7 +360,7 @@ class AnsweredOnceAppended(Quorum, variant="answered-once-appended"):
 
 
 class BusyLeaderRefuses(Quorum, variant="busy-leader-refuses"):
-    """A leader that has to wait answers INVALID_REQUEST, as if asking again were of no use (KIP-853, "RemoveVoter")."""
+    """A leader that must defer a request answers INVALID_REQUEST, a final error (KIP-853, "RemoveVoter")."""
 
     def change_error(self, me: Replica) -> Error | None:
         error = super().change_error(me)
@@ -369,7 +368,7 @@ class BusyLeaderRefuses(Quorum, variant="busy-leader-refuses"):
 
 
 class EndpointsNotUpdated(Quorum, variant="endpoints-not-updated"):
-    """A leader acknowledges UpdateVoter with a record that has the old endpoints (KIP-853, "UpdateVoter", step 5)."""
+    """A leader acknowledges UpdateVoter with a record of the old endpoints (KIP-853, "UpdateVoter", step 5)."""
 
     def append_voters(self, me: Replica, voters: frozenset[Voter], change: Change, *before: LogRecord) -> Replica:
         kept = me.voters if change.operation is Operation.UPDATE_VOTER else voters
@@ -377,7 +376,7 @@ class EndpointsNotUpdated(Quorum, variant="endpoints-not-updated"):
 
 
 class RemovedById(Quorum, variant="removed-by-id"):
-    """RemoveVoter looks at the replica id alone, and removes a voter with another disk (KIP-853, "RemoveVoter")."""
+    """RemoveVoter compares replica ids alone, and removes a voter with another disk (KIP-853, "RemoveVoter")."""
 
     def begin_removing(self, me: Replica, key: Key, client: ModelValue) -> ChangeOutcome:
         meant = next((voter.key for voter in ordered(me.voters) if voter.key.id == key.id), key)
@@ -387,14 +386,14 @@ class RemovedById(Quorum, variant="removed-by-id"):
 
 
 class UncommittedDescribed(Quorum, variant="uncommitted-described"):
-    """DescribeQuorum tells the voters in use as the committed ones (KIP-853, "DescribeQuorum")."""
+    """DescribeQuorum reports the voters in use as the committed voters (KIP-853, "DescribeQuorum")."""
 
     def committed_voters(self, me: Replica) -> frozenset[Voter]:
         return me.voters
 
 
 class EndpointNotTold(Quorum, variant="endpoint-not-told"):
-    """A leader does not tell its endpoint in BeginQuorumEpoch, and voters fetch from where they know it (KIP-853)."""
+    """BeginQuorumEpoch omits the leader's endpoint, so voters fetch from the old one (KIP-853)."""
 
     configuration = "trap.endpoints"
 
@@ -403,7 +402,7 @@ class EndpointNotTold(Quorum, variant="endpoint-not-told"):
 
 
 class FollowersNeverGrant(Quorum, variant="followers-never-grant"):
-    """A follower never grants a pre-vote, so that two followers of a dead leader block each other (KAFKA-16164)."""
+    """A follower never grants a pre-vote, so two followers of a dead leader block each other (KAFKA-16164)."""
 
     configuration = "trap.dead-leader"
 
@@ -412,7 +411,7 @@ class FollowersNeverGrant(Quorum, variant="followers-never-grant"):
 
 
 class NoCheckQuorum(Quorum, variant="no-check-quorum"):
-    """A leader that no majority can fetch from goes on leading those that can (KAFKA-13621, KAFKA-15489)."""
+    """A leader that no majority can fetch from does not resign (KAFKA-13621, KAFKA-15489)."""
 
     configuration = "trap.check-quorum"
 
@@ -421,7 +420,7 @@ class NoCheckQuorum(Quorum, variant="no-check-quorum"):
 
 
 class RemovedVoterRefused(Quorum, variant="removed-voter-refused"):
-    """A leader does not serve a voter that it has removed, which never hears of its removal (KAFKA-14094)."""
+    """A leader rejects fetches of a removed voter, which never learns of its removal (KAFKA-14094)."""
 
     configuration = "trap.removed-voter"
 
@@ -434,7 +433,7 @@ class RemovedVoterRefused(Quorum, variant="removed-voter-refused"):
 
 
 class ProspectiveForEver(Quorum, variant="prospective-for-ever"):
-    """A pre-vote round that gets no majority has no end: no timer runs for it (KIP-996, "Proposed Changes")."""
+    """A pre-vote round without a majority never ends, for want of a timer (KIP-996, "Proposed Changes")."""
 
     configuration = "live.dead-leader"
 
@@ -443,7 +442,7 @@ class ProspectiveForEver(Quorum, variant="prospective-for-ever"):
 
 
 class OperationsNeverExpire(Quorum, variant="operations-never-expire"):
-    """A leader waits for a new voter to catch up without any limit (KIP-853, "AddVoter", step 8)."""
+    """A leader waits for a new voter to catch up without a timeout (KIP-853, "AddVoter", step 8)."""
 
     configuration = "live.answers"
 
@@ -452,7 +451,7 @@ class OperationsNeverExpire(Quorum, variant="operations-never-expire"):
 
 
 class AnswerForgotten(Quorum, variant="answer-forgotten"):
-    """A leader whose operation expires forgets it, and does not answer (KIP-853, "AddVoter", step 8)."""
+    """A leader drops an operation that times out, without a response (KIP-853, "AddVoter", step 8)."""
 
     configuration = "live.answers"
 
@@ -462,7 +461,7 @@ class AnswerForgotten(Quorum, variant="answer-forgotten"):
 
 
 class UpdateToldOnce(Quorum, variant="update-told-once"):
-    """A voter that sent UpdateVoter takes any answer for an acknowledgement (KIP-853, "UpdateVoter")."""
+    """A voter takes any response to UpdateVoter as an acknowledgement (KIP-853, "UpdateVoter")."""
 
     configuration = "live.update-refused"
 
@@ -472,7 +471,7 @@ class UpdateToldOnce(Quorum, variant="update-told-once"):
 
 
 class DivergenceIgnored(Quorum, variant="divergence-ignored"):
-    """A follower that is told where its log diverges fetches again, and truncates nothing (KIP-595, "Fetch")."""
+    """A follower ignores a diverging response: it fetches again without truncating (KIP-595, "Fetch")."""
 
     configuration = "live.divergence"
 
@@ -481,7 +480,7 @@ class DivergenceIgnored(Quorum, variant="divergence-ignored"):
 
 
 class CaughtUpNotNoted(Quorum, variant="caught-up-not-noted"):
-    """A leader notes the fetches that it has records for, not the one that says that a voter has them all (KIP-595)."""
+    """A leader ignores the offset of a fetch at its log end, so it never sees a voter caught up (KIP-595)."""
 
     configuration = "live.loss"
 

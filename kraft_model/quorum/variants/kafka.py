@@ -1,7 +1,7 @@
-"""Where the real Kafka is known to do something else than `Quorum`: a class for each difference.
+"""Known differences between Kafka and `Quorum`, one class each.
 
-Walks beside Kafka (`kraftcheck lockstep`) put these classes under the model or its variant, so that both sides agree
-exactly and every other difference shows. Each says what Kafka does, and where. `docs/kafka.md` has the walks.
+Walks beside Kafka (`kraftcheck lockstep`) add these classes to the model or its variant, so that any other difference
+shows. Each class describes Kafka's behaviour, and cites its code. `docs/kafka.md` describes the walks.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ OwnRequest = UpdateVoterRequest | AddVoterRequest | RemoveVoterRequest
 
 
 class OneRequestAtATime(Quorum):
-    """A follower sends UpdateVoter, and AddVoter or RemoveVoter of its own, in the place of its next fetch.
+    """A follower sends its own UpdateVoter, AddVoter or RemoveVoter in place of its next fetch.
 
-    A timer says that one is due (`updating` here); it goes out when no request to the leader is under way
-    (`KafkaRaftClient.pollFollowerAsVoter`, `pollFollowerAsObserver`). At kraft.version 1 a voter sends UpdateVoter as
-    long as its entry in the voter set differs from what it is; at version 0 until the leader has answered
+    An expired timer (`updating` here) makes the request due. It is sent when no request to the leader is in flight
+    (`KafkaRaftClient.pollFollowerAsVoter`, `pollFollowerAsObserver`). At kraft.version 1 a voter sends UpdateVoter
+    while its entry in the voter set is out of date. At version 0 it does so until the leader has answered
     (`shouldSendUpdateVoteRequest`). All versions; joining since 4.2.
     """
 
     def send_update_voter(self, me: Replica) -> Steps:
-        """The timer expires."""
+        """The update timer of a voter expires, and its UpdateVoter is due."""
         if me.mode is not Mode.FOLLOWER or isinstance(me.leader, Nil):
             return
         if self.is_due(me) or not self.is_voter(me) or not self.needs_update(me):
@@ -66,7 +66,7 @@ class OneRequestAtATime(Quorum):
         yield self.taken(me, me.but(updating=True), consumes=False).spend("updated_voters")
 
     def join(self, me: Replica) -> Steps:
-        """The timer expires."""
+        """The join timer of an observer expires, and its AddVoter or RemoveVoter is due."""
         if me.mode is not Mode.FOLLOWER or isinstance(me.leader, Nil):
             return
         if self.is_due(me) or self.is_voter(me) or not self.may_join(me):
@@ -76,18 +76,18 @@ class OneRequestAtATime(Quorum):
         yield self.taken(me, me.but(updating=True), consumes=False).spend(allowance)
 
     def is_due(self, me: Replica) -> bool:
-        """Whether the timer has expired since the last such request, or the answer to that is still open."""
+        """Whether a request is due, or pending."""
         return me.updating or isinstance(me.pending, OwnRequest)
 
     def needs_update(self, me: Replica) -> bool:
-        """Whether a voter has something to tell its leader."""
+        """Whether a voter has an update for its leader."""
         if me.version == 0:
             return not me.updated
         own = voter_of(me.voters, me.key)
         return own is not None and (own.endpoint != me.endpoint or me.software < me.version)
 
     def may_join(self, me: Replica) -> bool:
-        """Whether an observer adds itself."""
+        """Whether an observer may join."""
         return self.auto_join and me.id not in self.brokers and me.version > 0
 
     def next_request(self, me: Replica) -> tuple[Replica, tuple[Record, ...]]:
@@ -104,7 +104,7 @@ class OneRequestAtATime(Quorum):
         return self.sends(me, self.update_request(me, me.leader))
 
     def sends(self, me: Replica, request: OwnRequest) -> tuple[Replica, tuple[Record, ...]]:
-        """Return the replica and the request of its own that it sends; the timer begins anew."""
+        """Return the replica with its own request pending, and the request; the timer restarts."""
         return me.but(pending=request, updating=False), (request,)
 
     def no_longer_awaited(self, me: Replica) -> list[Record]:
@@ -114,10 +114,10 @@ class OneRequestAtATime(Quorum):
         return [Answers("update" if isinstance(me.pending, UpdateVoterRequest) else "fetch", me.id)]
 
     def handle_update_voter_response(self, me: Replica, response: UpdateVoterResponse, shared: Shared) -> Steps:
-        """A voter that hears that all is well also counts as one that has fetched from this leader.
+        """A response to UpdateVoter without an error also counts as a successful fetch from this leader.
 
-        `KafkaRaftClient.handleUpdateVoterResponse` calls `FollowerState.resetFetchTimeoutForSuccessfulFetch`. What else
-        the answer says is ignored, but INVALID_REQUEST: there it throws.
+        `KafkaRaftClient.handleUpdateVoterResponse` calls `FollowerState.resetFetchTimeoutForSuccessfulFetch`. Other
+        errors are ignored, except INVALID_REQUEST, on which Kafka throws an exception.
         """
         if self.is_cut(me, response.source, shared):
             return
@@ -132,7 +132,7 @@ class OneRequestAtATime(Quorum):
         yield self.taken(me, after)
 
     def handle_join_response(self, me: Replica, response: AdminResponse, shared: Shared) -> Steps:
-        """An observer hears how its request ended: unless that is a surprise, the timer begins anew."""
+        """A joining observer receives its response; unless the error is unexpected, its timer restarts."""
         if self.is_cut(me, response.source, shared):
             return
         asked = me.pending
@@ -145,10 +145,10 @@ class OneRequestAtATime(Quorum):
 
 
 class UpdateVoterWithoutError(UpdateVoterAnsweredAtOnce):
-    """UpdateVoter is answered once its record is appended, and does not count as pending.
+    """UpdateVoter is answered once its record is appended, and does not count as a pending change.
 
-    `UpdateVoterHandler.storeUpdatedVoters`; KAFKA-16534. Software that does not know the kraft.version is refused with
-    INVALID_REQUEST (`UpdateVoterHandler.handleUpdateVoterRequest`). All versions.
+    `UpdateVoterHandler.storeUpdatedVoters`; KAFKA-16534. A voter whose software lacks the kraft.version is rejected
+    with INVALID_REQUEST (`UpdateVoterHandler.handleUpdateVoterRequest`). All versions.
     """
 
     def update_error(self, me: Replica, request: UpdateVoterRequest) -> Error | None:
@@ -157,10 +157,10 @@ class UpdateVoterWithoutError(UpdateVoterAnsweredAtOnce):
 
 
 class UpgradesAtOnce(Quorum):
-    """A leader upgrades kraft.version whatever is committed, and does not count that as a pending change.
+    """A leader upgrades kraft.version without waiting for any commit, and does not count it as a pending change.
 
-    `LeaderState.maybeAppendUpgradedKRaftVersion` looks at neither the high watermark nor at voter changes under way.
-    Since 4.1.
+    `LeaderState.maybeAppendUpgradedKRaftVersion` checks neither the high watermark nor pending voter changes. Since
+    4.1.
     """
 
     def begin_upgrade(self, me: Replica, version: int) -> ChangeOutcome:
@@ -175,7 +175,7 @@ class UpgradesAtOnce(Quorum):
 
 
 class VersionIsWrittenAgain(Quorum):
-    """A new leader whose endpoints or software have changed writes a KRaftVersionRecord again, beside the VotersRecord.
+    """A new leader with new endpoints or software appends KRaftVersionRecord again, beside VotersRecord.
 
     `LeaderState.appendStartOfEpochControlRecords`. All versions.
     """
@@ -188,10 +188,10 @@ class VersionIsWrittenAgain(Quorum):
 
 
 class ReadsAnyVersion(Quorum):
-    """A Raft client whose software does not support the kraft.version of its log goes on.
+    """A Raft client keeps running although its software does not support the kraft.version of its log.
 
-    Only what stands on top of the client looks at it. As a voter it tells its leader so, who refuses that with
-    INVALID_REQUEST, of which it dies (`OneRequestAtATime`). All versions.
+    The layers above the client check it. As a voter it reports its version to the leader, which rejects it with
+    INVALID_REQUEST, on which the voter fails (`OneRequestAtATime`). All versions.
     """
 
     def can_read(self, me: Replica) -> bool:
@@ -199,7 +199,7 @@ class ReadsAnyVersion(Quorum):
 
 
 class OnlyVoterIsNotFound(Quorum):
-    """RemoveVoter of the only voter is refused with VOTER_NOT_FOUND, not INVALID_REQUEST.
+    """RemoveVoter of the only voter is rejected with VOTER_NOT_FOUND, not INVALID_REQUEST.
 
     `VoterSet.removeVoter`, `RemoveVoterHandler.handleRemoveVoterRequest`. All versions.
     """
@@ -211,9 +211,9 @@ class OnlyVoterIsNotFound(Quorum):
 
 
 class AsksForTheSnapshotAgain(Quorum):
-    """A follower whose leader refuses FetchSnapshot asks for the snapshot again, as long as it follows this leader.
+    """A follower repeats a rejected FetchSnapshot for as long as it follows the same leader.
 
-    `FollowerState.fetchingSnapshot` stays until the leader says that it has no such snapshot
+    `FollowerState.fetchingSnapshot` stays set until the leader answers SNAPSHOT_NOT_FOUND
     (`KafkaRaftClient.handleFetchSnapshotResponse`, `maybeSendFetchOrFetchSnapshot`). All versions.
     """
 
@@ -227,10 +227,10 @@ class AsksForTheSnapshotAgain(Quorum):
 
 
 class RetriesAtBootstrapServers(Quorum):
-    """A follower whose request times out turns to a bootstrap server, a voter too, and then to its leader again.
+    """A follower whose request times out fetches from a bootstrap server, even as a voter, then from its leader.
 
-    `KafkaRaftClient.maybeSendFetchToBestNode`. Whom it asked last is not modelled, so it may do either. That a
-    request for a snapshot times out is not driven: the follower would go on with the snapshot later. All versions.
+    `KafkaRaftClient.maybeSendFetchToBestNode`. The model does not store the last receiver, so either may come next. The
+    timeout of FetchSnapshot is not driven: the follower would resume the snapshot later. All versions.
     """
 
     def retry(self, me: Replica, shared: Shared, bystander: Bystanders) -> Steps:
@@ -249,10 +249,10 @@ TRANSITIONS = (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER)
 
 
 class VotersAreAskedAgain(Quorum):
-    """A prospective or candidate asks a voter again, and at once, if its answer was an error that says nothing else.
+    """A prospective or candidate replica repeats Vote at once after a response with an unrecorded error.
 
-    So with INVALID_VOTER_KEY of a voter with a new disk: `KafkaRaftClient.maybeHandleCommonResponse` counts the answer
-    as handled, and `maybeSendVoteRequests` asks every voter whose answer is not recorded. All versions.
+    An example is INVALID_VOTER_KEY of a voter with a new disk. `KafkaRaftClient.maybeHandleCommonResponse` treats the
+    response as handled. `maybeSendVoteRequests` then asks every voter without a recorded response. All versions.
     """
 
     def handle_vote_response(self, me: Replica, response: VoteResponse, shared: Shared) -> Steps:
@@ -268,10 +268,10 @@ class VotersAreAskedAgain(Quorum):
 
 
 class HighWatermarkStartsAtSnapshot(Quorum):
-    """A replica that restarts takes its log's start for the high watermark; the model's knows of none.
+    """A restarted replica takes its log start as high watermark; in the model it has none.
 
-    `UnifiedLog` begins with the log start, which a snapshot has raised. What is before a snapshot is committed, so no
-    harm is in it. From 4.3 on, in kafka-raft; before that `KafkaMetadataLog` of the server does the same.
+    `UnifiedLog` starts at the log start offset, which a snapshot has raised. This is safe: the snapshot is committed.
+    Since 4.3 in kafka-raft; before that `KafkaMetadataLog` of the server does the same.
     """
 
     def after_restart(self, me: Replica) -> Replica:
@@ -280,9 +280,9 @@ class HighWatermarkStartsAtSnapshot(Quorum):
 
 
 class PreVotesBeginAnew(Quorum):
-    """A prospective that grants a vote begins its round anew, since the vote makes a new `ProspectiveState`.
+    """A prospective that grants a vote restarts its round, since the vote creates a new `ProspectiveState`.
 
-    It forgets who has answered, and asks these again (`QuorumState.prospectiveAddVotedState`). From 4.0 on.
+    It drops its recorded responses, and asks their senders again (`QuorumState.prospectiveAddVotedState`). Since 4.0.
     """
 
     def handle_vote_request(self, me: Replica, request: VoteRequest, shared: Shared) -> Steps:
@@ -296,15 +296,15 @@ class PreVotesBeginAnew(Quorum):
                 yield step
 
     def has_answered(self, me: Replica, request: Record) -> bool:
-        """Whether a prospective has heard from the voter that a request is for."""
+        """Whether a prospective replica has a response from the receiver of a request."""
         return isinstance(request, VoteRequest) and request.voter in me.granted | me.rejected
 
 
 class AddVoterNeedsFreeConnection(Quorum):
-    """A leader refuses AddVoter while it waits for another answer of the new voter, or has lost one.
+    """A leader rejects AddVoter while another response of the new voter is pending or lost.
 
-    `AddVoterHandler.handleAddVoterRequest`: "New voter ... is not ready to receive requests". The answer is
-    REQUEST_TIMED_OUT. What was lost the model does not know, so it may do either. All versions.
+    `AddVoterHandler.handleAddVoterRequest`: "New voter ... is not ready to receive requests". The error is
+    REQUEST_TIMED_OUT. The model does not store lost responses, so it allows both outcomes. All versions.
     """
 
     def asked(
@@ -324,10 +324,10 @@ class AddVoterNeedsFreeConnection(Quorum):
 
 
 class VotersAreWrittenAgain(Quorum):
-    """A new leader may write KRaftVersionRecord and VotersRecord although its log has them.
+    """A new leader may append KRaftVersionRecord and VotersRecord although its log has them.
 
-    It does so where it truncated its log since it started and never read them: see docs/kafka.md, "A replica that
-    truncated its log". What it has read the model does not say, so it may do either.
+    It does so if it truncated its log since its start and never read them: see docs/kafka.md, "A replica that truncated
+    its log". The model does not store how far it has read, so it allows both outcomes.
     """
 
     def take_office(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
@@ -336,7 +336,7 @@ class VotersAreWrittenAgain(Quorum):
             yield from self.unread(me, shared, consumes=consumes)
 
     def unread(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
-        """Yield the steps of a leader that knows of no voters in its log."""
+        """Yield the steps of a new leader that has not read the voters in its log."""
         for step in super().take_office(me, shared, consumes=consumes):
             after = step.me
             if isinstance(after, Replica) and after.mode is Mode.LEADER:
@@ -346,10 +346,10 @@ class VotersAreWrittenAgain(Quorum):
 
 
 class EmptyMockLogKills(Quorum):
-    """A replica whose log is empty behind its own snapshot may die of a newer snapshot of the same epoch, with mocks.
+    """With mocks, a newer snapshot of the same epoch may kill a replica whose log ends at its own snapshot.
 
-    The test kit's `MockLog` then takes the end of what it has just stored for its log end; `truncateToLatestSnapshot`
-    has nothing to do, and `KafkaRaftClient` throws "Full log truncation expected". Kafka's log on disk is right.
+    `MockLog` of the test kit then takes the end of the stored snapshot for its log end. `truncateToLatestSnapshot` does
+    nothing, and `KafkaRaftClient` throws "Full log truncation expected". Kafka's log on disk is correct.
     """
 
     def handle_fetch_snapshot_response(self, me: Replica, response: FetchSnapshotResponse, shared: Shared) -> Steps:
@@ -361,7 +361,7 @@ class EmptyMockLogKills(Quorum):
 
 
 MOCK_DIFFERENCES: tuple[type[Quorum], ...] = (EmptyMockLogKills,)
-"""Differences of the test kit, which Kafka itself does not have."""
+"""A leader that must defer a request answers INVALID_REQUEST, a final error (KIP-853, "RemoveVoter")."""
 
 DISK_DIFFERENCES: tuple[type[Quorum], ...] = (HighWatermarkStartsAtSnapshot,)
 """Differences of Kafka's log on disk, for walks with `--disk`."""
@@ -383,7 +383,7 @@ DIFFERENCES: tuple[type[Quorum], ...] = (
     VotersAreWrittenAgain,
     ResignsWhileAsked,
 )
-"""All known differences; the first goes before the later ones where two change the same."""
+"""All known differences; an earlier class overrides the later ones."""
 
 
 def known_differences(*, disk: bool = False) -> dict[str, type[Quorum]]:

@@ -1,4 +1,4 @@
-"""Other readings of the KIPs than `Quorum`'s, each a variant. What each leads to is in `docs/findings.md`."""
+"""Other readings of the KIPs than that of `Quorum`, each a variant; their results are in `docs/findings.md`."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from kraftcheck.spec import ModelValue, Record, Steps
 
 
 class Draft(Quorum, variant="kip853-draft"):
-    """KIP-853 before it was accepted: AddVoterRecord and RemoveVoterRecord, catching up first, other errors."""
+    """KIP-853 before its acceptance: AddVoterRecord and RemoveVoterRecord, catching up first, other errors."""
 
     configuration = "reading.kip853-draft"
 
     def begin_adding(self, me: Replica, voter: Voter, client: ModelValue) -> ChangeOutcome:
-        """Check what can be checked at once; then step 1, wait until the replica has caught up."""
+        """Check the request; then start step 1, the wait until the replica has caught up."""
         if me.mode is not Mode.LEADER:
             return me, [], Error.NOT_LEADER_OR_FOLLOWER
         if self.has_pending_operation(me):
@@ -56,7 +56,7 @@ class Draft(Quorum, variant="kip853-draft"):
         return after, sends, None
 
     def add_if_caught_up(self, me: Replica) -> tuple[Replica, list[Record]]:
-        """Steps 1 to 4: once the replica has caught up and nothing is pending, ask for its versions."""
+        """Take steps 1 to 4: once the replica has caught up and no change is pending, send ApiVersions."""
         change = me.change
         if not isinstance(change, Change) or not isinstance(change.voter, Voter) or change.offset > 0:
             return me, []
@@ -67,7 +67,7 @@ class Draft(Quorum, variant="kip853-draft"):
         return me, [ApiVersionsRequest(me.epoch, me.id, change.voter.key.id)]
 
     def handle_api_versions_response(self, me: Replica, response: ApiVersionsResponse, shared: Shared) -> Steps:
-        """Steps 5 to 7: append the AddVoterRecord, unless the version is too low or a change is pending again."""
+        """Steps 5 to 7: append AddVoterRecord, unless the version is too low or another change is uncommitted."""
         change = me.change
         ready = (
             isinstance(change, Change)
@@ -89,7 +89,7 @@ class Draft(Quorum, variant="kip853-draft"):
             yield self.taken(me, after, *sends).put(**puts)
 
     def change_record(self, me: Replica, voters: frozenset[Voter]) -> LogRecord:
-        """Return AddVoterRecord or RemoveVoterRecord if one voter comes or goes."""
+        """Return AddVoterRecord or RemoveVoterRecord for a change of one voter, else VotersRecord."""
         added, removed = voters - me.voters, me.voters - voters
         if len(added) == 1 and not removed:
             return VoterAdded(next(iter(added)))
@@ -98,7 +98,7 @@ class Draft(Quorum, variant="kip853-draft"):
         return Voters(voters)
 
     def handle_begin_quorum_epoch_request(self, me: Replica, request: BeginQuorumEpochRequest, shared: Shared) -> Steps:
-        """A replica that does not believe that it is a voter answers NOT_VOTER, and the leader has to repeat."""
+        """A replica outside its own voter set answers NOT_VOTER, and the leader has to repeat BeginQuorumEpoch."""
         if self.is_cut(me, request.source, shared) or self.is_foreign(me, request.source):
             yield from super().handle_begin_quorum_epoch_request(me, request, shared)
         elif request.epoch >= me.epoch and self.is_meant(request.voter, me) and me.key not in keys(me.voters):
@@ -111,7 +111,7 @@ class Draft(Quorum, variant="kip853-draft"):
 
 
 class DuplicateDirectoryAllowed(Quorum, variant="duplicate-directory-allowed"):
-    """AddVoter takes a second directory id of a voter's id, as KIP-853's "Disk failure recovery" tells it."""
+    """AddVoter accepts a second directory id of a voter's id (KIP-853, "Disk failure recovery")."""
 
     configuration = "reading.duplicate-directory-allowed"
 
@@ -129,7 +129,7 @@ class VersionAboveOne(Quorum, variant="version-above-one"):
 
 
 class UpdateVoterByKey(Quorum, variant="update-voter-by-key"):
-    """VOTER_NOT_FOUND if id and directory id are not in the voter set, against step 4 of UpdateVoter (KIP-853)."""
+    """UpdateVoter needs id and directory id in the voter set, against its step 4 (KIP-853, "UpdateVoter")."""
 
     configuration = "reading.update-voter-by-key"
 
@@ -138,7 +138,7 @@ class UpdateVoterByKey(Quorum, variant="update-voter-by-key"):
 
 
 class PreVoteUnlessFollower(Quorum, variant="pre-vote-unless-follower"):
-    """A pre-vote is granted by whoever is not a Follower, the rule of KIP-996 that KIP-853 quotes under "Vote"."""
+    """Every replica but a follower grants a pre-vote, as KIP-853 quotes the rule of KIP-996 under "Vote"."""
 
     configuration = "reading.pre-vote-unless-follower"
 
@@ -162,10 +162,10 @@ class AddVoterGivesUp(Quorum, variant="add-voter-gives-up"):
 
 
 class CaughtUpWithinTheHour(Quorum, variant="caught-up-within-the-hour"):
-    """AddVoter takes a replica that was at the log end at some time in the last hour, or gives up.
+    """AddVoter accepts a replica that was at the log end at some time in the last hour, or gives up.
 
-    `AddVoterHandler.handleApiVersionsResponse`, `LeaderState.isReplicaCaughtUp`; KAFKA-17147. Without clocks a
-    replica that has fetched may have been there. All versions.
+    `AddVoterHandler.handleApiVersionsResponse`, `LeaderState.isReplicaCaughtUp`; KAFKA-17147. Without clocks, any
+    replica that has fetched may have been at the log end. All versions.
     """
 
     configuration = "reading.caught-up-within-the-hour"
@@ -188,7 +188,7 @@ class CaughtUpWithinTheHour(Quorum, variant="caught-up-within-the-hour"):
 
 
 class UpdateVoterAnsweredAtOnce(Quorum, variant="update-voter-answered-at-once"):
-    """UpdateVoter is answered once its record is appended, and does not count as pending, as in Kafka (KAFKA-16534)."""
+    """UpdateVoter is answered once appended, and does not count as a pending change, as in Kafka (KAFKA-16534)."""
 
     configuration = "reading.update-voter-answered-at-once"
 
@@ -197,7 +197,7 @@ class UpdateVoterAnsweredAtOnce(Quorum, variant="update-voter-answered-at-once")
 
 
 class JoinBlocksFetch(Quorum, variant="join-blocks-fetch"):
-    """A joining controller does not fetch while its AddVoter waits: one request at a time, as Kafka's client has it."""
+    """A joining controller does not fetch while its AddVoter is pending: Kafka's client has one request in flight."""
 
     configuration = "trap.join"
 
@@ -209,9 +209,9 @@ class JoinBlocksFetch(Quorum, variant="join-blocks-fetch"):
 
 
 class JoinersAnsweredWhenAppended(JoinBlocksFetch, variant="joiners-answered-when-appended"):
-    """As join-blocks-fetch, and AddVoter is answered once its record is appended: AckWhenCommitted=false (KIP-1186).
+    """As join-blocks-fetch; AddVoter of a joiner is answered once appended: AckWhenCommitted=false (KIP-1186).
 
-    `AddVoterHandler.handleApiVersionsResponse`. The change counts as pending until it is committed. Since 4.2.
+    `AddVoterHandler.handleApiVersionsResponse`; KAFKA-19400. The change is pending until it is committed. Since 4.2.
     """
 
     configuration = "trap.join"
@@ -228,12 +228,12 @@ class JoinersAnsweredWhenAppended(JoinBlocksFetch, variant="joiners-answered-whe
                 yield step
 
     def answer(self, me: Replica, operation: Operation, error: Error, client: ModelValue) -> list[Record]:
-        """Return no answer to a client that has one: the leader stands in its place."""
+        """Return no response to a joiner that has been answered: the leader's own id marks its change."""
         return [] if client == me.id else super().answer(me, operation, error, client)
 
 
 class InvalidRequest(Quorum, variant="invalid-request"):
-    """A request meant for another replica key is refused with INVALID_REQUEST, as KIP-853 has it; its sender fails."""
+    """A request to another replica key is rejected with INVALID_REQUEST, as in KIP-853; its sender fails."""
 
     configuration = "reading.invalid-request"
 
@@ -242,7 +242,7 @@ class InvalidRequest(Quorum, variant="invalid-request"):
 
 
 class KnownLeaderFollowed(Quorum, variant="known-leader-followed"):
-    """A replica that restarts follows the leader that it knows, also where it voted for itself (KIP-996)."""
+    """A restarted replica follows the leader that it knows, even if it voted for itself (KIP-996)."""
 
     configuration = "finding.own-vote"
 
@@ -254,7 +254,7 @@ class KnownLeaderFollowed(Quorum, variant="known-leader-followed"):
 
 
 class ResignsWhileAsked(Quorum, variant="resigns-while-asked"):
-    """A removed leader resigns only if the request still waits when the removal commits, as in Kafka's handler."""
+    """A removed leader resigns only if the request is still pending at the commit, as in Kafka's handler."""
 
     configuration = "reading.resigns-while-asked"
 
@@ -263,7 +263,7 @@ class ResignsWhileAsked(Quorum, variant="resigns-while-asked"):
 
 
 class UpdateVoterBlocksFetch(Quorum, variant="update-voter-blocks-fetch"):
-    """A voter does not fetch while its UpdateVoter waits to be committed (KAFKA-16534)."""
+    """A voter does not fetch while its UpdateVoter is uncommitted (KAFKA-16534)."""
 
     configuration = "trap.update-voter"
 
@@ -275,7 +275,7 @@ class UpdateVoterBlocksFetch(Quorum, variant="update-voter-blocks-fetch"):
 
 
 class UpdatesWhatDiffers(Quorum, variant="updates-what-differs"):
-    """A voter sends UpdateVoter as long as the voter set in use has other endpoints of it, as in Kafka.
+    """A voter sends UpdateVoter while the voter set in use has another endpoint of it, as in Kafka.
 
     `KafkaRaftClient.shouldSendUpdateVoteRequest`; at kraft.version 0 as in the KIP. All versions.
     """
@@ -291,12 +291,12 @@ class UpdatesWhatDiffers(Quorum, variant="updates-what-differs"):
 
 
 class VersionOnceCommitted(Quorum, variant="version-once-committed"):
-    """kraft.version is raised once KRaftVersionRecord is known to be committed (KIP-853, "KRaftVersionRecord")."""
+    """kraft.version is upgraded only once KRaftVersionRecord is committed (KIP-853, "KRaftVersionRecord")."""
 
     configuration = "reading.version-once-committed"
 
     def committed_version(self, me: Replica) -> Replica:
-        """Return the replica with the kraft.version of what it knows to be committed."""
+        """Return the replica with the kraft.version of its committed log."""
         formatted = self.formatted_voters(me.id, me.directory)
         known = me.log[: me.high_watermark]
         return me.but(version=version_in(known, self.initial_version if formatted else 0))
@@ -316,7 +316,7 @@ class VersionOnceCommitted(Quorum, variant="version-once-committed"):
 
 
 class SilentLeaderForgotten(Quorum, variant="silent-leader-forgotten"):
-    """A follower that gets no answer, and asks elsewhere, no longer counts as one that has fetched (a proposal)."""
+    """A proposal: a follower whose request times out no longer counts as an active follower."""
 
     configuration = "finding.unaware-voter"
 
@@ -325,7 +325,7 @@ class SilentLeaderForgotten(Quorum, variant="silent-leader-forgotten"):
 
 
 class RemovedVoterStands(Quorum, variant="removed-voter-stands"):
-    """A voter whose removal is in its log, and not known to be committed, still stands for election (a proposal).
+    """A proposal: a voter whose removal is in its log, but uncommitted, may still become candidate.
 
     It does not count itself. D. Ongaro: "Consensus: Bridging Theory and Practice" (2014), section 4.2.2.
     """
