@@ -1,7 +1,7 @@
 """The KRaft protocols: a package for each model, with its bounded configurations in `configurations.toml`.
 
-The docstring of each package says which module has which action. The command line finds every package with such a
-folder by its name.
+The docstring of each package lists its modules and their actions. The command line finds every package with a
+`configurations.toml` by its name.
 """
 
 if __name__ != "kraftcheck.kraft_model":

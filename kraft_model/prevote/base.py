@@ -1,6 +1,6 @@
-"""The constants of `prevote`, how it starts, what several modules use, and what holds actions back.
+"""The constants of `prevote`, its initial state, shared methods, and the liveness conditions on actions.
 
-With TestLiveness TRUE conditions keep a cluster able to elect a leader, and keep it from going round in circles: module
+With TestLiveness TRUE, conditions on actions keep a cluster able to elect a leader, and exclude cycles: module
 kraft_kip_996_liveness of the TLA+ specification kraft_kip_996.
 """
 
@@ -44,7 +44,7 @@ from kraftcheck.spec import (
 
 
 def connection(message: Any) -> Connection | None:
-    """Return the connection that a message is on; None for a connection itself."""
+    """Return the connection of a message; None for a connection itself."""
     return None if isinstance(message, Connection) else Connection(message.source, message.dest)
 
 
@@ -57,7 +57,7 @@ Pairs = Iterable[frozenset[int]]
 
 
 class Seen(Record):
-    """The part of a server that the conditions read; nothing unless liveness is tested."""
+    """The part of a server that the liveness conditions read; empty with TestLiveness FALSE."""
 
     state: ServerState = ServerState.UNATTACHED
     epoch: int = 0
@@ -70,7 +70,7 @@ class Seen(Record):
 
 
 class Refusal(Record):
-    """A pre-vote that a server did not get: who refused it, and the leader and the epoch that it named."""
+    """A rejected pre-vote: the rejecting server, with the leader and the epoch in its response."""
 
     source: int
     leader: int | Nil
@@ -78,7 +78,7 @@ class Refusal(Record):
 
 
 class PrevoteBase(Protocol):
-    """Constants, the start, what several modules use, and the conditions that hold actions back."""
+    """Constants, initial state, shared methods, and the liveness conditions on actions."""
 
     hosts: frozenset[ModelValue] = constant("Hosts")
     values: frozenset[ModelValue] = constant("Value")
@@ -98,13 +98,13 @@ class PrevoteBase(Protocol):
 
     network = MessageSetWithMemory(variables=("net_messages", "net_messages_processed"), groups=connection)
     symbols = SYMBOLS
-    written_only = ("result", "resend")  # the specification has them, to tell messages apart
+    written_only = ("result", "resend")  # fields of the specification that distinguish messages
     symmetries = {"symmHosts": ("hosts",), "symmHostsAndValues": ("hosts", "values")}
-    strict_bounds = True  # they are part of the specification
+    strict_bounds = True  # bounds are part of the specification
     accepted_constants = ("Voter", "Observer", "Voted")
 
     def check_constants(self) -> None:
-        """Refuse cluster sizes that contradict each other."""
+        """Reject cluster sizes that contradict each other."""
         size = self.init_cluster_size
         for name, fits, expected in (
             ("InitClusterSize", size <= len(self.hosts), f"at most {len(self.hosts)}, the number of Hosts"),
@@ -119,7 +119,7 @@ class PrevoteBase(Protocol):
         return self.constant_values()[name]
 
     def initial(self) -> Iterator[State]:
-        """Yield the one start: a cluster with an established leader, server 1, and all connected (`Init`)."""
+        """Yield the initial state: a connected cluster with an established leader, server 1 (`Init`)."""
         servers = range(1, self.init_cluster_size + 1)
         members, first = frozenset(servers), servers[0]
         entry = Entry(Command.INIT_CLUSTER, 1, InitialMembers(1, members))
@@ -142,29 +142,29 @@ class PrevoteBase(Protocol):
         yield self.start(cluster, Shared(Map((frozenset(pair), True) for pair in pairs)))
 
     def receives(self, me: Record, message: Record) -> bool:
-        """A dead server receives nothing (`ReceivableMessage`)."""
+        """Whether a server receives messages: a dead one does not (`ReceivableMessage`)."""
         return isinstance(me, Server) and me.state is not ServerState.DEAD_NO_STATE
 
-    # What several modules use
+    # Shared methods
 
     @projection
     def alive(self, me: Server) -> bool:
-        """Whether a server lives; of all servers ever started."""
+        """Whether a server is alive, for every server ever started."""
         return me.state is not ServerState.DEAD_NO_STATE
 
     def _connected(self, shared: Shared, one: int, other: int) -> bool:
-        """Whether two servers reach each other (`Connected`)."""
+        """Whether two servers are connected (`Connected`)."""
         return shared.connectivity.get(frozenset((one, other)), False)
 
     def _send(self, step: Step, shared: Shared, messages: Iterable[Record]) -> Step:
-        """Return a step that sends messages too; those on a cut connection are lost (`Send`, `SendAll`)."""
+        """Return a step with further messages; those on a cut connection are lost (`Send`, `SendAll`)."""
         connections = ((message, connection(message)) for message in messages)
         return step.send(*(m for m, on in connections if on and self._connected(shared, on.source, on.dest)))
 
     def _fail_pending(self, step: Step, me: Server, shared: Shared) -> Step:
-        """Return a step that refuses clients what is pending at a server (`FailAnyPendingWritesIfLeader`).
+        """Return a step that rejects the pending values of a server's clients (`FailAnyPendingWritesIfLeader`).
 
-        The step's own server no longer has it pending.
+        The server of the step has no pending values afterwards.
         """
         after: Server = step.me.but(pending_ack=frozenset())
         step = step.but(me=after)
@@ -175,14 +175,14 @@ class PrevoteBase(Protocol):
 
     @projection
     def seen(self, me: Server) -> Seen:
-        """What the conditions read of a server."""
+        """The part of a server that the liveness conditions read."""
         if not self.test_liveness:
             return Seen()
         return Seen(me.state, me.current_epoch, me.leader, me.config, me.log, me.hwm, me.flwr_end_offset, is_voter(me))
 
     @projection
     def refusals(self, inbox: tuple[frozenset[Record], frozenset[Record]]) -> frozenset[Refusal]:
-        """The pre-votes that were refused to a server and that it has processed."""
+        """The rejected pre-votes that a server has processed."""
         if not self.test_liveness:
             return frozenset()
         return frozenset(
@@ -195,7 +195,7 @@ class PrevoteBase(Protocol):
         return [pair for pair, is_up in shared.connectivity.items() if is_up]
 
     def _elections_can_progress(self, pairs: Pairs, seen: Map[int, Seen]) -> bool:
-        """Whether a voter reaches a majority that is not ahead of it (`LIVENESS_ElectionsCanProgress`)."""
+        """Whether a voter is connected to a majority that is not ahead of it (`LIVENESS_ElectionsCanProgress`)."""
         if not self.test_liveness:
             return True
         connected = frozenset(pairs)
@@ -215,13 +215,13 @@ class PrevoteBase(Protocol):
         return any(server.votes and reaches_majority(key) for key, server in seen.items())
 
     def _is_valid_peer(self, me: Server, peer: int, shared: Shared, seen: Map[int, Seen]) -> bool:
-        """Whether a peer can tell an unattached voter who leads (`LIVENESS_ValidPeer`)."""
+        """Whether a peer can name the leader to an unattached voter (`LIVENESS_ValidPeer`)."""
         if not self.test_liveness:
             return True
         return seen[peer].votes and seen[peer].leader is not Nil.NIL and self._connected(shared, me.id, peer)
 
     def _helps(self, me: Server, peer: int, seen: Map[int, Seen]) -> bool:
-        """Whether a fetch can bring anything (`LIVENESS_HelpsMakeProgress`)."""
+        """Whether a fetch can make progress (`LIVENESS_HelpsMakeProgress`)."""
         if not self.test_liveness:
             return True
         other = seen[peer]
@@ -235,7 +235,7 @@ class PrevoteBase(Protocol):
     def _is_in_prevote_cycle(
         self, me: Server, leader: int, shared: Shared, refusals: Map[int, frozenset[Refusal]]
     ) -> bool:
-        """Whether a peer that reaches the leader has refused a pre-vote of its epoch (`LIVENESS_InPrevoteCycle`)."""
+        """Whether a peer connected to the leader has rejected a pre-vote of its epoch (`LIVENESS_InPrevoteCycle`)."""
         if not self.test_liveness or not is_voter(me) or self._connected(shared, me.id, leader):
             return False
         return any(
@@ -245,14 +245,14 @@ class PrevoteBase(Protocol):
         )
 
     def _is_another_peer(self, me: Server, peer: int) -> bool:
-        """Whether a peer is not the one that did not lead just now (`LIVENESS_MaybeNotSamePeerAgain`)."""
+        """Whether a peer differs from the one that just answered NotLeader (`LIVENESS_MaybeNotSamePeerAgain`)."""
         if not self.test_liveness:
             return True
         last = me.fetch_state.last_fetch_res
         return not (isinstance(last, LastFetch) and last.error is Error.NOT_LEADER and last.peer == peer)
 
     def _may_add(self, me: Server, added: int, shared: Shared) -> bool:
-        """Whether a majority is reached with a voter more (`LIVENESS_AddVoterLivenessCondition`)."""
+        """Whether a majority is connected after adding a voter (`LIVENESS_AddVoterLivenessCondition`)."""
         if not self.test_liveness:
             return True
         members = me.config.members
@@ -260,7 +260,7 @@ class PrevoteBase(Protocol):
         return reached > (len(members) + 1) // 2
 
     def _may_remove(self, me: Server, removed: int, shared: Shared, seen: Map[int, Seen]) -> bool:
-        """Whether a majority is reached without a voter (`LIVENESS_RemoveVoterLivenessCondition`)."""
+        """Whether a majority is connected after removing a voter (`LIVENESS_RemoveVoterLivenessCondition`)."""
         if not self.test_liveness:
             return True
         members = me.config.members

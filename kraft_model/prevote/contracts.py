@@ -1,7 +1,7 @@
-"""Contracts of `prevote`: how a server answers each message, what it makes of it, and what it does by itself.
+"""Contracts of `prevote`: responses to messages, effects of messages, and internal steps.
 
-They say what KIP-595, KIP-853 and KIP-996 say, where the specification agrees with them, and else what the comments on
-its action say. They share no rule with the actions, so that a slip in one shows here.
+They restate KIP-595, KIP-853 and KIP-996 where the specification agrees with them, else the comments on its actions.
+They share no rule with the actions, so that a mistake in an action shows here.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ Entries = tuple[Entry, ...]
 
 
 def takes_only(step: Step) -> bool:
-    """Return whether a step takes a message away, and sends none."""
+    """Return whether a step consumes a message and sends none."""
     return step.consumes and not step.sends
 
 
 def votes(server: Server) -> bool:
-    """Return whether a server lives and is a member of the configuration that it uses."""
+    """Return whether a server is alive and a member of the configuration in use."""
     return server.state is not ServerState.DEAD_NO_STATE and server.id in server.config.members
 
 
 def credited(offsets: Map[int, int], members: frozenset[int]) -> Map[int, int]:
-    """Return what members are known to have, and nobody else."""
+    """Return the end offsets of exactly the given members, 0 for an unknown one."""
     return Map((member, offsets.get(member, 0)) for member in ordered(members))
 
 
 def out_of_office(leader: Server) -> Server:
-    """Return a leader that has resigned: it still names itself, and has no vote and nothing pending."""
+    """Return a leader after its resignation: its own leader, without vote and pending values."""
     kept = leader.but(state=ServerState.RESIGNED, leader=leader.id, voted_for=Nil.NIL)
     return kept.but(votes_recv=frozenset(), pending_ack=frozenset())
 
@@ -76,7 +76,7 @@ def unattached_in(me: Server, epoch: int) -> Server:
 
 
 def last_voters(log: Entries, hwm: int) -> Config:
-    """Return the newest configuration of a log, none where it has none; the high watermark covers what is committed."""
+    """Return the last configuration of a log, if any; it is committed up to the high watermark."""
     for offset, entry in reversed(list(enumerate(log, 1))):
         if isinstance(entry.value, InitialMembers | AddedVoter | RemovedVoter):
             return Config(entry.value.id, entry.value.members, offset <= hwm)
@@ -84,7 +84,7 @@ def last_voters(log: Entries, hwm: int) -> Config:
 
 
 def deserves_vote(me: Server, request: RequestVoteRequest) -> bool:
-    """Return whether a vote is free or this candidate's, or nobody is missed by a pre-vote, in the request's epoch."""
+    """Return whether a server grants a vote or pre-vote in the request's epoch."""
     long_enough = (request.last_log_epoch, request.last_log_offset) >= log_end(me.log)
     if request.pre_vote:
         fetched = me.state is ServerState.FOLLOWER and me.fetch_state.has_fetch_success
@@ -102,7 +102,7 @@ def counters_after(step: Step, shared: Shared) -> Counters:
 
 
 def fetch_error(me: Server, request: FetchRequest) -> Error | Nil:
-    """Return the error of a fetch that only the leader of its epoch serves; Nil where it is served."""
+    """Return the error of a fetch that the leader of its epoch alone serves; Nil if it is served."""
     if me.state is not ServerState.LEADER:
         return Error.NOT_LEADER
     if request.replica_epoch == me.current_epoch:
@@ -111,7 +111,7 @@ def fetch_error(me: Server, request: FetchRequest) -> Error | Nil:
 
 
 def has_won(me: Server, state: ServerState) -> bool:
-    """Return whether a server stands, with the votes or pre-votes of a majority."""
+    """Return whether a server in a state has the votes or pre-votes of a majority."""
     return me.state is state and majority(me.config.members, me.votes_recv)
 
 
@@ -120,13 +120,13 @@ def reaches(shared: Shared, one: int, other: int) -> bool:
 
 
 def sends_only(step: Step, shared: Shared, *messages: Record) -> bool:
-    """Return whether a step sends these messages, each once, as far as their connections are up."""
+    """Return whether a step sends exactly these messages, except those on a cut connection."""
     arriving = [one for one in messages if reaches(shared, one.source, one.dest)]  # type: ignore[attr-defined]
     return len(step.sent) == len(arriving) and set(step.sent) == set(arriving)
 
 
 def may_fetch_from(me: Server, peer: int) -> bool:
-    """Return whether a server that waits for nothing follows a peer or is an unattached voter, or a lost observer."""
+    """Return whether a server may fetch from a peer: as observer, as its follower, or as unattached voter."""
     if me.state is ServerState.FOLLOWER and not votes(me):
         return True
     if me.fetch_state.pending_fetch is not Nil.NIL:
@@ -137,20 +137,20 @@ def may_fetch_from(me: Server, peer: int) -> bool:
 
 
 def asks_for_votes(me: Server, epoch: int, *, pre_vote: bool) -> list[RequestVoteRequest]:
-    """Return a request to each other member, with the end of the server's log."""
+    """Return a vote request for each other member, with the server's log end."""
     last_epoch, last_offset = log_end(me.log)
     peers = [member for member in me.config.members if member != me.id]
     return [RequestVoteRequest(epoch, last_epoch, last_offset, pre_vote, me.id, peer) for peer in peers]
 
 
 def may_change_voters(leader: Server) -> bool:
-    """Return whether a leader has no change of its voters under way, and has committed something in its epoch."""
+    """Return whether a leader has no uncommitted configuration, and a committed entry of its epoch."""
     in_epoch = leader.current_epoch in {entry.epoch for entry in leader.log[: leader.hwm]}
     return leader.state is ServerState.LEADER and leader.config.committed and in_epoch
 
 
 def with_change(leader: Server, changed: int, members: frozenset[int]) -> Server:
-    """Return a leader that has appended a change of its voters, which it uses before it is committed."""
+    """Return a leader with an appended change of its voters, in use at once."""
     number, adds = leader.config.id + 1, changed in members
     command, kind = (Command.ADD_VOTER, AddedVoter) if adds else (Command.REMOVE_VOTER, RemovedVoter)
     return leader.but(
@@ -161,7 +161,7 @@ def with_change(leader: Server, changed: int, members: frozenset[int]) -> Server
 
 
 def changes_one_voter(before: Server, after: Server, step: Step, shared: Shared) -> bool:
-    """Return whether a leader appends a change of one voter, and announces itself to it if it is added."""
+    """Return whether a leader appends a change of one voter, and announces itself to an added one."""
     changed = before.config.members ^ after.config.members
     if len(changed) != 1 or not may_change_voters(before):
         return False
@@ -171,16 +171,17 @@ def changes_one_voter(before: Server, after: Server, step: Step, shared: Shared)
 
 
 class PrevoteContracts(PrevoteMembership):
-    """Step invariants of messages and of what a server does by itself, and invariants of servers that start."""
+    """Step invariants of messages and internal steps, and invariants of started servers."""
 
     # Votes
 
     @step_invariant
     def votes_are_answered(self, before: Server, message: RequestVoteRequest, step: Step) -> bool:
-        """A vote is granted if, and only if, it is free or this candidate's, and a pre-vote if nobody is missed by it.
+        """A vote or pre-vote is granted exactly if its conditions hold.
 
-        Both ask for a log that ends no earlier, a vote that was given does not again. A pre-vote is granted by who
-        has no leader from which it ever fetched: KIP-996, Proposed Changes; KIP-595, Vote, Request Handling.
+        A vote must be free, or given to this candidate before. A pre-vote requires no leader with a successful fetch.
+        Both require an up-to-date log, except a repeated vote: KIP-996, Proposed Changes; KIP-595, Vote, Request
+        Handling.
         """
         newer = message.replica_epoch > before.current_epoch
         error: Error | Nil = Error.FENCED_LEADER_EPOCH if message.replica_epoch < before.current_epoch else Nil.NIL
@@ -194,8 +195,9 @@ class PrevoteContracts(PrevoteMembership):
 
     @step_invariant
     def votes_are_remembered(self, before: Server, after: Server, message: RequestVoteRequest, step: Step) -> bool:
-        """Who grants its vote keeps it for the epoch; a pre-vote binds nobody, and who is refused with an error changes
-        nothing. Who hears of a newer epoch enters it, unattached. KIP-996; KIP-595, Vote.
+        """A granted vote is kept for the epoch; a pre-vote, or a response with an error, changes no vote.
+
+        A newer epoch is entered as unattached. KIP-996; KIP-595, Vote.
         """
         answers = sent(step, RequestVoteResponse)
         if any(one.error is not Nil.NIL for one in answers):
@@ -212,9 +214,9 @@ class PrevoteContracts(PrevoteMembership):
 
     @step_invariant
     def votes_are_counted(self, before: Server, after: Server, message: RequestVoteResponse, step: Step) -> bool:
-        """A prospective counts the pre-votes, and a candidate the votes, that it is granted in its epoch, each once.
+        """A prospective counts granted pre-votes, and a candidate granted votes, of its epoch, each once.
 
-        Who no longer stands has none. A leader that is deposed forgets what it knew of its followers. KIP-996.
+        A server in any other state has none. A deposed leader clears its followers' end offsets. KIP-996.
         """
         awaited = ServerState.PROSPECTIVE if message.pre_vote else ServerState.CANDIDATE
         stands = (after.state, after.current_epoch) == (before.state, before.current_epoch)
@@ -234,7 +236,7 @@ class PrevoteContracts(PrevoteMembership):
         )
         return takes_only(step) and votes(before) and after == told
 
-    # Who leads
+    # Leaders
 
     @step_invariant
     def messages_tell_who_leads(
@@ -244,9 +246,10 @@ class PrevoteContracts(PrevoteMembership):
         message: RequestVoteResponse | FetchResponse | BeginQuorumEpochRequest,
         step: Step,
     ) -> bool:
-        """A message of an older epoch tells nothing, one of a newer epoch moves a server there, without a vote.
+        """A message of an older epoch has no effect; one of a newer epoch moves a server there, without a vote.
 
-        In one epoch a server that knows no leader follows the one that is named. KIP-595, Fetch and BeginQuorumEpoch.
+        Within its epoch, a server without a leader follows the leader in the message. KIP-595, Fetch and
+        BeginQuorumEpoch.
         """
         named = message.source if isinstance(message, BeginQuorumEpochRequest) else message.leader
         state, leader, vote = before.state, before.leader, before.voted_for
@@ -264,7 +267,7 @@ class PrevoteContracts(PrevoteMembership):
     def announcements_are_followed(
         self, before: Server, after: Server, message: BeginQuorumEpochRequest, step: Step
     ) -> bool:
-        """Any server takes an announcement that is not of an older epoch, and fetches anew.
+        """A server accepts an announcement unless its epoch is older, and restarts fetching.
 
         KIP-853, BeginQuorumEpoch, Handling.
         """
@@ -285,10 +288,10 @@ class PrevoteContracts(PrevoteMembership):
 
     @step_invariant
     def fetches_are_answered(self, before: Server, message: FetchRequest, step: Step) -> bool:
-        """A fetch is refused, sent back to where the logs part, or served: each if, and only if, it is due.
+        """A fetch is rejected, answered as diverging, or served, each exactly if its condition holds.
 
-        Only a leader in the fetch's epoch serves, and only its members, from a position that its log has. KIP-595,
-        Fetch, Request Handling; the specification, AcceptFetchRequest.
+        A leader serves fetches of its epoch from its members, at a position of its log. KIP-595, Fetch, Request
+        Handling; the specification, AcceptFetchRequest.
         """
         error, end = fetch_error(before, message), message.fetch_offset - 1
         held = end == 0 or (message.last_fetched_epoch, end) == log_end(before.log[:end])
@@ -305,10 +308,10 @@ class PrevoteContracts(PrevoteMembership):
 
     @step_invariant
     def answers_tell_what_follows(self, before: Server, after: Server, message: FetchRequest, step: Step) -> bool:
-        """A served fetch brings the entry that it asks for, and the high watermark as far as the follower has the log.
+        """A served fetch returns the entry at its offset, and the high watermark up to the follower's log end.
 
-        One that diverges brings the offset behind the fetched epoch, or behind the newest before it, in the leader's
-        log. All bring the epoch, and the leader, unless it resigns. KIP-595, Fetch, and Log Reconciliation.
+        A diverging one returns the end offset of the fetched epoch, or of the newest one before it, in the leader's
+        log. Each response has the epoch, and the leader unless it resigns. KIP-595, Fetch, and Log Reconciliation.
         """
         (answer,) = step.sent if len(step.sent) == 1 else (None,)
         if not isinstance(answer, FetchResponse):
@@ -329,9 +332,9 @@ class PrevoteContracts(PrevoteMembership):
     def fetches_are_noted(
         self, before: Server, after: Server, message: FetchRequest, step: Step, shared: Shared
     ) -> bool:
-        """A leader notes what each member has, and commits what a majority has, with an entry of its epoch last.
+        """A leader records each member's end offset, and commits the offset of a majority in its own epoch.
 
-        It tells clients of what it commits, and resigns where that is its own removal, and only there. KIP-595, Fetch;
+        It acknowledges committed values to clients, and resigns exactly if it commits its own removal. KIP-595, Fetch;
         KIP-853, Fetch, Handling, and Removing voters.
         """
         if not sent(step, FetchSucceeded):
@@ -352,22 +355,22 @@ class PrevoteContracts(PrevoteMembership):
         return after == noted.but(flwr_end_offset=credited(offsets, config.members))
 
     def _noted(self, leader: Server, message: FetchRequest) -> Map[int, int]:
-        """Return what a leader knows of others' logs once a member's fetch is noted."""
+        """Return a leader's end offsets after a member's fetch."""
         known = message.source in leader.flwr_end_offset
         end = message.fetch_offset - 1
         return leader.flwr_end_offset.put(message.source, end) if known else leader.flwr_end_offset
 
     def _agreed(self, leader: Server, message: FetchRequest) -> int:
-        """Return the high watermark once a member's fetch is noted."""
+        """Return the high watermark after a member's fetch."""
         return agreed_end(leader, self._noted(leader, message), leader.hwm)
 
     # Fetched
 
     @step_invariant
     def what_is_fetched_is_kept(self, before: Server, after: Server, message: FetchResponse, step: Step) -> bool:
-        """A follower appends what it is sent, with the leader's high watermark, or truncates to where the logs part.
+        """A follower appends the fetched entries with the leader's high watermark, or truncates its log.
 
-        It takes only the answer to the fetch that it waits for, and notes who answered. KIP-595, Fetch.
+        It accepts only the response to its pending fetch, and records the responding server. KIP-595, Fetch.
         """
         log, hwm = before.log, before.hwm
         current = message.replica_epoch == before.current_epoch and message.error is Nil.NIL
@@ -385,9 +388,9 @@ class PrevoteContracts(PrevoteMembership):
     def followers_use_what_their_logs_say(
         self, before: Server, after: Server, message: FetchResponse, step: Step
     ) -> bool:
-        """A server that was served uses the newest configuration of its log; whether it votes follows from that.
+        """A served follower uses the last configuration of its log, which decides whether it is a voter.
 
-        KIP-853, VotersRecord, Handling. Others keep their configuration.
+        KIP-853, VotersRecord, Handling. Other servers keep their configuration.
         """
         current = message.replica_epoch == before.current_epoch and message.error is Nil.NIL
         stands = (after.state, after.current_epoch) == (before.state, before.current_epoch)
@@ -403,9 +406,9 @@ class PrevoteContracts(PrevoteMembership):
 
     @step_invariant
     def prospectives_ask_for_pre_votes(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
-        """A voter that hears of no leader asks all others for pre-votes, and keeps its epoch, vote and leader.
+        """A voter without contact to a leader requests pre-votes, and keeps its epoch, vote and leader.
 
-        KIP-996, Proposed Changes. An unattached voter has a reason; what has none is counted as a disruption.
+        KIP-996, Proposed Changes. An unattached voter always has a reason; a timeout without a reason is a disruption.
         """
         asks = any(one.pre_vote for one in sent(step, RequestVoteRequest))
         begins = after.state is ServerState.PROSPECTIVE is not before.state
@@ -425,7 +428,7 @@ class PrevoteContracts(PrevoteMembership):
 
     @step_invariant
     def candidates_have_pre_votes(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
-        """A prospective that a majority would elect enters a new epoch, votes for itself, and asks the others.
+        """A prospective with the pre-votes of a majority enters a new epoch, votes for itself and requests votes.
 
         KIP-996, Proposed Changes; KIP-595, Vote.
         """
@@ -448,7 +451,7 @@ class PrevoteContracts(PrevoteMembership):
 
     @step_invariant
     def prospectives_give_up(self, before: Server, after: Server, step: Step) -> bool:
-        """A prospective that gives up by itself follows the leader that it last knew, or nobody, in its epoch.
+        """A prospective that gives up follows its last known leader, or is unattached, in the same epoch.
 
         It has no majority, and keeps its vote. KIP-996, Proposed Changes.
         """
@@ -464,9 +467,9 @@ class PrevoteContracts(PrevoteMembership):
 
     @step_invariant
     def elected_leaders_announce_themselves(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
-        """A candidate leads with a majority's votes, appends a LeaderChange record, and tells every other member.
+        """A candidate with a majority becomes leader, appends LeaderChange, and announces itself to all members.
 
-        It knows nothing of its followers yet. KIP-595, Leader Election, BeginQuorumEpoch and LeaderChangeMessage.
+        The end offsets of its followers start at 0. KIP-595, Leader Election, BeginQuorumEpoch and LeaderChangeMessage.
         """
         told = any(not one.resend for one in sent(step, ElectedLeaderRequest))
         begins = after.state is ServerState.LEADER is not before.state
@@ -489,7 +492,7 @@ class PrevoteContracts(PrevoteMembership):
 
     @step_invariant
     def announcements_are_repeated(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
-        """A leader that was elected may announce itself to a member again. KIP-595, BeginQuorumEpoch."""
+        """An elected leader may repeat its announcement to a member. KIP-595, BeginQuorumEpoch."""
         again = [one for one in sent(step, ElectedLeaderRequest) if one.resend]
         if not again:
             return True
@@ -501,7 +504,7 @@ class PrevoteContracts(PrevoteMembership):
 
     @step_invariant
     def resigned_leaders_go_on(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
-        """A leader that too few fetch from resigns and forgets its followers; later it is unattached in a new epoch.
+        """A leader without a majority resigns and clears its followers; later it is unattached in the next epoch.
 
         KIP-595, Check Quorum; the specification, CheckQuorumResign and ResignedElectionTimeout.
         """
@@ -520,10 +523,10 @@ class PrevoteContracts(PrevoteMembership):
 
     @step_invariant
     def fetches_go_to_leaders(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
-        """A server fetches from the leader that it follows, from the offset behind its log, one fetch at a time.
+        """A follower fetches from its leader at its log end, one fetch at a time.
 
-        A voter that knows no leader, and an observer that lost its own, asks any server. KIP-595, Fetch; KIP-853,
-        Endpoints information. A fetch on a cut connection is lost, and waited for.
+        An unattached voter, and an observer after a timeout, may fetch from any server. KIP-595, Fetch; KIP-853,
+        Endpoints information. A fetch on a cut connection is lost, but pending.
         """
         fetch = after.fetch_state.pending_fetch
         asks = isinstance(fetch, FetchRequest) and fetch != before.fetch_state.pending_fetch
@@ -540,7 +543,7 @@ class PrevoteContracts(PrevoteMembership):
 
     @step_invariant
     def clients_values_are_appended(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
-        """A leader appends a client's value, once, with its epoch; alone it commits it at once. KIP-595."""
+        """A leader appends a client's value once, in its epoch; a single voter commits it at once. KIP-595."""
         put, new = dict(step.puts), clients_values(before.log, after.log)
         if "sent" not in put and (not new or step.consumes):
             return True
@@ -556,10 +559,10 @@ class PrevoteContracts(PrevoteMembership):
 
     @step_invariant
     def changes_are_appended(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
-        """A leader adds or removes one voter, if no change is under way and its epoch has committed something.
+        """A leader adds or removes one voter, with no change uncommitted and a committed entry of its epoch.
 
-        It uses the new voters at once, announces itself to one that is added, and counts the change. KIP-853, AddVoter
-        and RemoveVoter, Handling.
+        It uses the new voters at once, announces itself to an added one, and counts the change. KIP-853, AddVoter and
+        RemoveVoter, Handling.
         """
         new = any(isinstance(one.value, AddedVoter | RemovedVoter) for one in after.log[len(before.log) :])
         counters, known = counters_after(step, shared), shared.counters
@@ -575,7 +578,7 @@ class PrevoteContracts(PrevoteMembership):
 
     @step_invariant
     def clients_hear_of_lost_offices(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
-        """A leader that leaves its office tells clients that what it has not committed may be lost, and only then.
+        """Exactly a leader that loses leadership rejects its uncommitted values to clients.
 
         The specification, FailAnyPendingWritesIfLeader.
         """
@@ -591,9 +594,10 @@ class PrevoteContracts(PrevoteMembership):
 
     @step_invariant
     def restarts_keep_what_is_stored(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
-        """A server that restarts keeps epoch, vote, log and configuration, and loses what it had in memory.
+        """A restarted server keeps epoch, vote, log and configuration, and loses its volatile state.
 
-        Who led resigns, or is unattached as an observer; who was prospective is unattached. KIP-595, Quorum State.
+        A leader restarts as resigned, or as unattached if it is an observer; a prospective restarts as unattached.
+        KIP-595, Quorum State.
         """
         counters = counters_after(step, shared)
         if counters.restart_ctr == shared.counters.restart_ctr:
@@ -611,7 +615,7 @@ class PrevoteContracts(PrevoteMembership):
 
     @step_invariant
     def the_dead_know_nothing(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
-        """A voter that is lost with its disk knows nothing any more, and no connection of it is up.
+        """A voter lost with its disk has no state left, and no connection.
 
         The specification, CrashLoseState.
         """
@@ -630,7 +634,7 @@ class PrevoteContracts(PrevoteMembership):
 
     @invariant
     def newest_configuration_is_used(self, me: Server) -> bool:
-        """A server that has a log uses its last configuration, committed or not. KIP-853, Reconfiguration."""
+        """A server uses the last configuration of its log, committed or not. KIP-853, Reconfiguration."""
         if not me.log or me.state in (ServerState.DEAD_NO_STATE, ServerState.ILLEGAL):
             return True
         last = last_voters(me.log, me.hwm)
@@ -638,7 +642,7 @@ class PrevoteContracts(PrevoteMembership):
 
     @invariant
     def logs_hold_what_is_committed(self, me: Server) -> bool:
-        """A log holds its high watermark, its epochs do not fall, and none is newer than the server's. KIP-595."""
+        """A log reaches its high watermark, its epochs never decrease, and none exceeds the server's. KIP-595."""
         epochs = [entry.epoch for entry in me.log]
         return (me.hwm <= len(me.log) and epochs == sorted(epochs) and max(epochs, default=0) <= me.current_epoch) or (
             me.state in (ServerState.DEAD_NO_STATE, ServerState.ILLEGAL)
@@ -646,14 +650,14 @@ class PrevoteContracts(PrevoteMembership):
 
     @invariant
     def leaders_know_their_followers(self, me: Server, peer: Server) -> bool:
-        """A leader credits nobody with more than it has, and candidates count votes that were given. KIP-595."""
+        """A leader's end offset of a follower never exceeds the follower's log. KIP-595."""
         if me.current_epoch != peer.current_epoch or peer.state in (ServerState.DEAD_NO_STATE, ServerState.ILLEGAL):
             return True
         return me.state is not ServerState.LEADER or me.flwr_end_offset.get(peer.id, 0) <= len(peer.log)
 
     @invariant
     def disturbances_are_counted(self, shared: Shared) -> bool:
-        """Nothing happens more often than its limit allows. The specification's auxiliary counters."""
+        """No event is counted beyond its limit. The specification's auxiliary counters."""
         counters = shared.counters
         return (
             counters.disruptive_ctr <= self.max_disruptions
@@ -666,14 +670,14 @@ class PrevoteContracts(PrevoteMembership):
 
     @invariant(reads=PrevoteMembership.leads)
     def servers_are_counted(self, shared: Shared, leads: Map[int, Config]) -> bool:
-        """Each server that starts has the next number and a disk id of its own, and no more start than may."""
+        """Started servers have consecutive ids and distinct disk ids, within MaxSpawnedServers."""
         started = shared.disk_id_gen
         numbers = range(1, self.init_cluster_size + started + 1)
         return set(leads) == set(numbers) and len(numbers) <= self.max_spawned_servers
 
     @invariant
     def servers_start_as_observers(self, me: Server) -> bool:
-        """A server has a disk id of its own unless it was there from the start; with no epoch it is unattached."""
+        """A server started later has a new disk id; a server in epoch 0 is unattached, with an empty log."""
         original = me.id <= self.init_cluster_size
         if (me.identity.disk_id == 0) != original or me.identity.disk_id > max(0, me.id - self.init_cluster_size):
             return False
@@ -682,7 +686,7 @@ class PrevoteContracts(PrevoteMembership):
 
     @invariant
     def fetches_have_positions(self, message: FetchRequest) -> bool:
-        """A fetch asks another server from a position that a log can have. KIP-595, Fetch."""
+        """A fetch goes to another server, at a possible log position. KIP-595, Fetch."""
         empty = message.fetch_offset <= 1
         sane = message.last_fetched_epoch <= message.replica_epoch and empty == (message.last_fetched_epoch == 0)
         return message.source != message.dest and sane and message.fetch_offset >= (message.replica_epoch > 0)

@@ -1,4 +1,4 @@
-"""Elections of `prevote`: timeouts, pre-votes and votes, counting them, and taking office."""
+"""Elections of `prevote`: timeouts, pre-votes, votes, vote counts, and becoming leader."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from kraftcheck.spec import Map, Record, Step, Steps, become, consume, internal,
 
 
 class Standing(Record):
-    """The part of a server that others' timeouts read."""
+    """The part of a server that the timeouts of other servers read."""
 
     state: ServerState
     epoch: int
@@ -47,7 +47,7 @@ class Standing(Record):
 
 
 class VoteUnderWay(Record):
-    """Who asked for the vote, or the pre-vote, that a message asks for or answers."""
+    """The candidate of a vote or pre-vote in flight, as request or response."""
 
     candidate: int
     pre_vote: bool
@@ -59,12 +59,12 @@ OPEN_TO_PRE_VOTES = (ServerState.UNATTACHED, ServerState.PROSPECTIVE, ServerStat
 class PrevoteElections(PrevoteBase):
     @projection
     def standing(self, me: Server) -> Standing:
-        """State and epoch of a server, and whether it votes."""
+        """State and epoch of a server, and whether it is a voter."""
         return Standing(me.state, me.current_epoch, is_voter(me))
 
     @projection
     def votes_under_way(self, messages: tuple[Record, ...]) -> frozenset[VoteUnderWay]:
-        """The votes that messages to a server ask for or answer."""
+        """The votes and pre-votes in messages to a server."""
         return frozenset(
             VoteUnderWay(message.source if isinstance(message, RequestVoteRequest) else message.dest, message.pre_vote)
             for message in messages
@@ -73,7 +73,7 @@ class PrevoteElections(PrevoteBase):
 
     @projection
     def fetches_under_way(self, messages: tuple[Record, ...]) -> frozenset[FetchRequest]:
-        """The fetches that are under way to a server, or answered to it."""
+        """The fetches in requests and responses to a server."""
         return frozenset(
             message if isinstance(message, FetchRequest) else message.correlation
             for message in messages
@@ -82,7 +82,7 @@ class PrevoteElections(PrevoteBase):
 
     @internal(reads=standing)
     def check_quorum_resign(self, me: Server, shared: Shared, standing: Map[int, Standing]) -> Steps:
-        """A leader resigns because too few voters fetch from it, or for no reason: that is a disruption."""
+        """A leader resigns because too few voters can fetch from it, or as a disruption."""
         if me.state is not ServerState.LEADER:
             return
         has_reason = self._has_lost_majority(me, shared, standing)
@@ -93,7 +93,7 @@ class PrevoteElections(PrevoteBase):
         yield step if has_reason else self._count(step, shared, "disruptive_ctr")
 
     def _has_lost_majority(self, me: Server, shared: Shared, standing: Map[int, Standing]) -> bool:
-        """Whether too few peers are connected that could fetch from this leader (`ShouldResign`)."""
+        """Whether too few connected peers could fetch from this leader (`ShouldResign`)."""
         members = me.config.members
         could_fetch = sum(
             self._connected(shared, me.id, peer)
@@ -107,7 +107,7 @@ class PrevoteElections(PrevoteBase):
     def voter_fetch_timeout(
         self, me: Server, shared: Shared, fetches_under_way: Map[int, frozenset[FetchRequest]]
     ) -> Steps:
-        """A follower becomes prospective: its fetch was refused or is lost, or for no reason, which is a disruption."""
+        """A follower becomes prospective after a rejected or lost fetch, or as a disruption."""
         if me.state is not ServerState.FOLLOWER or not is_voter(me):
             return
         has_reason = self._fetch_can_time_out(me, fetches_under_way)
@@ -118,9 +118,9 @@ class PrevoteElections(PrevoteBase):
     def voter_election_timeout(
         self, me: Server, shared: Shared, votes_under_way: Map[int, frozenset[VoteUnderWay]]
     ) -> Steps:
-        """A voter becomes prospective: it is unattached, or a candidate that no further vote can reach.
+        """A voter becomes prospective if it is unattached, or a candidate that no further vote can reach.
 
-        Another candidate can do so for no reason, which is a disruption.
+        Any other candidate can do so as a disruption.
         """
         if me.state not in (ServerState.CANDIDATE, ServerState.UNATTACHED) or not is_voter(me):
             return
@@ -131,7 +131,7 @@ class PrevoteElections(PrevoteBase):
 
     @internal
     def resigned_election_timeout(self, me: Server) -> Steps:
-        """A server that has resigned becomes unattached in the next epoch."""
+        """A resigned server becomes unattached in the next epoch."""
         if me.state is ServerState.RESIGNED:
             yield become(unattached(me, me.current_epoch + 1).of(me))
 
@@ -139,18 +139,18 @@ class PrevoteElections(PrevoteBase):
         return shared.counters.disruptive_ctr < self.max_disruptions
 
     def _all_counted(self, me: Server, pre_vote: bool, votes_under_way: Map[int, frozenset[VoteUnderWay]]) -> bool:
-        """Whether no request for this server's votes and no answer to one is under way."""
+        """Whether no vote request of this server, and no response to one, is in flight."""
         return not any(VoteUnderWay(me.id, pre_vote) in votes for votes in votes_under_way.values())
 
     def _fetch_can_time_out(self, me: Server, fetches_under_way: Map[int, frozenset[FetchRequest]]) -> bool:
-        """Whether the leader refused the last fetch, or the pending one or its answer is lost (`FetchCanTimeout`)."""
+        """Whether the leader rejected the last fetch, or the pending fetch is lost (`FetchCanTimeout`)."""
         last, pending = me.fetch_state.last_fetch_res, me.fetch_state.pending_fetch
         if isinstance(last, LastFetch) and last.error is not Nil.NIL and last.peer == me.leader:
             return True
         return pending is not Nil.NIL and not any(pending in fetches for fetches in fetches_under_way.values())
 
     def _stand(self, me: Server, shared: Shared, *, is_disruptive: bool) -> Step:
-        """Return the step in which a server becomes prospective and asks its peers for pre-votes."""
+        """Return the step in which a server becomes prospective and requests pre-votes."""
         counters = shared.counters.but(
             prevote_ctr=shared.counters.prevote_ctr + self.test_liveness,
             disruptive_ctr=shared.counters.disruptive_ctr + is_disruptive,
@@ -159,13 +159,13 @@ class PrevoteElections(PrevoteBase):
         return self._send(step, shared, self._vote_requests(me, me.current_epoch, pre_vote=True))
 
     def _vote_requests(self, me: Server, epoch: int, *, pre_vote: bool) -> Iterable[RequestVoteRequest]:
-        """Return a request for its vote, or pre-vote, to each peer."""
+        """Return a vote or pre-vote request for each peer."""
         for peer in ordered(me.config.members - {me.id}):
             yield RequestVoteRequest(epoch, last_epoch(me.log), len(me.log), pre_vote, me.id, peer)
 
     @on(RequestVoteRequest)
     def handle_vote_request(self, me: Server, request: RequestVoteRequest, shared: Shared) -> Steps:
-        """Any server answers, an observer too: its configuration may lag. Only a vote, not a pre-vote, binds it."""
+        """A server, voter or not, answers a vote request: its configuration may lag. A pre-vote does not bind it."""
         error = self._vote_error(me, request)
         if error is not Nil.NIL:
             refusal = RequestVoteResponse(
@@ -192,7 +192,7 @@ class PrevoteElections(PrevoteBase):
         return Error.FENCED_LEADER_EPOCH if request.replica_epoch < me.current_epoch else Nil.NIL
 
     def _grants_pre_vote(self, me: Server, now: Transition, request: RequestVoteRequest) -> bool:
-        """Whether a server would elect this one: it has no leader from which it ever fetched (`GrantPreVote`)."""
+        """Whether a server grants a pre-vote: it has no leader with a successful fetch (`GrantPreVote`)."""
         if not self._log_is_current(me, request):
             return False
         return now.state in OPEN_TO_PRE_VOTES or self._never_fetched(me, now)
@@ -201,7 +201,7 @@ class PrevoteElections(PrevoteBase):
         return now.state is ServerState.FOLLOWER and not me.fetch_state.has_fetch_success
 
     def _grants_vote(self, me: Server, now: Transition, request: RequestVoteRequest) -> bool:
-        """Whether a server's vote is this candidate's: it was given to it, or is free (`GrantVote`)."""
+        """Whether a server grants a vote: its vote is free, or already this candidate's (`GrantVote`)."""
         if now.state not in (ServerState.UNATTACHED, ServerState.PROSPECTIVE):
             return False
         if now.voted_for is not Nil.NIL:
@@ -209,12 +209,12 @@ class PrevoteElections(PrevoteBase):
         return now.leader is Nil.NIL and self._log_is_current(me, request)
 
     def _log_is_current(self, me: Server, request: RequestVoteRequest) -> bool:
-        """Whether the log of who asks is not behind this server's."""
+        """Whether the candidate's log is at least as up to date as this server's."""
         return (request.last_log_epoch, request.last_log_offset) >= (last_epoch(me.log), len(me.log))
 
     @on(RequestVoteResponse)
     def handle_vote_response(self, me: Server, vote: RequestVoteResponse, shared: Shared) -> Steps:
-        """A voter counts what was granted; a newer epoch or a known leader ends its standing, or its leadership."""
+        """A voter counts a granted vote; a newer epoch or a known leader ends its candidacy or leadership."""
         if not is_voter(me):
             return
         outcome = handle_common_response(me, vote.leader, vote.replica_epoch, vote.error)
@@ -233,7 +233,7 @@ class PrevoteElections(PrevoteBase):
     ) -> Steps:
         """A prospective with a majority becomes candidate; one that no further pre-vote can reach gives up.
 
-        It then follows the leader that it last knew, or is unattached.
+        It then follows its last known leader, or is unattached.
         """
         if me.state is not ServerState.PROSPECTIVE or not is_voter(me):
             return
@@ -250,9 +250,9 @@ class PrevoteElections(PrevoteBase):
 
     @internal
     def become_leader(self, me: Server, shared: Shared) -> Steps:
-        """A candidate with the votes of a majority leads: it appends a record and tells its peers.
+        """A candidate with a majority of votes becomes leader, appends LeaderChange and announces itself.
 
-        A voter that is alone never does: the specification says at once that its high watermark moves and stays.
+        A single voter never does: the specification requires its high watermark to advance and to stay.
         """
         if me.state is not ServerState.CANDIDATE or not is_quorum(me.config.members, me.votes_recv):
             return

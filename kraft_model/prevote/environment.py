@@ -1,4 +1,4 @@
-"""The environment of `prevote`: connections that are cut, restarts, crashes, servers that start, changes of voters."""
+"""The environment of `prevote`: network partitions, restarts, crashes, new servers, voter changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kraftcheck.spec import Map, Step, Steps, become, environment, internal, ord
 
 
 def both_ways(pairs: Iterable[frozenset[int]], started: Iterable[int]) -> list[Connection]:
-    """Return the connections of pairs of servers, between those that were started."""
+    """Return both directions of the connections between pairs of started servers."""
     there = set(started)
     return [
         Connection(source, dest)
@@ -41,7 +41,7 @@ def both_ways(pairs: Iterable[frozenset[int]], started: Iterable[int]) -> list[C
 class PrevoteDisturbances(PrevoteBase):
     @environment(reads=(PrevoteBase.alive, PrevoteBase.seen))
     def change_network_connectivity(self, shared: Shared, alive: Map[int, bool], seen: Map[int, Seen]) -> Steps:
-        """Any set of pairs is connected from now on, also the same; dead servers are not. What was on a cut is lost."""
+        """The network changes to any set of connected pairs without dead servers; a cut loses messages in flight."""
         if shared.connectivity_ctr >= self.max_connectivity_changes:
             return
         pairs = ordered(shared.connectivity)
@@ -61,9 +61,9 @@ class PrevoteDisturbances(PrevoteBase):
 
     @internal
     def restart_with_state(self, me: Server, shared: Shared) -> Steps:
-        """A server restarts from stable storage: its log survives, and its epoch, vote, leader and most states.
+        """A server restarts from stable storage: its log survives, with its epoch, vote, leader and most states.
 
-        A leader resigns, or is unattached if it is an observer; a prospective is unattached.
+        A leader restarts as resigned, or as unattached if it is an observer; a prospective restarts as unattached.
         """
         if shared.counters.restart_ctr >= self.max_restarts or me.state is ServerState.DEAD_NO_STATE:
             return
@@ -78,7 +78,7 @@ class PrevoteDisturbances(PrevoteBase):
 
     @internal(reads=(PrevoteBase.alive, PrevoteBase.seen))
     def crash_lose_state(self, me: Server, shared: Shared, alive: Map[int, bool], seen: Map[int, Seen]) -> Steps:
-        """A voter is lost with its disk, for good. What was on the way to it and from it is lost too."""
+        """A voter crashes and loses its disk for good, together with the messages to and from it."""
         if shared.counters.crash_ctr >= self.max_crashes or not is_voter(me):
             return
         others = [pair for pair in self._connected_pairs(shared) if me.id not in pair]
@@ -94,12 +94,12 @@ class PrevoteDisturbances(PrevoteBase):
 class PrevoteMembership(PrevoteBase):
     @projection
     def leads(self, me: Server) -> Config:
-        """The configuration of a server that leads; none of others. How a new server finds one is not modelled."""
+        """The configuration of a leader; none for other servers. The model omits how a new server finds a leader."""
         return me.config if me.state is ServerState.LEADER else Config()
 
     @environment(reads=leads)
     def start_new_server(self, shared: Shared, leads: Map[int, Config]) -> Steps:
-        """A server starts on a blank disk with a leader's configuration and a fetch, of which it takes no note."""
+        """A server starts on a blank disk with a leader's configuration, and sends a fetch that is not pending."""
         if len(leads) >= self.max_spawned_servers:
             return
         new = max(leads) + 1
@@ -124,7 +124,7 @@ class PrevoteMembership(PrevoteBase):
 
     @internal(reads=PrevoteBase.seen)
     def accept_remove_voter_request(self, me: Server, shared: Shared, seen: Map[int, Seen]) -> Steps:
-        """A leader appends a RemoveVoterCommand; if it removes itself, it leads on until this is committed."""
+        """A leader appends a RemoveVoterCommand; if it removes itself, it leads until the removal is committed."""
         if shared.counters.remove_reconfig_ctr >= self.max_remove_reconfigs or not self._may_change_voters(me):
             return
         if len(me.config.members) <= self.min_cluster_size:
@@ -135,7 +135,7 @@ class PrevoteMembership(PrevoteBase):
                 yield self._count(become(after), shared, "remove_reconfig_ctr")
 
     def _may_change_voters(self, me: Server) -> bool:
-        """Whether this server leads and is ready for a change (`AddVoterCheck`, `RemoveVoterCheck`)."""
+        """Whether this server leads and may change voters (`AddVoterCheck`, `RemoveVoterCheck`)."""
         return me.state is ServerState.LEADER and not self._has_pending_config(me) and self._is_ready(me)
 
     def _has_pending_config(self, me: Server) -> bool:
@@ -143,7 +143,7 @@ class PrevoteMembership(PrevoteBase):
         return not me.config.committed
 
     def _is_ready(self, me: Server) -> bool:
-        """Whether something of the leader's epoch is committed (`LeaderHasCommittedOffsetsInCurrentEpoch`)."""
+        """Whether an entry of the leader's epoch is committed (`LeaderHasCommittedOffsetsInCurrentEpoch`)."""
         return any(entry.epoch == me.current_epoch for entry in me.log[: me.hwm])
 
     def _append_config(self, me: Server, command: Command, changed: int, members: frozenset[int]) -> Server:

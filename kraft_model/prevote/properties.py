@@ -1,6 +1,6 @@
 """The invariants and temporal properties of `prevote`, and its fairness, under the specification's names.
 
-The specification's TestInv, which is TRUE, is for debugging, and left out. With TestLiveness FALSE the temporal
+The specification's TestInv, which is TRUE, serves debugging and is omitted. With TestLiveness FALSE the temporal
 properties are checked within the bounds of a configuration; with TRUE the state space is infinite.
 """
 
@@ -57,11 +57,11 @@ OF_PAIRS = (
     "HandleFetchResponse",
 )
 FAIRNESS = (*(weak(name, each="replica") for name in OF_SERVERS), *(weak(name, each="pair") for name in OF_PAIRS))
-"""The specification's Fairness: weak, for each server, and for each with each peer."""
+"""The specification's Fairness: weak, for each server, and for each server with each peer."""
 
 
 class Standing(Record):
-    """The part of a server that the properties read of others."""
+    """The part of a server that the temporal properties read."""
 
     state: ServerState
     epoch: int
@@ -72,7 +72,7 @@ class Standing(Record):
     hwm: int
 
     def has(self, config_id: int, offset: int | None = None) -> bool:
-        """Return whether the configuration of an id is in its log, or in what of it is before an offset."""
+        """Return whether the log, up to an offset, contains the configuration of an id."""
         values = [entry.value for entry in self.log[:offset]]
         return any(
             isinstance(one, InitialMembers | AddedVoter | RemovedVoter) and one.id == config_id for one in values
@@ -87,7 +87,7 @@ STANDS = (ServerState.PROSPECTIVE, ServerState.CANDIDATE)
 
 
 class Holding(Record):
-    """The part of a server that properties read about what was acknowledged."""
+    """The part of a server that the properties of acknowledged values read."""
 
     leads: bool
     votes: bool
@@ -100,7 +100,7 @@ class PrevoteProperties(PrevoteBase):
 
     @projection
     def all_of(self, me: Server) -> Standing:
-        """What the temporal properties read of every server."""
+        """The part of every server that the temporal properties read."""
         return Standing(me.state, me.current_epoch, is_voter(me), me.leader, me.config, me.log, me.hwm)
 
     @predicate(given=["value"])
@@ -110,18 +110,18 @@ class PrevoteProperties(PrevoteBase):
 
     @predicate(given=["value"])
     def is_acked(self, shared: Shared, value: ModelValue) -> bool:
-        """A client was told what became of a value, and not twice."""
+        """A value is either acknowledged or rejected to its client."""
         return (value in shared.positively_acked) is not (value in shared.negatively_acked)
 
     @temporal
     def values_eventually_acked(self) -> Formula:
-        """A client will be told what became of each value that it sent."""
+        """Every value that a client sends is eventually acknowledged or rejected."""
         values = ordered(self.values)
         return every([leads_to(self.is_sent.of(value=one), self.is_acked.of(value=one)) for one in values])
 
     @predicate(reads=all_of, given=["config_id"])
     def everywhere_or_nowhere(self, shared: Shared, all_of: Servers, config_id: int) -> bool:
-        """A current leader has committed a configuration, or none that it can reach has it (ConfigAllOrNothing)."""
+        """A current leader has committed a configuration, or no member within reach has it (ConfigAllOrNothing)."""
         newest = max(server.epoch for server in all_of.values())
         return any(
             one.state is ServerState.LEADER
@@ -131,7 +131,7 @@ class PrevoteProperties(PrevoteBase):
         )
 
     def _all_or_none(self, shared: Shared, all_of: Servers, leader: int, config_id: int) -> bool:
-        """Whether a leader has committed a configuration, or no member has it that it can reach."""
+        """Whether a leader has committed a configuration, or no connected member has it."""
         me = all_of[leader]
         reached = [
             all_of[member]
@@ -142,7 +142,7 @@ class PrevoteProperties(PrevoteBase):
 
     @temporal
     def reconfiguration_not_stuck(self) -> Formula:
-        """A change of the configuration is committed or gone, again and again."""
+        """Infinitely often, every change of the configuration is committed or gone."""
         changes = range(1, 1 + self.max_add_reconfigs + self.max_remove_reconfigs)
         return every([infinitely_often(self.everywhere_or_nowhere.of(config_id=number)) for number in changes])
 
@@ -156,17 +156,17 @@ class PrevoteProperties(PrevoteBase):
 
     @temporal
     def eventually_leader_elected(self) -> Formula:
-        """Where no leader is followed by a majority, there will be one."""
+        """Without a leader that a majority follows, there is eventually one."""
         return leads_to(~anywhere(self.is_functional), anywhere(self.is_functional))
 
     @predicate
     def is_prospective(self, me: Server) -> bool:
-        """A server asks for pre-votes."""
+        """A server is prospective."""
         return me.state is ServerState.PROSPECTIVE
 
     @predicate(reads=all_of)
     def hears_of_nobody(self, me: Server, shared: Shared, all_of: Servers) -> bool:
-        """A server is connected to no member that is not prospective too."""
+        """A server is connected only to prospective members."""
         return not any(
             self._connected(shared, me.id, member) and all_of[member].state is not ServerState.PROSPECTIVE
             for member in me.config.members
@@ -174,7 +174,7 @@ class PrevoteProperties(PrevoteBase):
 
     @temporal
     def not_stuck_in_prospective(self) -> Formula:
-        """No server is prospective for ever, unless it is cut off from all that are not."""
+        """No server stays prospective forever, unless it is cut off from all other states."""
         return every(
             [
                 leads_to(at(one, self.is_prospective), ~at(one, self.is_prospective) | at(one, self.hears_of_nobody))
@@ -195,20 +195,20 @@ class PrevoteProperties(PrevoteBase):
 
     @invariant
     def election_safety(self, me: Server, peer: Server) -> bool:
-        """Two servers of one epoch never name different leaders."""
+        """Two servers of one epoch never know different leaders."""
         if me.leader is Nil.NIL or peer.leader is Nil.NIL:
             return True
         return me.leader == peer.leader or me.current_epoch != peer.current_epoch
 
     @projection
     def holding(self, me: Server) -> Holding:
-        """What every server is and holds."""
+        """Leadership, membership, epoch and values of every server."""
         values = frozenset(entry.value for entry in me.log if isinstance(entry.value, ModelValue))
         return Holding(me.state is ServerState.LEADER, is_voter(me), me.current_epoch, values)
 
     @invariant(reads=holding)
     def leader_completeness(self, shared: Shared, holding: Map[int, Holding]) -> bool:
-        """A leader that no server is ahead of holds every value whose commit a client was told of."""
+        """A leader of the newest epoch holds every acknowledged value."""
         newest = max(server.epoch for server in holding.values())
         return all(
             shared.positively_acked <= server.values
@@ -218,13 +218,13 @@ class PrevoteProperties(PrevoteBase):
 
     @invariant(reads=holding)
     def durability(self, shared: Shared, holding: Map[int, Holding]) -> bool:
-        """A voter holds every value whose commit a client was told of."""
+        """Every acknowledged value is in the log of a voter."""
         held = frozenset[ModelValue]().union(*(server.values for server in holding.values() if server.votes))
         return shared.positively_acked <= held
 
     @invariant
     def valid_roles_and_states(self, me: Server) -> bool:
-        """A server's state fits its role, its leader, what it has pending, and the votes that it has."""
+        """A server's state is consistent with its membership, leader, pending values and votes."""
         return (
             (is_voter(me) or me.state in (*OBSERVER_STATES, ServerState.DEAD_NO_STATE))
             and (me.state is not ServerState.UNATTACHED or me.leader is Nil.NIL)

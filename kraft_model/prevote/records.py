@@ -1,7 +1,7 @@
-"""The records of `prevote`: log entries, messages, a server's state, the shared state.
+"""Records of `prevote`: log entries, messages, the state of a server, the shared state.
 
-Source: module kraft_kip_996_types of the TLA+ specification kraft_kip_996. Fields have the specification's names; where
-it calls a variable otherwise, `tla_names` says how. A server's id is a number, as in the specification.
+Source: module kraft_kip_996_types of the TLA+ specification kraft_kip_996. Fields have the specification's names;
+`tla_names` maps those that differ. A server's id is a number, as in the specification.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Command(Symbol):
 
 
 class Error(Symbol):
-    """Errors that responses and checks name."""
+    """Error codes of responses and checks."""
 
     UNKNOWN_MEMBER = "UnknownMember"
     ALREADY_MEMBER = "AlreadyMember"
@@ -76,7 +76,7 @@ class Identity(SnakeCase):
 
 
 class Config(SnakeCase):
-    """A configuration as a server caches it; `id` 0: none."""
+    """A configuration cached by a server; `id` 0 stands for none."""
 
     id: int = 0
     members: frozenset[int] = frozenset()
@@ -115,7 +115,7 @@ class Entry(SnakeCase):
 
 
 class RequestVoteRequest(SnakeCase):
-    """A prospective asks whether it would get a vote, or a candidate asks for one."""
+    """A pre-vote request of a prospective, or a vote request of a candidate."""
 
     tla_constants: ClassVar[dict[str, Symbol]] = {"type": MessageType.REQUEST_VOTE_REQUEST}
     replica_epoch: int
@@ -127,7 +127,7 @@ class RequestVoteRequest(SnakeCase):
 
 
 class RequestVoteResponse(SnakeCase):
-    """The answer to a prospective or a candidate."""
+    """Response to a vote or pre-vote request."""
 
     tla_constants: ClassVar[dict[str, Symbol]] = {"type": MessageType.REQUEST_VOTE_RESPONSE}
     replica_epoch: int
@@ -149,13 +149,13 @@ class BeginQuorumEpochRequest(SnakeCase):
 
 
 class ElectedLeaderRequest(BeginQuorumEpochRequest):
-    """A leader announces itself when it is elected, or again: to the specification this is the same type."""
+    """A leader announces itself after its election, or again; the specification has one type for all announcements."""
 
     resend: bool
 
 
 class FetchRequest(SnakeCase):
-    """A server asks for the entry at an offset, the one behind the end of its log."""
+    """A fetch of the entry at an offset, one after the log end."""
 
     tla_constants: ClassVar[dict[str, Symbol | bool]] = {"type": MessageType.FETCH_REQUEST}
     replica_epoch: int
@@ -166,13 +166,13 @@ class FetchRequest(SnakeCase):
 
 
 class FirstFetchRequest(FetchRequest):
-    """The fetch of a server that starts on a blank disk; it alone says that it is an observer."""
+    """The fetch of a server that starts on a blank disk, the only one marked as an observer's."""
 
     tla_constants: ClassVar[dict[str, Symbol | bool]] = {"type": MessageType.FETCH_REQUEST, "observer": True}
 
 
 class FetchResponse(SnakeCase):
-    """The fields of every answer to a fetch; `correlation` is the request."""
+    """The common fields of fetch responses; `correlation` is the request."""
 
     tla_constants: ClassVar[dict[str, Symbol]] = {"type": MessageType.FETCH_RESPONSE}
     replica_epoch: int
@@ -186,31 +186,31 @@ class FetchResponse(SnakeCase):
 
 
 class FetchRejected(FetchResponse):
-    """The fetch was refused; `error` says why."""
+    """A rejected fetch, with its error."""
 
 
 class FetchDiverging(FetchResponse):
-    """The fetch position is not in the leader's log; the follower truncates to the offset and epoch given."""
+    """The fetch position is not in the leader's log; the follower truncates to the given offset and epoch."""
 
     diverging_epoch: int
     diverging_end_offset: int
 
 
 class FetchSucceeded(FetchResponse):
-    """The fetch was served, with an entry or none."""
+    """A served fetch, with at most one entry."""
 
     entries: tuple[Entry, ...]
 
 
 class Connection(Record):
-    """The messages from one server to another, which are lost together when the connection is cut."""
+    """The messages from one server to another, which a network partition loses together."""
 
     source: int
     dest: int
 
 
 class LastFetch(SnakeCase):
-    """Who answered a server's last fetch, and with which error."""
+    """The server that answered the last fetch, and its error."""
 
     peer: int
     error: Error | Nil
@@ -223,7 +223,7 @@ class FetchState(SnakeCase):
 
 
 class Server(SnakeCase):
-    """Everything that one server knows. For each field the specification has a variable, a function over servers."""
+    """The state of a server; each field is a variable of the specification, a function over servers."""
 
     tla_names: ClassVar[dict[str, str]] = {"identity": "server_ids"}
     id: int
@@ -242,7 +242,7 @@ class Server(SnakeCase):
 
 
 class Counters(SnakeCase):
-    """What is spent of each limit. No step counts an election."""
+    """The used part of each limit. No step counts an election."""
 
     prevote_ctr: int = 0
     election_ctr: int = 0
@@ -254,7 +254,7 @@ class Counters(SnakeCase):
 
 
 class Shared(Record):
-    """The state that belongs to no server: which pairs are connected, what clients were told, and counters."""
+    """The state that belongs to no server: connected pairs, responses to clients, and counters."""
 
     tla_names: ClassVar[dict[str, str]] = {
         "connectivity": "net_connectivity",

@@ -1,4 +1,4 @@
-"""Replication of `prevote`: leaders announce themselves again, append, serve fetches and commit; followers fetch."""
+"""Replication of `prevote`: repeated announcements, appends, fetches and the high watermark."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ Refusals = Map[int, frozenset[Refusal]]
 
 
 class PrevoteReplication(PrevoteElections):
-    """Announcing, appending, serving fetches, the high watermark; following, fetching, what responses change."""
+    """Announcements, appends and fetch requests of a leader; following, fetches and their responses."""
 
     @projection
     def announced(self, inbox: tuple[frozenset[Record], frozenset[Record]]) -> frozenset[tuple[int, int]]:
-        """Leaders, with the epoch of each, whose announcement is under way to a server or was processed there."""
+        """Leaders, with their epochs, of announcements that are in flight to a server or processed there."""
         messages = inbox[0] | inbox[1]
         return frozenset((m.source, m.replica_epoch) for m in messages if isinstance(m, BeginQuorumEpochRequest))
 
@@ -53,7 +53,7 @@ class PrevoteReplication(PrevoteElections):
     def resend_begin_quorum_epoch_request(
         self, me: Server, shared: Shared, standing: Map[int, Standing], announced: Map[int, frozenset[tuple[int, int]]]
     ) -> Steps:
-        """A leader announces itself again to a peer that lost the first announcement and does not follow it."""
+        """A leader repeats its announcement to a peer that lost the first one and does not follow."""
         if me.state is not ServerState.LEADER or me.current_epoch == 1:
             return
         for peer in ordered(me.config.members - {me.id}):
@@ -66,7 +66,7 @@ class PrevoteReplication(PrevoteElections):
 
     @internal
     def handle_client_request(self, me: Server, shared: Shared) -> Steps:
-        """A leader appends a client's value that nobody sent before; if it is alone, its high watermark moves too."""
+        """A leader appends a new value of a client; a single voter also advances its high watermark."""
         if me.state is not ServerState.LEADER or appended_in(me.log, me.current_epoch) >= self.max_values_per_epoch:
             return
         for value in ordered(self.values - shared.sent):
@@ -77,7 +77,7 @@ class PrevoteReplication(PrevoteElections):
 
     @on(FetchRequest)
     def reject_fetch_request(self, me: Server, request: FetchRequest) -> Steps:
-        """Any server refuses a fetch that it cannot serve: it does not lead, or the epochs differ."""
+        """A server rejects a fetch if it is not leader, or if the epochs differ."""
         if me.state is not ServerState.LEADER:
             error = Error.NOT_LEADER
         elif request.replica_epoch < me.current_epoch:
@@ -92,7 +92,7 @@ class PrevoteReplication(PrevoteElections):
 
     @on(FetchRequest)
     def diverging_fetch_request(self, me: Server, request: FetchRequest) -> Steps:
-        """A leader whose log does not have a follower's fetch position tells it where to truncate."""
+        """A leader whose log lacks a follower's fetch position answers with the diverging epoch and offset."""
         if me.state is not ServerState.LEADER or request.replica_epoch != me.current_epoch:
             return
         if self._valid_position(me, request):
@@ -106,9 +106,9 @@ class PrevoteReplication(PrevoteElections):
 
     @on(FetchRequest)
     def accept_fetch_request(self, me: Server, request: FetchRequest, shared: Shared) -> Steps:
-        """A leader serves a voter, notes its log end, and advances the high watermark with a majority.
+        """A leader serves a voter, records its end offset, and advances the high watermark with a majority.
 
-        A leader that commits its own removal resigns. Nobody else's fetch is served.
+        A leader that commits its own removal resigns. It serves no fetch of an observer.
         """
         if not self._serves(me, request):
             return
@@ -135,13 +135,13 @@ class PrevoteReplication(PrevoteElections):
         yield consume(after).reply(response).put(**told)
 
     def _serves(self, me: Server, request: FetchRequest) -> bool:
-        """Whether this server leads in the epoch of a member's fetch, and its log holds the position."""
+        """Whether this server leads the epoch of a member's fetch, and its log contains the position."""
         if me.state is not ServerState.LEADER or request.replica_epoch != me.current_epoch:
             return False
         return request.source in me.config.members and self._valid_position(me, request)
 
     def _valid_position(self, me: Server, request: FetchRequest) -> bool:
-        """Whether this server's log goes on where the follower's ends (`ValidFetchPosition`)."""
+        """Whether this server's log continues the follower's (`ValidFetchPosition`)."""
         if request.fetch_offset == 1:
             return True
         common = end_offset_for_epoch(me.log, request.last_fetched_epoch)
@@ -150,7 +150,7 @@ class PrevoteReplication(PrevoteElections):
     def _new_high_watermark(self, me: Server, offsets: Map[int, int]) -> int:
         """Return the highest offset that a majority holds, if its entry is of the current epoch (`NewHighwaterMark`).
 
-        A leader that is no member of its configuration does not count itself.
+        A leader outside its configuration does not count itself.
         """
         members = me.config.members
         for offset in range(len(me.log), 0, -1):
@@ -159,7 +159,7 @@ class PrevoteReplication(PrevoteElections):
         return me.hwm
 
     def _may_commit(self, me: Server, offset: int) -> bool:
-        """Whether counting commits an entry: only one of the leader's own epoch."""
+        """Whether a majority commits an entry: only one of the leader's own epoch."""
         return me.log[offset - 1].epoch == me.current_epoch
 
     def _is_removed(self, me: Server, hwm: int) -> bool:
@@ -170,7 +170,7 @@ class PrevoteReplication(PrevoteElections):
 
     @on(BeginQuorumEpochRequest)
     def accept_begin_quorum_request(self, me: Server, request: BeginQuorumEpochRequest, shared: Shared) -> Steps:
-        """A server follows the leader that announces itself, unless the announcement is stale: then it stays."""
+        """A server follows the leader that announces itself; a stale announcement stays in flight."""
         if request.replica_epoch < me.current_epoch:
             return
         outcome = maybe_transition(me, request.source, request.replica_epoch)
@@ -180,9 +180,9 @@ class PrevoteReplication(PrevoteElections):
     def send_fetch_request(
         self, me: Server, shared: Shared, seen: Map[int, Seen], fetches_under_way: Fetches, refusals: Refusals
     ) -> Steps:
-        """A follower fetches from its leader, and an unattached voter from anyone, to hear who leads.
+        """A follower fetches from its leader, and an unattached voter from any server, to learn the leader.
 
-        An observer whose fetch timed out fetches from anyone too. The request is noted also where it is lost at once.
+        An observer whose fetch timed out may fetch from any server too. A fetch that is lost at once is still pending.
         """
         can_time_out = self._fetch_can_time_out(me, fetches_under_way)
         for peer in ordered(seen.keys()):
@@ -200,7 +200,7 @@ class PrevoteReplication(PrevoteElections):
     def _is_free_to_fetch(
         self, me: Server, peer: int, shared: Shared, seen: Map[int, Seen], refusals: Refusals
     ) -> bool:
-        """Whether nothing is pending, and this peer leads or might know who does."""
+        """Whether no fetch is pending, and this peer leads or might know the leader."""
         if me.fetch_state.pending_fetch is not Nil.NIL:
             return False
         if me.state is ServerState.FOLLOWER:
@@ -216,10 +216,10 @@ class PrevoteReplication(PrevoteElections):
 
     @on(FetchResponse)
     def handle_fetch_response(self, me: Server, response: FetchResponse) -> Steps:
-        """A follower appends what it fetched or truncates, or takes on a newer epoch or another leader.
+        """A follower appends the fetched entries or truncates, or enters a newer epoch or follows another leader.
 
-        With its log changes the configuration that it uses, and with that whether it votes. An answer to anything but
-        the fetch that it waits for stays where it is.
+        Its configuration follows its log, and with that its membership. A response to any other fetch than the pending
+        one stays in flight.
         """
         if me.fetch_state.pending_fetch != response.correlation:
             return
@@ -232,9 +232,9 @@ class PrevoteReplication(PrevoteElections):
         yield consume(after.but(fetch_state=fetch_state))
 
     def _follow(self, me: Server, outcome: Transition, response: FetchResponse) -> Server:
-        """Return the server with the log that a response leaves, and with that log's last configuration.
+        """Return the server after a response, with the resulting log and its last configuration.
 
-        This is `MaybeSwitchConfigurations`, and what HandleFetchResponse does around it.
+        This is `MaybeSwitchConfigurations`, with the surrounding part of HandleFetchResponse.
         """
         log, hwm = me.log, me.hwm
         if isinstance(response, FetchSucceeded):

@@ -1,7 +1,7 @@
 """Rules of `prevote` about configurations in logs, and the transitions of a server's state.
 
-Source: module kraft_kip_996_functions of the TLA+ specification kraft_kip_996. Offsets count from 1, as there. Rules
-about logs that hold anything are those of `kraftcheck.kraft_model.reconfig.rules`.
+Source: module kraft_kip_996_functions of the TLA+ specification kraft_kip_996. Offsets count from 1, as there.
+`kraftcheck.kraft_model.reconfig.rules` has the rules of logs in general.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def config_at(offset: int, value: InitialMembers | AddedVoter | RemovedVoter, hw
 
 
 def most_recent_config(log: Log, hwm: int) -> Config:
-    """Return the last configuration of a log as a server caches it (`MostRecentReconfigEntry`, `ConfigFor`)."""
+    """Return the last configuration of a log as cached by a server (`MostRecentReconfigEntry`, `ConfigFor`)."""
     for offset in range(len(log), 0, -1):
         value = log[offset - 1].value
         if isinstance(value, InitialMembers | AddedVoter | RemovedVoter):
@@ -39,7 +39,7 @@ def most_recent_config(log: Log, hwm: int) -> Config:
 
 
 def appended_in(log: Log, epoch: int) -> int:
-    """Return how many clients' values a log holds that were appended in an epoch."""
+    """Return the number of client values that a log holds of an epoch."""
     return sum(entry.epoch == epoch and entry.command is Command.APPEND for entry in log)
 
 
@@ -47,7 +47,7 @@ OFFICELESS = (ServerState.RESIGNED, ServerState.PROSPECTIVE, ServerState.UNATTAC
 
 
 class Transition(NamedTuple):
-    """The fields that a server takes on together, and whether this deals with the response."""
+    """The fields that change together in a transition, and whether the response is fully handled."""
 
     state: ServerState
     epoch: int
@@ -76,7 +76,7 @@ def unchanged(me: Server) -> Transition:
 
 
 def voted(me: Transition, epoch: int, candidate: int) -> Transition:
-    """Return the transition that also votes (`TransitionToUnattachedAddVote`, `TransitionToProspectiveAddVote`).
+    """Return the transition with a further vote (`TransitionToUnattachedAddVote`, `TransitionToProspectiveAddVote`).
 
     A prospective keeps the pre-votes that it received.
     """
@@ -87,12 +87,12 @@ def voted(me: Transition, epoch: int, candidate: int) -> Transition:
 
 
 def booted(me: Server) -> Transition:
-    """Return the transition of a server that starts and knows no leader, but its vote (`BootTimeUnattached`)."""
+    """Return the transition of a restart without a leader, which keeps the vote (`BootTimeUnattached`)."""
     return Transition(ServerState.UNATTACHED, me.current_epoch, Nil.NIL, voted_for=me.voted_for)
 
 
 def _vote_in(me: Server, epoch: int) -> int | Nil:
-    """Return the vote that a server still has in an epoch: none in a new one."""
+    """Return the vote that a server keeps in an epoch: none in a new one."""
     return Nil.NIL if epoch > me.current_epoch else me.voted_for
 
 
@@ -127,22 +127,22 @@ def candidate(me: Server) -> Transition:
 
 
 def leader(me: Server) -> Transition:
-    """Return the transition of a candidate to leader, which forgets its vote (`TransitionToLeader`)."""
+    """Return the transition of a candidate to leader, which drops its vote (`TransitionToLeader`)."""
     return Transition(ServerState.LEADER, me.current_epoch, me.id) if me.state is ServerState.CANDIDATE else ILLEGAL
 
 
 def resigned(me: Server) -> Transition:
-    """Return the transition of a leader that resigns: it still names itself leader (`TransitionToResigned`)."""
+    """Return the transition of a leader to resigned, with itself as leader (`TransitionToResigned`)."""
     return Transition(ServerState.RESIGNED, me.current_epoch, me.id) if me.state is ServerState.LEADER else ILLEGAL
 
 
 def is_voter(me: Server) -> bool:
-    """Return whether a server lives and is in the configuration that it uses (`IsVoter`)."""
+    """Return whether a server is alive and in the configuration in use (`IsVoter`)."""
     return me.state is not ServerState.DEAD_NO_STATE and me.id in me.config.members
 
 
 def has_consistent_leader(me: Server, named: int | Nil, epoch: int) -> bool:
-    """Return whether the leader that a peer names is consistent with the server's own (`HasConsistentLeader`)."""
+    """Return whether the leader in a message is consistent with the server's own (`HasConsistentLeader`)."""
     if named == me.id:
         out_of_office = me.state in OFFICELESS or not is_voter(me)
         return (me.current_epoch == epoch and out_of_office) or me.state is ServerState.LEADER
@@ -150,7 +150,7 @@ def has_consistent_leader(me: Server, named: int | Nil, epoch: int) -> bool:
 
 
 def maybe_transition(me: Server, named: int | Nil, epoch: int) -> Transition:
-    """Return the transition on hearing of a leader and an epoch (`MaybeTransition`)."""
+    """Return the transition for the leader and epoch of a message (`MaybeTransition`)."""
     if not has_consistent_leader(me, named, epoch):
         return ILLEGAL
     if epoch > me.current_epoch:
@@ -161,7 +161,7 @@ def maybe_transition(me: Server, named: int | Nil, epoch: int) -> Transition:
 
 
 def handle_common_response(me: Server, named: int | Nil, epoch: int, error: Error | Nil) -> Transition:
-    """Return the transition for the fields that all responses share (`MaybeHandleCommonResponse`)."""
+    """Return the transition for the common fields of responses (`MaybeHandleCommonResponse`)."""
     if epoch < me.current_epoch:
         return unchanged(me)._replace(handled=True)
     if epoch > me.current_epoch or error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER):

@@ -1,4 +1,4 @@
-"""Variants of `Prevote`: seeded faults. Configuration `fault.<variant>` says which invariant catches each."""
+"""Variants of `Prevote`: seeded faults. Configuration `fault.<variant>` names the violated invariant."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from kraftcheck.spec import Step
 
 
 class VotesWithoutLogComparison(Prevote, variant="votes-without-log-comparison"):
-    """Votes and pre-votes are granted without comparing logs, so that a leader may lack an acknowledged value."""
+    """Votes and pre-votes are granted without comparing logs, so a leader may lack an acknowledged value."""
 
     def _log_is_current(self, me: Server, request: RequestVoteRequest) -> bool:
         return True
 
 
 class SecondVoteInEpoch(Prevote, variant="second-vote-in-epoch"):
-    """A server that has voted grants another candidate of the same epoch its vote too (the danger of KAFKA-17641)."""
+    """A server that has voted also votes for another candidate of the same epoch (the danger of KAFKA-17641)."""
 
     def _grants_vote(self, me: Server, now: Transition, request: RequestVoteRequest) -> bool:
         return super()._grants_vote(me, now._replace(voted_for=Nil.NIL), request)
 
 
 class ClientsNotTold(Prevote, variant="clients-not-told"):
-    """A leader that resigns, restarts or is deposed does not tell clients that their values may be lost."""
+    """A leader that resigns, restarts or is deposed does not reject its uncommitted values to clients."""
 
     def _fail_pending(self, step: Step, me: Server, shared: Shared) -> Step:
         return step

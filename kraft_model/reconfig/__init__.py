@@ -1,15 +1,15 @@
 """KRaft with reconfiguration: the TLA+ specification KRaftWithReconfig, action by action.
 
 Source: KRaftWithReconfig.tla and MessagePassing.tla in repository Vanlightly/raft-tlaplus, which KIP-853 refers to.
-Each action follows the specification's action of the same name. Where the specification surprises, the surprise is
-kept and listed in `docs/conformance.md`; what was meant is a variant.
+Each action follows the specification's action of the same name. Oddities of the specification are kept, and listed in
+`docs/conformance.md`; a variant has the intended behaviour.
 
 =============  =======================================================================================================
-module         what is in it
+module         content
 =============  =======================================================================================================
 `records`      identities, log entries, messages, a server's state, the shared state
-`rules`        pure rules: last epoch, truncation, configurations in a log, majorities; how a server's state changes
-               when it hears of an epoch or a leader
+`rules`        pure rules: last epoch, truncation, configurations in a log, majorities; the transitions of a
+               server's state
 `base`         constants and bounds, the network, `Init`, named starts for INIT
 `elections`    RestartWithState, RestartWithoutState, RequestVote, HandleRequestVoteRequest,
                HandleRequestVoteResponse, BecomeLeader
@@ -18,8 +18,8 @@ module         what is in it
                HandleSuccessFetchResponse, HandleDivergingFetchResponse, HandleNonSuccessFetchResponse
 `membership`   StartNewServer, SendJoinRequest, AcceptJoinRequest, RejectJoinRequest, HandleRejectJoinResponse,
                HandleRemoveRequest
-`properties`   the specification's invariants and temporal properties; more invariants, which mutants asked for
-`contracts`    how a server answers each message, what it makes of it, and what it does by itself
+`properties`   the specification's invariants and temporal properties; more invariants, from mutation testing
+`contracts`    responses to messages, effects of messages, and internal steps
 `variants`     a correction, and seeded faults
 `configurations`  bounded configurations (TOML)
 =============  =======================================================================================================
@@ -35,11 +35,11 @@ from kraftcheck.kraft_model.reconfig.properties import ReconfigDetails
 from kraftcheck.kraft_model.reconfig.replication import ReconfigReplication
 
 
-# The bases stand in reverse: actions are listed from the last base to the first.
+# The bases are in reverse order: actions are listed from the last base to the first.
 class Reconfig(
     ReconfigContracts, ReconfigDetails, ReconfigMembership, ReconfigReplication, ReconfigElections, ReconfigStarts
 ):
-    """KRaft with one-at-a-time reconfiguration and composite server identity."""
+    """KRaft with one-at-a-time reconfiguration and composite server identity (KIP-853)."""
 
 
 __all__ = ["Reconfig"]

@@ -1,7 +1,7 @@
-"""The constants of `reconfig`, how it starts, and what several modules use.
+"""The constants of `reconfig`, its initial states, and shared methods.
 
-A `.cfg` names a start under INIT: `Init`, or a scenario of `ReconfigStarts`, whose steps lead to a reachable state from
-which a short search shows something rare.
+A `.cfg` names an initial state under INIT: `Init`, or a scenario of `ReconfigStarts`. The steps of a scenario lead to a
+reachable state close to a rare one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from kraftcheck.spec import (
 from kraftcheck.spec.language.semantics import Take, scenario, take
 
 MOST_ELECTIONS = 1_000_000
-"""A state counts the values of each epoch, and there is an epoch for each election."""
+"""Bound on MaxElections: a state has one value counter per epoch, and one epoch per election."""
 
 
 class ReconfigBase(Protocol):
@@ -63,10 +63,10 @@ class ReconfigBase(Protocol):
     symmetries = {"symmHosts": ("hosts",), "symmHostsAndValues": ("hosts", "values")}
     views = {"view": hide("elections", "restarts", "add_reconfigs", "remove_reconfigs", "value_ctr", "disk_id_gen")}
     specifications = {"Spec": False, "LivenessSpec": (weak("Next"),)}
-    strict_bounds = True  # they are part of the specification
+    strict_bounds = True  # bounds are part of the specification
 
     def check_constants(self) -> None:
-        """Refuse cluster sizes that contradict each other, and more epochs than a state can have a counter for."""
+        """Reject cluster sizes that contradict each other, and more elections than MOST_ELECTIONS."""
         if self.elections > MOST_ELECTIONS:
             raise ConstantError("MaxElections", f"expected at most {MOST_ELECTIONS}, found {self.elections}")
         if self.init_cluster_size > len(self.hosts):
@@ -81,7 +81,7 @@ class ReconfigBase(Protocol):
             )
 
     def initial(self) -> Iterator[State]:
-        """Yield the one start: a cluster with an established leader, the first host by order (`Init`)."""
+        """Yield the initial state: a cluster with an established leader, the first host by order (`Init`)."""
         members = frozenset(ServerId(host, 0) for host in ordered(self.hosts)[: self.init_cluster_size])
         leader = ordered(members)[0]
         first = Entry(Command.INIT_CLUSTER, 1, InitialMembers(1, members))
@@ -103,7 +103,7 @@ class ReconfigBase(Protocol):
         yield self.start(servers, Shared(members, acked, value_ctr=(0,) * (self.elections + 1)))
 
     def receives(self, me: Record, message: Record) -> bool:
-        """A server that died without its state receives nothing (`ReceivableMessage`)."""
+        """Whether a server receives messages: one that died without its state does not (`ReceivableMessage`)."""
         return isinstance(me, Server) and me.state is not ServerState.DEAD_NO_STATE
 
     def _peers(self, me: Server) -> list[ServerId]:
@@ -116,10 +116,10 @@ class ReconfigBase(Protocol):
 class ReconfigStarts(ReconfigBase):
     @scenario
     def competing_removals(self) -> Iterator[Take]:
-        """Four voters: leader 1 has appended the removal of 4 and nobody has fetched it, when 3 and 4 elect 2.
+        """Four voters: leader 1 has appended the removal of 4, which no server fetched, when 3 and 4 elect 2.
 
-        Server 1 uses {1, 2, 3} and has heard of the new epoch; the others use {1, 2, 3, 4}. The new leader has
-        appended a value, which nobody has fetched, and so has committed nothing of its own epoch.
+        Server 1 uses {1, 2, 3} and knows the new epoch; the others use {1, 2, 3, 4}. The new leader has appended a
+        value that no server fetched, so no entry of its epoch is committed.
         """
         one, two, three, four = self._servers(of_four=4)
         yield take("HandleRemoveRequest", one, _has_voters(one, two, three))
@@ -130,8 +130,8 @@ class ReconfigStarts(ReconfigBase):
     def lagging_high_watermark(self) -> Iterator[Take]:
         """Three voters and a committed fourth: leader 1 has appended the removal of 3, when 3 and 4 elect 2.
 
-        Server 1 uses {1, 2, 4} and has heard of the new epoch. The new leader uses {1, 2, 3, 4}, but its high
-        watermark still stands before the command that added 4. It has appended a value, which nobody has fetched.
+        Server 1 uses {1, 2, 4} and knows the new epoch. The new leader uses {1, 2, 3, 4}, but its high watermark is
+        below the command that added 4. It has appended a value that no server fetched.
         """
         one, two, three, four = self._servers(of_four=3)
         yield take("StartNewServer", result=_has_started(four))
@@ -142,7 +142,7 @@ class ReconfigStarts(ReconfigBase):
         yield from _fetches(two, one)
         for _ in range(2):
             yield from _fetches(four, one, "AcceptFetchRequestFromObserver")
-        for member in (four, two):  # both have the command now and tell the leader, but do not hear its answer
+        for member in (four, two):  # both hold the command and report it to the leader, without its response
             yield take("SendFetchRequest", member)
             yield take("AcceptFetchRequestFromVoter", one, source=member)
         yield take("HandleRemoveRequest", one, _has_voters(one, two, four))
@@ -150,7 +150,7 @@ class ReconfigStarts(ReconfigBase):
         yield from _takes_office(two, follower=three)
 
     def _servers(self, *, of_four: int) -> list[ServerId]:
-        """Return four servers on the first four hosts, of which `of_four` are there from the beginning."""
+        """Return four servers on the first four hosts; the first `of_four` are initial members."""
         if len(self.hosts) < 4:
             raise ConstantError("Hosts", f"expected at least 4 for this start, found {len(self.hosts)}")
         if self.init_cluster_size != of_four:
@@ -162,7 +162,7 @@ class ReconfigStarts(ReconfigBase):
 
 
 def _elects(candidate: ServerId, voters: list[ServerId], others: list[ServerId]) -> Iterator[Take]:
-    """Yield the steps in which a candidate asks all, wins with the voters' votes and leads; the others refuse."""
+    """Yield the steps in which a candidate wins the votes of `voters` and becomes leader; `others` reject it."""
     yield take("RequestVote", candidate)
     for server in (*voters, *others):
         yield take("HandleRequestVoteRequest", server, source=candidate)
@@ -172,13 +172,13 @@ def _elects(candidate: ServerId, voters: list[ServerId], others: list[ServerId])
 
 
 def _takes_office(leader: ServerId, follower: ServerId) -> Iterator[Take]:
-    """Yield the steps in which a new leader appends a value, and one server follows it; nobody has fetched yet."""
+    """Yield the steps in which a new leader appends a value and one server follows it, without a fetch."""
     yield take("ClientRequest", leader)
     yield take("AcceptBeginQuorumRequest", follower, source=leader)
 
 
 def _fetches(follower: ServerId, leader: ServerId, accept: str = "AcceptFetchRequestFromVoter") -> Iterator[Take]:
-    """Yield the steps in which a follower fetches once, and appends what it gets."""
+    """Yield the steps in which a follower fetches once and appends the result."""
     yield take("SendFetchRequest", follower)
     yield take(accept, leader, source=follower)
     yield take("HandleSuccessFetchResponse", follower)

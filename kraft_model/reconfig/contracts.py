@@ -1,8 +1,8 @@
-"""Contracts of `reconfig`: how a server answers each message, what it makes of it, and what it does by itself.
+"""Contracts of `reconfig`: responses to messages, effects of messages, and internal steps.
 
-They say what KIP-595 and KIP-853 say, where the specification agrees with them, and else what the comments on the
-specification's action say. They share no rule with the actions, so that a slip in one shows here. What a step sends,
-writes and spends tells which one it is where it delivers no message.
+They restate KIP-595 and KIP-853 where the specification agrees with them, else the comments on its actions. They share
+no rule with the actions, so that a mistake in an action shows here. The messages, writes and budgets of an internal
+step identify its action.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ Message = TypeVar("Message", bound=Record)
 
 
 def log_end(log: Sequence[HasEpoch]) -> tuple[int, int]:
-    """Return the epoch and the offset of the last entry of a log; (0, 0) where it is empty."""
+    """Return the epoch and the offset of the last entry of a log; (0, 0) for an empty log."""
     return (log[-1].epoch, len(log)) if log else (0, 0)
 
 
 def up_to_epoch(log: Sequence[AnyEntry], epoch: int) -> tuple[AnyEntry, ...]:
-    """Return the entries that are not of a newer epoch."""
+    """Return the entries up to an epoch."""
     return tuple(entry for entry in log if entry.epoch <= epoch)
 
 
@@ -59,7 +59,7 @@ def majority(members: frozenset[Member], group: frozenset[Member]) -> bool:
 
 
 def agreed_end(leader: Any, offsets: Mapping[Any, int], known: int) -> int:
-    """Return the high watermark by what members have. A leader that is no member counts others only."""
+    """Return the high watermark by the members' end offsets; a leader counts itself only if it is a member."""
     members = leader.config.members
     for offset in reversed(range(1, len(leader.log) + 1)):
         having = {member for member in members if offsets.get(member, 0) >= offset}
@@ -69,7 +69,7 @@ def agreed_end(leader: Any, offsets: Mapping[Any, int], known: int) -> int:
 
 
 def last_configuration(log: tuple[Entry, ...], high_watermark: int) -> Config:
-    """Return the newest configuration of a log, none where it has none; the high watermark covers what is committed."""
+    """Return the last configuration of a log, if any; it is committed up to the high watermark."""
     for offset, entry in reversed(list(enumerate(log, 1))):
         if not isinstance(entry.value, ModelValue):
             return Config(entry.value.id, entry.value.members, offset <= high_watermark)
@@ -77,7 +77,7 @@ def last_configuration(log: tuple[Entry, ...], high_watermark: int) -> Config:
 
 
 def may_change_members(leader: Server) -> bool:
-    """Return whether a server leads without a pending change of its members, and has committed in its epoch."""
+    """Return whether a leader has no uncommitted configuration, and a committed entry of its epoch."""
     settled = leader.config == last_configuration(leader.log, leader.high_watermark) and leader.config.committed
     return (
         leader.state is ServerState.LEADER
@@ -91,13 +91,13 @@ def removes(entries: tuple[Entry, ...], member: ServerId) -> bool:
 
 
 def with_change(leader: Server, command: Command, change: AddedMember | RemovedMember) -> Server:
-    """Return a leader that has appended a change of its members, which it uses before it is committed."""
+    """Return a leader with an appended change of its members, in use at once."""
     log = (*leader.log, Entry(command, leader.current_epoch, change))
     return leader.but(log=log, config=Config(change.id, change.members, False))
 
 
 def none_noted(server: Server, shared: Shared) -> bool:
-    """Return whether a server credits every server that was started, and nobody else, with no entry."""
+    """Return whether a server has end offset 0 for exactly the servers ever started."""
     return set(server.end_offset) == shared.servers and not any(server.end_offset.values())
 
 
@@ -106,17 +106,17 @@ def sent(step: Step, kind: type[Message]) -> list[Message]:
 
 
 def sends_only(step: Step, *messages: Record) -> bool:
-    """Return whether a step sends these messages, in any order, and each once."""
+    """Return whether a step sends exactly these messages, each once, in any order."""
     return len(step.sent) == len(messages) and set(step.sent) == set(messages)
 
 
 def only_answers(step: Step, answer: Record) -> bool:
-    """Return whether a step takes the request away, sends one answer, and does nothing else beyond its server."""
+    """Return whether a step only consumes the request and sends one response, apart from its server's state."""
     return step.sends == (("reply", answer),) and step.consumes and not (step.writes or step.spends)
 
 
 def only_listens(step: Step) -> bool:
-    """Return whether a step takes a message away, and does nothing else beyond its server."""
+    """Return whether a step only consumes a message, apart from its server's state."""
     return step.consumes and not (step.sends or step.puts or step.writes or step.spends)
 
 
@@ -126,24 +126,24 @@ def clients_values(before: Sequence[Any], after: Sequence[Any]) -> list[ModelVal
 
 
 def has_won(me: Server) -> bool:
-    """Return whether a server is candidate, with the votes of a majority."""
+    """Return whether a server is candidate with the votes of a majority."""
     return me.state is ServerState.CANDIDATE and majority(me.config.members, me.votes_granted)
 
 
 def may_fetch_from(me: Server, peer: ServerId) -> bool:
-    """Return whether a server follows a peer, or is an observer that knows no leader, and the peer a member."""
+    """Return whether a server may fetch from a peer: its leader, or any member for an unattached observer."""
     finds = me.role is Role.OBSERVER and me.state is ServerState.UNATTACHED
     return (me.state is ServerState.FOLLOWER and peer == me.leader) or (finds and peer in me.config.members)
 
 
 class ReconfigContracts(ReconfigMembership):
-    """Step invariants of messages and of what a server does by itself, and invariants of servers that start."""
+    """Step invariants of messages and internal steps, and invariants of started servers."""
 
     # Votes
 
     @step_invariant
     def votes_are_answered(self, before: Server, message: RequestVoteRequest, step: Step) -> bool:
-        """A vote is granted if, and only if, it is still free and the candidate's log ends no earlier.
+        """A vote is granted exactly if it is free and the candidate's log is up to date.
 
         A request of an older epoch is fenced. Any server votes: KIP-853, Vote; KIP-595, Vote, Request Handling.
         """
@@ -158,9 +158,9 @@ class ReconfigContracts(ReconfigMembership):
 
     @step_invariant
     def votes_are_remembered(self, before: Server, after: Server, message: RequestVoteRequest, step: Step) -> bool:
-        """Who grants its vote keeps it; who hears of a newer epoch enters it, and follows nobody there. KIP-595, Vote.
+        """A granted vote is kept; a newer epoch is entered without a leader. KIP-595, Vote.
 
-        The answer tells whether it is granted. What a server fetches it goes on waiting for, unless its state changes.
+        The response tells whether the vote is granted. A pending fetch stays pending while the state is unchanged.
         """
         granted = any(answer.vote_granted for answer in sent(step, RequestVoteResponse))
         state, leader, voted_for = before.state, before.leader, before.voted_for
@@ -178,9 +178,10 @@ class ReconfigContracts(ReconfigMembership):
 
     @step_invariant
     def votes_are_counted(self, before: Server, after: Server, message: RequestVoteResponse, step: Step) -> bool:
-        """A candidate counts the votes that it is granted in its epoch, each once. KIP-595, Vote, Response Handling.
+        """A candidate counts the granted votes of its epoch, each once. KIP-595, Vote, Response Handling.
 
-        Only voters do (the specification, HandleRequestVoteResponse), and nothing but who leads may change besides.
+        Only voters do (the specification, HandleRequestVoteResponse). Apart from the votes, only state, epoch and
+        leader may change.
         """
         stands = before.state is ServerState.CANDIDATE and message.epoch == before.current_epoch
         counts = stands and message.vote_granted
@@ -190,15 +191,15 @@ class ReconfigContracts(ReconfigMembership):
         )
         return only_listens(step) and before.role is Role.VOTER and after == told
 
-    # Who leads
+    # Leaders
 
     @step_invariant
     def announcements_are_followed(
         self, before: Server, after: Server, message: BeginQuorumRequest, step: Step
     ) -> bool:
-        """A voter follows who announces itself in an epoch that is not older, and fetches anew.
+        """A voter follows a leader that announces itself in an epoch that is not older, and restarts fetching.
 
-        KIP-595, BeginQuorumEpoch. That only voters do is the specification's: by KIP-853 any replica would.
+        KIP-595, BeginQuorumEpoch. The restriction to voters is the specification's: by KIP-853 any replica would.
         """
         follows = before.but(
             state=ServerState.FOLLOWER, current_epoch=message.epoch, leader=message.source, pending_fetch=Nil.NIL
@@ -210,10 +211,10 @@ class ReconfigContracts(ReconfigMembership):
     def answers_tell_who_leads(
         self, before: Server, after: Server, message: RequestVoteResponse | FetchResponse, step: Step
     ) -> bool:
-        """An answer of an older epoch tells nothing, one of a newer epoch moves a server there.
+        """A response of an older epoch has no effect; one of a newer epoch moves a server there.
 
-        In one epoch a server that follows nobody follows whom the answer names; a candidate only where it is refused
-        with an error (the specification, MaybeHandleCommonResponse). KIP-595, Fetch and Vote, Response Handling.
+        Within its epoch, a server without a leader follows the leader in the response. A candidate does so only with an
+        error (the specification, MaybeHandleCommonResponse). KIP-595, Fetch and Vote, Response Handling.
         """
         known = after.current_epoch, after.state, after.leader
         told = before.current_epoch, before.state, before.leader
@@ -224,7 +225,7 @@ class ReconfigContracts(ReconfigMembership):
             told = message.epoch, ServerState.FOLLOWER if leads else ServerState.UNATTACHED, message.leader
         elif message.epoch == before.current_epoch and alone and counts:
             told = message.epoch, ServerState.FOLLOWER, message.leader
-        if after.role is not before.role:  # a server that becomes voter or observer follows
+        if after.role is not before.role:  # a server whose role changes follows
             told = told[0], ServerState.FOLLOWER, told[2]
         return known == told
 
@@ -232,9 +233,9 @@ class ReconfigContracts(ReconfigMembership):
 
     @step_invariant
     def fetches_are_answered(self, before: Server, message: FetchRequest, step: Step) -> bool:
-        """A fetch is refused, sent back to where the logs part, or served: each if, and only if, it is due.
+        """A fetch is rejected, answered as diverging, or served, each exactly if its condition holds.
 
-        Only a leader in the fetch's epoch serves, from a position that its log has. KIP-595, Fetch, Request Handling.
+        A leader serves fetches of its epoch, at a position of its log. KIP-595, Fetch, Request Handling.
         """
         if before.state is not ServerState.LEADER:
             error: Error | Nil = Error.NOT_LEADER
@@ -257,10 +258,10 @@ class ReconfigContracts(ReconfigMembership):
 
     @step_invariant
     def answers_tell_what_follows(self, before: Server, after: Server, message: FetchRequest, step: Step) -> bool:
-        """A served fetch brings the next entry and the high watermark as far as the follower then has the log.
+        """A served fetch returns the next entry, and the high watermark up to the follower's new log end.
 
-        One that diverges brings the end of the fetched epoch, or of the newest before it, in the leader's log. All
-        bring the epoch, and the leader if there still is one. KIP-595, Fetch, Request Handling and Log Reconciliation.
+        A diverging one returns the end of the fetched epoch, or of the newest before it, in the leader's log. Each
+        response has the epoch, and the leader if any. KIP-595, Fetch, Request Handling and Log Reconciliation.
         """
         (answer,) = step.sent if len(step.sent) == 1 else (None,)
         if not isinstance(answer, FetchResponse):
@@ -282,9 +283,9 @@ class ReconfigContracts(ReconfigMembership):
     def fetches_are_noted(
         self, before: Server, after: Server, message: FetchRequest, step: Step, shared: Shared
     ) -> bool:
-        """A leader notes what each voter has, and commits what a majority has, with an entry of its epoch last.
+        """A leader records each voter's end offset, and commits the offset of a majority in its own epoch.
 
-        It resigns where that commits its own removal, and only there. Observers and who is refused change nothing.
+        It resigns exactly if it commits its own removal. Fetches of observers, and rejected ones, change nothing.
         KIP-595, Fetch; KIP-853, Fetch, Handling, and Removing voters.
         """
         if message.observer or not sent(step, FetchSucceeded):
@@ -308,7 +309,7 @@ class ReconfigContracts(ReconfigMembership):
     def clients_are_told_what_is_committed(
         self, before: Server, message: FetchRequest, step: Step, shared: Shared
     ) -> bool:
-        """A client is told of its value when that is committed, and not before. The specification's `_acked`."""
+        """A client's value is acknowledged exactly when it is committed. The specification's `_acked`."""
         told = dict(step.puts).get("acked", shared.acked)
         advances = sent(step, FetchSucceeded) and not message.observer
         end = self._agreed(before, message) if advances else 0
@@ -320,19 +321,19 @@ class ReconfigContracts(ReconfigMembership):
         }
 
     def _noted(self, leader: Server, message: FetchRequest) -> Map[ServerId, int]:
-        """Return what a leader knows of others' logs once a voter's fetch is noted."""
+        """Return a leader's end offsets after a voter's fetch."""
         known = message.source in leader.end_offset
         return leader.end_offset.put(message.source, message.fetch_offset) if known else leader.end_offset
 
     def _agreed(self, leader: Server, message: FetchRequest) -> int:
-        """Return the high watermark once a voter's fetch is noted."""
+        """Return the high watermark after a voter's fetch."""
         return agreed_end(leader, self._noted(leader, message), leader.high_watermark)
 
     # Fetched
 
     @step_invariant
     def only_awaited_answers_count(self, before: Server, after: Server, message: FetchResponse, step: Step) -> bool:
-        """A server takes the answer to the fetch that it waits for, and then waits for none. KIP-595, Fetch."""
+        """A server accepts only the response to its pending fetch, which is then no longer pending. KIP-595, Fetch."""
         waited = before.pending_fetch == message.correlation and after.pending_fetch is Nil.NIL
         return (
             only_listens(step)
@@ -342,9 +343,9 @@ class ReconfigContracts(ReconfigMembership):
 
     @step_invariant
     def what_is_fetched_is_kept(self, before: Server, after: Server, message: FetchResponse, step: Step) -> bool:
-        """A follower appends what it is sent, with the leader's high watermark, or truncates to where the logs part.
+        """A follower appends the fetched entries with the leader's high watermark, or truncates its log.
 
-        What it keeps is not behind the diverging epoch and offset. KIP-595, Fetch, Response Handling.
+        The kept log ends at or before the diverging epoch and offset. KIP-595, Fetch, Response Handling.
         """
         log, high_watermark = before.log, before.high_watermark
         if message.epoch == before.current_epoch:
@@ -359,9 +360,9 @@ class ReconfigContracts(ReconfigMembership):
     def followers_use_what_their_logs_say(
         self, before: Server, after: Server, message: FetchResponse, step: Step, shared: Shared
     ) -> bool:
-        """A server that was served uses the newest configuration of its log, and is voter where that has it.
+        """A served follower uses the last configuration of its log, and is voter if it is a member there.
 
-        KIP-853, VotersRecord, Handling. Others keep configuration and role.
+        KIP-853, VotersRecord, Handling. Other servers keep configuration and role.
         """
         served = isinstance(message, FetchSucceeded | FetchDiverging) and message.epoch == before.current_epoch
         if not served:
@@ -375,9 +376,9 @@ class ReconfigContracts(ReconfigMembership):
 
     @step_invariant
     def joins_are_answered(self, before: Server, after: Server, message: JoinRequest, step: Step) -> bool:
-        """A leader lets a server in, if no change is under way and its epoch has committed something; else that waits.
+        """A leader adds a server if no change is uncommitted and an entry of its epoch is committed; else it waits.
 
-        Who does not lead refuses, and so does the leader where the server is a member. KIP-853, AddVoter, Handling.
+        A server that does not lead rejects the request; so does a leader for a member. KIP-853, AddVoter, Handling.
         """
         leads, joiner, members = before.state is ServerState.LEADER, message.source, before.config.members
         error: Error | Nil = Error.NOT_LEADER if not leads else Error.ALREADY_MEMBER
@@ -393,7 +394,7 @@ class ReconfigContracts(ReconfigMembership):
 
     @step_invariant
     def refusals_to_join_change_nothing(self, before: Server, after: Server, message: JoinResponse, step: Step) -> bool:
-        """An observer drops a refusal, and may ask again. The specification, HandleRejectJoinResponse."""
+        """An observer drops a rejection, and may ask again. The specification, HandleRejectJoinResponse."""
         refused = before.role is Role.OBSERVER and message.result is Result.NOT_OK
         return only_listens(step) and refused and after == before
 
@@ -401,9 +402,9 @@ class ReconfigContracts(ReconfigMembership):
 
     @step_invariant
     def candidates_ask_all_members(self, before: Server, after: Server, step: Step) -> bool:
-        """A voter that stands enters a new epoch, votes for itself, and asks every other member with its log's end.
+        """A candidate enters a new epoch, votes for itself, and requests votes of all members with its log end.
 
-        It stands for the configuration that it uses, and not while it leads. KIP-595, Vote; KIP-853, VotersRecord.
+        It is a voter of its own configuration, and not a leader. KIP-595, Vote; KIP-853, VotersRecord.
         """
         if "elections" not in step.spends and not sent(step, RequestVoteRequest):
             return True
@@ -424,7 +425,7 @@ class ReconfigContracts(ReconfigMembership):
 
     @step_invariant
     def elected_leaders_announce_themselves(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
-        """A candidate leads with a majority's votes, knows nothing of its followers yet, and tells every other member.
+        """A candidate with a majority becomes leader, clears its end offsets, and announces itself to all members.
 
         KIP-595, Leader Election and BeginQuorumEpoch; KIP-853, BeginQuorumEpoch.
         """
@@ -441,9 +442,9 @@ class ReconfigContracts(ReconfigMembership):
 
     @step_invariant
     def fetches_go_to_leaders(self, before: Server, after: Server, step: Step) -> bool:
-        """A server fetches from the leader that it follows, behind its log's end, one fetch at a time.
+        """A follower fetches from its leader at its log end, one fetch at a time.
 
-        An observer that follows nobody asks a member. KIP-595, Fetch; KIP-853, Endpoints information.
+        An unattached observer fetches from a member. KIP-595, Fetch; KIP-853, Endpoints information.
         """
         asks = isinstance(after.pending_fetch, FetchRequest) and after.pending_fetch != before.pending_fetch
         fetches = sent(step, FetchRequest)
@@ -456,11 +457,11 @@ class ReconfigContracts(ReconfigMembership):
         asks_one = fetches == [due] and peer != before.id and may_fetch_from(before, peer)
         return asks_one and after == before.but(pending_fetch=due)
 
-    # What clients and administrators do
+    # Clients and administrators
 
     @step_invariant
     def clients_values_are_appended(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
-        """A leader appends a client's value, once, with its epoch, and the client is not told yet.
+        """A leader appends a client's value once, in its epoch, without an acknowledgement yet.
 
         KIP-595, Log Replication. The specification's history counts it for the epoch.
         """
@@ -478,10 +479,10 @@ class ReconfigContracts(ReconfigMembership):
 
     @step_invariant
     def removals_are_appended(self, before: Server, after: Server, step: Step) -> bool:
-        """A leader removes one member, if no change is under way and its epoch has committed something.
+        """A leader removes one member, with no change uncommitted and a committed entry of its epoch.
 
-        It uses the members without it at once, leads on as observer if it is that member, and changes nothing else.
-        KIP-853, RemoveVoter, Handling, and Removing voters.
+        It uses the new members at once; if it removes itself, it leads as observer. Nothing else changes. KIP-853,
+        RemoveVoter, Handling, and Removing voters.
         """
         appends = any(one.command is Command.REMOVE_SERVER for one in after.log[len(before.log) :])
         if "remove_reconfigs" not in step.spends and (not appends or step.consumes):
@@ -497,7 +498,7 @@ class ReconfigContracts(ReconfigMembership):
 
     @step_invariant
     def observers_ask_to_join(self, before: Server, after: Server, step: Step) -> bool:
-        """An observer that is no member may ask the leader that it knows to let it in. KIP-853, AddVoter."""
+        """An observer outside its configuration may send a join request to its leader. KIP-853, AddVoter."""
         if "add_reconfigs" not in step.needs and not sent(step, JoinRequest):
             return True
         if isinstance(before.leader, Nil) or before.leader == before.id:
@@ -510,9 +511,9 @@ class ReconfigContracts(ReconfigMembership):
 
     @step_invariant
     def restarts_keep_what_is_stored(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
-        """A server that restarts keeps epoch, vote, leader, log and configuration, and loses what it had in memory.
+        """A restarted server keeps epoch, vote, leader, log and configuration, and loses its volatile state.
 
-        Who led does not lead on: KIP-595, Quorum State; the specification, RestartWithState.
+        A leader does not lead after a restart: KIP-595, Quorum State; the specification, RestartWithState.
         """
         if "restarts" not in step.spends or step.writes:
             return True
@@ -536,7 +537,7 @@ class ReconfigContracts(ReconfigMembership):
 
     @step_invariant
     def blank_disks_have_new_identities(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
-        """A server that lost its disk starts with an identity that nobody had, and knows nothing. KIP-853, Key Terms.
+        """A server that lost its disk starts empty, with a new identity. KIP-853, Key Terms.
 
         It is a restart: "the number of restarts with or without state" is limited (the specification, MaxRestarts).
         """
@@ -554,7 +555,7 @@ class ReconfigContracts(ReconfigMembership):
 
     @invariant
     def servers_start_as_observers(self, me: Server) -> bool:
-        """Who has heard of no epoch is an observer, has no log, and waits for its first fetch. KIP-853, Key Terms."""
+        """A server in epoch 0 is an observer with an empty log and its first fetch pending. KIP-853, Key Terms."""
         if me.current_epoch > 0 or me.state in (ServerState.DEAD_NO_STATE, ServerState.ILLEGAL):
             return True
         fetch = me.pending_fetch
@@ -564,12 +565,12 @@ class ReconfigContracts(ReconfigMembership):
 
     @invariant(reads=ReconfigMembership.leads)
     def every_server_is_there(self, shared: Shared, leads: Map[ServerId, bool]) -> bool:
-        """Each server that was ever started has a state, and no other has. The specification's `servers`."""
+        """Exactly the servers ever started have a state. The specification's `servers`."""
         return set(leads) == shared.servers
 
     @invariant
     def identities_are_counted(self, shared: Shared) -> bool:
-        """Each server that starts has a disk id of its own, and no more start than may. KIP-853, Key Terms."""
+        """Started servers have distinct disk ids, within MaxSpawnedServers. KIP-853, Key Terms."""
         numbers = sorted(server.disk_id for server in shared.servers)
         started = len(numbers) - self.init_cluster_size
         ids = [0] * self.init_cluster_size + list(range(1, started + 1))
@@ -578,7 +579,7 @@ class ReconfigContracts(ReconfigMembership):
 
     @invariant
     def clusters_keep_their_size(self, me: Server) -> bool:
-        """A configuration has as many members as a cluster may have. The specification, MaxClusterSize."""
+        """Every configuration stays within the cluster sizes. The specification, MaxClusterSize."""
         members = len(me.config.members)
         most = max(self.max_cluster_size, self.init_cluster_size)
         return me.config.id == 0 or self.min_cluster_size <= members <= most

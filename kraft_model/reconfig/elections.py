@@ -35,13 +35,13 @@ class Membership(Record):
 
 
 class ReconfigElections(ReconfigBase):
-    """Restarts with and without state; standing for election, voting, and taking office."""
+    """Restarts with and without state; candidacy, votes, and becoming leader."""
 
     @internal
     def restart_with_state(self, me: Server, shared: Shared) -> Steps:
-        """Any running server restarts from stable storage: role, epoch, vote, leader and log survive.
+        """A running server restarts from stable storage: role, epoch, vote, leader and log survive.
 
-        A leader cannot come back as leader of the same epoch: it resigns, or is unattached if an observer.
+        A leader does not lead the same epoch again: it is resigned, or unattached if it is an observer.
         """
         if me.state is ServerState.DEAD_NO_STATE:
             return
@@ -69,8 +69,8 @@ class ReconfigElections(ReconfigBase):
     def restart_without_state(self, me: Server, shared: Shared, membership: Map[ServerId, Membership]) -> Steps:
         """A member of a configuration restarts on a blank disk with a new identity; the old one may live on.
 
-        As in the specification, this is never enabled (see `_is_voter`), spends no restart, and leaves a zombie where
-        it means to leave none.
+        As in the specification, this action is never enabled (see `_is_voter`), and counts no restart. It leaves a
+        zombie exactly where the specification intends none.
         """
         if len(shared.servers) >= self.max_spawned_servers:
             return
@@ -89,16 +89,16 @@ class ReconfigElections(ReconfigBase):
             yield self._without_state(me, dead, leave_zombie).write(blank).put(**started)
 
     def _is_voter(self, peer: Membership) -> bool:
-        """Whether `state[j] = Voter`: never, since Voter is a role and no state."""
+        """Whether `state[j] = Voter`: never true, since Voter is a role and not a state."""
         return peer.state.value == Role.VOTER.value
 
     def _without_state(self, me: Server, dead: Server, leave_zombie: bool) -> Step:
-        """Return the step for a value of `leaveZombie`: the wrong way round, as in the specification."""
+        """Return the step for a value of `leaveZombie`, inverted as in the specification."""
         return become(dead if leave_zombie else me).need("restarts")
 
     @internal
     def request_vote(self, me: Server) -> Steps:
-        """A voter that does not lead times out, votes for itself and asks its peers for votes."""
+        """A voter that is not leader times out, votes for itself and requests votes from its peers."""
         if not self._may_stand(me):
             return
         if me.state not in (ServerState.FOLLOWER, ServerState.CANDIDATE, ServerState.UNATTACHED):
@@ -118,12 +118,12 @@ class ReconfigElections(ReconfigBase):
         yield become(candidate).send_once(*requests).spend("elections")
 
     def _may_stand(self, me: Server) -> bool:
-        """Whether this server may stand for election: a voter, and a member of the configuration that it uses."""
+        """Whether this server may become candidate: a voter, and a member of its configuration."""
         return me.role is Role.VOTER and me.id in me.config.members
 
     @on(RequestVoteRequest)
     def handle_request_vote_request(self, me: Server, request: RequestVoteRequest) -> Steps:
-        """Any server votes once an epoch, for a log not behind its own; an observer too: its configuration may lag."""
+        """A server, voter or not, votes once per epoch for an up-to-date log: its configuration may lag."""
         if request.epoch < me.current_epoch:
             yield consume(me).reply(
                 RequestVoteResponse(
@@ -149,7 +149,7 @@ class ReconfigElections(ReconfigBase):
         return now.state is ServerState.VOTED and me.voted_for == request.source
 
     def _log_is_current(self, me: Server, request: RequestVoteRequest) -> bool:
-        """Whether the candidate's log is not behind this server's."""
+        """Whether the candidate's log is at least as up to date as this server's."""
         return (request.last_log_epoch, request.last_log_offset) >= (last_epoch(me.log), len(me.log))
 
     @on(RequestVoteResponse)
@@ -168,7 +168,7 @@ class ReconfigElections(ReconfigBase):
 
     @internal
     def become_leader(self, me: Server, shared: Shared) -> Steps:
-        """A candidate with the votes of a majority becomes leader and tells its peers."""
+        """A candidate with the votes of a majority becomes leader and announces itself to its peers."""
         if me.state is not ServerState.CANDIDATE:
             return
         if not is_quorum(me.config.members, me.votes_granted):

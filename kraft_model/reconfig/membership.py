@@ -1,4 +1,4 @@
-"""Membership of `reconfig`: new servers, joining, and removal."""
+"""Membership of `reconfig`: new servers, join requests, and removal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from kraftcheck.spec import (
 class ReconfigMembership(ReconfigBase):
     @projection
     def leads(self, me: Server) -> bool:
-        """Whether a server leads. How a new server finds a leader is not modelled."""
+        """Whether a server leads. The model omits how a new server finds a leader."""
         return me.state is ServerState.LEADER
 
     @environment(reads=leads)
@@ -60,7 +60,7 @@ class ReconfigMembership(ReconfigBase):
 
     @internal
     def send_join_request(self, me: Server) -> Steps:
-        """An observer asks its leader to become a voter. MaxAddReconfigs switches this on; no step spends it."""
+        """An observer requests to join from its leader. MaxAddReconfigs enables the action; no step uses it up."""
         if me.role is not Role.OBSERVER or me.id in me.config.members:
             return
         if isinstance(me.leader, Nil) or me.leader == me.id:
@@ -83,7 +83,7 @@ class ReconfigMembership(ReconfigBase):
 
     @on(JoinRequest)
     def reject_join_request(self, me: Server, request: JoinRequest) -> Steps:
-        """A server that does not lead, or has the member already, refuses; on other errors the request waits."""
+        """A server that is not leader, or has the member already, rejects; other errors leave the request in flight."""
         error = self._reconfig_error(me, request.source, joins=True)
         if error not in (Error.NOT_LEADER, Error.ALREADY_MEMBER) or error is None:
             return
@@ -91,10 +91,10 @@ class ReconfigMembership(ReconfigBase):
 
     @on(JoinResponse)
     def handle_reject_join_response(self, me: Server, response: JoinResponse) -> Steps:
-        """An observer drops a refusal.
+        """An observer drops a rejection.
 
-        The specification means to follow the leader that NotLeader names, but compares `mresult` with error names, so
-        these cases never apply.
+        The specification intends to follow the leader in a NotLeader response, but compares `mresult` with error names,
+        so these cases never apply.
         """
         if me.role is not Role.OBSERVER:
             return
@@ -104,7 +104,7 @@ class ReconfigMembership(ReconfigBase):
 
     @internal
     def handle_remove_request(self, me: Server, shared: Shared) -> Steps:
-        """A leader appends an administrator's RemoveServerCommand; if it removes itself, it leads on as observer."""
+        """A leader appends RemoveServerCommand for an administrator; if it removes itself, it leads on as observer."""
         if me.state is not ServerState.LEADER:
             return
         if len(me.config.members) <= self.min_cluster_size:
@@ -136,7 +136,7 @@ class ReconfigMembership(ReconfigBase):
         return not me.config.committed
 
     def _is_ready(self, me: Server) -> bool:
-        """Whether something of the leader's epoch is committed (`LeaderHasCommittedOffsetsInCurrentEpoch`)."""
+        """Whether an entry of the leader's epoch is committed (`LeaderHasCommittedOffsetsInCurrentEpoch`)."""
         return any(entry.epoch == me.current_epoch for entry in me.log[: me.high_watermark])
 
     def _append_config(self, me: Server, entry: Entry) -> Server:

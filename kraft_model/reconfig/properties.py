@@ -1,6 +1,6 @@
 """The properties of `reconfig`: the specification's five invariants and two temporal properties, and more invariants.
 
-Mutants showed what the specification's own leave open (`docs/mutation.md`).
+Mutation testing showed the gaps that the additional invariants close (`docs/mutation.md`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from kraftcheck.spec import (
 
 
 class Holding(Record):
-    """The part of a server that tells what became of what was appended."""
+    """The part of a server that the properties of appended values and configurations read."""
 
     state: ServerState
     epoch: int
@@ -56,11 +56,11 @@ class Holding(Record):
     config: Config
 
     def has(self, what: ModelValue | int) -> bool:
-        """Return whether its log holds a client's value, or the configuration of an id."""
+        """Return whether the log contains a client's value, or the configuration of an id."""
         return any(_is(entry, what) for entry in self.log)
 
     def has_committed(self, what: ModelValue | int) -> bool:
-        """Return whether it knows that one is committed."""
+        """Return whether the committed log contains a client's value, or the configuration of an id."""
         return any(_is(entry, what) for entry in self.log[: self.high_watermark])
 
 
@@ -71,7 +71,7 @@ def _is(entry: Entry, what: ModelValue | int) -> bool:
 
 
 def _all_or_none(members: list[Holding], what: ModelValue | int) -> bool:
-    """Whether all members have committed something, or none has it."""
+    """Return whether all members have committed an entry, or none has it."""
     return all(one.has_committed(what) for one in members) or not any(one.has(what) for one in members)
 
 
@@ -90,11 +90,11 @@ GONE = (ServerState.DEAD_NO_STATE, ServerState.ILLEGAL)
 
 
 class ReconfigProperties(ReconfigBase):
-    """The specification's own: temporal properties, under WF_vars(Next) in LivenessSpec, and the five invariants."""
+    """The specification's own temporal properties, under WF_vars(Next) in LivenessSpec, and its five invariants."""
 
     @projection
     def holding(self, me: Server) -> Holding:
-        """What a server holds."""
+        """The part of every server that the temporal properties read."""
         return Holding(me.state, me.current_epoch, me.log, me.high_watermark, me.config)
 
     @predicate(reads=holding, given=["what"])
@@ -103,8 +103,8 @@ class ReconfigProperties(ReconfigBase):
     ) -> bool:
         """A value, or a configuration by its id, is everywhere or nowhere in a current leader's configuration.
 
-        It is true too where NoProgressPossible is: that asks for a server whose `state` is Voter, which is a role, so
-        all elections being used up is all that it asks (CommittedValueOrNothing, ConfigAllOrNothing).
+        It holds too with all elections used up. NoProgressPossible requires only that, since it looks for a server
+        whose `state` is Voter, which is a role (CommittedValueOrNothing, ConfigAllOrNothing).
         """
         if spent["elections"] == self.elections:
             return True
@@ -114,12 +114,12 @@ class ReconfigProperties(ReconfigBase):
 
     @temporal
     def values_not_stuck(self) -> Formula:
-        """A client's value is committed everywhere or truncated everywhere, again and again."""
+        """Infinitely often, a client's value is committed everywhere or truncated everywhere."""
         return every([infinitely_often(self.committed_or_nothing.of(what=value)) for value in ordered(self.values)])
 
     @temporal
     def reconfiguration_not_stuck(self) -> Formula:
-        """A change of the configuration is committed everywhere or truncated everywhere, again and again."""
+        """Infinitely often, a configuration change is committed everywhere or truncated everywhere."""
         changes = self.add_reconfigs + self.remove_reconfigs
         return every([infinitely_often(self.committed_or_nothing.of(what=number + 1)) for number in range(changes)])
 
@@ -143,7 +143,7 @@ class ReconfigProperties(ReconfigBase):
 
     @invariant
     def never_two_leaders_in_same_epoch(self, me: Server, peer: Server) -> bool:
-        """Two servers of one epoch never name different leaders."""
+        """Two servers of one epoch never know different leaders."""
         if me.leader is Nil.NIL or peer.leader is Nil.NIL:
             return True
         return me.leader == peer.leader or me.current_epoch != peer.current_epoch
@@ -156,7 +156,7 @@ class ReconfigProperties(ReconfigBase):
 
     @invariant(reads=standing)
     def leader_has_all_acked_values(self, shared: Shared, standing: Map[ServerId, Standing]) -> bool:
-        """The leader of the newest epoch holds every value whose commit a client was told of."""
+        """A leader of the newest epoch holds every acknowledged value."""
         acked = {value for value, ack in shared.acked.items() if ack is True}
         newest = max(server.epoch for server in standing.values())
         return all(
@@ -167,13 +167,13 @@ class ReconfigProperties(ReconfigBase):
 
 
 class ReconfigDetails(ReconfigProperties):
-    """More invariants: what servers know, ask and answer."""
+    """Further invariants, of the states, requests and responses of servers."""
 
     # Servers
 
     @invariant
     def states_match_leaders(self, me: Server) -> bool:
-        """A leader names itself and a follower another; who stands has voted for itself. KIP-595."""
+        """A leader knows itself as leader, a follower another server, and a candidate has its own vote. KIP-595."""
         if me.state is ServerState.LEADER:
             return me.leader == me.id
         if me.state is ServerState.FOLLOWER:
@@ -184,7 +184,7 @@ class ReconfigDetails(ReconfigProperties):
 
     @invariant
     def logs_hold_what_is_committed(self, me: Server) -> bool:
-        """A log holds its high watermark, its epochs do not fall, and none is newer than the server's. KIP-595."""
+        """A log reaches its high watermark, its epochs never decrease, and none exceeds the server's. KIP-595."""
         epochs = [entry.epoch for entry in me.log]
         return me.high_watermark <= len(me.log) and epochs == sorted(epochs) and last_epoch(me.log) <= me.current_epoch
 
@@ -198,7 +198,7 @@ class ReconfigDetails(ReconfigProperties):
 
     @invariant
     def changes_change_one_member(self, me: Server) -> bool:
-        """A configuration in a log differs from the one before by the member that it adds or removes. KIP-853."""
+        """A configuration differs from the previous one in the log by exactly the changed member. KIP-853."""
         changes = [entry.value for entry in me.log if not isinstance(entry.value, ModelValue)]
         for before, after in pairwise(changes):
             if isinstance(after, AddedMember) and before.members | {after.new} != after.members:
@@ -211,9 +211,9 @@ class ReconfigDetails(ReconfigProperties):
 
     @step_invariant
     def epochs_only_grow(self, before: Server, after: Server) -> bool:
-        """Epochs only grow, and in one epoch a server votes once and follows one leader. KIP-595, Vote.
+        """Epochs never decrease; within one, a server votes once and follows one leader. KIP-595, Vote.
 
-        The vote that an unattached server has is of an older epoch: the specification never takes it back.
+        The vote of an unattached server is of an older epoch: the specification never clears it.
         """
         if after.state in GONE or before.state in GONE:
             return True
@@ -229,12 +229,12 @@ class ReconfigDetails(ReconfigProperties):
 
     @step_invariant
     def committed_stays(self, before: Server, after: Server) -> bool:
-        """What a server knows to be committed stays in its log. KIP-595, Log Reconciliation."""
+        """A server never truncates below its high watermark. KIP-595, Log Reconciliation."""
         return after.state in GONE or before.log[: before.high_watermark] == after.log[: before.high_watermark]
 
     @step_invariant
     def commits_with_majorities(self, before: Server, after: Server) -> bool:
-        """A leader commits what a majority of its members has, and an entry of its epoch last. KIP-595; KIP-853."""
+        """A leader commits the offset that a majority of its members holds, in its own epoch. KIP-595; KIP-853."""
         if before.state is not ServerState.LEADER or after.high_watermark <= before.high_watermark:
             return True
         members = before.config.members
@@ -245,7 +245,7 @@ class ReconfigDetails(ReconfigProperties):
 
     @invariant
     def leaders_know_their_followers(self, me: Server, peer: Server) -> bool:
-        """A leader credits nobody with more than it has, and counts votes that were given. KIP-595, Fetch and Vote."""
+        """A leader's end offset of a follower never exceeds its log, and every counted vote was given. KIP-595."""
         if me.current_epoch != peer.current_epoch or peer.state in GONE:
             return True
         if me.state is ServerState.CANDIDATE and peer.id in me.votes_granted and peer.voted_for != me.id:
@@ -254,7 +254,7 @@ class ReconfigDetails(ReconfigProperties):
 
     @invariant
     def values_are_clients(self, me: Server, shared: Shared) -> bool:
-        """A log holds values that clients sent, and every server is known. The specification's history."""
+        """Every value in a log was sent by a client, and every server was started. The specification's history."""
         values = [entry.value for entry in me.log if isinstance(entry.value, ModelValue)]
         return me.id in shared.servers and all(shared.acked[value] is not Nil.NIL for value in values)
 
@@ -262,7 +262,7 @@ class ReconfigDetails(ReconfigProperties):
 
     @invariant
     def fetches_have_positions(self, message: FetchRequest) -> bool:
-        """A fetch asks another server from a position that a log can have. KIP-595, Fetch."""
+        """A fetch goes to another server, at a possible log position. KIP-595, Fetch."""
         empty = message.fetch_offset == 0
         return (
             message.source != message.dest
@@ -272,13 +272,13 @@ class ReconfigDetails(ReconfigProperties):
 
     @invariant
     def fetches_are_answered_as_asked(self, message: FetchResponse) -> bool:
-        """An answer to a fetch fits it: who asked, why it is refused, where the logs part. KIP-595, Fetch."""
+        """A fetch response matches its request: receiver, error, diverging position. KIP-595, Fetch."""
         asked = message.correlation
         if (asked.source, asked.dest) != (message.dest, message.source):
             return False
         if isinstance(message, FetchRejected):
             return message.result is Result.NOT_OK and self._is_refusal(message, asked)
-        by_leader = message.leader in (message.source, Nil.NIL)  # nobody, once the leader has removed itself
+        by_leader = message.leader in (message.source, Nil.NIL)  # Nil once the leader has removed itself
         if not by_leader or (message.epoch, message.error) != (asked.epoch, Nil.NIL):
             return False
         if isinstance(message, FetchDiverging):
@@ -288,7 +288,7 @@ class ReconfigDetails(ReconfigProperties):
         return message.result is Result.OK and len(message.entries) <= 1
 
     def _is_refusal(self, message: FetchRejected, asked: FetchRequest) -> bool:
-        """Whether the reason for which a fetch is refused holds."""
+        """Whether the error of a rejected fetch applies."""
         if message.error is Error.FENCED_LEADER_EPOCH:
             return asked.epoch < message.epoch
         if message.error is Error.UNKNOWN_LEADER:
@@ -299,6 +299,6 @@ class ReconfigDetails(ReconfigProperties):
 
     @invariant
     def votes_are_granted_without_error(self, message: RequestVoteResponse) -> bool:
-        """A granted vote has no error and names no leader; nobody answers itself. KIP-595, Vote."""
+        """A granted vote has no error and no leader; no server answers itself. KIP-595, Vote."""
         alone = message.error is Nil.NIL and message.leader is Nil.NIL
         return message.source != message.dest and (alone or not message.vote_granted)

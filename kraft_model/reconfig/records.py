@@ -1,8 +1,7 @@
-"""The records of `reconfig`: identities, log entries, messages, a server's state, the shared state.
+"""Records of `reconfig`: identities, log entries, messages, the state of a server, the shared state.
 
-Source: the section "Constants and variables" of the TLA+ specification KRaftWithReconfig and its module
-MessagePassing. Field names are the specification's in snake case; `tla_prefix`, `tla_names` and `tla_constants`
-give the names that the specification uses where these differ.
+Source: the section "Constants and variables" of the TLA+ specification KRaftWithReconfig and its module MessagePassing.
+Field names are the specification's in snake case; `tla_prefix`, `tla_names` and `tla_constants` map those that differ.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Result(Symbol):
 
 
 class Error(Symbol):
-    """Errors that responses and checks name."""
+    """Error codes of responses and checks."""
 
     UNKNOWN_MEMBER = "UnknownMember"
     ALREADY_MEMBER = "AlreadyMember"
@@ -73,7 +72,7 @@ class MessageType(Symbol):
 
 
 class EpochMatch(Symbol):
-    """How the specification filters received messages; here only so that its `.cfg` files can name them."""
+    """The specification's filter of received messages; its `.cfg` files name the members."""
 
     EQUAL_EPOCH = "EqualEpoch"
     ANY_EPOCH = "AnyEpoch"
@@ -93,7 +92,7 @@ class ServerId(Record):
 
 
 class Config(Record):
-    """A configuration as a server caches it; `id` 0: the server has seen none."""
+    """A configuration cached by a server; `id` 0 stands for none."""
 
     id: int = 0
     members: frozenset[ServerId] = frozenset()
@@ -132,7 +131,7 @@ class Entry(Record):
 
 
 class RequestVoteRequest(Record):
-    """A candidate asks for a vote."""
+    """Vote request of a candidate."""
 
     tla_prefix: ClassVar[str] = "m"
     tla_constants: ClassVar[dict[str, Symbol]] = {"mtype": MessageType.REQUEST_VOTE_REQUEST}
@@ -144,7 +143,7 @@ class RequestVoteRequest(Record):
 
 
 class RequestVoteResponse(Record):
-    """The answer to a candidate."""
+    """Response to a vote request."""
 
     tla_prefix: ClassVar[str] = "m"
     tla_constants: ClassVar[dict[str, Symbol]] = {"mtype": MessageType.REQUEST_VOTE_RESPONSE}
@@ -157,7 +156,7 @@ class RequestVoteResponse(Record):
 
 
 class BeginQuorumRequest(Record):
-    """A new leader announces itself."""
+    """Announcement of a new leader."""
 
     tla_prefix: ClassVar[str] = "m"
     tla_constants: ClassVar[dict[str, Symbol]] = {"mtype": MessageType.BEGIN_QUORUM_REQUEST}
@@ -167,7 +166,7 @@ class BeginQuorumRequest(Record):
 
 
 class FetchRequest(Record):
-    """A follower or an observer asks for the entry behind the end of its log."""
+    """A fetch of the entry after the log end, by a follower or an observer."""
 
     tla_prefix: ClassVar[str] = "m"
     tla_constants: ClassVar[dict[str, Symbol]] = {"mtype": MessageType.FETCH_REQUEST}
@@ -180,7 +179,7 @@ class FetchRequest(Record):
 
 
 class FetchResponse(Record):
-    """The fields of every answer to a fetch; `correlation` is the request."""
+    """The common fields of fetch responses; `correlation` is the request."""
 
     tla_prefix: ClassVar[str] = "m"
     tla_names: ClassVar[dict[str, str]] = {"correlation": "correlation"}
@@ -196,24 +195,24 @@ class FetchResponse(Record):
 
 
 class FetchRejected(FetchResponse):
-    """The fetch was refused; `error` says why."""
+    """A rejected fetch, with its error."""
 
 
 class FetchDiverging(FetchResponse):
-    """The fetch position is not in the leader's log; the follower truncates to the offset and epoch given."""
+    """The fetch position is not in the leader's log; the follower truncates to the given offset and epoch."""
 
     diverging_epoch: int
     diverging_end_offset: int
 
 
 class FetchSucceeded(FetchResponse):
-    """The fetch was served, with an entry or none."""
+    """A served fetch, with at most one entry."""
 
     entries: tuple[Entry, ...]
 
 
 class JoinRequest(Record):
-    """An observer asks to become a voter."""
+    """Request of an observer to become a voter."""
 
     tla_prefix: ClassVar[str] = "m"
     tla_constants: ClassVar[dict[str, Symbol]] = {"mtype": MessageType.JOIN_REQUEST}
@@ -223,7 +222,7 @@ class JoinRequest(Record):
 
 
 class JoinResponse(Record):
-    """The answer to a join request."""
+    """Response to a join request."""
 
     tla_prefix: ClassVar[str] = "m"
     tla_constants: ClassVar[dict[str, Symbol]] = {"mtype": MessageType.JOIN_RESPONSE}
@@ -236,7 +235,7 @@ class JoinResponse(Record):
 
 
 class Server(Record):
-    """Everything that one server knows. For each field the specification has a variable, a function over servers."""
+    """The state of a server; each field is a variable of the specification, a function over servers."""
 
     id: ServerId
     config: Config = Config()

@@ -1,4 +1,4 @@
-"""Replication of `reconfig`: leaders append, serve fetches and commit; followers and observers fetch."""
+"""Replication of `reconfig`: appends, fetches and commits of a leader; fetches of followers and observers."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from kraftcheck.spec import Map, Steps, become, consume, internal, on, ordered
 
 
 class ReconfigReplication(ReconfigBase):
-    """Appending, serving fetches and the high watermark; following, fetching, and what responses change."""
+    """Appends, fetch requests and the high watermark of a leader; following, fetches and their responses."""
 
     @internal
     def client_request(self, me: Server, shared: Shared) -> Steps:
-        """A leader appends a client's value that nobody submitted before."""
+        """A leader appends a new value of a client."""
         if me.state is not ServerState.LEADER:
             return
         if shared.value_ctr[me.current_epoch - 1] >= self.max_values_per_epoch:
@@ -54,7 +54,7 @@ class ReconfigReplication(ReconfigBase):
 
     @on(FetchRequest)
     def reject_fetch_request(self, me: Server, request: FetchRequest) -> Steps:
-        """Any server refuses a fetch that it cannot serve: it does not lead, or the epochs differ."""
+        """A server rejects a fetch if it is not leader, or if the epochs differ."""
         if me.state is not ServerState.LEADER:
             error = Error.NOT_LEADER
         elif request.epoch < me.current_epoch:
@@ -71,7 +71,7 @@ class ReconfigReplication(ReconfigBase):
 
     @on(FetchRequest)
     def diverging_fetch_request(self, me: Server, request: FetchRequest) -> Steps:
-        """A leader whose log does not have a follower's fetch position tells it where to truncate."""
+        """A leader whose log lacks a follower's fetch position answers with the diverging epoch and offset."""
         if request.epoch != me.current_epoch or me.state is not ServerState.LEADER:
             return
         if self._valid_position(me, request):
@@ -85,9 +85,9 @@ class ReconfigReplication(ReconfigBase):
 
     @on(FetchRequest)
     def accept_fetch_request_from_voter(self, me: Server, request: FetchRequest, shared: Shared) -> Steps:
-        """A leader serves a voter, notes its log end, and advances the high watermark with a majority.
+        """A leader serves a voter, records its end offset, and advances the high watermark with a majority.
 
-        A leader that commits its own removal resigns to an unattached observer.
+        A leader that commits its own removal resigns, as an unattached observer.
         """
         if not self._serves(me, request, observer=False):
             return
@@ -113,12 +113,12 @@ class ReconfigReplication(ReconfigBase):
 
     @on(FetchRequest)
     def accept_fetch_request_from_observer(self, me: Server, request: FetchRequest) -> Steps:
-        """A leader serves an observer; nothing of its own changes."""
+        """A leader serves an observer, and is itself unchanged."""
         if self._serves(me, request, observer=True):
             yield consume(me).reply(self._success(me, request, me.high_watermark, me.leader))
 
     def _serves(self, me: Server, request: FetchRequest, *, observer: bool) -> bool:
-        """Whether this server leads in the epoch of a fetch of a voter, or of an observer, and has its position."""
+        """Whether this server leads the epoch of a voter's or observer's fetch, and its log contains the position."""
         if request.epoch != me.current_epoch or me.state is not ServerState.LEADER:
             return False
         return request.observer is observer and self._valid_position(me, request)
@@ -132,7 +132,7 @@ class ReconfigReplication(ReconfigBase):
         )  # fmt: skip
 
     def _valid_position(self, me: Server, request: FetchRequest) -> bool:
-        """Whether this server's log holds the follower's log end (`ValidFetchPosition`)."""
+        """Whether this server's log contains the follower's log end (`ValidFetchPosition`)."""
         if request.fetch_offset == 0 and request.last_fetched_epoch == 0:
             return True
         common = end_offset_for_epoch(me.log, request.last_fetched_epoch)
@@ -141,7 +141,7 @@ class ReconfigReplication(ReconfigBase):
     def _new_high_watermark(self, me: Server, end_offset: Map[ServerId, int]) -> int:
         """Return the highest offset that a majority holds, if its entry is of the current epoch (`NewHighwaterMark`).
 
-        A leader that is no member of its configuration does not count itself.
+        A leader outside its configuration does not count itself.
         """
         members = self._counted_members(me)
         for offset in range(len(me.log), 0, -1):
@@ -151,15 +151,15 @@ class ReconfigReplication(ReconfigBase):
         return me.high_watermark
 
     def _counted_members(self, me: Server) -> frozenset[ServerId]:
-        """Return the members over which the high watermark is counted."""
+        """Return the members that count for the high watermark."""
         return me.config.members
 
     def _may_commit(self, me: Server, offset: int) -> bool:
-        """Whether counting commits an entry: only one of the leader's own epoch."""
+        """Whether a majority commits an entry: only one of the leader's own epoch."""
         return me.log[offset - 1].epoch == me.current_epoch
 
     def _is_removed(self, me: Server, high_watermark: int) -> bool:
-        """Whether the high watermark passes a command that removes this server (`IsRemovedFromCluster`)."""
+        """Whether the high watermark passes the removal of this server (`IsRemovedFromCluster`)."""
         return any(
             isinstance(entry.value, RemovedMember) and me.id not in entry.value.members
             for entry in me.log[me.high_watermark : high_watermark]
@@ -177,9 +177,9 @@ class ReconfigReplication(ReconfigBase):
 
     @internal
     def send_fetch_request(self, me: Server) -> Steps:
-        """A follower fetches from its leader, even from one that its configuration has removed.
+        """A follower fetches from its leader, even if its configuration has removed the leader.
 
-        An unattached observer fetches from any member that it knows, to hear who leads.
+        An unattached observer fetches from any member of its configuration, to learn the leader.
         """
         if me.pending_fetch is not Nil.NIL:
             return
@@ -198,7 +198,7 @@ class ReconfigReplication(ReconfigBase):
 
     @on(FetchResponse)
     def handle_success_fetch_response(self, me: Server, response: FetchResponse, shared: Shared) -> Steps:
-        """A follower appends what it fetched, takes the high watermark, and switches to the last configuration."""
+        """A follower appends the fetched entry, updates its high watermark, and switches to the last configuration."""
         if not isinstance(response, FetchSucceeded):
             return
         outcome = handle_common_response(me, response.leader, response.epoch, response.error)
@@ -212,7 +212,7 @@ class ReconfigReplication(ReconfigBase):
 
     @on(FetchResponse)
     def handle_diverging_fetch_response(self, me: Server, response: FetchResponse, shared: Shared) -> Steps:
-        """A follower truncates its log to what it shares with the leader, and takes the last configuration left."""
+        """A follower truncates its log to the leader's, and switches to the last configuration that remains."""
         if not isinstance(response, FetchDiverging):
             return
         outcome = handle_common_response(me, response.leader, response.epoch, response.error)
@@ -226,7 +226,7 @@ class ReconfigReplication(ReconfigBase):
 
     @on(FetchResponse)
     def handle_non_success_fetch_response(self, me: Server, response: FetchResponse) -> Steps:
-        """A follower takes on a newer epoch or another leader, or drops a stale response."""
+        """A follower enters a newer epoch or follows another leader, or drops a stale response."""
         outcome = handle_common_response(me, response.leader, response.epoch, response.error)
         if not outcome.handled:
             return

@@ -1,7 +1,7 @@
-"""Rules of `reconfig` about logs, majorities, and how a server's state changes when it hears of an epoch or a leader.
+"""Rules of `reconfig` about logs and majorities, and the transitions of a server's state.
 
 Source: the sections "Helper formulae" and "Transition helpers" of the TLA+ specification KRaftWithReconfig, which
-follows Kafka 3.2.0. Offsets count from 1, as there. `prevote` uses those about logs too.
+follows Kafka 3.2.0. Offsets count from 1, as there. `prevote` uses the rules about logs too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kraftcheck.spec import ModelValue
 
 
 class HasEpoch(Protocol):
-    """An entry, of this model or of another one."""
+    """An entry with an epoch, of any model."""
 
     @property
     def epoch(self) -> int:
@@ -37,7 +37,7 @@ Member = TypeVar("Member")
 
 
 class Position(NamedTuple):
-    """An offset with the epoch of the entry there; (0, 0) is the position before the first entry."""
+    """An offset with the epoch of its entry; (0, 0) is the position before the first entry."""
 
     offset: int
     epoch: int
@@ -57,7 +57,7 @@ def end_offset_for_epoch(log: Sequence[HasEpoch], epoch: int) -> Position:
 
 
 def truncated(log: tuple[AnyEntry, ...], end_offset: int, epoch: int) -> tuple[AnyEntry, ...]:
-    """Return the log up to its highest entry that is not behind the given position (`TruncateLog`)."""
+    """Return the log up to its last entry at or before the given position (`TruncateLog`)."""
     for offset in range(len(log), 0, -1):
         if (log[offset - 1].epoch, offset) <= (epoch, end_offset):
             return log[:offset]
@@ -65,7 +65,7 @@ def truncated(log: tuple[AnyEntry, ...], end_offset: int, epoch: int) -> tuple[A
 
 
 def most_recent_config(log: Log, high_watermark: int) -> Config:
-    """Return the last configuration of a log as a server caches it (`MostRecentReconfigEntry`, `ConfigFor`)."""
+    """Return the last configuration of a log as cached by a server (`MostRecentReconfigEntry`, `ConfigFor`)."""
     for offset in range(len(log), 0, -1):
         if log[offset - 1].command is not Command.APPEND:
             return config_at(offset, log[offset - 1], high_watermark)
@@ -80,12 +80,12 @@ def config_at(offset: int, entry: Entry, high_watermark: int) -> Config:
 
 
 def is_quorum(members: frozenset[Member], group: Collection[Member]) -> bool:
-    """Return whether a group is a majority of the members, and of members only (`Quorum`)."""
+    """Return whether a group consists of members, and is a majority of them (`Quorum`)."""
     return members.issuperset(group) and 2 * len(group) > len(members)
 
 
 class TransitionResult(NamedTuple):
-    """The state, epoch and leader that a server takes on, and whether this deals with the response."""
+    """The state, epoch and leader after a transition, and whether the response is fully handled."""
 
     state: ServerState
     epoch: int
@@ -106,7 +106,7 @@ def unchanged(me: Server) -> TransitionResult:
 
 
 def unattached(epoch: int) -> TransitionResult:
-    """Return the result of hearing of an epoch without a leader (`TransitionToUnattached`)."""
+    """Return the result of learning an epoch without a leader (`TransitionToUnattached`)."""
     return TransitionResult(ServerState.UNATTACHED, epoch, Nil.NIL)
 
 
@@ -118,7 +118,7 @@ def follower(me: Server, leader: ServerId | Nil, epoch: int) -> TransitionResult
 
 
 def has_consistent_leader(me: Server, leader: ServerId | Nil, epoch: int) -> bool:
-    """Return whether the leader that a peer names is consistent with the server's own (`HasConsistentLeader`)."""
+    """Return whether the leader in a message is consistent with the server's own (`HasConsistentLeader`)."""
     if leader == me.id:
         resigned = me.role is Role.OBSERVER or me.state is ServerState.RESIGNED
         return (me.current_epoch == epoch and resigned) or me.state is ServerState.LEADER
@@ -126,7 +126,7 @@ def has_consistent_leader(me: Server, leader: ServerId | Nil, epoch: int) -> boo
 
 
 def maybe_transition(me: Server, leader: ServerId | Nil, epoch: int) -> TransitionResult:
-    """Return the result of hearing of this leader and epoch (`MaybeTransition`)."""
+    """Return the result of the leader and epoch of a message (`MaybeTransition`)."""
     if not has_consistent_leader(me, leader, epoch):
         return ILLEGAL
     if epoch > me.current_epoch:
@@ -137,7 +137,7 @@ def maybe_transition(me: Server, leader: ServerId | Nil, epoch: int) -> Transiti
 
 
 def handle_common_response(me: Server, leader: ServerId | Nil, epoch: int, error: Error | Nil) -> TransitionResult:
-    """Return the result of the fields that all responses share (`MaybeHandleCommonResponse`)."""
+    """Return the result of the common fields of responses (`MaybeHandleCommonResponse`)."""
     if epoch < me.current_epoch:
         return unchanged(me)._replace(handled=True)
     if epoch > me.current_epoch or error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER):

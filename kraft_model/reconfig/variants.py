@@ -1,8 +1,8 @@
-"""Variants of `Reconfig`: one corrects an action, one leaves out states that are alike; the others are seeded faults.
+"""Variants of `Reconfig`: a correction of an action, a reduction of equivalent states, and seeded faults.
 
-A fault breaks one rule and is caught by one of the five invariants. Configuration `fault.<variant>` says which one,
-within which bounds, and how far `Reconfig` itself holds there. KAFKA-n is the issue in
-Apache Kafka's tracker where Kafka had the fault, or where the rule comes from.
+A fault breaks one rule and violates one of the five invariants. Configuration `fault.<variant>` names the invariant,
+sets the bounds, and states how far `Reconfig` itself holds there. KAFKA-n is the issue in Apache Kafka's tracker of the
+fault in Kafka, or of the rule.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from kraftcheck.spec import ModelValue, Step, Steps, become, consume
 
 
 class RestartWithoutStateCorrected(Reconfig, variant="restart-without-state-corrected"):
-    """RestartWithoutState as it must have been meant.
+    """RestartWithoutState as the specification must have intended it.
 
-    It asks for a peer whose role, not whose state, is Voter. The old identity goes on running if a zombie is left,
-    and dies otherwise. And it spends a restart: the specification says that MaxRestarts "limits the number of restarts
-    with or without state", but its action never counts one.
+    It requires a peer whose role, not whose state, is Voter. The old identity keeps running if a zombie is left, and
+    dies otherwise. It counts a restart: by the specification, MaxRestarts "limits the number of restarts with or
+    without state", but its action never counts one.
     """
 
     def _is_voter(self, peer: Membership) -> bool:
@@ -41,11 +41,11 @@ class RestartWithoutStateCorrected(Reconfig, variant="restart-without-state-corr
 
 
 class NewServersOnOneHost(Reconfig, variant="new-servers-on-one-host"):
-    """New servers all start on the first host: the others would only multiply the states.
+    """All new servers start on the first host, since their hosts only multiply equivalent states.
 
-    Nothing asks which host it is, and no two new servers have the same `disk_id`. So each state with k servers that
-    StartNewServer started stands for h^k of `Reconfig`, with h hosts: those with other hosts in these servers' names.
-    Hosts are not alike then, so there is no SYMMETRY.
+    No rule depends on the host, and no two new servers share a `disk_id`. A state with k servers of StartNewServer
+    stands for h^k states of `Reconfig` with h hosts, one for each choice of hosts. SYMMETRY does not apply, since the
+    hosts are not interchangeable.
     """
 
     symmetries: ClassVar[dict[str, tuple[str, ...]]] = {}
@@ -58,28 +58,28 @@ class NewServersOnOneHost(Reconfig, variant="new-servers-on-one-host"):
 
 
 class VotesWithoutLogComparison(Reconfig, variant="votes-without-log-comparison"):
-    """Votes are granted without comparing logs, so that a candidate wins without a value that was acknowledged."""
+    """Votes are granted without comparing logs: a candidate without an acknowledged value can win."""
 
     def _log_is_current(self, me: Server, request: RequestVoteRequest) -> bool:
         return True
 
 
 class SecondVoteInEpoch(Reconfig, variant="second-vote-in-epoch"):
-    """A server that has voted grants another candidate of the same epoch its vote too (the danger of KAFKA-17641)."""
+    """A server that has voted also votes for another candidate of the same epoch (the danger of KAFKA-17641)."""
 
     def _may_vote(self, me: Server, now: TransitionResult, request: RequestVoteRequest) -> bool:
         return now.state in (ServerState.UNATTACHED, ServerState.VOTED)
 
 
 class RestartedLeaderUnattached(Reconfig, variant="restarted-leader-unattached"):
-    """A leader that restarts forgets that it led, and votes for a rival of the same epoch (KAFKA-10661)."""
+    """A restarted leader forgets that it led, and votes for another candidate of the same epoch (KAFKA-10661)."""
 
     def _state_after_restart(self, me: Server) -> ServerState:
         return ServerState.UNATTACHED if me.state is ServerState.LEADER else me.state
 
 
 class ObserverStands(Reconfig, variant="observer-stands"):
-    """An observer stands for election like a voter (KAFKA-17067)."""
+    """An observer becomes candidate like a voter (KAFKA-17067)."""
 
     def _may_stand(self, me: Server) -> bool:
         return True
@@ -89,20 +89,20 @@ class ObserverStands(Reconfig, variant="observer-stands"):
 
 
 class FetchPositionUnchecked(Reconfig, variant="fetch-position-unchecked"):
-    """A leader serves and counts every fetch, also from a position that is not in its log (as in KAFKA-13141)."""
+    """A leader serves and counts every fetch, even at a position outside its log (as in KAFKA-13141)."""
 
     def _valid_position(self, me: Server, request: FetchRequest) -> bool:
         return True
 
 
 class RemovedLeaderContradicted(Reconfig, variant="removed-leader-contradicted"):
-    """A leader that has removed itself takes a peer that still names it leader for a contradiction.
+    """A leader that has removed itself treats a peer that names it as leader as inconsistent.
 
-    The comment on HasConsistentLeader in the specification, which makes an exception here, says that Kafka 3.2.0 would.
+    The specification's HasConsistentLeader makes an exception here; its comment says that Kafka 3.2.0 would not.
     """
 
     def handle_non_success_fetch_response(self, me: Server, response: FetchResponse) -> Steps:
-        """An observer that is told that it leads enters the illegal state."""
+        """An observer that a response names as leader enters the illegal state."""
         for step in super().handle_non_success_fetch_response(me, response):
             contradicted = me.role is Role.OBSERVER and response.leader == me.id
             yield consume(ILLEGAL.of(me).but(pending_fetch=Nil.NIL)) if contradicted else step
@@ -119,10 +119,10 @@ class PendingChangeAccepted(Reconfig, variant="pending-change-accepted"):
 
 
 class LeaderNotReady(Reconfig, variant="leader-not-ready"):
-    """A leader accepts a change before it has committed anything of its own epoch (the rule of KAFKA-16535).
+    """A leader accepts a change before it has committed an entry of its epoch (the rule of KAFKA-16535).
 
-    This is the known hole of single-server changes in the Raft thesis: two changes made from the same voter set by
-    leaders of different epochs leave majorities that do not meet.
+    This is the known hole of single-server changes in the Raft thesis. Two leaders of different epochs change the same
+    voter set, and the majorities do not overlap.
     """
 
     def _is_ready(self, me: Server) -> bool:
@@ -130,10 +130,10 @@ class LeaderNotReady(Reconfig, variant="leader-not-ready"):
 
 
 class OldVoterSetCounted(Reconfig, variant="old-voter-set-counted"):
-    """The high watermark is counted over the last voter set that the leader knows to be committed.
+    """The high watermark is computed over the last voter set known to be committed.
 
-    One leader alone does no harm with it, nor do two voter sets that differ by one server: their majorities meet. Harm
-    takes a leader whose high watermark lags behind a committed change, and a rival that has made the next change.
+    One leader alone is safe, and so are two voter sets that differ by one server: their majorities overlap. A failure
+    takes a leader whose high watermark lags behind a committed change, and a second leader with the next change.
     """
 
     def _counted_members(self, me: Server) -> frozenset[ServerId]:

@@ -1,9 +1,9 @@
 """KIP-704: recovery of a partition after an unclean leader election, before any client is served.
 
 A controller, brokers with one partition, and a client. Source: KIP-704, "Send a hint to the partition leader to recover
-the partition" (KAFKA-13587). Where the KIP leaves a question open, the model follows Kafka: KIP-497 for the ISR, KIP-101 and
-KIP-279 for truncation, KIP-392 for followers that serve consumers, KIP-841 for ineligible replicas. The docstring of an
-action names its section. `docs/coverage.md` lists the statements one by one, `docs/findings.md` their contradictions.
+the partition" (KAFKA-13587). Where the KIP leaves a question open, the model follows Kafka: KIP-497 for the ISR,
+KIP-101 and KIP-279 for truncation, KIP-392 for followers that serve consumers, KIP-841 for ineligible replicas. The
+docstring of an action names its section. `docs/coverage.md` lists the statements, `docs/findings.md` contradictions.
 
 The model omits broker epochs, reassignment, transactions (recovery is one step) and the contents of client responses.
 

@@ -3,8 +3,8 @@
 Controllers, one of them active, brokers, and an operator with the command line tools. Source: KIP-1312, "Support
 unregistering controllers" (KAFKA-20395), in its text of the vote. Where it leaves a question open, the model follows
 Kafka: KIP-919 (controllers register), KIP-631 (brokers), KIP-853 (the voter set), KIP-584 (features). The docstring of
-an action names its section. `docs/coverage.md` lists the statements one by one; `docs/findings.md` lists contradictions
-between them, and differences from the version that Kafka adopted.
+an action names its section. `docs/coverage.md` lists the statements one by one; `docs/findings.md` has their
+contradictions, and later changes by Kafka.
 
 The model reduces KRaft to a log with a committed part, and an active controller, which resigns when it is removed. Its
 successor may lack the uncommitted records. `quorum` is the model of KRaft itself.

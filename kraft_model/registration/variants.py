@@ -155,8 +155,7 @@ class RemovedLeaderStays(Registration, variant="removed-leader-stays"):
 
 
 class OnlyVoterNotFound(Registration, variant="only-voter-not-found"):
-    """As in Kafka, VOTER_NOT_FOUND rejects the removal of the only voter, not INVALID_REQUEST (`VoterSet.removeVoter`).
-    """
+    """As in Kafka, removing the only voter fails with VOTER_NOT_FOUND, not INVALID_REQUEST (`VoterSet.removeVoter`)."""
 
     def _only_voter_refusal(self) -> Error:
         return Error.VOTER_NOT_FOUND
