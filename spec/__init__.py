@@ -1,7 +1,7 @@
-"""The language that protocols are written in.
+"""The specification language for protocols.
 
-A protocol is a class: constants, records for what a replica knows and sends, and a decorated method for each action.
-`kraftcheck.spec.examples.lock_service` is a complete one that fits on a page.
+A protocol is a class. It has constants, record types for states and messages, and a decorated method for each action.
+`kraftcheck.spec.examples.lock_service` is a complete example on one page.
 """
 
 from kraftcheck.spec.errors import ActionError, ConstantError, InputError, ProtocolError, RaisedError

@@ -1,4 +1,4 @@
-"""Finds protocol classes, in modules, in users' files and among variants, and the classes of their values."""
+"""Discovery of protocol classes in modules, user files and variants, and of their value classes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Record, Symbol, field_types, is_enum
 
 OLD_PACKAGES = ("spec", "kraft_model", "explorer", "traces")
-"""Rooms of kraftcheck that users' files once imported as packages of their own."""
+"""Packages of kraftcheck that user files once imported as top-level packages."""
 
 KRAFTCHECK = Path(__file__).parents[1]
 
@@ -28,14 +28,14 @@ ClassName = tuple[str, str]
 """The module of a class and its qualified name."""
 
 PREFIX = "kraftcheck_user_"
-"""Begins the names of modules made of users' files, so that a file called `json.py` replaces nothing."""
+"""Prefix of the module names of user files, so that a file named `json.py` shadows no module."""
 
 
 def load(path: str | Path, class_name: str) -> type[Protocol]:
-    """Return a protocol class of a user's file.
+    """Return a protocol class of a user file.
 
-    The file is imported under a name of its own. Meanwhile its folder comes first on the import path, so that it
-    finds modules beside it.
+    The file is imported as a module with a prefixed name. During the import, its folder comes first on the import path,
+    so that it finds modules beside it.
     """
     module = _import_file(Path(path))
     classes = [protocol.__name__ for protocol in protocols_of(module)]
@@ -53,15 +53,15 @@ def load(path: str | Path, class_name: str) -> type[Protocol]:
 
 
 def protocols_of(module: ModuleType) -> list[type[Protocol]]:
-    """Return the protocol classes that a module defines, in the order of its names."""
+    """Return the protocol classes that a module defines, in order of definition."""
     own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
     return [value for value in own if _is_protocol(value)]
 
 
 def line_to_blame(error: BaseException, path: str | Path) -> int | None:
-    """Return the line of a file in which an exception arose, innermost first; None if the file is not involved."""
+    """Return the innermost line of a file on an exception's traceback; None if the file is not on it."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
-        return error.lineno or None  # of the file as a whole Python says 0
+        return error.lineno or None  # Python reports line 0 for the file as a whole
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     return lines[-1] if lines else None
 
@@ -84,7 +84,7 @@ def _import_file(path: Path) -> ModuleType:
     module = module_from_spec(found)
     folder = str(path.resolve().parent)
     before, wrote = sys.modules.get(name), sys.dont_write_bytecode
-    sys.modules[name] = module  # annotations are resolved through it
+    sys.modules[name] = module  # resolves the annotations
     sys.path.insert(0, folder)
     sys.dont_write_bytecode = True
     try:
@@ -117,7 +117,7 @@ def _import_failure(path: Path, error: BaseException) -> str:
 
 
 def old_import(error: ImportError) -> str | None:
-    """Return the message for an import that failed because it uses an old name of a package."""
+    """Return the message for a failed import of a package's old name, or None."""
     package = (error.name or "").partition(".")[0]
     if package not in OLD_PACKAGES or getattr(sys.modules.get(package), "__file__", None) is not None:
         return None
@@ -139,7 +139,7 @@ def _is_module(path: Path) -> bool:
 
 
 def protocol_in(module: ModuleType) -> type[Protocol]:
-    """Return the protocol of a model's module: the one class defined there that is a protocol and no variant."""
+    """Return the protocol of a model's module: the only protocol class defined there that is not a variant."""
     found = [protocol for protocol in protocols_of(module) if protocol.variant is None]
     if len(found) != 1:
         names = ", ".join(protocol.__name__ for protocol in found) or "none"
@@ -150,8 +150,8 @@ def protocol_in(module: ModuleType) -> type[Protocol]:
 def variants_of(protocol: type[Protocol]) -> dict[str, type[Protocol]]:
     """Return the variants of a protocol, by name.
 
-    The module `variants` of the protocol's package is imported first, if there is one. A user's file may add variants
-    to a shipped protocol: these are left out, since users name them by their file.
+    The module `variants` of the protocol's package is imported first, if any. Variants that a user file adds to a
+    shipped protocol are excluded, since users name them by their file.
     """
     owner = next(base for base in protocol.__mro__ if "variants" in vars(base))
     package = sys.modules.get(owner.__module__)
@@ -166,7 +166,7 @@ def variants_of(protocol: type[Protocol]) -> dict[str, type[Protocol]]:
 
 
 def variant(protocol: type[Protocol], name: str) -> type[Protocol]:
-    """Return the variant of a protocol that has a name."""
+    """Return a protocol's variant by name; raise InputError if it is unknown."""
     known = variants_of(protocol)
     if name not in known:
         raise InputError(unknown("variant", name, known, protocol.name()))
@@ -182,10 +182,10 @@ def first_sentence(protocol: type[Protocol]) -> str:
 
 
 def reachable_classes(protocol: Protocol, states: Iterable[State]) -> dict[ClassName, type]:
-    """Return the record and symbol classes that values of a protocol may have.
+    """Return the record and symbol classes that occur in values of a protocol.
 
-    These are the classes of the values in its initial states, of its actions' messages and actors and of its symbols,
-    the classes in its modules, and those in the annotations of all these classes' fields.
+    They come from initial states, constants, symbols, the messages and actors of actions, and the protocol's modules.
+    Field annotations of these classes add further classes.
     """
     seen = Lexicon()
     for value in (*states, *protocol.constant_values().values()):
@@ -222,7 +222,7 @@ def _classes_in(annotation: Any) -> Iterator[type]:
 
 
 def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
-    """Return the modules of a protocol's classes, and the modules of the same folders that these use."""
+    """Return the modules of a protocol's classes, and the modules in the same folders that they use."""
     bases = protocol.__mro__[: protocol.__mro__.index(Protocol)]
     waiting = [sys.modules[cls.__module__] for cls in bases if cls.__module__ in sys.modules]
     folders = {path.parent for path in map(source_of, waiting) if path is not None}
@@ -243,12 +243,12 @@ def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
 
 
 def _home(value: object) -> str:
-    """Return the name of the module that a value is, or comes from."""
+    """Return the name of a module, or of the module that defines a value."""
     name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
     return name if isinstance(name, str) else ""
 
 
 def source_of(module: ModuleType) -> Path | None:
-    """Return the source file of a module, or None if it has none."""
+    """Return the source file of a module, or None."""
     name = getattr(module, "__file__", None)
     return Path(name).resolve() if isinstance(name, str) else None

@@ -1,7 +1,7 @@
-"""The canonical encoding of values, as bytes, and its decoding.
+"""Canonical binary encoding of values, and its decoder.
 
-An encoding names record and symbol classes by their qualified names. They are looked up in a `Lexicon`, which holds
-the classes of one protocol. Nothing is imported or evaluated because a file says so.
+An encoding names record and symbol classes by qualified name, and the decoder looks them up in a `Lexicon` of the
+protocol's classes. Decoding never imports or evaluates anything.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _text(tag: bytes, text: str) -> bytes:
 
 
 def encode(value: Value) -> bytes:
-    """Return the canonical encoding of a value. Values have equal encodings if and only if they are equal."""
+    """Return the canonical encoding of a value; equal encodings mean equal values, and vice versa."""
     kind = type(value)
     if kind is bool:
         return b"T" if value else b"F"
@@ -58,7 +58,7 @@ def encode(value: Value) -> bytes:
 T = TypeVar("T")
 C = TypeVar("C", bound=Sized)
 
-MOST_DIGITS = 4_000  # Python converts some more
+MOST_DIGITS = 4_000  # below Python's limit for int()
 _NUMBER = re.compile("0|-?[1-9][0-9]*")
 
 
@@ -113,7 +113,7 @@ def _parts(value: Value) -> Iterable[Value]:
 
 
 def decode(data: bytes, lexicon: Lexicon) -> Value:
-    """Return the value that has a canonical encoding; the inverse of `kraftcheck.spec.values.encode`."""
+    """Return the value of a canonical encoding; the inverse of `encode`."""
     reader = _ByteReader(data, lexicon)
     try:
         value = reader.value()
@@ -125,7 +125,7 @@ def decode(data: bytes, lexicon: Lexicon) -> Value:
 
 
 class _ByteReader:
-    """Reads values from bytes, one after another."""
+    """Reader of consecutive values in bytes."""
 
     def __init__(self, data: bytes, lexicon: Lexicon) -> None:
         self.data = data
@@ -202,7 +202,7 @@ class _ByteReader:
         return tuple([self.value() for _ in range(self.length())])
 
     def ascending(self, read: Callable[[], T]) -> list[T]:
-        """Return the elements of a set, or the pairs of a map, which are in the order of their encodings."""
+        """Return the elements of a set, or the pairs of a map, checked for ascending encodings."""
         found, before = [], b""
         for _ in range(self.length()):
             start = self.at
@@ -223,7 +223,7 @@ class _ByteReader:
         return self.whole(Map, self.ascending(self.pair))
 
     def whole(self, kind: Callable[[list[T]], C], items: list[T]) -> C:
-        """Return a collection of items, which must all differ. In Python 1 and True do not."""
+        """Return a collection of items, and reject items that are equal in Python, as 1 and True are."""
         found = kind(items)
         if len(found) != len(items):
             raise self.error("expected each element once")

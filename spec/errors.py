@@ -1,4 +1,4 @@
-"""Errors in a user's input: the exceptions, and the wording for unknown names."""
+"""Exceptions for user input, and messages for unknown names."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from typing import Any
 
 
 class InputError(ValueError):
-    """Bad input from a user: one clear message, exit code 2."""
+    """Invalid user input: one message, exit code 2."""
 
 
 class ProtocolError(InputError):
-    """A protocol that breaks the language's contract."""
+    """A protocol that violates the rules of the language."""
 
 
 class ConstantError(InputError):
-    """A constant that is missing, unknown, of the wrong kind, or does not fit with another.
+    """A constant that is missing, unknown, of the wrong type, or inconsistent with another one.
 
     Attributes
     ----------
     name
         The constant's name in the `.cfg`.
     problem
-        What is wrong, as a clause: "expected a number, found ...".
+        The problem, as a clause: "expected a number, found ...".
     """
 
     def __init__(self, name: str, problem: str) -> None:
@@ -40,7 +40,7 @@ class ConstantError(InputError):
 
 
 def require_assertions() -> None:
-    """Raise InputError where Python leaves out `assert` statements, and so what a protocol asserts."""
+    """Raise InputError if Python ignores `assert` statements, as with -O."""
     if sys.flags.optimize:
         raise InputError(
             "PYTHONOPTIMIZE: expected it not to be set, nor python -O: assert statements of a protocol would not be"
@@ -49,28 +49,28 @@ def require_assertions() -> None:
 
 
 FORGOT_YIELD = "expected a generator (forgot `yield`?)"
-"""What is said where a method returns what it should yield."""
+"""The problem of a method that returns a value instead of yielding."""
 
 
 class RaisedError(ProtocolError):
-    """A method of a protocol that raises or breaks its contract. The message has its line and its input.
+    """A protocol method that raises an exception or violates its contract; the message has its line and input.
 
     Parameters
     ----------
     protocol
         The protocol.
     what
-        Which method it is: "property Fine".
+        The kind and name of the method: "property Fine".
     function
         The method.
     problem
-        What is wrong, as a clause.
+        The problem, as a clause.
     given
-        What it was called with, by name.
+        The arguments of the call, by name.
     cause
-        What it raised, or None.
+        The exception that it raised, or None.
     line
-        The line to name where it raised nothing; by default the first of the method.
+        The line for the message, if there is no exception; by default the method's first line.
 
     Attributes
     ----------
@@ -79,13 +79,13 @@ class RaisedError(ProtocolError):
     name
         The name of the action or property.
     given, cause
-        As given.
+        The parameters above.
     place
         The file and the line.
     is_assertion
         Whether an `assert` failed.
     trace
-        The behaviour that leads there, where an engine has found it.
+        The trace to the call, once an engine has found it.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class RaisedError(ProtocolError):
 
 
 def text_of_error(error: BaseException) -> str:
-    """Return the text of an error; "" where it has none, or its class cannot say it."""
+    """Return the text of an error; "" if it has none, or if its class cannot format it."""
     try:
         text = str(error)
     except Exception:
@@ -128,13 +128,13 @@ def text_of_error(error: BaseException) -> str:
 
 
 def told_error(error: BaseException) -> str:
-    """Return the kind of an error and its text, if it has one."""
+    """Return the class name of an error, followed by its text, if any."""
     text = text_of_error(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _said(error: BaseException, names: Mapping[str, Any]) -> str:
-    """Return what an error says; of a record made of a wrong field, its fields too."""
+    """Return the text of an error; for a record with a wrong field, with the record's fields."""
     text = text_of_error(error)
     wrong = re.match(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", text)
     missing = re.match(r"(\w+)\.__init__\(\) missing \d+ required positional arguments?: (.*)", text)
@@ -149,11 +149,11 @@ def _said(error: BaseException, names: Mapping[str, Any]) -> str:
 
 
 def _place(error: BaseException, code: CodeType) -> tuple[str, int] | None:
-    """Return where an error arose: the innermost place in the folder of the function that was called.
+    """Return the innermost place of an error in the folder of the called function.
 
-    What is generated, such as the methods of a record, is in no file: its name is "<string>".
+    Generated code, such as the methods of a record, has the file name "<string>" and is skipped.
     """
-    folder = Path(code.co_filename).absolute().parent  # the name that the user gave may have no folder
+    folder = Path(code.co_filename).absolute().parent  # a file name given by the user may be relative
     frames = traceback.extract_tb(error.__traceback__)
     written = [frame for frame in frames if frame.filename == code.co_filename or not frame.filename.startswith("<")]
     inner = [frame for frame in written if _is_within(folder, Path(frame.filename).absolute())]
@@ -161,12 +161,12 @@ def _place(error: BaseException, code: CodeType) -> tuple[str, int] | None:
 
 
 def _is_within(folder: Path, file: Path) -> bool:
-    """Whether a file is in a folder, and not of what is installed there."""
+    """Whether a file is inside a folder, outside any site-packages."""
     return file.is_relative_to(folder) and "site-packages" not in file.relative_to(folder).parts
 
 
 class ActionError(RaisedError):
-    """An action that raises or breaks its contract. The message names the action and its input."""
+    """An action that raises an exception or violates its contract; the message has the action and its input."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class ActionError(RaisedError):
 
 
 def unknown(kind: str, name: str, known: Iterable[str], owner: str = "") -> str:
-    """Return a message for a name that is not known.
+    """Return the message for an unknown name, with the nearest known names.
 
     Examples
     --------
@@ -202,12 +202,12 @@ def unknown(kind: str, name: str, known: Iterable[str], owner: str = "") -> str:
 
 
 def near_misses(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names that are most like an unknown one, the nearest first.
+    """Return the known names nearest to an unknown one, best first.
 
     >>> near_misses("maxrestart", ["MaxElections", "MaxRestarts"])
     ['MaxRestarts']
     """
-    from difflib import get_close_matches  # slow to import, and seldom needed
+    from difflib import get_close_matches  # slow import, rarely needed
 
     folded: dict[str, str] = {}
     for other in known:

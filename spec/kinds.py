@@ -1,4 +1,4 @@
-"""Checks values against the types that annotations give, and describes types, values and mismatches."""
+"""Type checks of values against annotations, and descriptions of types, values and mismatches."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def describe_type(kind: Any) -> str:
 
 
 def may_be_record(kind: Any) -> bool:
-    """Whether a value of a type may be a record."""
+    """Whether a type admits records."""
     if isinstance(kind, type) and get_origin(kind) is None:
         return kind in (Any, object) or issubclass(kind, Record)
     if get_origin(kind) in (Union, types.UnionType):
@@ -51,7 +51,7 @@ def _plural(phrase: str) -> str:
 
 
 def describe_value(value: Value) -> str:
-    """Return a short description of a value: its kind, and the value itself, cut if it is long."""
+    """Return a short description of a value: its type and its text, truncated if long."""
     shown = cut(repr(value), 60)
     kind = type(value)
     if kind is bool:
@@ -68,15 +68,15 @@ def describe_value(value: Value) -> str:
 
 
 def fits(value: Value, kind: Any) -> bool:
-    """Return whether a value matches a type: see `mismatch`, which also says where it does not."""
+    """Return whether a value matches a type; `mismatch` also locates the mismatch."""
     return _checker(kind)(value)
 
 
 def mismatch(value: Value, kind: Any, path: str = "") -> str | None:
-    """Return where a value does not match a type.
+    """Return the first mismatch between a value and a type, with its path, or None.
 
-    `kind`: a type as an annotation gives it: a scalar, a `Record`, an enum, `frozenset[T]`, `tuple[T, ...]`, `tuple[A,
-    B]`, `Map[K, V]`, a union, `Optional[T]`, `Literal[...]`, or `Any`.
+    `kind`: a type as in an annotation: a scalar, a `Record`, an enum, `frozenset[T]`, `tuple[T, ...]`, `tuple[A, B]`,
+    `Map[K, V]`, a union, `Optional[T]`, `Literal[...]`, or `Any`.
     """
     if _checker(kind)(value):
         return None
@@ -88,7 +88,7 @@ def mismatch(value: Value, kind: Any, path: str = "") -> str | None:
 
 
 def _mismatch_of_whole(value: Value, kind: Any) -> str:
-    """Return why a value does not match a type although its parts do."""
+    """Return the mismatch of a value whose parts all match."""
     wanted = get_args(kind)
     if get_origin(kind) is tuple and type(value) is tuple and len(value) != len(wanted):
         return f"expected {len(wanted)} elements, found {len(value)}"
@@ -100,7 +100,7 @@ def _mismatch_of_whole(value: Value, kind: Any) -> str:
 
 
 def _parts(value: Value, kind: Any, path: str) -> Iterator[tuple[Value, Any, str]]:
-    """Yield the parts of a record or collection, with types and names; none if the outermost type differs."""
+    """Yield the parts of a record or collection, with types and paths; none if the outermost type differs."""
     untyped = kind in (Any, object)
     if isinstance(value, Record) and (untyped or (isinstance(kind, type) and isinstance(value, kind))):
         for name, field_kind in field_types(type(value)).items():
@@ -114,7 +114,7 @@ def _parts(value: Value, kind: Any, path: str) -> Iterator[tuple[Value, Any, str
 
 
 def _typed_parts(value: Value, kinds: tuple[Any, ...], path: str) -> Iterator[tuple[Value, Any, str]]:
-    """Yield the parts of a collection, given the types of its elements."""
+    """Yield the parts of a collection, given its element types."""
     if isinstance(value, frozenset):
         yield from ((item, kinds[0], f"an element of {path}") for item in value)
     elif isinstance(value, Map):
@@ -130,7 +130,7 @@ Check = Callable[[Any], bool]
 
 @cache
 def _checker(kind: Any) -> Check:
-    """Return a function that tells whether a value matches a type."""
+    """Return the predicate that checks values against a type."""
     if kind is Any or kind is object:
         return _is_value
     origin, arguments = get_origin(kind), get_args(kind)
@@ -156,7 +156,7 @@ def _checker(kind: Any) -> Check:
 
 
 def _refuse_mixture(kind: Any, arguments: tuple[Any, ...]) -> None:
-    """Refuse a union whose values can be equal in Python without being the same: `1 == Level.LOW` of an IntEnum."""
+    """Reject a union of types with values that are equal in Python but distinct: `1 == Level.LOW` of an IntEnum."""
     like = [(base, one) for one in arguments for base in (int, str) if isinstance(one, type) and issubclass(one, base)]
     for base in (int, str):
         mixed = [one for found, one in like if found is base]
@@ -194,12 +194,12 @@ def _plain_checker(kind: Any) -> Check:
 
 
 def _is_text(value: Any) -> bool:
-    """Whether a value is a string that every file can hold: no half of a surrogate pair is in it."""
+    """Whether a value is a string that UTF-8 can encode, without lone surrogates."""
     return type(value) is str and (value.isascii() or _SURROGATE.search(value) is None)
 
 
 def _has_good_fields(record: Record) -> bool:
-    """Whether every field matches its type; memoised, since records are immutable. A copy keeps what is known."""
+    """Whether every field of a record matches its type; memoized on the record, and kept by its copies."""
     known = record.__dict__
     if "_well_typed" in known:
         return True

@@ -1,8 +1,8 @@
-"""The values that states are made of, with one canonical order, and their text for people.
+"""The immutable values of states, with a canonical order, and their text.
 
-A value is an int, a bool, a string, None, a model value, a member of an enum, a record, a tuple, a frozenset or a map
-of those; nothing else. All are immutable and hashable. Neither the canonical order nor the canonical encoding
-depends on the process, on the order of discovery or on PYTHONHASHSEED.
+An atomic value is an int, a bool, a string, None, a model value or an enum member. Records, tuples, frozensets and maps
+of values are values too. Values are hashable. The canonical order and encoding are independent of the process, of the
+order of discovery and of PYTHONHASHSEED.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NAME = re.compile(r"\w*[A-Za-z]\w*", re.ASCII)
 
 
 def cached(function: Callable[[A], T]) -> Callable[[A], T]:
-    """Memoise a function of one argument, and keep its types: mypy takes no class for hashable."""
+    """Memoize a function of one argument, typed for mypy, which does not take classes as hashable."""
     return cache(function)
 
 
@@ -53,10 +53,10 @@ class ModelValue:
     Parameters
     ----------
     name
-        The name that the `.cfg` gives it. Two model values of one name are equal.
+        The name in the `.cfg`. Model values with equal names are equal.
     index
-        Its place in the order in which the `.cfg` first names model values, which is TLC's order of them.
-        It decides the canonical order, not equality.
+        The rank by first occurrence in the `.cfg`, as in TLC.
+        It determines the canonical order, not equality.
     """
 
     __slots__ = ("_hash", "index", "name")
@@ -81,7 +81,7 @@ class ModelValue:
 class Symbol(enum.Enum):
     """A constant that the protocol itself names, such as a role or an error code.
 
-    Subclass it and give each member the name that TLA+ and the `.cfg` know it by.
+    Subclass it, and assign each member its name in TLA+ and in the `.cfg`.
     """
 
     __hash__ = object.__hash__  # members are singletons; Enum's own hash is slow
@@ -98,13 +98,13 @@ class Symbol(enum.Enum):
 
 
 def is_enum(kind: Any) -> bool:
-    """Whether a type is an enum whose members are values: a `Symbol`, or any `enum.Enum` that is no set of flags."""
+    """Whether a type is an enum whose members are values: a `Symbol`, or any `enum.Enum` that is not a `Flag`."""
     return isinstance(kind, type) and issubclass(kind, enum.Enum) and not issubclass(kind, enum.Flag)
 
 
 @cached
 def enum_names(kind: type[enum.Enum]) -> dict[str, enum.Enum]:
-    """Return the members of an enum by the names that texts, TLA+ and a `.cfg` know them by.
+    """Return the members of an enum, by their names in texts, in TLA+ and in a `.cfg`.
 
     A member is called by its value where all values of the enum are names, such as `"white"`; else by its name.
 
@@ -124,13 +124,13 @@ def _named_by(kind: type[enum.Enum]) -> dict[str, str]:
 
 
 def name_of(member: enum.Enum) -> str:
-    """Return the name that texts, TLA+ and a `.cfg` know a member of an enum by: see `enum_names`."""
+    """Return the name of an enum member in texts, in TLA+ and in a `.cfg`: see `enum_names`."""
     return _named_by(type(member))[member.name]
 
 
 @dataclass_transform(frozen_default=True)
 class Record:
-    """A frozen record with named, typed fields: a replica's state, a message, the shared state, a log entry.
+    """An immutable record with named, typed fields: a replica's state, a message, the shared state, a log entry.
 
     Subclasses declare fields as annotations, as in a dataclass:
 
@@ -142,8 +142,8 @@ class Record:
     """
 
     _quiet: ClassVar[tuple[str, ...]] = ()
-    _is_exact: ClassVar[bool] = False  # whether it holds records, which tell 1 from True, whatever its fields say
-    _is_plain: ClassVar[bool] = True  # whether making one is no more than setting its fields
+    _is_exact: ClassVar[bool] = False  # whether it contains only records, whose equality distinguishes 1 from True
+    _is_plain: ClassVar[bool] = True  # whether construction only sets the fields
 
     def __init_subclass__(cls, quiet: tuple[str, ...] = (), **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -160,7 +160,7 @@ class Record:
         refuse_fields(cls)
 
     def but(self, **changes: Value) -> Self:
-        """Return a copy in which the named fields have the given values.
+        """Return a copy with the named fields changed.
 
         Raises
         ------
@@ -185,7 +185,7 @@ class Record:
             known["_unchecked"] = (*current["_unchecked"], *changes)
         return made
 
-    if not TYPE_CHECKING:  # else type checkers would take any name for a field
+    if not TYPE_CHECKING:  # else type checkers would accept any name as a field
 
         def __getattr__(self, name: str) -> Any:
             kind = type(self)
@@ -198,7 +198,7 @@ class Record:
         if self is other:
             return True
         if type(self) is not type(other):
-            return NotImplemented  # what stands for a record may know better
+            return NotImplemented  # a proxy of a record may define equality
         if hash(self) != hash(other):
             return False
         values = _fields_getter(type(self))
@@ -223,26 +223,26 @@ class Record:
 
 @cached
 def field_names(cls: type[Record]) -> tuple[str, ...]:
-    """Return the names of a record class's fields, in the order of their declaration."""
+    """Return the field names of a record class, in order of declaration."""
     refuse_made_equality(cls, Record)
     return tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
 
 
 def shown_names(record: Record) -> tuple[str, ...]:
-    """Return the names of the fields that texts show: of a quiet field only where it has not its default value."""
+    """Return the fields to show in texts: a quiet field only if it differs from its default."""
     names, kind = field_names(type(record)), type(record)
     return tuple(n for n in names if n not in kind._quiet or getattr(record, n) != getattr(kind, n))
 
 
 @cached
 def field_types(cls: type[Record]) -> dict[str, Any]:
-    """Return the type of each field of a record class, in the order of their declaration; annotations are resolved."""
+    """Return the resolved field types of a record class, in order of declaration."""
     hints = get_type_hints(cls)
     return {name: hints[name] for name in field_names(cls)}
 
 
 def field_values(record: Record) -> tuple[Value, ...]:
-    """Return the values of a record's fields, in the order of their declaration."""
+    """Return the field values of a record, in order of declaration."""
     return _fields_getter(type(record))(record.__dict__)
 
 
@@ -263,7 +263,7 @@ def _has_mixtures(cls: type[Record]) -> bool:
 
 
 def is_mixture(kind: Any) -> bool:
-    """Whether values of a type may be equal in Python and yet not the same, as 1 and True are."""
+    """Whether a type admits distinct values that are equal in Python, as 1 and True are."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is None:
         return not isinstance(kind, type) or kind in (Any, object, tuple, frozenset, Map)
@@ -276,15 +276,15 @@ def is_mixture(kind: Any) -> bool:
 
 
 def is_same(one: Value, other: Value) -> bool:
-    """Return whether equal values are of the same types, all through: 1 and True are equal."""
-    if one is other or isinstance(one, Record):  # which compares so
+    """Return whether equal values have equal types at every level: 1 and True are equal in Python."""
+    if one is other or isinstance(one, Record):  # Record.__eq__ compares types too
         return True
     alike = map(is_same, one, other) if isinstance(one, tuple) else [keyed(one) == keyed(other)]
     return type(one) is type(other) and all(alike)
 
 
 def keyed(value: Value) -> Any:
-    """Return a key of a dict that tells a value from all others: 1 and True are the same key."""
+    """Return a dict key that distinguishes values equal in Python, such as 1 and True."""
     kind = type(value)
     if kind is tuple or kind is frozenset:
         return kind, kind(map(keyed, value))
@@ -319,7 +319,7 @@ class Map(Mapping[K, V]):
         return key in self._items
 
     def put(self, key: K, value: V) -> Map[K, V]:  # type: ignore[misc]
-        """Return a copy in which `key` has `value`."""
+        """Return a copy in which `key` maps to `value`."""
         copy = Map[K, V](self._items)
         copy._items[key] = value
         return copy
@@ -328,7 +328,7 @@ class Map(Mapping[K, V]):
         return Map({**self._items, **other})
 
     def without(self, key: K) -> Map[K, V]:
-        """Return a copy that lacks `key`."""
+        """Return a copy without `key`."""
         return Map({k: v for k, v in self._items.items() if k != key})
 
     def __eq__(self, other: object) -> bool:
@@ -350,11 +350,11 @@ class Map(Mapping[K, V]):
 
 
 def order_key(value: Value) -> tuple[Any, ...]:
-    """Return a key that sorts values in their canonical order.
+    """Return the sort key of a value in the canonical order.
 
-    The order is TLC's where TLC has one: numbers by size, model values as the `.cfg` first names them,
-    sets and sequences by size and then by their elements, members of an enum as it lists them. Values of different
-    kinds are ordered by kind, None first.
+    The order is TLC's where TLC defines one: numbers by size, model values by first occurrence in the `.cfg`. Sets and
+    sequences are ordered by size, then by elements; enum members by declaration. Values of different kinds are ordered
+    by kind, None first.
     """
     kind = type(value)
     if kind is bool:
@@ -389,7 +389,7 @@ def _rank(kind: type[enum.Enum]) -> dict[str, int]:
 
 
 def ordered(values: Iterable[T]) -> list[T]:
-    """Return values sorted in their canonical order. An action that iterates over a set should use it.
+    """Return values sorted in canonical order, for actions that iterate over a set.
 
     >>> ordered(frozenset({3, 1, 2}))
     [1, 2, 3]
@@ -398,7 +398,7 @@ def ordered(values: Iterable[T]) -> list[T]:
 
 
 def transform(value: Value, leaf: Callable[[Value], Value]) -> Value:
-    """Return a value with every model value in it replaced, as a symmetry's permutation replaces them."""
+    """Return a value with a function applied to every model value in it, such as a symmetry permutation."""
     kind = type(value)
     if kind is ModelValue:
         return leaf(value)
@@ -413,10 +413,10 @@ def transform(value: Value, leaf: Callable[[Value], Value]) -> Value:
     return value
 
 
-# What a class may not do
+# Forbidden features of classes
 
 INSTEAD: dict[Any, str] = {list: "tuple", set: "frozenset", dict: "Map", bytearray: "tuple of numbers"}
-"""What to write instead of a collection that can change."""
+"""The immutable replacement for each mutable collection."""
 
 _EQUALITY = ("__eq__", "__ne__", "__hash__")
 _ORDER = ("__lt__", "__le__", "__gt__", "__ge__")
@@ -427,17 +427,17 @@ _BY_IDENTITY = "members of an enum are compared by identity, or states would be 
 
 
 def refuse_methods(record_type: type) -> None:
-    """Raise ProtocolError where a record class, or a mixin of it, defines how records are compared or read."""
+    """Raise ProtocolError if a record class, or a mixin of it, overrides comparison or attribute access."""
     _refuse(record_type, (*_EQUALITY, *_ORDER, *_ACCESS), _BY_FIELDS)
 
 
 def refuse_enum(kind: type) -> None:
-    """Raise ProtocolError where an enum defines which of its members are equal."""
+    """Raise ProtocolError if an enum overrides equality of its members."""
     _refuse(kind, _EQUALITY, _BY_IDENTITY)
 
 
 def refuse_fields(record_type: type) -> None:
-    """Raise ProtocolError where a field's default can change, or the field is not compared or not given in order."""
+    """Raise ProtocolError if a field has a mutable default, or options other than plain comparison and position."""
     for field in dataclasses.fields(record_type):
         factory, problem = field.default_factory, None
         if factory is not dataclasses.MISSING and (kind := type(factory())) in INSTEAD:
@@ -450,7 +450,7 @@ def refuse_fields(record_type: type) -> None:
 
 
 def refuse_made_equality(record_type: type, base: type) -> None:
-    """Raise ProtocolError where a decorator gave a record class another equality after it was made."""
+    """Raise ProtocolError if a decorator replaced the equality of a record class."""
     if record_type.__eq__ is not base.__eq__ or record_type.__hash__ is not base.__hash__:
         what = f"{_BY_FIELDS}; remove it (or the decorator)"
         raise ProtocolError(f"{_place(record_type)}{record_type.__qualname__}.__eq__: {what}")
@@ -477,7 +477,7 @@ def _place(cls: type, method: object = None) -> str:
 
 
 def text_of(value: Value) -> str:
-    """Return a value as reports, reasons and counterexamples show it.
+    """Return the text of a value in reports, reasons and counterexamples.
 
     A record is shown by its `__str__` if its class defines one, as the identity of a server does.
 
@@ -512,12 +512,12 @@ _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 
 def in_xml(text: str) -> str:
-    """Return text with `?` for each character that XML cannot have, such as ESC."""
+    """Return text with `?` for each character that XML forbids, such as ESC."""
     return _NOT_IN_XML.sub("?", text)
 
 
 def visible(text: str, keep: str = "") -> str:
-    r"""Return text with the codes of characters that cannot be seen, or that steer a terminal or the way of writing."""
+    r"""Return text with control, invisible and bidirectional characters escaped."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() or one in keep else _code(one) for one in text)
@@ -528,7 +528,7 @@ def _code(character: str) -> str:
 
 
 def one_of(choices: Sequence[str]) -> str:
-    """Return choices in one phrase.
+    """Return alternatives as a phrase.
 
     >>> one_of(["a value", "','", "'}'"])
     "a value, ',' or '}'"
@@ -537,7 +537,7 @@ def one_of(choices: Sequence[str]) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Return text of at most `width` characters, with `...` for what does not fit.
+    """Return text truncated to `width` characters, with `...` at the end.
 
     >>> cut("NoIllegalState", 8)
     'NoIll...'

@@ -1,1 +1,1 @@
-"""TLC's model configuration files (`.cfg`): reading them, and binding them to a protocol."""
+"""TLC's model configuration files (`.cfg`): parsing, and binding to a protocol."""

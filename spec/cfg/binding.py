@@ -1,7 +1,7 @@
-"""Binds a configuration to a protocol: sets its constants, and finds what is to be checked.
+"""Binding of a configuration to a protocol: its constants, and the properties to check.
 
-The `.cfg` names things, and the protocol knows which names exist. Anything that does not fit is an `InputError`, which
-names the place, what was found and what was expected.
+Names of the `.cfg` that the protocol does not define raise `InputError`, with the place, the name found and the known
+names.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
 
 
 def bind_constants(protocol: type[Protocol], config: ModelConfig) -> Protocol:
-    """Return an instance of a protocol with the constants of a configuration. The rest of it is not looked at."""
+    """Return an instance of a protocol with the constants of a configuration; ignore its other sections."""
     for replaced, named in config.substitutions.items():
         message = f"{replaced} <- {named.name}: {protocol.name()} has no operators to replace; expected NAME = VALUE"
         _refuse(message, named)
@@ -82,7 +82,7 @@ def _instance(protocol: type[Protocol], values: dict[str, Value], config: ModelC
 
 
 def _require_keywords(protocol: type[Protocol], values: dict[str, Value]) -> None:
-    """Raise ProtocolError where the constructor of a protocol does not take its constants alone, as keywords."""
+    """Raise ProtocolError if the protocol's constructor does not accept its constants as keywords."""
     try:
         signature(protocol.__init__).bind(None, **values)
     except TypeError as error:
@@ -94,7 +94,7 @@ def _require_keywords(protocol: type[Protocol], values: dict[str, Value]) -> Non
 
 
 def _refuse(message: str, named: Assignment | Named) -> NoReturn:
-    """Raise an error at the place where a configuration or a setting names something."""
+    """Raise ConfigError at the position of a name in a configuration or setting."""
     where = f"{SETTING} {named.name}" if named.position.file == SETTING else None
     raise ConfigError(message, named.position, where)
 
@@ -103,7 +103,7 @@ def _refuse(message: str, named: Assignment | Named) -> NoReturn:
 
 
 def _symbols(protocol: type[Protocol]) -> dict[str, list[enum.Enum]]:
-    """Return the symbols of a protocol by their name in a `.cfg`, which several may share."""
+    """Return the symbols of a protocol, by their possibly shared names in a `.cfg`."""
     found: dict[str, list[enum.Enum]] = {}
     for kind in protocol.symbols:
         for symbol in kind:
@@ -112,14 +112,14 @@ def _symbols(protocol: type[Protocol]) -> dict[str, list[enum.Enum]]:
 
 
 def _members(value: Value) -> Iterator[Value]:
-    """Yield the members of a set, and of the sets in it. Any other value has none."""
+    """Yield the members of a set, and of nested sets; none for any other value."""
     for member in value if isinstance(value, frozenset) else ():
         yield member
         yield from _members(member)
 
 
 def _as_declared(protocol: type[Protocol], declared: Constant, value: Value) -> Value:
-    """Return a constant's value: a `.cfg` has names for the enums and the None that its declared type has."""
+    """Return a constant's value, with names replaced by the enum members or the None of its declared type."""
     hint = get_type_hints(protocol).get(declared.attribute, Any)
     kinds = [kind for kind in _types_in(hint) if is_enum(kind)]
     if any(issubclass(kind, int | str) for kind in kinds):
@@ -161,7 +161,7 @@ def _require_all(protocol: type[Protocol], config: ModelConfig) -> None:
         raise InputError(f"{config.file}: {noun} not given a value; expected {', '.join(missing)}")
 
 
-# What to check
+# Properties
 
 
 def _refuse_unsupported(config: ModelConfig) -> None:
@@ -175,7 +175,7 @@ def _refuse_unsupported(config: ModelConfig) -> None:
 def _properties(
     what: str, names: Iterable[Named], fitting: list[Property], others: list[Property], protocol: type[Protocol]
 ) -> tuple[Property, ...]:
-    """Return the properties of the given names, all of which must be among the fitting ones."""
+    """Return the properties of the given names; raise ConfigError for a name that is not among `fitting`."""
     by_name = {prop.name: prop for prop in fitting}
     kinds = {other.name: other.kind for other in others}
     for named in names:
@@ -188,7 +188,7 @@ def _properties(
 
 
 def _misplaced(name: str, kind: str, what: str) -> str:
-    """Return why a property of a kind is not what the keyword asks for, and which keyword names it."""
+    """Return the message for a property under the wrong keyword, with the right keyword."""
     if kind in OF_BEHAVIOURS:
         says = "says what should stay reachable" if kind == REACHABLE else "is a temporal property"
         return f"{name} {says}, so it is no {what}; name it under PROPERTY"
@@ -198,7 +198,7 @@ def _misplaced(name: str, kind: str, what: str) -> str:
 
 
 def _over_behaviours(named: Named, fitting: list[Property], protocol: type[Protocol]) -> Property:
-    """Return what PROPERTY names: a temporal property, a step invariant, or what should stay reachable."""
+    """Return the property that PROPERTY names: a temporal property, a step invariant, or a reachability goal."""
     for prop in fitting:
         if prop.name == named.name:
             return prop
@@ -215,13 +215,13 @@ def _chosen(what: str, named: Named | None, known: Iterable[str], protocol: type
 
 
 def _init(protocol: type[Protocol], config: ModelConfig) -> str:
-    """Return the name of the start that INIT, or SPECIFICATION, gives."""
+    """Return the name of the initial state that INIT, or SPECIFICATION, selects."""
     _chosen("next-state relation", config.next, ("Next",), protocol)
     return _chosen("start", config.init, start_names(protocol), protocol) or "Init"
 
 
 def _fairness(protocol: type[Protocol], config: ModelConfig) -> tuple[Fairness, ...]:
-    """Return the fairness that SPECIFICATION asks for, or that actions declare where there is none."""
+    """Return the fairness that SPECIFICATION requires, or the actions' own without one."""
     try:
         return protocol.fairness_of(None if config.specification is None else config.specification.name)
     except ProtocolError as error:
@@ -232,7 +232,7 @@ def _fairness(protocol: type[Protocol], config: ModelConfig) -> tuple[Fairness, 
 def bind_leniently(
     protocol: type[Protocol], config: ModelConfig, *, whole_space: bool, properties: bool = False
 ) -> tuple[BoundConfig, list[str]]:
-    """Bind a configuration to a protocol, without its properties: where traces or state sets are compared."""
+    """Bind a configuration without its properties, to compare traces or state sets; return warnings too."""
     known = protocol.properties
     warnings = [
         f"{named.position}: {protocol.name()} has no property {named.name}; nothing depends on it here"
@@ -245,7 +245,7 @@ def bind_leniently(
     )
     config = replace(config, invariants=invariants, properties=behaviours, alias=None, postcondition=None)
     if config.specification is not None and protocol.specifications.get(config.specification.name) is True:
-        config = replace(config, specification=None)  # it asks for fairness that the protocol does not say
+        config = replace(config, specification=None)  # it requires fairness that the protocol does not declare
     if not whole_space:
         config = replace(config, constraints=(), action_constraints=(), view=None)
     return bind(protocol, config), warnings

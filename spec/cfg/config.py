@@ -1,9 +1,9 @@
-r"""Reads TLC's model configuration files (`.cfg`), and settings such as `--set MaxRestarts=1`.
+r"""Parser of TLC's model configuration files (`.cfg`), and of settings such as `--set MaxRestarts=1`.
 
-Whatever TLC accepts is accepted, with the same meaning: sections in any order and any number, empty lists of names,
-model values in the order in which the file first names them, backslashes in strings as they are written. Probable slips
-that TLC hides are errors here: of two assignments of a constant TLC silently takes the second, and it silently stops
-reading at a character that it does not know.
+Every file that TLC accepts is accepted, with the same meaning. Sections may be repeated and in any order, lists of
+names may be empty, and strings keep their backslashes. Model values are ordered by first occurrence. Two probable
+mistakes that TLC ignores are errors here. TLC silently takes the second assignment of a constant, and silently stops at
+an unknown character.
 
 >>> config = parse_config("CONSTANTS Hosts = {n2, n1}  MaxRestarts = 1  INVARIANT NoIllegalState", "tiny.cfg")
 >>> config.constants["MaxRestarts"].value, config.model_values, config.invariants[0].name
@@ -97,7 +97,7 @@ class ConfigError(InputError):
 
 
 class SourceText:
-    """A text that knows the positions of its characters. If `where` is given, messages show it for any position."""
+    """A text with the positions of its characters; `where`, if given, replaces them in messages."""
 
     def __init__(self, text: str, file: str, where: str | None = None) -> None:
         self.text = text
@@ -109,7 +109,7 @@ class SourceText:
         return [0, *[match.end() for match in _LINE_END.finditer(self.text)]]
 
     def position(self, offset: int) -> TextPosition:
-        """Return the place of the character at `offset`."""
+        """Return the position of the character at `offset`."""
         line = bisect_right(self._line_starts, offset)
         return TextPosition(self.file, line, offset - self._line_starts[line - 1] + 1)
 
@@ -119,10 +119,10 @@ class SourceText:
 
 
 def _blank_comments(source: SourceText) -> str:
-    """Return the text with spaces for comments; every other character stays at its place.
+    """Return the text with comments blanked; every other character keeps its offset.
 
-    Comments nest, which no regular expression can match; hence this pass before the lexer. It also refuses sets that
-    are nested so deeply that walking over the value would overflow the stack.
+    Comments nest, so a pass before the lexer is needed. The pass also rejects deeply nested sets, on which recursion
+    over the value would overflow the stack.
     """
     text = source.text
     pieces: list[str] = []
@@ -160,7 +160,7 @@ def _parser() -> Lark:
 
 
 def parse_tree(source: SourceText, start: str) -> Tree[Token]:
-    """Return the tree of a text."""
+    """Return the syntax tree of a text."""
     from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
     try:
@@ -194,13 +194,13 @@ def parse_tree(source: SourceText, start: str) -> Tree[Token]:
 
 
 def printable(text: str, size: int) -> str:
-    """Return text for a message: cut to `size` characters, and printable."""
+    """Return text for a message: printable, and truncated to `size` characters."""
     shown = cut(text, size)
     return shown if shown.isprintable() else ascii(shown)[1:-1]
 
 
 def _expected(accepted: set[str], previous: Token | None) -> str:
-    """Describe for people which terminals could have come after `previous`."""
+    """Return a phrase for the terminals that may follow `previous`."""
     before = "" if previous is None else previous.type
     words = {"NAME": "a name", "BOOLEAN": "TRUE or FALSE"}
     value = next((words[terminal] for terminal in words if terminal in accepted), "")
@@ -224,7 +224,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Named:
-    """A name of something in the specification, such as an invariant."""
+    """A name in the specification, such as an invariant's, with its position."""
 
     name: str
     position: TextPosition
@@ -232,7 +232,7 @@ class Named:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """What a `.cfg` says."""
+    """The contents of a `.cfg`."""
 
     file: str
     constants: dict[str, Assignment] = field(default_factory=dict)
@@ -291,7 +291,7 @@ def _read_bytes(name: str) -> bytes:
 
 
 def parse_config(text: str, file: str) -> ModelConfig:
-    """Read the text of a `.cfg`."""
+    """Parse the text of a `.cfg`."""
     source = SourceText(text, file)
     reader = _SectionReader(source)
     for section in _subtrees(parse_tree(source, "config")):
@@ -300,10 +300,10 @@ def parse_config(text: str, file: str) -> ModelConfig:
 
 
 def parse_setting(text: str, config: ModelConfig | None) -> Assignment:
-    """Read one setting of the command line, `NAME=VALUE`.
+    """Parse one setting of the command line, `NAME=VALUE`.
 
-    `config`: the configuration that the setting is to `override`. Its model values keep their indexes; new ones get the
-    next. Several settings may be read with the same `config`, since `override` numbers them in turn.
+    `config`: the configuration to `override`. Its model values keep their indexes; new ones get the next indexes.
+    Several settings may be parsed with one `config`, since `override` renumbers them.
     """
     source = SourceText(text, SETTING, where=f"{SETTING} {printable(text, 60)}")
     reader = _SectionReader(source, config.model_values if config is not None else ())
@@ -312,7 +312,7 @@ def parse_setting(text: str, config: ModelConfig | None) -> Assignment:
 
 
 def override(config: ModelConfig, assignments: Iterable[Assignment]) -> ModelConfig:
-    """Put settings into a configuration. A later setting of a constant wins over an earlier one."""
+    """Apply settings to a configuration; of two settings of a constant, the later one wins."""
     known = {value.name: value for value in config.model_values}
     constants = dict(config.constants)
     substitutions = dict(config.substitutions)
@@ -326,7 +326,7 @@ def override(config: ModelConfig, assignments: Iterable[Assignment]) -> ModelCon
 
 
 class _SectionReader:
-    """Collects the contents of a text, section by section."""
+    """Collector of a text's sections."""
 
     def __init__(self, source: SourceText, known: Iterable[ModelValue] = ()) -> None:
         self._source = source
@@ -355,7 +355,7 @@ class _SectionReader:
         keyword, *names = _tokens(tree)
         if tree.data == "many":
             group = self._groups.setdefault(_FIELDS[keyword], {})
-            for name in names:  # a name given twice is checked once
+            for name in names:  # a repeated name is checked once
                 group.setdefault(str(name), self._named(name))
         elif tree.data == "one":
             self._refuse_both("INIT", "SPECIFICATION", keyword)
@@ -439,16 +439,16 @@ def _model_values(value: Value) -> Iterator[ModelValue]:
 
 
 class BoundConfig(NamedTuple):
-    """A configuration bound to a protocol: the protocol with its constants, and what to check of it."""
+    """A configuration bound to a protocol: the protocol with its constants, and the properties to check."""
 
     protocol: Protocol  # the protocol with its constants
     properties: tuple[Property, ...] = ()  # its invariants and step invariants to check
-    constraints: tuple[Property, ...] = ()  # predicates that bound the search
+    constraints: tuple[Property, ...] = ()  # state predicates that bound the search
     action_constraints: tuple[Property, ...] = ()
     deadlock: bool = True  # whether to check for deadlock
-    symmetry: str | None = None  # names of one of the protocol's symmetries and views, or None
+    symmetry: str | None = None  # a symmetry and a view of the protocol, or None
     view: str | None = None
-    init: str = "Init"  # the start of the search: "Init" or the name of a scenario
-    reachable: tuple[Property, ...] = ()  # what should stay reachable
+    init: str = "Init"  # the initial state: "Init" or the name of a scenario
+    reachable: tuple[Property, ...] = ()  # reachability goals (AG EF)
     temporal: tuple[Property, ...] = ()  # its temporal properties to check
-    fairness: tuple[Fairness, ...] = ()  # what they assume to be fair
+    fairness: tuple[Fairness, ...] = ()  # fairness that the temporal properties assume

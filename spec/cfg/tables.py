@@ -1,4 +1,4 @@
-r"""Reads the configurations that a model ships: one TOML file a model, each table of it one `.cfg`.
+r"""Parser of shipped configurations: one TOML file per model, one table per `.cfg`.
 
     [default-add]
     about = "Two voters and an observer that is added."
@@ -6,9 +6,9 @@ r"""Reads the configurations that a model ships: one TOML file a model, each tab
     constants = "Hosts = {n1, n2, n3}  MaxAddVoters = 1"
     properties = "+VersionsAreTold -VotersAreRemoved"
 
-`inherits` names tables above, the later ones winning, and `without` removes what they set. `constants` is text of a
-`.cfg`. A list of names replaces the inherited one, or edits it where each name has a `+` or a `-`. The other keys are
-keywords of a `.cfg` in lower case. A table whose name begins with `_` is only inherited.
+`inherits` names earlier tables, the last of which takes precedence; `without` removes inherited keys. `constants` is
+`.cfg` text. A list of names replaces the inherited list; names with `+` or `-` edit it. The other keys are keywords of
+a `.cfg` in lower case. A table whose name begins with `_` is abstract: it is only inherited.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _edited(names: tuple[str, ...], change: list[str]) -> tuple[str, ...]:
 
 
 def _as_cfg(table: dict[str, Any]) -> str:
-    """Return the text that TLC reads."""
+    """Return the text of the `.cfg`."""
     lines = [f"\\* {line}" for line in textwrap.wrap(table["about"], _WIDTH, break_on_hyphens=False)]
     if table["constants"]:
         lines += ["CONSTANTS", *(f"    {name} = {value}" for name, value in table["constants"].items())]

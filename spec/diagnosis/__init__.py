@@ -1,1 +1,1 @@
-"""Says why an action is not enabled in a state."""
+"""Explanations of disabled actions and violated properties, and lint warnings."""

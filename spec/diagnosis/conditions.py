@@ -1,8 +1,8 @@
-"""Finds the condition on account of which an action yielded no step, a property was false, or an `assert` failed.
+"""The conditions behind a call without steps, a false property, or a failed `assert`.
 
-A handler that yields nothing ends at a `return`, or at its last line. Its call is traced; the line at which it ended
-and the conditions that led there are then read in its source. A property is a pure function, so parts of what it
-returned can be evaluated once more with the names that they had.
+A handler without a step ends at a `return`, or at its last line. Its call is traced, and the source gives the
+conditions that led to that line. A property is a pure function, so parts of its result can be evaluated again with the
+same names.
 
 >>> names = {"votes": (1, 2), "count": 7}
 >>> list(false_parts(ast.parse("count < 5 or all(vote < 2 for vote in votes)", mode="eval").body, names, {}))
@@ -33,20 +33,20 @@ from kraftcheck.spec.diagnosis.source import (
 from kraftcheck.spec.values import cut
 
 ITERATIONS = 4
-"""The most iterations of a loop that are told apart."""
+"""Maximum number of loop iterations to explain."""
 
 
 class Guard(NamedTuple):
-    """Where a function ended, and why."""
+    """The line at which a function ended, and the condition that led there."""
 
-    # the condition that was true, with the values in it. Empty if there is none, or the source is not available.
+    # the true condition, with its values; empty if there is none or the source is unavailable
     text: str
-    file: str  # the place
+    file: str  # the file
     line: int
 
 
 def guard_of(call: TracedCall) -> Guard:
-    """Return where a call ended without a step, and the conditions that led there."""
+    """Return the end of a call without a step, and the conditions that led there."""
     source = source_of_function(call.code)
     if source is None:
         return Guard("", call.code.co_filename, call.end)
@@ -54,14 +54,14 @@ def guard_of(call: TracedCall) -> Guard:
 
 
 class _Condition(NamedTuple):
-    """A test that was true (as it is written here), and the moment at which it was made."""
+    """A true test, as an expression or text, and the moment of its evaluation."""
 
     test: ast.expr | str
     moment: Moment
 
 
 class _GuardFinder:
-    """Finds in the source of a function why one call of it ended as it did."""
+    """Finder of the condition that ended one call of a function, in its source."""
 
     def __init__(self, call: TracedCall, source: FunctionSource) -> None:
         self._call = call
@@ -81,7 +81,7 @@ class _GuardFinder:
         return self._guard(*last) if last is not None else Guard("", self._call.code.co_filename, line)
 
     def _delegate(self, statement: ast.stmt | None) -> TracedCall | None:
-        """Return the call of the generator to which a statement delegates, if it ended without a step itself."""
+        """Return the traced call of a delegated generator that ended without a step, or None."""
         source: ast.expr | None = None
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.YieldFrom):
             source = statement.value.value
@@ -96,7 +96,7 @@ class _GuardFinder:
         return inner[-1] if inner and len(inner[-1].ends) == 1 else None
 
     def _after_loop(self, loop: ast.For | ast.While, line: int) -> Guard:
-        """Say why no iteration of a loop yielded a step: what each decided last."""
+        """Return the guard of a loop without a step: the last decision of each iteration."""
         moments = self._call.moments
         heads = [n for n, moment in enumerate(moments) if self._source.at(moment.line) is loop]
         decisions = [self._last_decision(a + 1, b) for a, b in pairwise([*heads, len(moments)])]
@@ -109,7 +109,7 @@ class _GuardFinder:
         return Guard("; ".join(told), self._call.code.co_filename, found[-1][1] if found else line)
 
     def _last_decision(self, first: int, after: int) -> tuple[list[_Condition], int] | None:
-        """Return what was decided last between two moments: the conditions, and the line."""
+        """Return the last decision between two moments: its conditions, and its line."""
         moments = self._call.moments
         for number in range(after - 1, first - 1, -1):
             moment = moments[number]
@@ -124,14 +124,14 @@ class _GuardFinder:
         return None
 
     def _before(self, statement: ast.If, moment: Moment) -> list[_Condition]:
-        """Return the tests that were false before an `elif` was reached."""
+        """Return the false tests before an `elif`."""
         parent = self._source.parents[statement]
         if isinstance(parent, ast.If) and statement in parent.orelse:
             return self._around(statement, moment)
         return []
 
     def _around(self, node: ast.AST, moment: Moment) -> list[_Condition]:
-        """Return the tests that led to a statement: those of the innermost `if`, with the `elif`s before it."""
+        """Return the tests of the innermost `if` around a statement, including preceding `elif`s."""
         while not isinstance(node, ast.FunctionDef):
             parent = self._source.parents.get(node)
             if parent is None:
@@ -149,7 +149,7 @@ class _GuardFinder:
         return []
 
     def _moment(self, line: int, before: int) -> Moment:
-        """Return the last moment, before the one of the given number, at which the statement of a line ran."""
+        """Return the last moment before the given number at which the statement of a line ran."""
         statement = self._source.at(line)
         for moment in reversed(self._call.moments[:before]):
             if self._source.at(moment.line) is statement:
@@ -164,7 +164,7 @@ class _GuardFinder:
         return Guard(text + (f" ({', '.join(values)})" if values else ""), self._call.code.co_filename, line)
 
     def _values(self, test: ast.expr, moment: Moment) -> Iterator[str]:
-        """Yield `source = value` for what is in a test, and what the functions that it calls returned, and why."""
+        """Yield `source = value` for the names and calls in a test, and for the results of these calls."""
         yield from equations_in(test, moment.names)
         statement = self._source.at(moment.line)
         for node in ast.walk(test):
@@ -176,12 +176,12 @@ class _GuardFinder:
                 continue
             if type(call.result) is not bool:
                 yield from equation(node, call.result)
-            if not list(equations_in(node, moment.names)):  # the arguments do not show why
+            if not list(equations_in(node, moment.names)):  # the arguments do not explain the result
                 source = source_of_function(call.code)
                 yield from _GuardFinder(call, source).returned() if source is not None else ()
 
     def returned(self) -> Iterator[str]:
-        """Yield the values on account of which a function returned what it did."""
+        """Yield the values that explain the result of a function."""
         statement = self._source.at(self._call.end)
         if not isinstance(statement, ast.Return) or statement.value is None or not self._call.moments:
             return
@@ -200,13 +200,13 @@ def _is_within(line: int | None, statements: list[ast.stmt]) -> bool:
 
 
 MOST = 4
-"""Parts that are shown."""
+"""Maximum number of parts to show."""
 SHOWN = 200
-"""The most characters of a part."""
+"""Maximum length of a part."""
 
 
 def why_false(function: Callable[..., Any], *arguments: Any) -> tuple[str, ...]:
-    """Return which parts of what a property returned were false, each with the values in it."""
+    """Return the false parts of a property's result, with their values."""
     code = function.__code__
     _, call = trace_call(code, lambda: function(*arguments))
     source = source_of_function(code)
@@ -220,7 +220,7 @@ def why_false(function: Callable[..., Any], *arguments: Any) -> tuple[str, ...]:
 
 
 def why_assertion(error: BaseException, place: tuple[str, int]) -> tuple[str, ...]:
-    """Return which parts of the test of an `assert` were false, each with the values in it."""
+    """Return the false parts of the test of a failed `assert`, with their values."""
     module, traceback = parsed(place[0]), error.__traceback__
     for node in nodes_of(module, ast.Assert) if module is not None else ():
         if node.lineno <= place[1] <= (node.end_lineno or node.lineno):
@@ -238,10 +238,10 @@ def _parts(test: ast.expr, outer: Names, names: Names) -> tuple[str, ...]:
 
 
 def false_parts(test: ast.expr, names: Names, outer: Names) -> Iterator[str]:
-    """Yield the parts of a false expression on account of which it is false, each with the values in it."""
+    """Yield the innermost false parts that make an expression false, with their values."""
     try:
         inner = list(_inner(test, _Scope(outer | names)))
-    except Exception:  # evaluated once more it raises: it is not pure
+    except Exception:  # evaluation raised an exception: the expression is not pure
         inner = []
     if inner:
         for part, more in inner:
@@ -252,7 +252,7 @@ def false_parts(test: ast.expr, names: Names, outer: Names) -> Iterator[str]:
 
 
 class _Scope:
-    """Evaluates expressions with the names that they had."""
+    """Evaluator of expressions in a namespace."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
@@ -263,7 +263,7 @@ class _Scope:
 
 
 def _inner(test: ast.expr, scope: _Scope) -> Iterator[tuple[ast.expr, Names]]:
-    """Yield the parts on account of which an expression is false, with further names; nothing where it has none."""
+    """Yield the parts that make an expression false, with their bound names; none if it is atomic."""
     match test:
         case ast.BoolOp(op=op, values=parts):
             false = [(part, Names()) for part in parts if not scope.value(part)]
@@ -287,7 +287,7 @@ def _pairs_of(test: ast.Compare) -> list[ast.expr]:
 
 
 def _element(call: ast.Call, name: str, scope: _Scope, *, wanted: bool) -> Iterator[tuple[ast.expr, Names]]:
-    """Yield the first element of `all(... for ...)` or `any(... for ...)` that decides it, with its names."""
+    """Yield the first element that decides `all(... for ...)` or `any(... for ...)`, with its names."""
     is_it = isinstance(call.func, ast.Name) and call.func.id == name and len(call.args) == 1
     found = call.args[0] if is_it else None
     if not isinstance(found, ast.GeneratorExp | ast.ListComp):

@@ -1,7 +1,6 @@
-"""Finds what looks like a slip in a model: what nothing reads or takes, steps that are lost, values never equal.
+"""Lint warnings for a model: unused declarations, unhandled messages, lost steps, comparisons of disjoint types.
 
-What can only be a mistake is an error where it is met (`language/semantics`, `language/protocol`). Here are warnings,
-each of which names its place.
+Certain mistakes raise errors elsewhere (`language/semantics`, `language/protocol`). A warning names its file and line.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from kraftcheck.spec.language.state import State, Step, become, consume
 from kraftcheck.spec.values import Map, ModelValue, Record, field_names, field_types, is_enum, text_of
 
 Kinds = tuple[Any, ...] | None
-"""The types that a value may have; None where they are not known."""
+"""The possible types of a value; None if unknown."""
 
 _LITERALS = {ast.Tuple: tuple, ast.List: list, ast.Set: frozenset, ast.SetComp: frozenset, ast.ListComp: list}
 _PLAIN = (bool, int, str, NoneType, ModelValue, tuple, list, frozenset, Map)
 
 
 def never_equal(function: FunctionType, owner: type | None, definition: ast.FunctionDef) -> Iterator[tuple[int, str]]:
-    """Yield the line and the text of each comparison in a method that always comes to the same."""
+    """Yield the line and text of each comparison in a method between types that are never equal."""
     compared = [node for node in nodes_of(definition, ast.Compare) if len(node.ops) == 1]
     if not compared:
         return
@@ -46,7 +45,7 @@ def never_equal(function: FunctionType, owner: type | None, definition: ast.Func
 
 
 class _Types:
-    """Tells the types of expressions in one method."""
+    """Type inference for the expressions of one method."""
 
     def __init__(self, function: FunctionType, owner: type | None, definition: ast.FunctionDef) -> None:
         self._globals = function.__globals__
@@ -59,7 +58,7 @@ class _Types:
         self._names = {name: kinds for name, kinds in known.items() if name not in stored}
 
     def of(self, node: ast.expr) -> Kinds:
-        """Return the types that an expression may have."""
+        """Return the possible types of an expression."""
         if isinstance(node, ast.Constant):
             return (type(node.value),) if type(node.value) in _PLAIN else None
         if isinstance(node, ast.Name):
@@ -70,7 +69,7 @@ class _Types:
         return None if kind is None else (kind,)
 
     def other(self, operator: ast.cmpop, node: ast.expr) -> Kinds:
-        """Return the types of what an operator compares with: with `in`, of the elements."""
+        """Return the types of a comparison's right side: with `in`, of its elements."""
         if isinstance(operator, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
             return self.of(node)
         if not isinstance(operator, ast.In | ast.NotIn):
@@ -90,7 +89,7 @@ class _Types:
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return get_type_hints(function)
-    except Exception:  # whatever the annotations are
+    except Exception:  # annotations may raise any error
         return {}
 
 
@@ -107,7 +106,7 @@ def _fields(owner: Any) -> Mapping[str, Any]:
 
 
 def _choices(kind: Any) -> Kinds:
-    """Return the types of a union, each one that `_may_equal` knows; else None."""
+    """Return the types of a union if `_may_equal` supports each of them, else None."""
     origin = get_origin(kind)
     if origin in (Union, UnionType):
         return _united(map(_choices, get_args(kind)))
@@ -132,7 +131,7 @@ def _united(parts: Iterable[Kinds]) -> Kinds:
 
 
 def _may_equal(one: Any, other: Any) -> bool:
-    """Return whether values of two types may be equal: 1 and True are."""
+    """Return whether values of two types may be equal, as 1 and True are."""
     first, second = get_origin(one) or one, get_origin(other) or other
     return issubclass(first, second) or issubclass(second, first) or _is_one_kind(first, second)
 
@@ -144,19 +143,19 @@ def _is_one_kind(first: type, second: type) -> bool:
 
 
 MAKING = (become, consume, Step, take)
-"""What makes a step, which a method yields."""
+"""Functions that make a step, which a method must yield."""
 LOSING = {"but", *(name for name, value in vars(Step).items() if name[0] != "_" and isinstance(value, FunctionType))}
-"""Methods that return a copy and change nothing."""
+"""Methods that return a copy."""
 CHANGING = {
     "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault",
     "update",
 }  # fmt: skip
-"""Methods that change a list, a set or a dict."""
+"""Methods that mutate a list, a set or a dict."""
 LANGUAGE = [name for name in vars(Protocol) if name[0] != "_"]
 
 
 def wrong_in_methods(modules: Iterable[ModuleType]) -> Iterator[str]:
-    """Yield warnings about statements in the protocols, the records and the functions of some modules."""
+    """Yield warnings about statements in the protocols, records and functions of modules."""
     for owner, function in (pair for module in modules for pair in _functions_of(module)):
         definition = definition_of(function.__code__) if isinstance(function, FunctionType) else None
         if definition is not None:
@@ -166,7 +165,7 @@ def wrong_in_methods(modules: Iterable[ModuleType]) -> Iterator[str]:
 
 
 def _functions_of(module: ModuleType) -> Iterator[tuple[type | None, Any]]:
-    """Yield what may be a function of a module, with its class."""
+    """Yield the functions of a module, and other attributes of its classes, each with its class."""
     own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
     classes = [one for one in own if isinstance(one, type) and issubclass(one, Record | Protocol)]
     yield from ((cls, value) for cls in classes for value in vars(cls).values())
@@ -174,7 +173,7 @@ def _functions_of(module: ModuleType) -> Iterator[tuple[type | None, Any]]:
 
 
 def _lost_steps(definition: ast.FunctionDef, function: FunctionType) -> Iterator[tuple[int, str]]:
-    """Yield the line of each statement that makes a step or a copy, and does nothing with it."""
+    """Yield the line of each statement that makes a step or a copy and discards it."""
     for node in nodes_of(definition, ast.Expr):
         if not isinstance(node.value, ast.Call):
             continue
@@ -187,19 +186,19 @@ def _lost_steps(definition: ast.FunctionDef, function: FunctionType) -> Iterator
 
 
 def _root(node: ast.expr) -> str:
-    """Return the name with which a chain of calls and attributes begins; "" where that is none."""
+    """Return the name at the root of a chain of calls and attributes; "" if the root is not a name."""
     while isinstance(node, ast.Call | ast.Attribute):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def _parameters(definition: ast.FunctionDef) -> list[str]:
-    """Return the parameters of a method but `self`."""
+    """Return the parameters of a method except `self`."""
     return [one.arg for one in definition.args.args[1:]]
 
 
 def _kept_outside(definition: ast.FunctionDef, function: FunctionType, owner: type | None) -> Iterator[tuple[int, str]]:
-    """Yield the line of each statement that changes a global or an attribute of a class."""
+    """Yield the line of each statement that mutates a global or a class attribute."""
     stored = [node for node in nodes_of(definition, ast.Name) if isinstance(node.ctx, ast.Store)]
     declared = {name for node in nodes_of(definition, ast.Global) for name in node.names}
     local = {node.id for node in stored} | {one.arg for one in definition.args.args}
@@ -218,14 +217,14 @@ def _kept_outside(definition: ast.FunctionDef, function: FunctionType, owner: ty
 
 
 def _changed(definition: ast.FunctionDef) -> Iterator[ast.expr]:
-    """Yield the collections that a method changes."""
+    """Yield the collections that a method mutates."""
     calls = [node.func for node in nodes_of(definition, ast.Call) if isinstance(node.func, ast.Attribute)]
     yield from (method.value for method in calls if method.attr in CHANGING)
     yield from (node.value for node in nodes_of(definition, ast.Subscript) if not isinstance(node.ctx, ast.Load))
 
 
 def unused(owner: type[Protocol], names: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield each attribute and method of a protocol that is no part of the language and that nothing uses."""
+    """Yield each unused attribute and method of a protocol outside the language's own."""
     inherited = {name for base in owner.__mro__[1:] for name in vars(base)}
     annotated = dict.fromkeys(vars(owner).get("__annotations__", {}))
     own = {name: value for name, value in (annotated | dict(vars(owner))).items() if name not in inherited}
@@ -252,9 +251,9 @@ BY_EVERYONE = ("id", "dest", "source")
 
 
 def unread(protocol: Protocol, states: Iterable[State]) -> list[str]:
-    """Return warnings about bounds, constants and fields of replicas, messages and the shared state that nothing reads.
+    """Return warnings about unread bounds, constants, and fields of replicas, messages and the shared state.
 
-    A name is read where an attribute or a string of that name stands anywhere in the protocol's modules.
+    A name counts as read if an attribute or a string equal to it occurs anywhere in the protocol's modules.
     """
     modules = modules_of(type(protocol))
     files = [path for path in map(source_of, modules) if path is not None and path.is_file()]
@@ -277,7 +276,7 @@ def _unused_names(protocol: type[Protocol], trees: dict[Path, ast.Module], read:
 
 
 def _defined_twice(trees: dict[Path, ast.Module]) -> Iterator[str]:
-    """Yield a warning for each action or property that a class defines twice: the first is lost."""
+    """Yield a warning for each action or property that its class defines twice."""
     for path, tree in trees.items():
         for owner in nodes_of(tree, ast.ClassDef):
             found: dict[str, int] = {}
@@ -292,7 +291,7 @@ def _defined_twice(trees: dict[Path, ast.Module]) -> Iterator[str]:
 
 
 def slips(protocol: Protocol, *, complete: bool) -> list[str]:
-    """Return what looks like a slip, after a search: `unread` and `untaken`."""
+    """Return all lint warnings after a search: `unread` and `untaken`."""
     return [*unread(protocol, protocol.initial()), *untaken(protocol, complete=complete)]
 
 
@@ -330,7 +329,7 @@ def _unread_fields(
 
 
 def _place(owner: type, name: str, trees: dict[Path, ast.Module]) -> str | None:
-    """Return where a class, or a base of it, declares a name; None where its source cannot be found."""
+    """Return the place where a class, or a base of it, declares a name; None without a source."""
     for cls in owner.__mro__:
         if name not in vars(cls).get("__annotations__", {}) and name not in vars(cls):
             continue
@@ -358,13 +357,13 @@ def _targets(line: ast.stmt) -> list[str]:
 
 
 def untaken(protocol: Protocol, *, complete: bool) -> list[str]:
-    """Return warnings about messages that nobody takes, after a search."""
+    """Return warnings about sent messages that no action handles, after a search."""
     handled = tuple(kind for action in protocol.actions.values() for kind in action.messages)
     readers: list[Action | Property] = [*protocol.actions.values(), *protocol.properties.values()]
     codes = [read.function.__code__ for reader in readers for read in reader.reads if read.of_inbox]
     warnings: dict[str, None] = {}
     for (kind, dest), action in protocol.sent.items():
-        where = f"{_line_of(protocol.actions[action.name].function)}: {action.name}"  # the engine may have wrapped it
+        where = f"{_line_of(protocol.actions[action.name].function)}: {action.name}"  # may be wrapped
         if not (issubclass(kind, handled) or any(_names(code, kind.__name__) for code in codes)):
             warnings[f"{where} sends {kind.__name__}, which no @on takes"] = None
         elif protocol.ids and dest not in protocol.ids and (complete or is_enum(type(dest))):
@@ -373,7 +372,7 @@ def untaken(protocol: Protocol, *, complete: bool) -> list[str]:
 
 
 def _names(code: CodeType, name: str) -> bool:
-    """Whether a function names a class; one that reads messages under way may take them without an action on them."""
+    """Whether a function names a class, as one that reads it from an inbox does."""
     return name in code.co_names or any(_names(one, name) for one in code.co_consts if isinstance(one, CodeType))
 
 

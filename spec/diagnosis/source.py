@@ -1,4 +1,4 @@
-"""Reads the source of a function, and records what one call of it did."""
+"""Source of functions as syntax trees, and traces of single calls."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Names = dict[str, Any]
 
 
 class Moment(NamedTuple):
-    """A line that is about to run, and the local variables at that time."""
+    """A line before its execution, with the local variables."""
 
     line: int
     names: Names
 
 
 class TracedCall:
-    """What one call of a function did."""
+    """The trace of one call of a function."""
 
     def __init__(self, code: CodeType) -> None:
         self.code = code
@@ -38,7 +38,7 @@ class TracedCall:
 
     @property
     def end(self) -> int:
-        """The line at which it returned."""
+        """The line of the return."""
         return self.ends[-1] if self.ends else self.code.co_firstlineno
 
     @property
@@ -48,7 +48,7 @@ class TracedCall:
 
 
 def trace_call(code: CodeType, call: Callable[[], T]) -> tuple[T, TracedCall]:
-    """Make a call, and record what the function of the given code did in it."""
+    """Call a function, and trace the call with the given code."""
     outer = TracedCall(code)
     traced: dict[FrameType, TracedCall] = {}
 
@@ -61,7 +61,7 @@ def trace_call(code: CodeType, call: Callable[[], T]) -> tuple[T, TracedCall]:
             elif caller is not None and _is_followed(caller, outer) and not frame.f_code.co_name.startswith("<"):
                 caller.inner.append((getattr(frame.f_back, "f_lineno", 0), found))
             elif found.is_generator and _was_returned(frame.f_code, outer):
-                outer.inner.append((outer.end, found))  # a handler may return the generator that another method makes
+                outer.inner.append((outer.end, found))  # a handler may return the generator of another method
             else:
                 return None
             traced[frame] = found
@@ -85,7 +85,7 @@ def trace_call(code: CodeType, call: Callable[[], T]) -> tuple[T, TracedCall]:
 
 
 def _is_followed(caller: TracedCall, outer: TracedCall) -> bool:
-    """Whether the calls that a call makes are recorded: the function's own, and those of generators it delegates to."""
+    """Whether to trace the calls of a call: those of the function itself, and of generators that it delegates to."""
     return caller is outer or caller.is_generator
 
 
@@ -94,7 +94,7 @@ def _was_returned(code: CodeType, outer: TracedCall) -> bool:
 
 
 SHOWN = 80
-"""The most characters of a value that are shown."""
+"""Maximum length of a value's text."""
 
 VALUES = (bool, int, str, ModelValue, tuple, frozenset, enum.Enum, Record, Map)
 
@@ -128,19 +128,19 @@ class FunctionSource:
                 self._visit(child)
 
     def at(self, line: int) -> ast.stmt | None:
-        """Return the innermost statement that a line belongs to."""
+        """Return the innermost statement of a line."""
         found = [s for s in self._statements if s.lineno <= line <= (s.end_lineno or s.lineno)]
         return found[-1] if found else None
 
 
 def source_of_function(code: CodeType) -> FunctionSource | None:
-    """Return the source of a function, or None if it cannot be found."""
+    """Return the source of a function, or None."""
     found = definition_of(code)
     return None if found is None else FunctionSource(found)
 
 
 def definition_of(code: CodeType) -> ast.FunctionDef | None:
-    """Return the definition of a function, which is not to be changed; None if it cannot be found."""
+    """Return the shared syntax tree of a function's definition, or None."""
     module = parsed(code.co_filename)
     for node in nodes_of(module, ast.FunctionDef) if module is not None else ():
         if node.name == code.co_name:
@@ -151,7 +151,7 @@ def definition_of(code: CodeType) -> ast.FunctionDef | None:
 
 
 def recompiled(function: Callable[..., Any], definition: ast.FunctionDef, more: Mapping[str, Any]) -> Any:
-    """Return a function of a definition, with the globals, defaults and closure of the one that it stands for."""
+    """Return the function of a definition, with the original's globals, defaults and closure."""
     code: CodeType = function.__code__
     free = [ast.arg(name) for name in (*more, *code.co_freevars)]
     no_more: dict[str, Any] = {"kwonlyargs": [], "kw_defaults": [], "defaults": []}
@@ -177,7 +177,7 @@ def _is_code(value: object) -> bool:
 
 
 def parsed(file: str | Path) -> ast.Module | None:
-    """Return the syntax tree of a file, which is not to be changed; None if it is none of Python's."""
+    """Return the shared syntax tree of a file, or None if it is not Python."""
     linecache.checkcache(str(file))
     return _module("".join(linecache.getlines(str(file))))
 
@@ -191,7 +191,7 @@ def _module(text: str) -> ast.Module | None:
 
 
 def nodes_of(root: ast.AST, kind: type[Node]) -> Sequence[Node]:
-    """Return the nodes of a kind in a module or a definition, as `ast.walk` finds them; they are looked for once."""
+    """Return the nodes of a type in a tree, in the order of `ast.walk`; the result is cached."""
     return _nodes_by_kind(root).get(kind, ())  # type: ignore[return-value]
 
 
@@ -205,19 +205,19 @@ def _nodes_by_kind(root: ast.AST) -> dict[type, list[ast.AST]]:
             value = getattr(node, name, None)
             if type(value) is list:
                 nodes += [one for one in value if isinstance(one, ast.AST)]
-            elif isinstance(value, ast.AST) and value._fields:  # contexts and operators are never looked for
+            elif isinstance(value, ast.AST) and value._fields:  # contexts and operators are never requested
                 nodes.append(value)
     return kinds
 
 
 def called(call: ast.Call) -> str | None:
-    """Return the name of the function or method that is called."""
+    """Return the name of the called function or method."""
     function = call.func
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
 
 
 def negated(test: ast.expr) -> ast.expr:
-    """Return the test that is true where this one is false, as a person would write it."""
+    """Return the negation of a test, simplified."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return test.operand
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
@@ -226,13 +226,13 @@ def negated(test: ast.expr) -> ast.expr:
 
 
 def equation(node: ast.expr, value: object) -> Iterator[str]:
-    """Yield `source = value`, if it is a value of the protocol's."""
+    """Yield `source = value` if the value is one of the protocol's."""
     if isinstance(value, VALUES):
         yield f"{ast.unparse(node)} = {cut(text_of(value), SHOWN)}"
 
 
 def equations_in(test: ast.AST, names: Names) -> Iterator[str]:
-    """Yield `source = value` for the longest names, attributes and subscripts in a test that have a value."""
+    """Yield `source = value` for the longest names, attributes and subscripts with a value in a test."""
     if isinstance(test, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
         try:
             value = _value(test, names)
@@ -255,13 +255,13 @@ def _values_in_call(call: ast.Call, names: Names) -> Iterator[str]:
     if called(call) == "isinstance" and isinstance(call.args[0], ast.Name):
         yield f"{call.args[0].id} is a {type(names.get(call.args[0].id)).__name__}"
     if isinstance(call.func, ast.Attribute):
-        yield from equations_in(call.func.value, names)  # the object whose method is called
+        yield from equations_in(call.func.value, names)  # the receiver of the method call
     for argument in (*call.args, *call.keywords):
         yield from equations_in(argument, names)
 
 
 def _value(node: ast.AST, names: Names) -> Any:
-    """Return the value of a name, attribute, subscript, sum or length. Nothing is called but `len`."""
+    """Return the value of a name, attribute, subscript, sum or length; call no function but `len`."""
     match node:
         case ast.Constant():
             return node.value

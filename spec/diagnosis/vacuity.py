@@ -1,8 +1,8 @@
-"""Notes which parts of a property a search never evaluates: what holds because nothing was there to break it.
+"""Vacuity detection: parts of properties that a search never evaluates.
 
-A property is called through a copy of its function in which marks stand: at each statement behind a condition, at the
-operands of `and` and `or` but the first, at the branches of a conditional expression and the elements of a
-comprehension. A mark that was met is taken out again, so that what is evaluated often costs nothing.
+A property is called through an instrumented copy of its function. Probes precede statements after a condition, the
+later operands of `and` and `or`, branches of conditional expressions and elements of comprehensions. A probe that fired
+is removed, so frequent evaluations cost nothing.
 
 Source: I. Beer, S. Ben-David, C. Eisner, Y. Rodeh, "Efficient Detection of Vacuity in ACTL Formulas" (1997).
 """
@@ -22,20 +22,20 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import cut, text_of
 
 SHOWN = 80
-"""The most characters of a part that are shown."""
+"""Maximum length of a part's text."""
 NAMED = 2
-"""Parts of properties that a note names."""
+"""Maximum number of parts in a note."""
 ALWAYS = ("return False", "return True")
-"""Parts that say no more than the conditions before them."""
+"""Parts that add nothing to their conditions."""
 _SEEN = "__seen__"
 
 
 class Part(NamedTuple):
-    """A part of a property that a condition decides on: its line, its text, and whether it is what the property claims.
+    """A conditional part of a property: its line, its text, and whether it is the property's claim.
 
-    That is its last statement; in this an operand of `or` behind negations, "not this or that", and the elements of a
-    comprehension. An operand behind a comparison may be an exemption that nothing needs. The elements of comprehensions
-    before that are what it claims something of.
+    The claim is the last statement, an operand of `or` after negations in it, or the elements of a comprehension in it.
+    An operand after a comparison is no claim: it may be an exemption that the model never uses. Elements of earlier
+    comprehensions are the subjects of the claim.
     """
 
     line: int
@@ -45,14 +45,14 @@ class Part(NamedTuple):
 
 
 class Vacuity(NamedTuple):
-    """What nothing made worth checking."""
+    """A property that holds vacuously."""
 
     property: str  # the property's name
-    reason: str  # why, as a clause
+    reason: str  # the reason, as a clause
 
 
 class Watch:
-    """Is called instead of a property, and notes what is never evaluated."""
+    """Coverage probe of a property, called in its place."""
 
     def __init__(self, prop: Property) -> None:
         self.calls = self.before = self.elements = 0
@@ -62,29 +62,29 @@ class Watch:
         self._met: set[int] = set()
         definition = definition_of(prop.function.__code__)
         if definition is not None:
-            self._definition = dumps(definition)  # of which a copy is quickly made
+            self._definition = dumps(definition)  # pickled, since copying a tree is slower
             self._open = self._mark(set())
             self.elements = sum(part.is_element for part in self._open.values())
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the property."""
         self.calls += 1
-        if self._met and not self.calls & (self.calls - 1):  # now and then: at each power of two
+        if self._met and not self.calls & (self.calls - 1):  # at each power of two
             self._rebuild()
         return self._function(*arguments)
 
     @property
     def inputs(self) -> int:
-        """On how many distinct inputs it was called, at least: a resumed search evaluates some of them again."""
+        """The number of distinct inputs, at least: a resumed search evaluates some inputs again."""
         return max(self.calls, self.before)
 
     @property
     def noted(self) -> list[Any]:
-        """What a checkpoint keeps: the number of inputs, and the parts that were never evaluated."""
+        """The checkpoint data: the number of inputs, and the unevaluated parts."""
         return [self.inputs, [number for number in self._open if number not in self._met]]
 
     def restore(self, noted: Any) -> bool:
-        """Go on from what a checkpoint kept; return whether it can be of this property."""
+        """Restore checkpoint data; return whether it fits this property."""
         match noted:
             case [int(inputs), list(numbers)] if all(type(one) is int and one in self._open for one in numbers):
                 self.before = inputs
@@ -98,13 +98,13 @@ class Watch:
         return [part for number, part in self._open.items() if number not in self._met]
 
     def unmet_claims(self) -> list[Part]:
-        """Return what it claims and was never evaluated: where that is nothing, its elements if none of them was."""
+        """Return the unevaluated claims; without claims, the elements if none was evaluated."""
         never = self.never()
         elements = [part for part in never if part.is_element]
         return [part for part in never if part.is_claim] or (elements if len(elements) == self.elements else [])
 
     def _rebuild(self) -> None:
-        """Take out the marks that were met."""
+        """Remove the probes that fired."""
         self._open = {number: part for number, part in self._open.items() if number not in self._met}
         self._met.clear()
         self._function = self.prop.function
@@ -112,7 +112,7 @@ class Watch:
             self._mark(set(self._open))
 
     def _mark(self, wanted: set[int]) -> dict[int, Part]:
-        """Put in the marks of these numbers, or all; return the parts that may have one."""
+        """Insert the probes of the given numbers, or all; return the parts that may have one."""
         definition, marker = loads(self._definition), _Marker(wanted)
         marker.mark(definition)
         if marker.parts:
@@ -121,14 +121,14 @@ class Watch:
 
 
 class _Marker:
-    """Puts marks into a definition: all, or those of the given numbers."""
+    """Inserter of probes into a definition: all, or those of the given numbers."""
 
     def __init__(self, wanted: set[int]) -> None:
         self.parts: dict[int, Part] = {}
         self._wanted = wanted
 
     def mark(self, definition: ast.FunctionDef) -> None:
-        """Put the marks into a definition."""
+        """Insert the probes into a definition."""
         definition.decorator_list = []
         self.last = definition.body[-1]
         definition.body = self._block(definition.body, inner=False)
@@ -142,7 +142,7 @@ class _Marker:
         return ast.copy_location(ast.Call(ast.Name(_SEEN, ast.Load()), [ast.Constant(number)], []), node)
 
     def _block(self, statements: list[ast.stmt], *, inner: bool) -> list[ast.stmt]:
-        """Return a block with a mark where a condition has decided that it goes on."""
+        """Return a block with probes after its conditions."""
         found: list[ast.stmt] = []
         behind = inner
         for statement in statements:
@@ -166,13 +166,13 @@ class _Marker:
         return statement
 
     def expression(self, node: ast.expr, text: str, *, is_claim: bool = False, is_element: bool = False) -> ast.expr:
-        """Return an expression with a mark before it."""
+        """Return an expression with a probe before it."""
         call = self._call(node, text, is_claim=is_claim, is_element=is_element)
         return node if call is None else ast.copy_location(ast.BoolOp(ast.Or(), [call, node]), node)
 
 
 class _Expressions(ast.NodeTransformer):
-    """Puts marks into the expressions of a statement."""
+    """Inserter of probes into the expressions of a statement."""
 
     def __init__(self, marker: _Marker, statement: ast.stmt) -> None:
         self._marker = marker
@@ -217,14 +217,14 @@ class _Expressions(ast.NodeTransformer):
 
 
 def _is_negation(node: ast.expr) -> bool:
-    """Whether an expression says that something is not so."""
+    """Whether an expression is a negation."""
     if isinstance(node, ast.Compare):
         return all(isinstance(op, ast.IsNot | ast.NotEq | ast.NotIn) for op in node.ops)
     return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
 
 
 def watch(protocol: Protocol, properties: Iterable[Property]) -> list[Watch]:
-    """Have a protocol's properties watched from now on, and return what watches them."""
+    """Install coverage probes on a protocol's properties, and return them."""
     found = [Watch(prop) for prop in properties]
     for one in found:
         for name in one.prop.needs:
@@ -236,12 +236,12 @@ def watch(protocol: Protocol, properties: Iterable[Property]) -> list[Watch]:
 
 
 def noted(protocol: Protocol) -> dict[str, Any]:
-    """Return what a checkpoint keeps of a protocol's properties that are watched."""
+    """Return the checkpoint data of a protocol's coverage probes."""
     return {name: probe.noted for name, probe in protocol.probes.items() if isinstance(probe, Watch)}
 
 
 def restore(protocol: Protocol, kept: object) -> None:
-    """Go on from what a checkpoint kept; watch no longer what it kept nothing of, since that is unknown now."""
+    """Restore the checkpoint data of coverage probes; remove probes without data, whose coverage is unknown."""
     known = kept if isinstance(kept, dict) else {}
     for name, probe in list(protocol.probes.items()):
         if isinstance(probe, Watch) and not probe.restore(known.get(name)):
@@ -249,13 +249,13 @@ def restore(protocol: Protocol, kept: object) -> None:
 
 
 def vacuous(protocol: Protocol, watched: Iterable[Watch]) -> list[Vacuity]:
-    """Return the properties that nothing made worth checking, after a search."""
+    """Return the vacuous properties after a search."""
     reasons = [(one.prop.name, _reason(protocol, one)) for one in watched]
     return [Vacuity(name, reason) for name, reason in reasons if reason is not None]
 
 
 def unmet(watched: Iterable[Watch], told: Collection[str]) -> Iterator[str]:
-    """Yield a note that names the first parts which a whole search never evaluated, of properties not told yet."""
+    """Yield a note with the first unevaluated parts of properties not in `told`, after a complete search."""
     found = [
         f"`{part.text}` of {one.prop.name} ({Path(one.prop.function.__code__.co_filename).name}:{part.line})"
         for one in watched

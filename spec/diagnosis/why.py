@@ -1,4 +1,4 @@
-"""Why an action is not enabled in a state.
+"""Explanations of disabled actions in a state.
 
 >>> from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 >>> from kraftcheck.spec.language.semantics import Semantics
@@ -28,21 +28,21 @@ from kraftcheck.spec.values import Record, Value, cut, ordered, text_of
 
 ENABLED = "enabled"
 SHOWN = 120
-"""The most characters of a message that are shown."""
+"""Maximum length of a message's text."""
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Why an action is not enabled for one replica and one message; or that it is enabled."""
+    """The explanation of an action for one replica and one message: the reason why it is disabled, or "enabled"."""
 
-    # "enabled"; "guard": a condition of the action is false; "bound": nothing is left of a bound; "network": it
-    # refuses a message; "no message": none is under way; "no replica": none could take the action; "not receiving":
-    # the replica receives no messages
+    # "enabled"; "guard": a condition of the action is false; "bound": a bound is exhausted; "network": the network
+    # refuses a message; "no message": none is in flight; "no replica": none can take the action; "not receiving": the
+    # replica receives no messages
     kind: str
     text: str  # the reason: "me.role is not Role.VOTER (me.role = Observer)"
     actor: Value = None  # the id of the replica, or None
     message: Record | None = None  # the message, or None
-    file: str | None = None  # where the action says so; None if the reason is not in the action
+    file: str | None = None  # the place of the reason; None if it is not in the action
     line: int | None = None
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class Reason:
 def diagnose(
     semantics: Semantics, state: State, action_name: str, actor: Value = None, message: Record | None = None
 ) -> list[Reason]:
-    """Return for every replica and message whether an action is enabled in a state and, if not, why."""
+    """Return an explanation of an action for every replica and message in a state."""
     network_actions = semantics.network.own_actions()
     action = semantics.protocol.actions.get(action_name)
     if action is not None:
@@ -67,7 +67,7 @@ def diagnose(
 def diagnosis_text(
     semantics: Semantics, state: State, action_name: str, actor: Value = None, message: Record | None = None
 ) -> str:
-    """Return the result of `diagnose` as text: the reasons, equal ones once."""
+    """Return the explanations of `diagnose` as text, without duplicates."""
     reasons = diagnose(semantics, state, action_name, actor, message)
     enabled = any(reason.kind == ENABLED for reason in reasons)
     asked = [reason for reason in reasons if (reason.kind == ENABLED) == enabled]
@@ -141,7 +141,7 @@ def _deliveries(
 
 
 def _taken(semantics: Semantics, state: State, action: Action, key: Value, message: Record | None) -> Reason:
-    """Say whether an action is enabled for one replica and message. It is called anew, to see where it ends."""
+    """Return the explanation for one replica and message; call the action again to trace its end."""
     me = state.replicas[key] if key is not None else None
     context = semantics.context(state, action, {})
     code = action.function.__code__
@@ -162,7 +162,7 @@ def _taken(semantics: Semantics, state: State, action: Action, key: Value, messa
 
 
 def _in_full(semantics: Semantics, state: State, step: Step, refusal: Refusal) -> Refusal:
-    """Return a refusal that says in full what the network refuses."""
+    """Return the refusal with the full text of the refused message."""
     if refusal.kind != "network":
         return refusal
     for operation, sent in step.sends:
@@ -174,7 +174,7 @@ def _in_full(semantics: Semantics, state: State, step: Step, refusal: Refusal) -
 
 
 def _network(semantics: Semantics, state: State, name: str, actor: Value, message: Record | None) -> Iterator[Reason]:
-    """Say of every message under way whether the network can take a step of its own on it."""
+    """Yield an explanation of a network action for every message in flight."""
     network, none = semantics.network, True
     for key in ordered(state.inboxes):
         if actor not in (None, key):
@@ -200,6 +200,6 @@ def _network(semantics: Semantics, state: State, name: str, actor: Value, messag
 
 
 def _short(file: str | None) -> str:
-    """Return a file's path, relative to the current folder if it is in it."""
+    """Return a file's path, relative to the current folder if inside it."""
     path = Path(file or "")
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

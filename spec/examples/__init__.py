@@ -1,1 +1,1 @@
-"""Small complete protocols, to learn the language from."""
+"""Small complete example protocols."""

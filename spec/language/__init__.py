@@ -1,1 +1,1 @@
-"""The language that protocols are written in: actions, steps, networks and properties, and their semantics."""
+"""The specification language: actions, steps, networks, properties, and their semantics."""

@@ -1,10 +1,10 @@
-"""What a protocol declares: decorated methods are its projections, actions and properties.
+"""Decorators that declare a protocol's projections, actions and properties.
 
-Actions are marked by what triggers them. Properties are named predicates. The parameters of a method say what it
-depends on: `me` (every replica), `peer` (every other replica), `message` (every message that the network knows),
-`shared`, projections of all replicas that the decorator declares with `reads=`, or the whole `state`. What should stay
-reachable may also ask for `spent`, what has been used of each bound. Engines pass exactly these, so a method cannot
-depend on anything else, and evaluate it once for each distinct value of its parameters.
+Actions are marked by their trigger. Properties are named predicates. The parameters of a method are its inputs. They
+range over replicas (`me`), pairs of replicas (`me` and `peer`), and messages known to the network (`message`). Others
+are the `shared` state, the whole `state`, and projections of all replicas, declared with `reads=`. Reachability goals
+may also ask for `spent`, the used part of each bound. Engines pass exactly these inputs and evaluate a method once per
+distinct input.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ REACHABLE = "reachable"
 TEMPORAL = "temporal"
 PREDICATE = "predicate"
 OF_BEHAVIOURS = (REACHABLE, TEMPORAL)
-"""Kinds of property that a search decides once it has visited every state."""
+"""Kinds of property that a search evaluates after it has visited every state."""
 
 MAY_ASK = {
     **dict.fromkeys(("invariant", "constraint"), (*QUANTIFIED, "shared", "state")),
@@ -54,25 +54,25 @@ MAY_ASK = {
     "action_constraint": (*STEP, "shared"),
     TEMPORAL: (),
 }
-"""The parameters that a method may have, by kind of property; projections come to these."""
+"""The parameters that a method may have, by kind of property, besides its projections."""
 
 
 class Projection(NamedTuple):
-    """A named function of each replica, or of each inbox, that others may read."""
+    """A named function of each replica, or of each inbox, that other methods may read."""
 
-    name: str  # the parameter that asks for it. Its value is a map from the replica's id.
-    # takes the protocol and the replica (or, with `of_inbox`, the messages under way to it)
+    name: str  # the parameter that requests it; its value is a map from replica ids
+    # takes the protocol and the replica, or with `of_inbox` the messages in flight to it
     function: Callable[..., Any]
     of_inbox: bool  # whether it reads the inbox rather than the replica
-    # whether it takes the inbox as the network's discipline keeps it, with what is not under way
+    # whether it takes the network's own inbox, including messages no longer in flight
     is_whole: bool = False
 
 
 def projection(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a method as a projection: something of every replica that an action or a property may read.
+    """Mark a method as a projection, a function of every replica that actions and properties may read.
 
-    The method takes the replica, `(self, me)`, the messages under way to it, `(self, messages)`, or its inbox as the
-    network's discipline keeps it, `(self, inbox)`. An engine evaluates it once for each distinct input.
+    The method takes the replica, `(self, me)`, the messages in flight to it, `(self, messages)`, or its inbox as the
+    network represents it, `(self, inbox)`. An engine evaluates it once for each distinct input.
     """
     parameters = list(inspect.signature(function).parameters)[1:]
     if len(parameters) != 1:
@@ -83,7 +83,7 @@ def projection(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def declared(reads: Callable[..., Any] | Iterable[Callable[..., Any]], owner: str) -> tuple[Projection, ...]:
-    """Return the projections that a `reads=` lists."""
+    """Return the projections listed in a `reads=`."""
     functions = [reads] if callable(reads) else list(reads)
     for function in functions:
         if not hasattr(function, "projection"):
@@ -92,7 +92,7 @@ def declared(reads: Callable[..., Any] | Iterable[Callable[..., Any]], owner: st
 
 
 def parameters(function: Callable[..., Any], allowed: Iterable[str], reads: tuple[Projection, ...]) -> tuple[str, ...]:
-    """Return the names of a method's parameters after self, checked."""
+    """Return the names of a method's parameters after self, checked against the allowed ones."""
     names = tuple(list(inspect.signature(function).parameters)[1:])
     offered = (*allowed, *(read.name for read in reads))
     for name in names:
@@ -105,13 +105,13 @@ def parameters(function: Callable[..., Any], allowed: Iterable[str], reads: tupl
 
 
 def place_of(function: Callable[..., Any]) -> str:
-    """Return the file and the line of a method, and its name."""
+    """Return the file, line and name of a method."""
     code = function.__code__
     return f"{code.co_filename}:{code.co_firstlineno}: {function.__qualname__}"
 
 
 def record_types(function: Callable[..., Any], parameter: str) -> tuple[type[Record], ...]:
-    """Return the record types that a parameter's annotation names; `Record` itself where it names none."""
+    """Return the record types of a parameter's annotation; `Record` itself if it has none."""
     try:
         closure = inspect.getclosurevars(function).nonlocals if hasattr(function, "__code__") else {}
         hint = get_type_hints(function, localns=dict(closure)).get(parameter, Any)
@@ -128,7 +128,7 @@ def record_types(function: Callable[..., Any], parameter: str) -> tuple[type[Rec
 
 
 class Decorator(Protocol[P]):
-    """A decorator of methods that is used with arguments or without."""
+    """A decorator of methods, with or without arguments."""
 
     @overload
     def __call__(self, function: F, /) -> F: ...
@@ -141,7 +141,7 @@ Mark = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def with_or_without_arguments(make: Callable[P, Mark]) -> Decorator[P]:
-    """Return a decorator that may be used without its arguments too, which are all keywords."""
+    """Return a decorator that can be used without its keyword arguments too."""
 
     @wraps(make)
     def decorator(function: Any = None, /, **options: Any) -> Any:
@@ -156,26 +156,26 @@ def on(
 ) -> Callable[[F], F]:
     """Mark a method as an action on a message delivered to a replica: `(self, me, message, ...)`.
 
-    The annotation of `me` says which replicas may take it. Further parameters may be `shared` and the declared
+    The annotation of `me` restricts the acting replicas. Further parameters may be `shared` and the declared
     projections.
 
     Parameters
     ----------
     messages
-        The types of message that trigger it.
+        The message types that trigger it.
     reads
         Projections of all replicas that it reads, each as a parameter of the projection's name.
     name
         The action's name in TLA+ and in reports; by default the method's name in camel case.
     fair, each
-        The fairness with which it is taken, in what temporal properties say: see `Protocol.specifications`.
+        The fairness that temporal properties assume of the action: see `Protocol.specifications`.
     """
     return _action("on", messages, reads, name, fair, each)
 
 
 @with_or_without_arguments
 def internal(*, reads: Reads = (), name: str | None = None, fair: Fair = "", each: Each = "") -> Mark:
-    """Mark a method as a replica's own action, such as a timeout or a client's request: `(self, me, ...)`.
+    """Mark a method as an internal action of a replica, such as a timeout or a client's request: `(self, me, ...)`.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def internal(*, reads: Reads = (), name: str | None = None, fair: Fair = "", eac
     name
         The action's name in TLA+ and in reports; by default the method's name in camel case.
     fair, each
-        The fairness with which it is taken, in what temporal properties say: see `Protocol.specifications`.
+        The fairness that temporal properties assume of the action: see `Protocol.specifications`.
     """
     return _action("internal", (), reads, name, fair, each)
 
@@ -200,7 +200,7 @@ def environment(*, reads: Reads = (), name: str | None = None, fair: Fair = "", 
     name
         The action's name in TLA+ and in reports; by default the method's name in camel case.
     fair, each
-        The fairness with which it is taken, in what temporal properties say: see `Protocol.specifications`.
+        The fairness that temporal properties assume of the action: see `Protocol.specifications`.
     """
     return _action("environment", (), reads, name, fair, each)
 
@@ -240,13 +240,13 @@ class Action:
     Attributes
     ----------
     name
-        Its name in TLA+ and in reports.
+        The name in TLA+ and in reports.
     kind
         "on", "internal" or "environment".
     function
         The method, unbound.
     messages
-        The types of message that trigger it (`on` only).
+        The message types that trigger it (`on` only).
     reads
         The projections that it declares.
     fairness
@@ -262,7 +262,7 @@ class Action:
 
     @cached_property
     def asks(self) -> tuple[str, ...]:
-        """Names of the parameters that follow the acting replica and the message: `shared` and projections."""
+        """Names of the parameters after the acting replica and the message: `shared` and projections."""
         leading = {"on": 2, "internal": 1, "environment": 0}[self.kind]
         names = self.function.__code__.co_varnames[1 : self.function.__code__.co_argcount]
         if len(names) < leading:
@@ -276,13 +276,13 @@ class Action:
         """Types of the replicas that may take it."""
         if self.kind == "environment":
             return ()
-        assert self.asks is not None  # refuses missing parameters
+        assert self.asks is not None  # rejects missing parameters
         return record_types(self.function, self.function.__code__.co_varnames[1])
 
 
 @dataclass(frozen=True)
 class ActionMark:
-    """What an action's decorator declares."""
+    """The arguments of an action's decorator."""
 
     kind: str
     messages: tuple[type[Record], ...]
@@ -292,7 +292,7 @@ class ActionMark:
     each: Each = ""
 
     def made(self, method: str, function: Callable[..., Any]) -> Action:
-        """Return the action that a method of this name is."""
+        """Return the action of a method with this name."""
         name = self.name or camel_case(method)
         fairness = Fairness(self.fair, (name,), self.each) if self.fair else None
         return Action(name, self.kind, function, self.messages, self.reads, fairness)
@@ -307,8 +307,8 @@ def invariant(*, reads: Reads = (), needs: Iterable[str] = (), name: str | None 
     reads
         Projections of all replicas that it reads, each as a parameter of the projection's name.
     needs
-        Names of constants, as a `.cfg` has them, without which it says nothing: where one is FALSE, 0 or empty, `check`
-        notes it.
+        Names in the `.cfg` of constants that the invariant needs: it is vacuous if one is FALSE, 0 or empty, and
+        `check` reports it.
     name
         Its name in a `.cfg` and in reports; by default the method's name in camel case.
     """
@@ -333,12 +333,12 @@ def constraint(*, reads: Reads = (), name: str | None = None) -> Mark:
 def step_invariant(*, name: str | None = None) -> Mark:
     """Mark a method as a step property over a replica `before` and `after` a step: true of every step.
 
-    It is evaluated on every replica that a step changes (not on one that it creates), and may also ask for the
-    `shared` state before the step.
+    It is evaluated on every replica that a step changes, except a created one. It may also ask for the `shared` state
+    before the step.
 
-    With `step` or `message` among its parameters it says what a replica's own step must be: how it answers, what it
-    may send. Then it is evaluated on the acting replica alone, in every step that the replica takes, changed or not;
-    `step` is the `Step`, and with `message` only steps count in which a message of the annotated type is delivered.
+    With `step` or `message` among its parameters it is a property of a replica's own steps: its responses and other
+    messages. It is then evaluated on the acting replica alone, in every step of that replica, changed or not. `step`
+    is the `Step`. With `message`, only steps count that deliver a message of the annotated type.
 
     Parameters
     ----------
@@ -352,7 +352,7 @@ def step_invariant(*, name: str | None = None) -> Mark:
 def action_constraint(*, name: str | None = None) -> Mark:
     """Mark a method as an action constraint, which a `.cfg` may name under ACTION_CONSTRAINT to bound a search.
 
-    It is a predicate over a replica `before` and `after` a step, as a `step_invariant` is.
+    Like a `step_invariant`, it is a predicate over a replica `before` and `after` a step.
 
     Parameters
     ----------
@@ -364,20 +364,20 @@ def action_constraint(*, name: str | None = None) -> Mark:
 
 @with_or_without_arguments
 def reachable(*, reads: Reads = (), without: Iterable[str] = (), name: str | None = None) -> Mark:
-    """Mark a method as what should stay reachable: from every reachable state, a state in which it is true.
+    """Mark a method as a reachability goal: from every reachable state, a state that satisfies it is reachable.
 
-    In CTL this is AG EF p, of the states within the bounds and constraints of the search. A bound that is used up, and
-    a CONSTRAINT, end the ways that lead beyond them: give what must go on enough of the bound, or let the method ask
-    for `spent` and be true where nothing is left. Nothing is assumed of fairness: where there is no way out, there is
-    none whatever is fair; a way out that is there need not be taken.
+    In CTL this is AG EF p, over the states within the bounds and constraints of the search. A CONSTRAINT and an
+    exhausted bound cut off the paths beyond them. Give the actions on these paths a large bound, or let the method read
+    `spent` and return True at an exhausted bound. AG EF needs no fairness: it requires a path to the goal, not that an
+    execution takes it.
 
     Parameters
     ----------
     reads
         Projections of all replicas that it reads, each as a parameter of the projection's name.
     without
-        Names of actions that are no way out, because nobody may have to wait for them: a crash, an operator's help.
-        The states to which they lead are searched, and must have a way out themselves.
+        Names of actions that may not occur on a path to the goal, such as a crash or an operator's help. The states
+        after these actions are still searched, and must have a path themselves.
     name
         Its name in a `.cfg`, under PROPERTY, and in reports; by default the method's name in camel case.
 
@@ -390,7 +390,7 @@ def reachable(*, reads: Reads = (), without: Iterable[str] = (), name: str | Non
 
 
 class Predicate:
-    """A `@predicate` method. Of a protocol, as `self.name`, it is a formula."""
+    """A `@predicate` method; accessed as `self.name` on a protocol, it is a formula."""
 
     def __init__(self, method: Callable[..., Any], mark: PropertyMark) -> None:
         self.__doc__ = method.__doc__
@@ -404,7 +404,7 @@ class Predicate:
     def __get__(self, protocol: object, owner: type) -> Held: ...
 
     def __get__(self, protocol: Any, owner: type) -> Self | Held:
-        """Return it as a formula, or by itself where it is asked of the class."""
+        """Return the predicate as a formula, or itself if accessed on the class."""
         if protocol is None:
             return self
         return Held(protocol.properties[self.property_mark.name or camel_case(self.method.__name__)])
@@ -427,7 +427,7 @@ def predicate(
     given: Iterable[str] = (),
     name: str | None = None,
 ) -> Any:
-    """Mark a method as a predicate of states, for temporal properties: true or false, and claimed by nobody.
+    """Mark a method as a state predicate for temporal properties; it makes no claim by itself.
 
     Parameters
     ----------
@@ -436,7 +436,7 @@ def predicate(
     reads
         Projections of all replicas that it reads, each as a parameter of the projection's name.
     given
-        Names of parameters whose values a formula gives it, as `self.committed.of(value=v)`.
+        Names of parameters that a formula binds, as in `self.committed.of(value=v)`.
     name
         Its name in reports; by default the method's name in camel case.
     """
@@ -450,19 +450,19 @@ def predicate(
 
 @with_or_without_arguments
 def temporal(*, fairness: Iterable[Fairness] = (), name: str | None = None) -> Mark:
-    """Mark a method that returns a formula as a temporal property: what every fair behaviour does.
+    """Mark a method that returns a formula as a temporal property, which every fair behaviour satisfies.
 
     Parameters
     ----------
     fairness
-        What it assumes besides what the specification (SPECIFICATION) does: `weak(...)` and `strong(...)`.
+        Fairness that it assumes in addition to SPECIFICATION: `weak(...)` and `strong(...)`.
     name
         Its name in a `.cfg`, under PROPERTY, and in reports; by default the method's name in camel case.
 
     Raises
     ------
     ProtocolError
-        If something else than fairness is assumed.
+        If `fairness` contains anything else.
     """
     assumed = tuple(fairness)
     problem = fairness_problem(assumed)
@@ -489,21 +489,21 @@ class Property:
     kind: str
     function: Callable[..., Any]  # the method, unbound
     reads: tuple[Projection, ...]  # the projections that it declares
-    without: tuple[str, ...] = ()  # of what should stay reachable: the actions that are no way out
-    needs: tuple[str, ...] = ()  # constants without which it says nothing
-    fairness: tuple[Fairness, ...] = ()  # of a temporal property: what it assumes besides what the specification does
-    opposite: bool = False  # whether it is true where the method says that it is not
-    only: Value = None  # the id of the replica that is meant by `me`, where it is not every one
-    given: tuple[str, ...] = ()  # names of parameters whose values a formula gives it
-    fixed: tuple[tuple[str, Value], ...] = ()  # those values, by name
+    without: tuple[str, ...] = ()  # of a reachability goal: the actions that may not occur on a path to it
+    needs: tuple[str, ...] = ()  # constants without which it is vacuous
+    fairness: tuple[Fairness, ...] = ()  # of a temporal property: fairness assumed in addition to the specification's
+    opposite: bool = False  # whether it negates the method's result
+    only: Value = None  # the id of the only replica to bind to `me`, or None for every replica
+    given: tuple[str, ...] = ()  # names of parameters that a formula binds
+    fixed: tuple[tuple[str, Value], ...] = ()  # the bound values, by name
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        """What tells it from the other properties of a protocol: values of several types may have one text."""
+        """The unique key among the properties of a protocol: values of different types may have equal texts."""
         return self.name, self.only, self.fixed
 
     def with_values(self, values: Mapping[str, Value]) -> Property:
-        """Return the property for some values of the parameters that are given to it."""
+        """Return the property with its `given` parameters bound."""
         if set(values) != set(self.given):
             wanted = ", ".join(self.given) or "none"
             raise ProtocolError(
@@ -513,7 +513,7 @@ class Property:
         return replace(self, name=f"{self.name}({told})", fixed=tuple((name, values[name]) for name in self.given))
 
     def negated(self) -> Property:
-        """Return the property that is true of a replica where this one is not."""
+        """Return the negation of the property, for each replica."""
         return replace(self, name=f"not {self.name}", opposite=not self.opposite)
 
     def of(self, replica: Value) -> Property:
@@ -521,7 +521,7 @@ class Property:
         return replace(self, name=f"{self.name} at {replica}", only=replica)
 
     def formula(self, protocol: object) -> Formula:
-        """Return what a temporal property says."""
+        """Return the formula of a temporal property."""
         code = self.function.__code__
         place = f"{code.co_filename}:{code.co_firstlineno}: temporal property {self.name}"
         try:
@@ -536,12 +536,12 @@ class Property:
 
     @property
     def over_steps(self) -> bool:
-        """Whether it is about steps rather than states."""
+        """Whether it is a property of steps rather than of states."""
         return self.kind in ("step_invariant", "action_constraint")
 
     @cached_property
     def of_actor(self) -> bool:
-        """Whether it is about what a step's acting replica does: it reads the step or the delivered message."""
+        """Whether it is a property of the acting replica's step: it reads the step or the delivered message."""
         return self.over_steps and any(name in self.asks for name in ACT)
 
     @cached_property
@@ -558,7 +558,7 @@ class Property:
         return names
 
     def kinds(self, parameter: str) -> tuple[type[Record], ...]:
-        """Return the record types over which a quantified parameter ranges."""
+        """Return the record types that a quantified parameter ranges over."""
         return self._kinds[parameter]
 
     @cached_property
@@ -566,7 +566,7 @@ class Property:
         return {name: record_types(self.function, name) for name in self.asks if name in (*QUANTIFIED, *STEP)}
 
     def speaks_of(self, actor: type, message: type) -> bool:
-        """Return whether a property of a replica's own steps is about those of such replicas, on such messages."""
+        """Return whether a property of a replica's own steps covers this actor type and message type."""
         found = self._spoken_of.get((actor, message))
         if found is None:
             found = issubclass(actor, self.kinds("before"))
@@ -581,7 +581,7 @@ class Property:
 
 @dataclass(frozen=True)
 class PropertyMark:
-    """What a property's decorator declares."""
+    """The arguments of a property's decorator."""
 
     kind: str
     reads: tuple[Projection, ...]
@@ -592,7 +592,7 @@ class PropertyMark:
     given: tuple[str, ...] = ()
 
     def made(self, method: str, function: Callable[..., Any]) -> Property:
-        """Return the property that a method of this name is."""
+        """Return the property of a method with this name."""
         plain = function.method if isinstance(function, Predicate) else function
         name = self.name or camel_case(method)
         return Property(name, self.kind, plain, self.reads, self.without, self.needs, self.fairness, given=self.given)

@@ -1,8 +1,9 @@
-"""Temporal formulas: what every behaviour must do, over predicates of states and of steps; and what is fair.
+"""Linear temporal logic over predicates of states and of steps, and fairness conditions.
 
 A `@temporal` method returns a formula. Its atoms are `@predicate` methods, `enabled(...)` and `taken(...)`; `always`,
-`eventually` and what is made of them say when. The meaning is that of TLA+: behaviours are infinite, and may
-stutter at any time unless fairness forbids it. There is no "next": nothing that a formula says changes by stuttering.
+`eventually` and their combinations are the temporal operators. The semantics is that of TLA+: behaviours are infinite,
+and may stutter at any time unless fairness forbids it. There is no "next" operator: formulas are invariant under
+stuttering.
 
 References
 ----------
@@ -19,7 +20,7 @@ from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.values import Value
 
 NEXT = "Next"
-"""In the place of an action's name: any action."""
+"""The action name that stands for any action."""
 
 
 class Formula:
@@ -42,7 +43,7 @@ class Formula:
         raise ProtocolError("a formula is neither true nor false by itself: combine formulas by &, | and ~")
 
     def atoms(self) -> Iterator[Atom]:
-        """Yield its atoms, some of them more than once."""
+        """Yield the atoms of the formula, possibly repeated."""
         for part in vars(self).values():
             if isinstance(part, Formula):
                 yield from part.atoms()
@@ -53,10 +54,10 @@ Claim = Formula | Callable[..., Any]
 
 
 class Atom(Formula):
-    """What a state or a step decides by itself."""
+    """An atomic proposition over one state or one step."""
 
     def atoms(self) -> Iterator[Atom]:
-        """Yield it."""
+        """Yield the atom itself."""
         yield self
 
 
@@ -64,7 +65,7 @@ class Atom(Formula):
 class Held(Atom):
     """A predicate of states."""
 
-    prop: Any  # the predicate, a `Property`. One that asks for `me` is true where it is true of every replica.
+    prop: Any  # the predicate, a `Property`; one that asks for `me` must be true of every replica
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Held) and self._key == other._key
@@ -78,20 +79,20 @@ class Held(Atom):
         return prop.function, prop.opposite, prop.only, prop.fixed
 
     def of(self, **values: Value) -> Held:
-        """Return the predicate for values of the parameters that a formula gives it (`given=`)."""
+        """Return the predicate with its `given` parameters bound."""
         return Held(self.prop.with_values(values))
 
 
 @dataclass(frozen=True)
 class Enabled(Atom):
-    """Whether one of some actions can be taken, and would change the state."""
+    """Whether one of the actions is enabled and would change the state."""
 
     actions: frozenset[str]
 
 
 @dataclass(frozen=True)
 class Taken(Atom):
-    """Whether the step that follows is one of some actions, and changes the state."""
+    """Whether the next step is one of the actions and changes the state."""
 
     actions: frozenset[str]
 
@@ -101,21 +102,21 @@ class Taken(Atom):
 
 @dataclass(frozen=True)
 class Truth(Formula):
-    """True or false."""
+    """A Boolean constant."""
 
     value: bool
 
 
 @dataclass(frozen=True)
 class Not(Formula):
-    """What is not so."""
+    """Negation."""
 
     part: Formula
 
 
 @dataclass(frozen=True)
 class Both(Formula):
-    """Two things that are so."""
+    """Conjunction."""
 
     left: Formula
     right: Formula
@@ -123,7 +124,7 @@ class Both(Formula):
 
 @dataclass(frozen=True)
 class Either(Formula):
-    """Two things, of which one is so."""
+    """Disjunction."""
 
     left: Formula
     right: Formula
@@ -131,7 +132,7 @@ class Either(Formula):
 
 @dataclass(frozen=True)
 class Until(Formula):
-    """`right` at some time, and `left` until then."""
+    """`left` U `right`: `right` holds at some time, and `left` until then."""
 
     left: Formula
     right: Formula
@@ -139,14 +140,14 @@ class Until(Formula):
 
 @dataclass(frozen=True)
 class Release(Formula):
-    """`right` until `left` holds too, or for ever."""
+    """`left` R `right`: `right` holds until and including the time when `left` holds, or forever."""
 
     left: Formula
     right: Formula
 
 
 def pushed(formula: Formula, positive: bool = True) -> Formula:
-    """Return a formula, or its negation, in which only atoms are negated."""
+    """Return the negation normal form of a formula or of its negation."""
     match formula:
         case Truth(value):
             return Truth(value is positive)
@@ -171,16 +172,16 @@ def _joined(both: bool, left: Formula, right: Formula) -> Formula:
 
 
 def changed_by_stuttering(formula: Formula) -> Taken | None:
-    """Return a `taken(...)` that stands where stuttering would change what a formula says; None where there is none.
+    """Return a `taken(...)` that makes a formula sensitive to stuttering, or None.
 
-    A step may be asked for at some time (`eventually`), and be ruled out at all times. That every step be one, or the
-    first, is what a stutter breaks.
+    A step may be required at some time (`eventually`), or forbidden at all times. A formula that requires every step,
+    or the first one, to be of an action is sensitive to stuttering.
     """
     return _misplaced(pushed(formula), None)
 
 
 def _misplaced(formula: Formula, allowed: bool | None) -> Taken | None:
-    """Return a misplaced `taken(...)`: at this time it may be wanted (True), unwanted (False), or neither (None)."""
+    """Return a misplaced `taken(...)`: here it may be required (True), forbidden (False), or neither (None)."""
     match formula:
         case Taken():
             return None if allowed is True else formula
@@ -198,7 +199,7 @@ def _misplaced(formula: Formula, allowed: bool | None) -> Taken | None:
 
 
 def as_formula(claim: Claim) -> Formula:
-    """Return a formula, given one or a predicate."""
+    """Return a claim as a formula; raise ProtocolError if it is neither a formula nor a predicate."""
     if isinstance(claim, Formula):
         return claim
     name = getattr(claim, "__qualname__", None) or repr(claim)
@@ -208,37 +209,37 @@ def as_formula(claim: Claim) -> Formula:
 
 
 def always(claim: Claim) -> Formula:
-    """Say that something is so at all times: `[]F` in TLA+."""
+    """Return `[]F` of TLA+: F holds at all times."""
     return Release(Truth(False), as_formula(claim))
 
 
 def eventually(claim: Claim) -> Formula:
-    """Say that something is so at some time, now or later: `<>F` in TLA+."""
+    """Return `<>F` of TLA+: F holds now or at a later time."""
     return Until(Truth(True), as_formula(claim))
 
 
 def infinitely_often(claim: Claim) -> Formula:
-    """Say that something is so again and again: `[]<>F` in TLA+."""
+    """Return `[]<>F` of TLA+: F holds infinitely often."""
     return always(eventually(claim))
 
 
 def eventually_always(claim: Claim) -> Formula:
-    """Say that something is so from some time on: `<>[]F` in TLA+."""
+    """Return `<>[]F` of TLA+: F holds at all times from some time on."""
     return eventually(always(claim))
 
 
 def implies(condition: Claim, claim: Claim) -> Formula:
-    """Say that where one thing is so, another is: `F => G` in TLA+."""
+    """Return `F => G` of TLA+: if F holds, so does G."""
     return ~as_formula(condition) | as_formula(claim)
 
 
 def leads_to(condition: Claim, claim: Claim) -> Formula:
-    """Say that whenever one thing is so, another is at that time or later: `F ~> G` in TLA+."""
+    """Return `F ~> G` of TLA+: whenever F holds, G holds then or later."""
     return always(implies(condition, eventually(claim)))
 
 
 def every(claims: Iterator[Formula] | list[Formula]) -> Formula:
-    """Say that each of some things is so, one for each replica perhaps."""
+    """Return the conjunction of formulas, for example of one for each replica."""
     result: Formula = Truth(True)
     for claim in claims:
         result = claim if result == Truth(True) else result & claim
@@ -246,7 +247,7 @@ def every(claims: Iterator[Formula] | list[Formula]) -> Formula:
 
 
 def some(claims: Iterator[Formula] | list[Formula]) -> Formula:
-    """Say that one of some things is so, one for each replica perhaps."""
+    """Return the disjunction of formulas, for example of one for each replica."""
     result: Formula = Truth(False)
     for claim in claims:
         result = claim if result == Truth(False) else result | claim
@@ -254,27 +255,27 @@ def some(claims: Iterator[Formula] | list[Formula]) -> Formula:
 
 
 def enabled(*actions: str) -> Formula:
-    """Say that one of some actions, by their names, can be taken and would change the state."""
+    """Return the proposition that one of the named actions is enabled and would change the state."""
     return Enabled(_named("enabled", actions))
 
 
 def taken(*actions: str) -> Formula:
-    """Say that the step that follows is one of some actions, by their names, and changes the state."""
+    """Return the proposition that the next step is one of the named actions and changes the state."""
     return Taken(_named("taken", actions))
 
 
 def everywhere(predicate: Claim) -> Formula:
-    """Say that a predicate that asks for `me` is true of every replica: as it is by itself."""
+    """Return the proposition that a predicate of `me` is true of every replica, as it is by default."""
     return _held("everywhere", predicate)
 
 
 def anywhere(predicate: Claim) -> Formula:
-    """Say that a predicate that asks for `me` is true of some replica."""
+    """Return the proposition that a predicate of `me` is true of some replica."""
     return Not(Held(_held("anywhere", predicate).prop.negated()))
 
 
 def at(replica: Value, predicate: Claim) -> Formula:
-    """Say that there is a replica of this id, and that a predicate that asks for `me` is true of it."""
+    """Return the proposition that the replica with this id exists, and that a predicate of `me` is true of it."""
     held = _held("at", predicate)
     return Not(Held(held.prop.negated().of(replica)))
 
@@ -299,18 +300,17 @@ Each = Literal["", "replica", "pair", "message"]
 
 @dataclass(frozen=True)
 class Fairness:
-    """What a behaviour may not do for ever: leave out an action that could be taken.
+    """A fairness condition: a behaviour may not neglect an enabled action forever.
 
     Attributes
     ----------
     kind
-        "weak": leave it out while it can be taken all the time. "strong": leave it out though it can be taken again
-        and again.
+        "weak": an action that stays enabled is taken. "strong": an action that is enabled infinitely often is taken.
     actions
-        Names of actions, of which any one does; `Next` stands for all.
+        Names of actions; taking any one of them satisfies the condition. `Next` stands for all.
     each
-        Whether it is asked for each replica that acts ("replica"), for each together with the one that it hears from or
-        sends to ("pair"), or for each type of message delivered ("message"), by itself.
+        A separate condition for each acting replica ("replica"), for each pair of acting replica and its sender or
+        receiver ("pair"), or for each message type ("message").
     """
 
     kind: Literal["weak", "strong"]
@@ -323,35 +323,35 @@ class Fairness:
 
 
 def fairness_problem(declared: object) -> str | None:
-    """Say what is wrong with what should be a tuple of conditions of fairness; None where nothing is."""
+    """Return the problem of a value that should be a tuple of fairness conditions, or None."""
     wrong = [one for one in declared if not isinstance(one, Fairness)] if isinstance(declared, tuple) else [declared]
     return f"expected a tuple of weak(...) and strong(...), found {wrong[0]!r}" if wrong else None
 
 
 def weak(*actions: str, each: Each = "") -> Fairness:
-    """Return weak fairness of some actions together: WF of their disjunction in TLA+.
+    """Return weak fairness of the disjunction of some actions: WF in TLA+.
 
     Parameters
     ----------
     actions
-        Their names; `Next` stands for all.
+        Action names; `Next` stands for all.
     each
-        "replica", "pair" or "message", to ask it of each replica, of each with the one that it hears from or sends to,
-        or of each type of message, by itself.
+        "replica", "pair" or "message", for a separate condition of each replica, of each replica with its sender or
+        receiver, or of each message type.
     """
     return Fairness("weak", _in_order("weak", actions), _checked("weak", each))
 
 
 def strong(*actions: str, each: Each = "") -> Fairness:
-    """Return strong fairness of some actions together: SF of their disjunction in TLA+.
+    """Return strong fairness of the disjunction of some actions: SF in TLA+.
 
     Parameters
     ----------
     actions
-        Their names; `Next` stands for all.
+        Action names; `Next` stands for all.
     each
-        "replica", "pair" or "message", to ask it of each replica, of each with the one that it hears from or sends to,
-        or of each type of message, by itself.
+        "replica", "pair" or "message", for a separate condition of each replica, of each replica with its sender or
+        receiver, or of each message type.
     """
     return Fairness("strong", _in_order("strong", actions), _checked("strong", each))
 

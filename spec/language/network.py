@@ -1,7 +1,7 @@
-"""Network disciplines: how messages are sent, delivered, lost and duplicated.
+"""Network disciplines: rules for sending, delivering, losing and duplicating messages.
 
-A protocol chooses one. The network is one inbox for each destination. Every operation reads and writes a single
-inbox, so that an engine can memoise it for each content of an inbox.
+A protocol has one discipline. The network consists of one inbox per destination. Every operation reads and writes one
+inbox, so that an engine can memoize it per inbox value.
 """
 
 from __future__ import annotations
@@ -28,32 +28,33 @@ class NetworkStep(NamedTuple):
 
 
 class CountingRule(NamedTuple):
-    """The effect of an operation that depends on nothing but the number of copies of its message."""
+    """The effect of an operation that depends only on the number of copies of its message."""
 
-    absent: int  # the count that a message unknown to the inbox gets; -1 if the operation is refused
-    change: int  # what is added to the count of a known message
-    least: int = 0  # the smallest count of a known message with which the operation is not refused
-    forgets: bool = False  # whether a message is no longer known once its count is 0
-    clears: bool = False  # whether the operation removes a whole group of messages instead (`forget`)
-    # whether the operation is on the message's channel instead (`Network.queue`): a positive change appends it, a
-    # negative one removes it if it is the oldest. `NEVER` as `least` refuses to append what is there already.
+    absent: int  # the initial count of a message unknown to the inbox; -1 if the operation is refused
+    change: int  # the increment of a known message's count
+    least: int = 0  # the least count of a known message that the operation accepts
+    forgets: bool = False  # whether a message becomes unknown once its count is 0
+    clears: bool = False  # whether the operation removes a message group instead (`forget`)
+    # whether the operation acts on the message's channel instead (`Network.queue`): a positive change appends the
+    # message, a negative one removes it if it is the oldest. `NEVER` as `least` refuses to append a message that is in
+    # the channel.
     queues: bool = False
 
 
-NEVER = 1 << 30  # a `least` that no count reaches
+NEVER = 1 << 30  # a `least` above every count
 OPERATIONS = frozenset({"send", "send_once", "reply", "discard", "forget", "lose", "duplicate"})
-"""Names of the methods of a network that change an inbox."""
+"""Names of the network methods that change an inbox."""
 
 
 class Network(ABC):
-    """A network discipline: how operations change an inbox.
+    """A network discipline: the effects of operations on an inbox.
 
-    The content of an inbox is a value. An operation that the network refuses returns None.
+    An inbox is a value. A refused operation returns None.
 
     Parameters
     ----------
     loses
-        Whether the network may lose a message, as an action `LoseMessage`. A string names the bound it spends.
+        Whether the network may lose a message, by an action `LoseMessage`. A string names the bound that it spends.
     duplicates
         The same for `DuplicateMessage`.
     """
@@ -65,7 +66,7 @@ class Network(ABC):
     @property
     @abstractmethod
     def empty(self) -> Inbox:
-        """The content of a new inbox."""
+        """The empty inbox."""
 
     @abstractmethod
     def deliverable(self, inbox: Inbox) -> tuple[Record, ...]:
@@ -73,7 +74,7 @@ class Network(ABC):
 
     @abstractmethod
     def known(self, inbox: Inbox) -> tuple[Record, ...]:
-        """Return the messages over which a property over messages ranges, in canonical order."""
+        """Return the messages that a property over messages ranges over, in canonical order."""
 
     @abstractmethod
     def send(self, inbox: Inbox, message: Record) -> Inbox | None:
@@ -89,54 +90,54 @@ class Network(ABC):
 
     @abstractmethod
     def count(self, inbox: Inbox, message: Record) -> int:
-        """Return how many copies of a message are under way."""
+        """Return the number of copies of a message in flight."""
 
     def group(self, message: Record) -> Record | None:
-        """Return the group of messages with which `forget` removes a message, or None."""
+        """Return the message group that `forget` removes together with a message, or None."""
         return None
 
     def queue(self, message: Record) -> Value:
-        """Return which channel of its inbox a message is in, where messages of one channel stay in order; or None."""
+        """Return the channel of a message in its inbox, for disciplines with ordered channels; else None."""
         return None
 
     def forget(self, inbox: Inbox, group: Record) -> Inbox | None:
-        """Return the inbox without the messages of a group, such as the answers on a connection that was reset."""
+        """Return the inbox without a message group, such as the responses on a reset connection."""
         raise ValueError(f"{type(self).__name__} knows no groups of messages")
 
     def rule(self, operation: str, message: Record) -> CountingRule | None:
-        """Return the counting rule that an operation on a message follows, or None if it follows none.
+        """Return the counting rule of an operation on a message, or None.
 
-        With a rule an engine operates on counts of messages without calling Python. The rule must agree with the
-        operation's method. Engines ask `rule_of`, since a subclass may change a method and not the rule.
+        With a counting rule an engine operates on message counts without calling Python. The rule must agree with the
+        operation's method. Engines call `rule_of`, since a subclass may override a method but not the rule.
         """
         return None
 
     def rule_of(self, operation: str, message: Record) -> CountingRule | None:
-        """Return the counting rule of an operation; None where a subclass changes a method that the rule is about.
+        """Return the counting rule of an operation; None if a subclass overrides a method behind the rule.
 
-        There is none either where messages are both in channels and in groups.
+        There is no rule for disciplines with both channels and groups.
         """
         return self.rule(operation, message) if _has_rules_of_its_methods(type(self)) else None
 
     def from_counts(self, counts: Map[Record, int]) -> Inbox:
-        """Return the inbox that holds these counts of messages (disciplines with counting rules)."""
+        """Return the inbox with these message counts (disciplines with counting rules)."""
         return counts
 
     def to_counts(self, inbox: Inbox) -> Map[Record, int]:
-        """Return the counts of messages of an inbox (disciplines with counting rules)."""
+        """Return the message counts of an inbox (disciplines with counting rules)."""
         counts: Map[Record, int] = inbox
         return counts
 
     def from_items(self, items: Iterable[tuple[Record, int]]) -> Inbox:
-        """Return the inbox of these messages, each with its count, as an engine keeps it by counting rules."""
+        """Return the inbox of an engine's counts: see `to_items`."""
         return self.from_counts(Map(items))
 
     def to_items(self, inbox: Inbox) -> Iterable[tuple[Record, int]]:
-        """Return what an engine keeps of an inbox by counting rules: a message with a count above 0 is deliverable."""
+        """Return an engine's counts of an inbox: a message with a count above 0 is deliverable."""
         return self.to_counts(inbox).items()
 
     def reply(self, inbox: Inbox, response: Record) -> Inbox | None:
-        """Return the inbox of the requester after a response is sent. By default an ordinary send."""
+        """Return the requester's inbox after a response is sent; by default an ordinary send."""
         return self.send(inbox, response)
 
     def apply(self, operation: str, inbox: Inbox, message: Record) -> Inbox | None:
@@ -145,11 +146,11 @@ class Network(ABC):
         Parameters
         ----------
         operation
-            Its name, one of `OPERATIONS`.
+            The operation's name, one of `OPERATIONS`.
         inbox
-            The content of the destination's inbox.
+            The destination's inbox.
         message
-            The message; for "forget" the group of messages.
+            The message; for "forget" the message group.
 
         Returns
         -------
@@ -161,18 +162,18 @@ class Network(ABC):
         return getattr(self, operation)(inbox, message)
 
     def own_actions(self) -> tuple[str, ...]:
-        """Return the names of the actions that the network takes by itself."""
+        """Return the names of the network's own actions."""
         return tuple(action for action, _, _ in self.own_operations())
 
     def own_operations(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-        """Yield (action, operation, bounds spent) for whatever the network may do to a deliverable message."""
+        """Yield (action, operation, bounds spent) for each action of the network on a deliverable message."""
         if self.loses:
             yield "LoseMessage", "lose", _bound(self.loses)
         if self.duplicates:
             yield "DuplicateMessage", "duplicate", _bound(self.duplicates)
 
     def own_steps(self, inbox: Inbox) -> Iterator[NetworkStep]:
-        """Yield the steps that the network can take on one inbox by itself."""
+        """Yield the network's own steps on one inbox."""
         for message in self.deliverable(inbox):
             for action, operation, spends in self.own_operations():
                 after = self.apply(operation, inbox, message)
@@ -184,13 +185,13 @@ class Network(ABC):
         return self.discard(inbox, message)
 
     def duplicate(self, inbox: Inbox, message: Record) -> Inbox | None:
-        """Return the inbox after a deliverable message is doubled."""
+        """Return the inbox after a deliverable message is duplicated."""
         return self.send(inbox, message)
 
 
 @cache
 def _has_rules_of_its_methods(kind: type[Network]) -> bool:
-    """Whether no method of a discipline is of a later class than its rules; these are of channels or of groups."""
+    """Whether no subclass overrides a method behind the counting rules; channels and groups exclude each other."""
 
     def place(name: str) -> int:
         return next(number for number, cls in enumerate(kind.__mro__) if name in vars(cls))
@@ -205,17 +206,17 @@ def _bound(name: bool | str) -> tuple[str, ...]:
 
 
 class BagWithMemory(Network):
-    """Unordered messages with delivery counts. A message that was sent stays known, with count 0 if none is left.
+    """Unordered messages with delivery counts; a message whose last copy is consumed stays known, with count 0.
 
-    This is module MessagePassing of the TLA+ specification KRaftWithReconfig: `messages` maps every message ever
-    sent to the number of copies under way.
+    This is module MessagePassing of the TLA+ specification KRaftWithReconfig: `messages` maps every message ever sent
+    to the number of copies in flight.
 
     Parameters
     ----------
     once
-        Types of messages that an ordinary send sends at most once in a behaviour (`Send`, `_SendOnce`).
+        Message types that an ordinary send sends at most once per behaviour (`Send`, `_SendOnce`).
     replies_once
-        Types of responses of which an equal one may not be replied again (`Reply`).
+        Response types that `reply` sends at most once per behaviour (`Reply`).
     """
 
     def __init__(
@@ -236,7 +237,7 @@ class BagWithMemory(Network):
         return Map()
 
     def deliverable(self, inbox: Map[Record, int]) -> tuple[Record, ...]:
-        """Return the messages of which a copy is under way."""
+        """Return the messages with a copy in flight."""
         return tuple(ordered(message for message, copies in inbox.items() if copies > 0))
 
     def known(self, inbox: Map[Record, int]) -> tuple[Record, ...]:
@@ -248,7 +249,7 @@ class BagWithMemory(Network):
         return inbox.get(message, 0)
 
     def send(self, inbox: Map[Record, int], message: Record) -> Map[Record, int] | None:
-        """Add a copy; messages of the types in `once` only if they were never sent."""
+        """Add a copy; refuse a message of the types in `once` that was sent before."""
         if isinstance(message, self.once):
             return self.send_once(inbox, message)
         return inbox.put(message, inbox.get(message, 0) + 1)
@@ -258,13 +259,13 @@ class BagWithMemory(Network):
         return None if message in inbox else inbox.put(message, 1)
 
     def reply(self, inbox: Map[Record, int], response: Record) -> Map[Record, int] | None:
-        """Add a copy of a response; of the types in `replies_once` only if it was never sent."""
+        """Add a copy of a response; refuse one of the types in `replies_once` that was sent before."""
         if isinstance(response, self.replies_once):
             return self.send_once(inbox, response)
         return inbox.put(response, inbox.get(response, 0) + 1)
 
     def duplicate(self, inbox: Map[Record, int], message: Record) -> Map[Record, int]:
-        """Add a copy of a message under way, also of the types that are sent once."""
+        """Add a copy of a message in flight, even of the types in `once`."""
         return inbox.put(message, inbox[message] + 1)
 
     def discard(self, inbox: Map[Record, int], message: Record) -> Map[Record, int] | None:
@@ -273,7 +274,7 @@ class BagWithMemory(Network):
         return inbox.put(message, copies - 1) if copies > 0 else None
 
     def rule(self, operation: str, message: Record) -> CountingRule | None:
-        """Return the rule: sending adds one, or is refused after the first; discarding removes one."""
+        """Return the rule: a send adds one, or is refused after the first; a discard removes one."""
         if operation in ("discard", "lose"):
             return CountingRule(absent=-1, change=-1, least=1)
         if operation == "duplicate":
@@ -288,15 +289,15 @@ class BagWithMemory(Network):
 
 
 class Bag(BagWithMemory):
-    """Unordered messages with delivery counts. A message is forgotten once its last copy is consumed.
+    """Unordered messages with delivery counts; a message becomes unknown once its last copy is consumed.
 
     Parameters
     ----------
     merges
-        Whether sending a message that is under way changes nothing, as in a set. Only `DuplicateMessage` then adds a
-        copy, and the states stay finite although requests are repeated.
+        Whether sending a message in flight changes nothing, as in a set. Then only `DuplicateMessage` adds a copy, and
+        the state space stays finite with repeated requests.
     groups
-        From a message to the group with which a step may `forget` it, a record with the same `dest`; or to None.
+        From a message to its group for `forget`, a record with the same `dest`; or to None.
     """
 
     def __init__(
@@ -322,26 +323,26 @@ class Bag(BagWithMemory):
         return Map((message, copies) for message, copies in inbox.items() if self.group(message) != group)
 
     def send(self, inbox: Map[Record, int], message: Record) -> Map[Record, int] | None:
-        """Add a copy, unless one is under way and they merge."""
+        """Add a copy, unless one is in flight and copies merge."""
         if self.merges and message in inbox and not isinstance(message, self.once):
             return inbox
         return super().send(inbox, message)
 
     def reply(self, inbox: Map[Record, int], response: Record) -> Map[Record, int] | None:
-        """Add a copy of a response, unless one is under way and they merge."""
+        """Add a copy of a response, unless one is in flight and copies merge."""
         if self.merges and response in inbox and not isinstance(response, self.replies_once):
             return inbox
         return super().reply(inbox, response)
 
     def discard(self, inbox: Map[Record, int], message: Record) -> Map[Record, int] | None:
-        """Remove one copy; after the last one the message is forgotten."""
+        """Remove one copy; after the last one the message is unknown."""
         copies = inbox.get(message, 0)
         if copies == 0:
             return None
         return inbox.put(message, copies - 1) if copies > 1 else inbox.without(message)
 
     def rule(self, operation: str, message: Record) -> CountingRule | None:
-        """Return the rule of a bag with memory, but the last copy is forgotten, and messages may merge."""
+        """Return the rule of a bag with memory, except that messages become unknown, and may merge."""
         if operation == "forget":
             return CountingRule(absent=0, change=0, clears=True)
         rule = super().rule(operation, message)
@@ -354,12 +355,12 @@ class Bag(BagWithMemory):
 
 
 class MessageSet(Network):
-    """Unordered messages without counts: sending what is under way changes nothing.
+    """Unordered messages without counts: sending a message in flight changes nothing.
 
     Parameters
     ----------
     keeps
-        Whether messages are never removed. A consumed one may be delivered again, as in textbook models in which
+        Whether messages are never removed. A consumed message may be delivered again, as in textbook models in which
         `msgs` only grows.
     """
 
@@ -369,7 +370,7 @@ class MessageSet(Network):
 
     @property
     def empty(self) -> frozenset[Record]:
-        """No message."""
+        """The empty set."""
         return frozenset()
 
     def deliverable(self, inbox: frozenset[Record]) -> tuple[Record, ...]:
@@ -389,17 +390,17 @@ class MessageSet(Network):
         return inbox | {message}
 
     def send_once(self, inbox: frozenset[Record], message: Record) -> frozenset[Record] | None:
-        """Add the message if it is not there."""
+        """Add the message if it is not in the set."""
         return None if message in inbox else inbox | {message}
 
     def discard(self, inbox: frozenset[Record], message: Record) -> frozenset[Record] | None:
-        """Remove the message, unless messages are kept for ever."""
+        """Remove the message, unless messages are kept."""
         if message not in inbox:
             return None
         return inbox if self.keeps else inbox - {message}
 
     def rule(self, operation: str, message: Record) -> CountingRule | None:
-        """Return the rule: a message is there or not."""
+        """Return the rule: a message is in the set or not."""
         if operation == "discard":
             return CountingRule(-1, 0 if self.keeps else -1, least=1, forgets=not self.keeps)
         if operation == "lose":
@@ -407,24 +408,24 @@ class MessageSet(Network):
         return CountingRule(absent=1, change=0, least=NEVER if operation == "send_once" else 0)
 
     def from_counts(self, counts: Map[Record, int]) -> frozenset[Record]:
-        """Return the set of the messages counted."""
+        """Return the set of the counted messages."""
         return frozenset(counts)
 
     def to_counts(self, inbox: frozenset[Record]) -> Map[Record, int]:
-        """Return 1 for each message."""
+        """Return a count of 1 for each message."""
         return Map((message, 1) for message in inbox)
 
     def lose(self, inbox: frozenset[Record], message: Record) -> frozenset[Record]:
-        """Remove the message, whatever delivery does."""
+        """Remove the message, even if messages are kept."""
         return inbox - {message}
 
 
 class Channels(Network):
-    """One first-in first-out channel for each pair of replicas: only a sender's oldest message is deliverable."""
+    """One FIFO channel per pair of replicas: only a sender's oldest message is deliverable."""
 
     @property
     def empty(self) -> Map[Value, tuple[Record, ...]]:
-        """No message from anyone."""
+        """No channels."""
         return Map()
 
     def deliverable(self, inbox: Map[Value, tuple[Record, ...]]) -> tuple[Record, ...]:
@@ -432,11 +433,11 @@ class Channels(Network):
         return tuple(inbox[source][0] for source in ordered(inbox))
 
     def known(self, inbox: Map[Value, tuple[Record, ...]]) -> tuple[Record, ...]:
-        """Return all messages under way."""
+        """Return all messages in flight."""
         return tuple(ordered({message for queue in inbox.values() for message in queue}))
 
     def count(self, inbox: Map[Value, tuple[Record, ...]], message: Record) -> int:
-        """Return how many copies are under way from the message's source."""
+        """Return the number of copies in flight from the message's source."""
         return inbox.get(self.queue(message), ()).count(message)
 
     def send(self, inbox: Map[Value, tuple[Record, ...]], message: Record) -> Map[Value, tuple[Record, ...]]:
@@ -457,7 +458,7 @@ class Channels(Network):
         return inbox.put(self.queue(message), queue[1:]) if len(queue) > 1 else inbox.without(self.queue(message))
 
     def rule(self, operation: str, message: Record) -> CountingRule | None:
-        """Return the rule: sending appends to the sender's channel, and only its oldest message can be taken out."""
+        """Return the rule: a send appends to the sender's channel, and only the oldest message can be removed."""
         if operation == "forget":
             return None
         if operation in ("discard", "lose"):
@@ -465,7 +466,7 @@ class Channels(Network):
         return CountingRule(absent=1, change=1, least=NEVER if operation == "send_once" else 0, queues=True)
 
     def queue(self, message: Record) -> Value:
-        """Return which channel of an inbox a message is in: its sender, the field `source`."""
+        """Return the channel of a message in its inbox: its sender, the field `source`."""
         try:
             source: Value = getattr(message, "source")  # noqa: B009 - the field is the protocol's own
         except AttributeError as error:
@@ -473,7 +474,7 @@ class Channels(Network):
         return source
 
     def from_items(self, items: Iterable[tuple[Record, int]]) -> Map[Value, tuple[Record, ...]]:
-        """Return the channels of these messages: the oldest one of each has 1, the next one 0, then -1, and so on."""
+        """Return the channels of numbered messages: 1 for the oldest message of each channel, then 0, -1, and so on."""
         queues: dict[Value, list[tuple[int, Record]]] = {}
         for message, place in items:
             queues.setdefault(self.queue(message), []).append((-place, message))
@@ -481,7 +482,7 @@ class Channels(Network):
         return Map((key, tuple([one for _, one in sorted(queue, key=by_place)])) for key, queue in queues.items())
 
     def to_items(self, inbox: Map[Value, tuple[Record, ...]]) -> Iterable[tuple[Record, int]]:
-        """Return the messages of all channels, each with a number: see `from_items`."""
+        """Return the messages of all channels, each with its number: see `from_items`."""
         return [(message, 1 - place) for queue in inbox.values() for place, message in enumerate(queue)]
 
 
@@ -489,7 +490,7 @@ PairOfSets = tuple[frozenset[Record], frozenset[Record]]
 
 
 class MessageSetWithMemory(Network):
-    """Unordered messages without counts: an inbox is a pair of sets, what is under way and what was ever processed.
+    """Unordered messages without counts; an inbox is a pair of sets, of messages in flight and of processed ones.
 
     A processed message may be sent again; it is then in both sets. This is module network of the TLA+ specification
     kraft_kip_996.
@@ -499,8 +500,8 @@ class MessageSetWithMemory(Network):
     variables
         Names of the two TLA+ variables.
     groups
-        From a message to the group with which a step may `forget` it, a record with the same `dest`; or to None. A
-        message that is forgotten is no longer under way, as when its connection is cut.
+        From a message to its group for `forget`, a record with the same `dest`; or to None. A forgotten message is no
+        longer in flight, as after a cut of its connection.
     """
 
     def __init__(
@@ -516,11 +517,11 @@ class MessageSetWithMemory(Network):
 
     @property
     def empty(self) -> PairOfSets:
-        """Nothing is under way, and nothing was processed."""
+        """No message in flight, and none processed."""
         return frozenset(), frozenset()
 
     def deliverable(self, inbox: PairOfSets) -> tuple[Record, ...]:
-        """Return the messages under way."""
+        """Return the messages in flight."""
         return tuple(ordered(inbox[0]))
 
     def known(self, inbox: PairOfSets) -> tuple[Record, ...]:
@@ -528,11 +529,11 @@ class MessageSetWithMemory(Network):
         return tuple(ordered(inbox[0] | inbox[1]))
 
     def count(self, inbox: PairOfSets, message: Record) -> int:
-        """Return 1 for a message under way, else 0."""
+        """Return 1 for a message in flight, else 0."""
         return int(message in inbox[0])
 
     def send(self, inbox: PairOfSets, message: Record) -> PairOfSets:
-        """Add the message to what is under way."""
+        """Add the message to the messages in flight."""
         return inbox[0] | {message}, inbox[1]
 
     def send_once(self, inbox: PairOfSets, message: Record) -> PairOfSets | None:
@@ -540,11 +541,11 @@ class MessageSetWithMemory(Network):
         return None if message in inbox[0] or message in inbox[1] else self.send(inbox, message)
 
     def discard(self, inbox: PairOfSets, message: Record) -> PairOfSets | None:
-        """Move the message from what is under way to what was processed."""
+        """Move the message from the messages in flight to the processed ones."""
         return (inbox[0] - {message}, inbox[1] | {message}) if message in inbox[0] else None
 
     def lose(self, inbox: PairOfSets, message: Record) -> PairOfSets | None:
-        """Remove the message from what is under way; it was not processed."""
+        """Remove the message from the messages in flight, without processing it."""
         return (inbox[0] - {message}, inbox[1]) if message in inbox[0] else None
 
     def group(self, message: Record) -> Record | None:
@@ -552,5 +553,5 @@ class MessageSetWithMemory(Network):
         return None if self.groups is None else self.groups(message)
 
     def forget(self, inbox: PairOfSets, group: Record) -> PairOfSets:
-        """Remove the messages of a group from what is under way."""
+        """Remove the messages of a group from the messages in flight."""
         return frozenset(message for message in inbox[0] if self.group(message) != group), inbox[1]

@@ -23,11 +23,11 @@ from kraftcheck.spec.values import Map, Record, Value, cut, field_types, ordered
 
 MISSING: Any = object()
 MOST = 2**31 - 1
-"""The largest bound: what is spent of each has a column of 32 bits."""
+"""The largest bound: engines count the use of each bound in 32 bits."""
 DEADLOCK = "Deadlock"
-"""What a search calls a state that has no next one."""
+"""The verdict name of a state without successors."""
 FAIR_SPEC = "FairSpec"
-"""The specification whose fairness is what the actions declare."""
+"""The specification with the fairness that the actions declare."""
 
 MARKS = ("action_mark", "property_mark")
 
@@ -36,11 +36,11 @@ _CALLERS = {
     ("kraftcheck.spec.language.semantics", "evaluate_property"),
     ("kraftcheck.spec.language.protocol", "projected"),
 }
-"""What calls the methods of a protocol in a search: module and function."""
+"""The callers of protocol methods in a search: module and function."""
 
 
 class Constant:
-    """A constant of a protocol class, made by `constant` or `bound`. Each instance sets its value."""
+    """A constant of a protocol class, made by `constant` or `bound`; each instance has its own value."""
 
     def __init__(self, name: str, default: Value, at_least: int | None, counter: str | None) -> None:
         if not name:
@@ -63,14 +63,14 @@ class Constant:
 def constant(name: str, *, default: Value = MISSING, at_least: int | None = None) -> Any:
     """Declare a constant.
 
-    A subclass says `hosts: frozenset[ModelValue] = constant("Hosts")`.
+    Example: `hosts: frozenset[ModelValue] = constant("Hosts")`.
 
     Parameters
     ----------
     name
-        Its name in the `.cfg`.
+        The name in the `.cfg`.
     default
-        Its value if the `.cfg` has none. Without a default the `.cfg` must have one.
+        The value if the `.cfg` has none. Without a default the `.cfg` must set it.
     at_least
         Lowest number allowed, inclusive.
     """
@@ -80,16 +80,16 @@ def constant(name: str, *, default: Value = MISSING, at_least: int | None = None
 def bound(name: str, *, default: Value = MISSING, counter: str = "") -> Any:
     """Declare a bound, a number that steps spend.
 
-    A subclass says `elections: int = bound("MaxElections")`.
+    Example: `elections: int = bound("MaxElections")`.
 
     Parameters
     ----------
     name
         The name of the limit in the `.cfg`.
     default
-        The limit if the `.cfg` has none. Without a default the `.cfg` must have one.
+        The limit if the `.cfg` has none. Without a default the `.cfg` must set it.
     counter
-        The TLA+ variable that counts what is spent; by default `_` and the attribute's name in camel case.
+        The TLA+ variable that counts the uses; by default `_` and the attribute's name in camel case.
     """
     return Constant(name, default, 0, counter)
 
@@ -97,7 +97,7 @@ def bound(name: str, *, default: Value = MISSING, counter: str = "") -> Any:
 class Protocol:
     """A protocol: an explicit-state transition system. `kraftcheck.spec.examples` has complete small ones.
 
-    A subclass declares constants and bounds, its `network`, how it starts (`initial`), and methods decorated as
+    A subclass declares constants and bounds, its `network`, its initial states (`initial`), and methods decorated as
     actions and properties. A subclass of a protocol with `variant="name"` is a variant of it.
 
     Class attributes a subclass may set
@@ -107,22 +107,22 @@ class Protocol:
     symbols
         The `Symbol` classes, or other enums, whose members a `.cfg` may assign to themselves (`Leader = Leader`).
     symmetries
-        From the name that SYMMETRY may use to the constants (attributes) whose members are interchangeable.
+        From a name for SYMMETRY to the constants (attributes) with interchangeable members.
     views
-        From the name that VIEW may use to the view, made by `hide`.
+        From a name for VIEW to the view, made by `hide`.
     specifications
-        From the name that SPECIFICATION may use to the fairness that it asks for: False or () for none. Where a
-        `.cfg` has no SPECIFICATION, or `FairSpec`, it is what the actions declare by `fair=`.
+        From a name for SPECIFICATION to the fairness that it requires: False or () for none. Without SPECIFICATION in
+        the `.cfg`, or with `FairSpec`, it is the fairness that the actions declare by `fair=`.
     strict_bounds
-        Whether bounds are part of the specification: an action for which nothing is left is not enabled, as in TLC.
-        Else temporal properties take an action as enabled that a bound alone keeps from being taken.
+        Whether bounds are part of the specification: an exhausted bound disables an action, as in TLC. Otherwise
+        temporal properties treat an action that only a bound blocks as enabled.
     accepted_constants
         Names of constants of the specification that a `.cfg` may set without effect.
     written_only
-        Names of fields that nothing reads, on purpose: those of a specification, or what people are shown.
+        Names of intentionally unread fields, such as those of a specification or for display.
     configuration
-        The configuration that every command takes where none is given, of a variant the one that shows the effect of
-        its change: the name of one of the model's, or a file (relative to the user's file that names it).
+        The default configuration of every command; for a variant, one that shows the effect of its change. It is a
+        configuration name of the model, or a file (relative to the user file that names it).
     """
 
     network: Network = BagWithMemory()
@@ -177,13 +177,13 @@ class Protocol:
         self.check_constants()
         self._check_declarations()
         self.shared_types: dict[str, Any] | None = None
-        self.id_types: tuple[Any, ...] = ()  # of the replicas that there are at first
-        self.ids: set[Value] = set()  # of those, and of replicas that actions create
-        self.sent: dict[tuple[type, Value], Action] = {}  # what actions send to whom, and one that does
-        self.is_sampled = True  # whether a search makes some calls again, to see that actions are pure
+        self.id_types: tuple[Any, ...] = ()  # of the initial replicas
+        self.ids: set[Value] = set()  # of these, and of replicas that actions create
+        self.sent: dict[tuple[type, Value], Action] = {}  # message types and destinations, with a sending action
+        self.is_sampled = True  # whether a search repeats a sample of calls, to detect impure actions
         self.probes: dict[str, Callable[..., Any]] = {}  # called instead of properties: see `diagnosis/vacuity`
-        self.by_type: Container[str] = ()  # actions and properties that may ask for the type of a record
-        self.hidden_reads: HiddenReads | None = None  # notes what methods read that a VIEW leaves out
+        self.by_type: Container[str] = ()  # actions and properties that may inspect the type of a record
+        self.hidden_reads: HiddenReads | None = None  # records the methods' reads of fields that a VIEW hides
 
     def __setattr__(self, name: str, value: Any) -> None:
         _refuse_write(self, name)
@@ -191,12 +191,12 @@ class Protocol:
 
     @classmethod
     def fairness_of(cls, specification: str | None) -> tuple[Fairness, ...]:
-        """Return the fairness that a specification asks for: None, or `FairSpec`, is what the actions declare.
+        """Return the fairness of a specification: None, or `FairSpec`, stands for the actions' declarations.
 
         Raises
         ------
         ProtocolError
-            Where there is no such specification, or it does not say what is fair.
+            If the specification is unknown, or does not define its fairness.
         """
         if specification is None or (specification == FAIR_SPEC and FAIR_SPEC not in cls.specifications):
             return tuple(action.fairness for action in cls.actions.values() if action.fairness is not None)
@@ -204,7 +204,7 @@ class Protocol:
             raise ProtocolError(unknown("specification", specification, cls.specifications, cls.name()))
         declared = cls.specifications[specification]
         if declared is True:
-            raise ProtocolError(f"SPECIFICATION {specification} asks for fairness, which {cls.name()} does not say")
+            raise ProtocolError(f"SPECIFICATION {specification} requires fairness, but {cls.name()} declares none")
         return declared or ()
 
     @classmethod
@@ -213,10 +213,10 @@ class Protocol:
         return next(base.__name__ for base in cls.__mro__ if base.__dict__.get("variant") is None)
 
     def check_constants(self) -> None:
-        """Raise `ConstantError` if constants do not fit together. By default they always do."""
+        """Raise `ConstantError` if constants are inconsistent; by default they are consistent."""
 
     def _check_declarations(self) -> None:
-        """Raise ProtocolError where the network or a symmetry is none."""
+        """Raise ProtocolError if the network, a specification or a symmetry is invalid."""
         name, network = type(self).__name__, self.network
         at = partial(_declared_at, type(self))
         if not isinstance(network, Network):
@@ -244,7 +244,7 @@ class Protocol:
         return unknown("set of model values", missing[0], sets, type(self).__name__) if missing else None
 
     def _network_problem(self) -> str | None:
-        """Return what is wrong with the bounds that the network spends, or None."""
+        """Return the problem of the bounds that the network spends, or None."""
         for option in ("loses", "duplicates"):
             given: object = getattr(self.network, option)
             if isinstance(given, Constant):
@@ -263,7 +263,7 @@ class Protocol:
         raise ProtocolError(f"{type(self).__name__} does not say how it starts: define initial(self)")
 
     def receives(self, me: Record, message: Record) -> bool:
-        """Return whether a message can be delivered to a replica in this state. By default it always can."""
+        """Return whether a message can be delivered to a replica in this state; by default, yes."""
         return True
 
     def start(self, replicas: Iterable[Record], shared: Record, messages: Iterable[Record] = ()) -> State:
@@ -276,7 +276,7 @@ class Protocol:
         shared
             The shared state.
         messages
-            Messages that are under way, each with a field `dest`.
+            Messages in flight, each with a field `dest`.
         """
         if isinstance(replicas, Record):
             what = f"expected a list of replicas, [...], found {describe_value(replicas)}"
@@ -298,7 +298,7 @@ class Protocol:
         return State(by_id, inboxes, shared, Map(dict.fromkeys(self.bounds, 0)))
 
     def _start(self) -> str:
-        """Return where the protocol says how it starts."""
+        """Return the place of the protocol's `initial`, for messages."""
         code = type(self).initial.__code__
         return f"{code.co_filename}:{code.co_firstlineno}: initial of {type(self).__name__}"
 
@@ -325,20 +325,20 @@ class Protocol:
         return found
 
     def hidden(self, view: str) -> Hidden:
-        """Return what a view leaves out, by the view's name."""
+        """Return the fields and bounds that a view hides."""
         names = self.views[view]
         return Hidden(names - set(self.bounds), names & set(self.bounds))
 
     def constant_of(self, attribute: str) -> str:
-        """Return the name that a constant or a bound has in a `.cfg`, by its attribute."""
+        """Return a constant's name in a `.cfg`, by its attribute."""
         return next(one.name for one in self.constants.values() if one.attribute == attribute)
 
     def symmetry_sets(self, name: str) -> tuple[tuple[Value, ...], ...]:
-        """Return the sets of values that a symmetry makes interchangeable, by the symmetry's name."""
+        """Return the sets of interchangeable values of a symmetry, by its name."""
         return tuple(tuple(ordered(getattr(self, attribute))) for attribute in self.symmetries[name])
 
     def _check_views(self, shared: Mapping[str, Any]) -> None:
-        """Raise ProtocolError where a view leaves out what there is not."""
+        """Raise ProtocolError if a view hides unknown fields or bounds."""
         known, name = [*self.bounds, *shared], type(self).__name__
         for view, names in self.views.items():
             message = ""
@@ -350,12 +350,12 @@ class Protocol:
                 raise ProtocolError(f"{_declared_at(type(self), 'views')}{name}.views[{view!r}]: {message}")
 
     def checked_initial(self) -> list[State]:
-        """Return the initial states, each once, after checking that their values are of the declared types.
+        """Return the distinct initial states, after type checks of their values.
 
         Raises
         ------
         ProtocolError
-            If there is none, or a value does not match its declared type.
+            If there is no initial state, or a value does not match its declared type.
         """
         given: object = self.initial()
         if not isinstance(given, Iterable):
@@ -384,7 +384,7 @@ class Protocol:
 
 
 def _declared_at(cls: type, attribute: str) -> str:
-    """Return the place at which a class, or a base of it, gives an attribute a value, with a colon; "" if unknown."""
+    """Return the place where a class, or a base of it, assigns an attribute, with a colon; "" if unknown."""
     owner = next(base for base in cls.__mro__ if attribute in vars(base))
     try:
         lines, first = inspect.getsourcelines(owner)
@@ -397,10 +397,10 @@ def _declared_at(cls: type, attribute: str) -> str:
 
 
 def _made(cls: type, mark: str) -> Mapping[str, Any]:
-    """Return the actions, or the properties, that methods of a class and its bases are marked as, by name.
+    """Return the marked actions, or properties, of a class and its bases, by name.
 
-    They are in the order of first definition. A method that overrides a marked one has its mark, unless it has one of
-    its own.
+    They are in the order of first definition. An override inherits the mark of the overridden method unless it has its
+    own.
     """
     marks: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
@@ -418,21 +418,21 @@ def _made(cls: type, mark: str) -> Mapping[str, Any]:
 
 
 def _as_overridden(cls: type, read: Projection) -> Projection:
-    """Return a projection as a class has it: it may override the method, with the decorator or without."""
+    """Return a projection with the class's own override of its method, if any."""
     for base in cls.__mro__:
         for method, function in vars(base).items():
             found: Projection | None = getattr(function, "projection", None)
             if found is not None and found is read:
                 current: Any = getattr(cls, method)
                 if not inspect.isfunction(current) or any(hasattr(current, mark) for mark in MARKS):
-                    return read  # something else has the name
+                    return read  # another attribute has the name
                 _, _, of_inbox, is_whole = getattr(current, "projection", read)
                 return Projection(read.name, current, of_inbox, is_whole)
     return read
 
 
 def _same_projections(owners: Iterable[Any]) -> None:
-    """Raise ProtocolError where two projections have one name."""
+    """Raise ProtocolError if two projections have the same name."""
     known: dict[str, Projection] = {}
     for owner in owners:
         for read in owner.reads:
@@ -442,7 +442,7 @@ def _same_projections(owners: Iterable[Any]) -> None:
 
 
 def _refuse_write(protocol: object, name: str) -> None:
-    """Raise AttributeError where a method that a search calls writes an attribute of its protocol."""
+    """Raise AttributeError if a method called by a search writes an attribute of its protocol."""
     frame = sys._getframe(2)
     while frame.f_back is not None:
         if (frame.f_globals.get("__name__"), frame.f_code.co_name) in _CALLERS:

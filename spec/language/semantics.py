@@ -1,7 +1,7 @@
-"""The meaning of the language: which actions a state offers, which of their steps are enabled, where they lead.
+"""The reference semantics: candidate actions of a state, enabled steps, next states, property evaluation.
 
-Here actions and properties are called, and their contract is checked. The reference engine calls this module for every
-state. Every other engine must agree with it.
+This module calls actions and properties, and checks their contract. The reference engine calls it for every state.
+Every other engine must agree with it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from kraftcheck.spec.language.state import State, Step, is_within, note_spent
 from kraftcheck.spec.values import Map, Record, Value, is_enum, is_same, ordered
 
 TOLD = ("me", "peer", "message", "before", "after")
-"""What an error says of a property's arguments."""
+"""The arguments of a property that an error message shows."""
 
 
 def call_action(
     protocol: Protocol, action: Action, me: Record | None, message: Record | None, context: Mapping[str, Value]
 ) -> tuple[Step, ...]:
-    """Return the steps that an action would take, equal ones once."""
+    """Return the distinct steps of an action."""
     leading = [item for item in (me, message) if item is not None]
     reader, steps = f"action {action.name}", list[Step]()
     try:
@@ -49,9 +49,9 @@ def call_action(
 
 
 def _asked(protocol: Protocol, reader: str, owner: Action | Property, given: Mapping[str, Value]) -> list[Value]:
-    """Return the arguments that an action or a property asks for; what it reads of hidden ones is noted.
+    """Return the arguments of an action or a property, and record its reads of hidden fields.
 
-    Where it may ask for types, it gets the shared record itself, not a stand-in, so all of that is read.
+    A method that may inspect types gets the shared record itself instead of a proxy, which counts as reading all of it.
     """
     asked = {name: given[name] for name in owner.asks}
     if "shared" in asked and owner.name in protocol.by_type and hasattr(type(asked["shared"]), "_whole"):
@@ -61,13 +61,13 @@ def _asked(protocol: Protocol, reader: str, owner: Action | Property, given: Map
 
 
 def line_of(made: object) -> int | None:
-    """Return the line at which a generator stands; None where it is none."""
+    """Return the current line of a generator; None for any other object."""
     frame = made.gi_frame if isinstance(made, GeneratorType) else None
     return None if frame is None else frame.f_lineno
 
 
 def _note(protocol: Protocol, action: Action, step: Step) -> None:
-    """Note what an action sends and creates, unless a bound of 0 lets it never."""
+    """Record the messages and replicas of a step, unless a bound of 0 rules it out."""
     if (step.sends or step.writes) and all(protocol.bounds[name] for name in (*step.spends, *step.needs)):
         protocol.ids.update(replica.id for replica in step.writes)
         for operation, sent in step.sends:
@@ -76,7 +76,7 @@ def _note(protocol: Protocol, action: Action, step: Step) -> None:
 
 
 def assignments(prop: Property, replicas: Sequence[Any], messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Yield what a property of states is about, by parameter: each replica, each pair of two, each message."""
+    """Yield the bindings of a state property's parameters: each replica, each pair of replicas, each message."""
     mes: Sequence[Any] = [None]
     if "me" in prop.asks:
         mes = [r for r in replicas if isinstance(r, prop.kinds("me")) and prop.only in (None, getattr(r, "id", None))]
@@ -114,14 +114,14 @@ def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str
 
 
 def act_of(prop: Property, me: Record, message: Record | None, step: Step) -> dict[str, Any] | None:
-    """Return what a property of a replica's own steps is given; None where it says nothing of such a step."""
+    """Return the arguments of a property of a replica's own steps; None if it does not cover the step."""
     if not prop.speaks_of(me.__class__, message.__class__):
         return None
     return {"before": me, "after": me if step.me == () else step.me, "message": message, "step": step}
 
 
 def _step_problem(protocol: Protocol, me: Record | None, message: Record | None, step: Any) -> str | None:
-    """Return what is wrong with a step that an action yielded, or None."""
+    """Return the problem of a yielded step, or None."""
     if not isinstance(step, Step):
         return f"yielded {step!r}, which is not a step (become(...), consume(...) or Step())"
     written = step.writes
@@ -147,7 +147,7 @@ def _repeated_id(written: Sequence[Any]) -> str | None:
 
 
 def _misfit(step: Step, value: Any) -> str | None:
-    """Return what is wrong with a replica or a message of a step."""
+    """Return the problem of a replica or a message of a step."""
     path = "the message"
     if value is step.me:
         path = "me"
@@ -159,7 +159,7 @@ def _misfit(step: Step, value: Any) -> str | None:
 
 
 def _effects_problem(protocol: Protocol, step: Step) -> str | None:
-    """Return what is wrong with the bounds, shared fields and messages of a step, or None."""
+    """Return the problem of a step's bounds, shared fields or messages, or None."""
     for name in (*step.spends, *step.needs):
         if name not in protocol.bounds:
             return f"spends {name!r}, which is not a bound; bounds are {', '.join(protocol.bounds) or 'none'}"
@@ -177,7 +177,7 @@ def _effects_problem(protocol: Protocol, step: Step) -> str | None:
 def _send_problem(protocol: Protocol, operation: str, message: Any) -> str | None:
     if not hasattr(message, "dest"):
         return f"sends {message!r}, which has no field dest"
-    outside = operation == "forget" or is_enum(type(message.dest))  # a name for whom the model leaves out
+    outside = operation == "forget" or is_enum(type(message.dest))  # a name for an unmodelled destination
     kinds = () if outside else protocol.id_types
     if kinds and all(mismatch(message.dest, kind, "dest") for kind in kinds):
         wanted = " or ".join(map(describe_type, kinds))
@@ -186,24 +186,24 @@ def _send_problem(protocol: Protocol, operation: str, message: Any) -> str | Non
 
 
 class Refusal(NamedTuple):
-    """The reason for which a step of an action is not enabled."""
+    """The reason why a step is disabled."""
 
     kind: str  # "bound", "network" or "message"
-    reason: str  # a sentence for a person
+    reason: str  # a sentence for the user
 
 
 class Transition(NamedTuple):
     """A step from a state to the next one."""
 
     action: str  # the action's name
-    actor: Any  # the id of the acting replica; of the destination for the network's own steps; None for the environment
+    actor: Any  # the id of the acting replica; the destination for the network's own steps; None for the environment
     message: Record | None  # the delivered message, or None
     step: Step
     target: State  # the next state
 
 
 class Candidate(NamedTuple):
-    """An action, the replica that may take it, and the delivered message."""
+    """An action, its possible actor, and the delivered message."""
 
     action: Action
     actor: Any
@@ -211,13 +211,13 @@ class Candidate(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A step that a state offers."""
+    """A candidate step of a state."""
 
     action: str  # as in `Transition`
     actor: Any
     message: Record | None
     step: Step
-    inbox: Value | None = None  # for the network's own steps, the actor's inbox afterwards; else None
+    inbox: Value | None = None  # the actor's next inbox for the network's own steps; else None
 
 
 class Offer(NamedTuple):
@@ -231,9 +231,8 @@ class Offer(NamedTuple):
 class Semantics:
     """The transitions and properties of one protocol.
 
-    Actions are pure and read little, so their outcomes are memoised: an action is called once for each distinct
-    (replica, message, whatever else it asks for). Equal parts of states are made identical, so that comparing states
-    is cheap.
+    Actions are pure, so their outcomes are memoized: an action is called once per distinct (replica, message, further
+    inputs). Equal parts of states are interned, so that comparing states is cheap.
     """
 
     def __init__(self, protocol: Protocol) -> None:
@@ -251,15 +250,15 @@ class Semantics:
         self._verdicts: dict[tuple[Any, ...], bool] = {}
 
     def same(self, value: Value) -> Value:
-        """Return the one object that represents all values equal to this one."""
+        """Return the interned object of a value."""
         found = self._same.setdefault(value, value)
-        return found if is_same(found, value) else value  # 1 and True are equal keys, and not the same value
+        return found if is_same(found, value) else value  # 1 and True are equal keys, but distinct values
 
     def initial(self) -> list[State]:
         """Return the initial states, checked."""
         return self.protocol.checked_initial()
 
-    # Who may do what
+    # Candidate actions
 
     def candidates(self, state: State) -> Iterator[Candidate]:
         """Yield every (action, actor, delivered message) of a state, in a fixed order."""
@@ -283,7 +282,7 @@ class Semantics:
         return [m for m in self.deliverable(inbox) if isinstance(m, action.messages) and self.protocol.receives(me, m)]
 
     def _offered(self, me: Record, inbox: Value, shared: Value) -> tuple[Offer, ...]:
-        """Return what a replica may do, given its local state, its inbox and the shared state; memoised."""
+        """Return the candidate actions of a replica's local state, inbox and shared state; memoized."""
         key = (me, inbox, shared)
         found = self._offers.get(key)
         if found is None:
@@ -316,7 +315,7 @@ class Semantics:
     def steps(
         self, action: Action, me: Record | None, message: Record | None, given: dict[str, Value]
     ) -> tuple[Step, ...]:
-        """Return the steps that an action would take, enabled or not; memoised."""
+        """Return the steps of an action, enabled or not, within the total bounds; memoized."""
         key = (action.name, me, message, *[given[name] for name in action.asks])
         found = self._calls.get(key)
         if found is None:
@@ -341,17 +340,17 @@ class Semantics:
             writes=tuple(self.same(replica) for replica in step.writes),
         )
 
-    # What follows
+    # Next states
 
     def transitions(self, state: State) -> Iterator[Transition]:
-        """Yield every transition out of a state: each (action, actor, message, step) once, self-loops included."""
+        """Yield every transition of a state: each (action, actor, message, step) once, self-loops included."""
         for choice in self.choices(state):
             found = self.taken(state, choice)
             if found is not None:
                 yield found
 
     def choices(self, state: State) -> Iterator[Choice]:
-        """Yield every step that a state offers; bounds and the network may still refuse it."""
+        """Yield every candidate step of a state, before bounds and the network are checked."""
         known: dict[str, Value] = {}
         empty, inboxes, shared = self.network.empty, state.inboxes, state.shared
         for key, me in state.replicas.items():
@@ -368,19 +367,19 @@ class Semantics:
                 yield from self.network_choices(key, inboxes[key])
 
     def network_choices(self, key: Value, inbox: Value) -> Iterator[Choice]:
-        """Yield the steps that the network offers by itself on the inbox of a replica."""
+        """Yield the network's own steps on the inbox of a replica."""
         for name, message, after, spends in self.network.own_steps(inbox):
             yield Choice(name, key, message, Step(spends=spends), self.same(after))
 
     def deliverable(self, inbox: Value) -> tuple[Any, ...]:
-        """Return the messages in an inbox that can be delivered next; memoised."""
+        """Return the deliverable messages of an inbox; memoized."""
         messages = self._deliverable.get(inbox)
         if messages is None:
             messages = self._deliverable[inbox] = tuple(map(self.same, self.network.deliverable(inbox)))
         return messages
 
     def taken(self, state: State, choice: Choice) -> Transition | None:
-        """Return the transition that a choice leads to, or None where it is not enabled."""
+        """Return the transition of a candidate step, or None if it is disabled."""
         action, actor, message, step, inbox = choice
         if inbox is None:
             target = self.apply(state, actor, message, step)
@@ -392,7 +391,7 @@ class Semantics:
         return Transition(action, actor, message, step, target)
 
     def is_blocked(self, state: State, choice: Choice) -> bool:
-        """Return whether a bound alone keeps a step from being taken, which would change the state."""
+        """Return whether only a bound blocks a step that would change the state."""
         if choice.inbox is None:
             refused = self.apply(state, choice.actor, choice.message, choice.step)
             if not isinstance(refused, Refusal) or refused.kind != "bound":
@@ -401,9 +400,9 @@ class Semantics:
         return target is not None and target.target != state
 
     def apply(self, state: State, actor: Value, message: Record | None, step: Step) -> State | Refusal:
-        """Return the state to which a step leads, or the reason for which it is not enabled.
+        """Return the next state of a step, or the reason why the step is disabled.
 
-        A step is enabled only if all its parts are: bounds have something left, and the network refuses nothing.
+        A step is enabled only if all its parts are: no bound is exhausted, and the network refuses no operation.
         """
         spent = state.spent
         if step.needs or step.spends:
@@ -444,7 +443,7 @@ class Semantics:
             return self._inboxes[key]
 
     def _with_inbox(self, inboxes: Map[Any, Any], key: Value, inbox: Value) -> Map[Any, Any]:
-        """Return the inboxes with one replaced, or left out if it is empty."""
+        """Return the inboxes with one replaced, or removed if it is empty."""
         return inboxes.without(key) if inbox == self.network.empty else inboxes.put(key, inbox)
 
     def _spend(self, spent: Map[str, int], names: tuple[str, ...]) -> Map[str, int] | Refusal:
@@ -461,7 +460,7 @@ class Semantics:
     # Properties
 
     def holds(self, prop: Property, state: State) -> bool:
-        """Return whether a state property is true of a state; memoised for each distinct input."""
+        """Return whether a state satisfies a state property; memoized per distinct input."""
         if "message" in prop.asks or "state" in prop.asks or any(read.of_inbox for read in prop.reads):
             return self._holds(prop, state)
         shared = state.shared if "shared" in prop.asks else None
@@ -475,12 +474,12 @@ class Semantics:
         return self.falsifying(prop, state) is None
 
     def culprits(self, prop: Property, state: State) -> dict[str, Value] | None:
-        """Return the replicas and the message of which a state property is false, by parameter; None where it holds."""
+        """Return the replicas and the message that violate a state property, by parameter, or None."""
         known = self.falsifying(prop, state)
         return None if known is None else {name: known[name] for name in QUANTIFIED if name in prop.asks}
 
     def falsifying(self, prop: Property, state: State) -> dict[str, Value] | None:
-        """Return what a state property is false of, by parameter; None where it holds."""
+        """Return the arguments that violate a state property, by parameter, or None."""
         known: dict[str, Value] = {"shared": state.shared, "state": state, SPENT: state.spent}
         for read in prop.reads:
             known[read.name] = self.project(read, state)
@@ -494,14 +493,14 @@ class Semantics:
         return None
 
     def view(self, read: Projection, source: Value) -> Value:
-        """Return a projection of one replica or inbox; memoised."""
+        """Return a projection of one replica or inbox; memoized."""
         found = self._projected.get((read.name, source))
         if found is None:
             found = self._projected[read.name, source] = self.same(self.protocol.projected(read, source))
         return found
 
     def holds_over(self, prop: Property, before: State, after: State) -> bool:
-        """Return whether a step property is true of every replica that a step changes."""
+        """Return whether every replica that a step changes satisfies a step property."""
         kinds = prop.kinds("before")
         for key, replica in after.replicas.items():
             old = before.replicas.get(key)
@@ -512,7 +511,7 @@ class Semantics:
         return True
 
     def kept_by(self, prop: Property, before: State, transition: Transition) -> bool:
-        """Return whether a step property is true of a transition."""
+        """Return whether a transition satisfies a step property."""
         if not prop.of_actor:
             return self.holds_over(prop, before, transition.target)
         if transition.actor is None or transition.action not in self.protocol.actions:
@@ -521,7 +520,7 @@ class Semantics:
         return known is None or self.verdict(prop, {**known, "shared": before.shared})
 
     def verdict(self, prop: Property, known: dict[str, Value]) -> bool:
-        """Return whether a property is true of given replicas, messages and whatever else it asks for; memoised."""
+        """Return whether a property is true of its arguments; memoized."""
         key = (*prop.key, *[known[name] for name in prop.asks])
         found = self._verdicts.get(key)
         if found is None:
@@ -532,19 +531,19 @@ class Semantics:
 
 
 class Take(NamedTuple):
-    """One step of a scenario: an action, and as much more as tells the step from others.
+    """One step of a scenario: an action, and details that select one of its steps.
 
     Attributes
     ----------
     action
         The action's name.
     actor
-        The id of the replica that takes it; None for any.
+        The id of the acting replica; None for any.
     message
-        Fields that the delivered message must have.
+        Required fields of the delivered message.
     result
-        A predicate of the acting replica's next state (without a replica: of the next state), which tells apart the
-        steps of an action that chooses.
+        A predicate of the acting replica's next state (without a replica: of the next state), which selects among the
+        steps of the action.
     """
 
     action: str
@@ -561,26 +560,26 @@ def take(action: str, actor: Value = None, result: Callable[[Any], bool] | None 
     action
         The action's name.
     actor
-        The id of the replica that takes it; None for any.
+        The id of the acting replica; None for any.
     result
         A predicate of the acting replica's next state (without a replica: of the next state).
     **message
-        Fields that the delivered message must have.
+        Required fields of the delivered message.
     """
     return Take(action, actor, message, result)
 
 
 def scenario(function: Callable[..., Iterator[Take]]) -> Callable[..., Iterator[Take]]:
-    """Mark a method as a scenario: it yields the steps that lead from the first initial state to a named start.
+    """Mark a method as a scenario: it yields the path from the first initial state to a named one.
 
-    A `.cfg` names the start under INIT, in camel case.
+    A `.cfg` names that state under INIT, in camel case.
     """
     function.scenario = camel_case(function.__name__)  # type: ignore[attr-defined]
     return function
 
 
 def start_names(protocol: type | object) -> dict[str, str]:
-    """Return the names that INIT may use, each with its method."""
+    """Return the names for INIT, each with its method."""
     owner = protocol if isinstance(protocol, type) else type(protocol)
     names = {"Init": "initial"}
     for method in dir(owner):
@@ -591,7 +590,7 @@ def start_names(protocol: type | object) -> dict[str, str]:
 
 
 def initial_states(semantics: Semantics, init: str) -> list[State]:
-    """Return the states that a search starts from."""
+    """Return the initial states of a search."""
     states = semantics.initial()
     if init == "Init":
         return states
@@ -602,7 +601,7 @@ def initial_states(semantics: Semantics, init: str) -> list[State]:
 
 
 def way_to(protocol: Protocol, init: str) -> Iterator[Take]:
-    """Yield the steps from the first initial state to a named start; none where it is "Init"."""
+    """Yield the path from the first initial state to a named one; empty for "Init"."""
     if init == "Init":
         return
     method = getattr(protocol, start_names(protocol)[init])
@@ -617,7 +616,7 @@ def way_to(protocol: Protocol, init: str) -> Iterator[Take]:
 
 
 def _take_problem(protocol: Protocol, chosen: object) -> str | None:
-    """Return in what respect something that a scenario yields is no step; None if it is one."""
+    """Return the problem of an object that a scenario yields, or None."""
     if not isinstance(chosen, Take):
         return f'expected take("Action", ...), found {describe_value(chosen)}'
     actions = [*protocol.actions, *protocol.network.own_actions()]
@@ -638,7 +637,7 @@ def _place(method: Callable[..., Any], line: int | None = None) -> str:
 def follow(
     semantics: Semantics, state: State, chosen: Take, where: str = "the step", *, any_outcome: bool = False
 ) -> Transition:
-    """Return the transition that a step of a scenario chooses in a state."""
+    """Return the transition that a scenario step selects in a state."""
     fitting = [t for t in semantics.transitions(state) if _fits(chosen, t)]
     if not fitting:
         enabled = sorted({t.action for t in semantics.transitions(state)})

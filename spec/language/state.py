@@ -1,8 +1,8 @@
-"""Global states, and steps, which actions yield.
+"""Global states, and the steps that actions yield.
 
-A step says what it changes and what it needs: the acting replica's next state, the message consumed, the messages
-sent, the shared fields written, other replicas written or created, and the bounds spent. It is enabled only if all
-its parts are: see `kraftcheck.spec.language.semantics`.
+A step has the acting replica's next state, the consumed message, and the messages sent. It may also write shared fields
+and other replicas, create replicas, and spend bounds. It is enabled only if all its parts are: see
+`kraftcheck.spec.language.semantics`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from kraftcheck.spec.values import Map, ModelValue, Record, Value, transform
 
 
 class State(Record):
-    """The replicas, the messages under way, the shared state and the bounds spent, at one moment.
+    """A global state: replicas, inboxes, shared state, and used bounds.
 
     Attributes
     ----------
     replicas
         From a replica's id to its local state.
     inboxes
-        From a destination's id to the content of its inbox; empty inboxes are left out.
+        From a destination's id to its inbox; empty inboxes are omitted.
     shared
         The shared state, a record.
     spent
-        From the name of a bound to how much of it is spent.
+        From a bound's name to its used part.
     """
 
     _is_exact: ClassVar[bool] = True
@@ -46,17 +46,17 @@ class Step(Record):
     me
         The acting replica's next state; the empty tuple if it does not change.
     consumes
-        Whether the delivered message is taken out of the network.
+        Whether the delivered message is removed from the network.
     sends
-        Pairs (operation, message); the operations are those of the network's discipline.
+        Pairs (operation, message), with the operations of the network's discipline.
     puts
         Pairs (shared field, value).
     writes
-        Next states of other replicas; a replica whose id is new is created.
+        Next states of other replicas; a replica with a new id is created.
     spends
-        Names of bounds of which one is spent; a name may be listed several times.
+        Names of bounds to use once; repeat a name to use a bound several times.
     needs
-        Names of bounds of which something must be left. It is not spent.
+        Names of bounds that must not be exhausted; the step does not use them.
     """
 
     me: Any = ()
@@ -69,23 +69,23 @@ class Step(Record):
 
     @property
     def sent(self) -> tuple[Any, ...]:
-        """The messages that it sends, whatever the operation."""
+        """The messages that the step sends, by any operation."""
         return tuple(message for operation, message in self.sends if operation != "forget")
 
     def send(self, *messages: Record) -> Step:
-        """Send messages as the network's discipline sends messages of their types."""
+        """Send messages by the network discipline's rule for their types."""
         return self.but(sends=self.sends + tuple(("send", message) for message in messages))
 
     def send_once(self, *messages: Record) -> Step:
-        """Send messages that were never sent before. If one of them was, the whole step is disabled."""
+        """Send messages; the whole step is disabled if one of them was sent before."""
         return self.but(sends=self.sends + tuple(("send_once", message) for message in messages))
 
     def reply(self, response: Record) -> Step:
-        """Consume the delivered message and send a response to it, under the discipline's rule for replies."""
+        """Consume the delivered message and send a response, by the discipline's rule for replies."""
         return self.but(consumes=True, sends=(*self.sends, ("reply", response)))
 
     def forget(self, *groups: Record) -> Step:
-        """Take groups of messages out of the network, as the network's discipline groups them."""
+        """Remove message groups from the network, as its discipline defines them."""
         return self.but(sends=self.sends + tuple(("forget", group) for group in groups))
 
     def put(self, **fields: Value) -> Step:
@@ -97,11 +97,11 @@ class Step(Record):
         return self.but(writes=self.writes + replicas)
 
     def spend(self, *bounds: str) -> Step:
-        """Spend one of each named bound. The step is disabled if nothing is left."""
+        """Use each named bound once; the step is disabled if one is exhausted."""
         return self.but(spends=self.spends + bounds)
 
     def need(self, *bounds: str) -> Step:
-        """Require that something is left of each named bound, and do not spend it."""
+        """Require that no named bound is exhausted, without using it."""
         return self.but(needs=self.needs + bounds)
 
 
@@ -109,17 +109,17 @@ Steps = Iterator[Step]
 
 
 def become(me: Record) -> Step:
-    """Return the step that makes `me` the acting replica's next state. A delivered message stays under way."""
+    """Return the step to the acting replica's next state `me`; a delivered message stays in flight."""
     return Step(me=me)
 
 
 def consume(me: Record) -> Step:
-    """Return the step that makes `me` the acting replica's next state and consumes the delivered message."""
+    """Return the step to the acting replica's next state `me` that consumes the delivered message."""
     return Step(me=me, consumes=True)
 
 
 def note_spent(steps: Iterable[Step], most: dict[str, int]) -> None:
-    """Note the most that one of some steps spends of a bound, where that is more than one."""
+    """Record the maximum use of a bound by one step, if it is more than one."""
     for step in steps:
         if len(step.spends) > 1:
             for name in step.spends:
@@ -127,7 +127,7 @@ def note_spent(steps: Iterable[Step], most: dict[str, int]) -> None:
 
 
 def is_within(step: Step, bounds: Mapping[str, int]) -> bool:
-    """Return whether bounds are large enough for a step where nothing is spent yet."""
+    """Return whether a step fits within the bounds when no bound has been used."""
     if not step.spends and not step.needs:
         return True
     is_there = all(bounds[name] for name in step.needs)

@@ -1,4 +1,4 @@
-"""Views: what VIEW leaves out of the identity of states, and which methods read it all the same."""
+"""Views: fields and bounds that VIEW hides from state identity, and the methods that still read them."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import Map, field_names
 
 OF_SEEN_STATES = ("reachable ", "predicate ")
-"""Kinds of method that judge states as a view shows them."""
+"""Kinds of property that are evaluated on the view of a state."""
 
 
 class Hidden(NamedTuple):
-    """The shared fields and bounds that a VIEW leaves out of the identity of states."""
+    """The shared fields and bounds that a VIEW hides from state identity."""
 
     shared: frozenset[str]
     bounds: frozenset[str]
 
     def columns(self, bounds: Iterable[str], shared: Iterable[str]) -> list[bool]:
-        """Return for each of the bounds, and then of the shared fields, whether it is left out."""
+        """Return for each bound, and then for each shared field, whether it is hidden."""
         return [*(name in self.bounds for name in bounds), *(name in self.shared for name in shared)]
 
 
 def hide(*names: str) -> frozenset[str]:
-    """Return a view that leaves the named shared fields and bounds out of the identity of states."""
+    """Return a view that hides the named shared fields and bounds from state identity."""
     return frozenset(names)
 
 
 class HiddenReadError(InputError):
-    """A property reads what the VIEW leaves out, so its verdict depends on the order of the search."""
+    """A property reads a field or bound that the VIEW hides, so its verdict depends on the search order."""
 
 
 class HiddenReads:
-    """Notes which methods read what a view leaves out.
+    """Recorder of the methods that read hidden fields or bounds.
 
-    A read is noted when it happens. Where a search notes none, states that look alike behave alike, and its result
-    does not depend on which of them it found first.
+    Without any recorded read, states with equal views behave alike, and the result of a search does not depend on its
+    order.
     """
 
     def __init__(self, view: str, hidden: Hidden, by_type: Container[str], *, first_found: bool) -> None:
@@ -48,13 +48,13 @@ class HiddenReads:
         self._view, self._hidden, self._by_type, self._first_found = view, hidden, by_type, first_found
 
     def note(self, reader: str, names: Iterable[str]) -> None:
-        """Note that a method reads fields or bounds, as far as the view leaves them out."""
+        """Record that a method reads fields or bounds, if the view hides them."""
         for name in names:
             if name in self._hidden.shared or name in self._hidden.bounds:
                 self.found[name][reader] = None
 
     def seen(self, reader: str, name: str, parameter: str, value: Any) -> Any:
-        """Return the argument for a parameter of a method: a stand-in that notes reads, where something is hidden."""
+        """Return the argument for a method's parameter: a read-tracking proxy if the view hides part of it."""
         shared = self._hidden.shared if parameter in ("shared", "state") else frozenset[str]()
         spent = self._hidden.bounds if parameter in ("spent", "state") else frozenset[str]()
         note = partial(self.note, reader)
@@ -68,7 +68,7 @@ class HiddenReads:
         return _SeenRecord(value, shared, note) if parameter == "shared" else _SeenSpent(value, spent, note)
 
     def require_unread(self, reader: str) -> None:
-        """Raise HiddenReadError where a property read what the view leaves out, and the search has no fixed order."""
+        """Raise HiddenReadError if a property read a hidden field, and the search has no fixed order."""
         self._properties.add(reader)
         names = ", ".join(sorted(name for name, readers in self.found.items() if reader in readers))
         if not names:
@@ -82,7 +82,7 @@ class HiddenReads:
             raise HiddenReadError(f"{what}: {why}; expected {able}, or a view that shows {names}")
 
     def warnings(self) -> list[str]:
-        """Return warnings of what was read: by properties, and by actions."""
+        """Return warnings for the recorded reads, of properties and of actions."""
         checked = self._listed("read", self._hidden, self._properties.__contains__)
         limiting = self._hidden._replace(bounds=frozenset()) if self.enough_left else self._hidden
         searched = self._listed("read or spent", limiting, lambda reader: reader not in self._properties)
@@ -94,7 +94,7 @@ class HiddenReads:
         ]
 
     def _listed(self, verb: str, hidden: Hidden, reads: Callable[[str], bool]) -> list[str]:
-        """Return a clause that lists fields and bounds, each with its readers of a kind; nothing without readers."""
+        """Return a clause that lists fields and bounds with their readers; none without readers."""
         listed = []
         for name in sorted(self.found.keys() & (hidden.shared | hidden.bounds)):
             if readers := list(filter(reads, self.found[name])):
@@ -106,7 +106,7 @@ Note = Callable[[Iterable[str]], None]
 
 
 class _SeenRecord:
-    """Reads like the shared record, and notes when hidden fields are read; any other use reads them all."""
+    """Read-tracking proxy of the shared record: a use other than a field access counts as reading every field."""
 
     __slots__ = ("_hidden", "_note", "_record")
 
@@ -136,7 +136,7 @@ class _SeenRecord:
 
 
 class _SeenSpent(Map[str, int]):
-    """Reads like the use of bounds so far, and notes when hidden ones are read; any other use reads them all."""
+    """Read-tracking proxy of the used bounds: a use other than a lookup counts as reading every bound."""
 
     __slots__ = ("_hidden", "_note", "_spent")
 

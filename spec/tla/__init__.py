@@ -1,1 +1,1 @@
-"""TLA+ values as text, and a protocol's states as TLA+ variables."""
+"""TLA+ values as text, and protocol states as TLA+ variables."""

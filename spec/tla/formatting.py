@@ -1,8 +1,7 @@
-"""Writes TLA+ values as TLC prints them, down to the line breaks.
+"""TLC's text format of TLA+ values, including line breaks.
 
-TLC writes a value on one line if it fits. Otherwise it writes each element on lines of its own, to which the same
-rule applies. Sources: what TLC prints, and the description of the layout in ``tlc2/pprint/Format.java`` of the
-tlaplus repository.
+TLC writes a value on one line if it fits. Otherwise it writes each element on its own lines, recursively. Sources:
+TLC's output, and the description of the layout in ``tlc2/pprint/Format.java`` of the tlaplus repository.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Style = Literal["tlc", "tlc2.15"]
 _FIELD_NAME = re.compile(r"(?!WF_.|SF_.)\w*[A-Za-z]\w*", re.ASCII)
 _LAID_OUT = re.compile(r'(?:"[^"\\]*+(?:\\[^"][^"\\]*+)*+"|[^"_]++)*+')
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
-_VALUE_INDENT = 4  # of a value that does not fit beside its field or argument
+_VALUE_INDENT = 4  # for a value below its field or argument
 
 
 def format_value(
@@ -32,17 +31,17 @@ def format_value(
     style: Style = "tlc",
     sort: bool = True,
 ) -> str:
-    """Write a value as TLC does.
+    """Return a value as text in TLC's format.
 
-    Sets and functions are written in TLC's order of their elements and arguments, records in the order of their
-    fields. One thing differs: TLC orders strings, and hence records with different fields, by when it first met them;
-    here they are in alphabetical order.
+    Elements of sets and arguments of functions are in TLC's order, fields of records in declaration order. There is
+    one difference: TLC orders strings, and hence records with different fields, by first occurrence. Here they are in
+    alphabetical order.
 
     `style`: ``"tlc2.15"`` for the style of TLC 2.15 (2020), which writes the empty function as ``<< >>``. An empty
-    function and an empty sequence are the same value; a value of its own is written as the function, one within another
+    function and an empty sequence are the same value. At top level it is written as the function, within another value
     as the sequence.
-    `sort`: whether to sort the arguments of functions. Otherwise they are in the order of the `Map`, which is that of
-    the text it was read from. TLC does not always sort them itself in what ``-simulate`` writes.
+    `sort`: whether to sort the arguments of functions. Otherwise they keep the order of the `Map`, which is that of
+    the parsed text. In the output of ``-simulate``, TLC does not always sort them.
 
     Examples
     --------
@@ -59,7 +58,7 @@ def format_value(
 
 
 def one_line(value: Value) -> str:
-    """Write a value on one line, as TLC does if there is room.
+    """Return a value on one line, as TLC writes it with enough room.
 
     >>> one_line((1, frozenset({"b", "a"})))
     '<<1, {"a", "b"}>>'
@@ -68,7 +67,7 @@ def one_line(value: Value) -> str:
 
 
 def in_tlc_order(values: Iterable[T]) -> list[T]:
-    """Return values in the order in which `format_value` writes them."""
+    """Return values in the order of `format_value`."""
     return sorted(values, key=_order)
 
 
@@ -104,7 +103,7 @@ class _Box(NamedTuple):
 
 
 class _Boxes:
-    """Makes the box of a value."""
+    """Builder of boxes."""
 
     def __init__(self, sort: bool) -> None:
         self._sort = sort
@@ -135,7 +134,7 @@ class _Boxes:
 
 
 def _order(value: Value) -> tuple[Any, ...]:
-    """Return a key that sorts as TLC does: `order_key`, with model values first and functions by their domain."""
+    """Return a sort key in TLC's order: `order_key`, with model values first and functions by their domain."""
     kind = type(value)
     if kind is ModelValue or isinstance(value, Symbol):
         return (0, *order_key(value))
@@ -167,7 +166,7 @@ def _enclosed(brackets: _Brackets, items: Sequence[_Box], keys: Sequence[_Box] =
 
 
 def _is_laid_out(flat: str) -> bool:
-    """Tell whether TLC lays a value out: its layout gives up at names with ``_`` and strings with quotes in them."""
+    """Whether TLC lays a value out: its layout gives up at names with ``_`` and at strings with quotes in them."""
     return ("_" not in flat and '\\"' not in flat) or _LAID_OUT.fullmatch(flat) is not None
 
 

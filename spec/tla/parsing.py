@@ -1,4 +1,4 @@
-"""Reads TLA+ values as TLC prints them.
+"""Parser of TLA+ values in TLC's text format.
 
 A TLA+ value becomes a value of `kraftcheck.spec.values`:
 
@@ -7,7 +7,7 @@ TLA+                  Python
 ====================  =====================================================
 ``3``, ``TRUE``       int, bool
 ``"text"``            str
-``n1``                ``ModelValue("n1")``, or what `names` has for it
+``n1``                ``ModelValue("n1")``, or an entry of `names`
 ``{a, b}``, ``1..3``  frozenset
 ``<<a, b>>``          tuple
 ``[x |-> a]``         ``Map`` with str keys, in the order of the text
@@ -36,16 +36,16 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import Map, ModelValue, Value, cut, name_of, one_of, visible
 
 DEEPEST = 200
-"""The most levels of nesting of a value: hashing and ordering recurse, and Python allows 1,000 calls."""
+"""Maximum nesting of a value: hashing and ordering recurse, and Python allows 1,000 calls."""
 
 LARGEST_INTERVAL = 1_000_000
-"""The most elements of an interval, and of all intervals of a text: ``1..2000000000`` takes only fifteen characters."""
+"""Maximum number of elements in all intervals of a text: ``1..2000000000`` has only fifteen characters."""
 
 LONGEST_NUMBER = 1_000
-"""The most digits of a number. TLC's own numbers have at most ten."""
+"""Maximum number of digits. TLC's own numbers have at most ten."""
 
 QUOTED = r'"[^"\\]*+(?:(?s:\\.)[^"\\]*+)*+(?:"|\\?\Z)'
-"""Matches a string, or one that does not end up to the end of the text: else each quote in it would begin another."""
+"""Pattern of a string, possibly unterminated: otherwise each quote in it would begin another match."""
 
 _BRACKET = re.compile(QUOTED + r"|<<|>>|[\[({\])}]")
 _ESCAPE = re.compile(r"\\(.)")
@@ -56,10 +56,10 @@ _FOUND_WIDTH = 40
 
 
 class TlaSyntaxError(InputError):
-    """A text that is not as expected, and the place."""
+    """A syntax error, with its position."""
 
     def __init__(self, file: str, line: int, column: int, found: str, expected: str) -> None:
-        # one line, whatever strangers call a file or a variable
+        # file and variable names may contain line breaks
         super().__init__(visible(f"{file}:{line}:{column}: expected {expected}, found {found}"))
         self.file = file
         self.line = line
@@ -72,14 +72,14 @@ class TlaSyntaxError(InputError):
 
 
 class Intervals:
-    """How many elements the intervals of a text, or of a whole file, may still have."""
+    """The remaining number of interval elements in a text or file."""
 
     def __init__(self, left: int = LARGEST_INTERVAL) -> None:
         self.left = left
 
 
 class ValueParser:
-    """Reads values. Building a parser is slow: use one for all texts with the same `names`."""
+    """Parser of values. Building a parser is slow: use one for all texts with the same `names`."""
 
     def __init__(self, names: Mapping[str, Value] | None = None) -> None:
         grammar = resources.files(__package__).joinpath("value.lark").read_text(encoding="utf-8")
@@ -89,7 +89,7 @@ class ValueParser:
     def parse(
         self, text: str, *, where: str = "<text>", line: int = 1, column: int = 1, intervals: Intervals | None = None
     ) -> Value:
-        """Read one value."""
+        """Parse one value."""
         self._builder.intervals = intervals or Intervals()
         try:
             _reject_deep(text)
@@ -124,34 +124,34 @@ def parse_value(
     column: int = 1,
     names: Mapping[str, Value] | None = None,
 ) -> Value:
-    """Read one value."""
+    """Parse one value."""
     parser = shared_parser() if names is None else ValueParser(names)
     return parser.parse(text, where=where, line=line, column=column)
 
 
 def quoted(text: str) -> str:
-    """Return text in quotes, cut if it is too long for an error message."""
+    """Return quoted text, truncated for an error message."""
     return repr(cut(str(text), _FOUND_WIDTH))
 
 
 @cache
 def shared_parser() -> ValueParser:
-    """Return the parser without `names`. It is built once, since that takes longer than reading a value."""
+    """Return the parser without `names`, built only once: building takes longer than parsing a value."""
     return ValueParser()
 
 
 class _RejectedError(Exception):
-    """The text is well-formed, but its value is refused: the offset, what was found, what was expected."""
+    """A well-formed text with a rejected value: the offset, the value found, the value expected."""
 
 
 class _Builder(Transformer[Token, Value]):
-    """Makes values of what the grammar recognises. The parser calls it as it goes and builds no tree."""
+    """Builder of values, called by the parser for each rule; it builds no tree."""
 
     def __init__(self, names: Mapping[str, Value]) -> None:
         super().__init__()
         self.intervals = Intervals()
         self._names = names
-        self._model_value = lru_cache(maxsize=100_000)(ModelValue)  # one object a name makes comparing them fast
+        self._model_value = lru_cache(maxsize=100_000)(ModelValue)  # one object per name speeds up comparisons
 
     def integer(self, children: list[Token]) -> int:
         (digits,) = children
@@ -233,10 +233,10 @@ def as_function(pairs: Mapping[Value, Value]) -> Value:
 
 
 def as_name(value: enum.Enum | None) -> Value:
-    """Return what stands for a member of an enum, or for None, in TLA+.
+    """Return the TLA+ value of an enum member or of None.
 
-    A model value of its name does, but a member that is a string or a number as well, as those of a `StrEnum` and an
-    `IntEnum` are, is just that.
+    It is a model value with the member's name, except that a member of a `StrEnum` or an `IntEnum` is its string or
+    number.
 
     >>> as_name(None)
     None
@@ -258,7 +258,7 @@ def _reject_repeated(keys: list[tuple[Value, Token]]) -> None:
 
 
 def _reject_mixed(offset: int, values: list[Value]) -> None:
-    """Reject values that are equal in Python and not in TLA+: ``TRUE`` is not 1."""
+    """Reject values that are equal in Python but not in TLA+: ``TRUE`` is not 1."""
     if len({encode(value) for value in values}) > len(frozenset(values)):
         raise _RejectedError(offset, "a mixture of numbers and TRUE or FALSE", "elements that can be compared")
 
@@ -277,7 +277,7 @@ def _reject_deep(text: str) -> None:
 
 
 def _offset(token: Token) -> int:
-    assert token.start_pos is not None  # Lark leaves it out of tokens of its own making only
+    assert token.start_pos is not None  # Lark omits it only in its own tokens
     return token.start_pos
 
 

@@ -1,19 +1,19 @@
-"""Encodes a protocol's values as TLA+ values, and decodes TLA+ values, as traces hold them, into the protocol's.
+"""Encoding of a protocol's values as TLA+ values, and typed decoding of TLA+ values from traces.
 
-A record becomes a TLA+ record whose field names are those of the class in camel case. A class may declare otherwise:
+A record becomes a TLA+ record with the class's field names in camel case. A class may override this:
 
 ``tla_prefix``
     A prefix of every field's name: with ``"m"``, `last_log_epoch` is ``mlastLogEpoch``.
 ``tla_snake_case``
-    Whether fields are called as in Python instead.
+    Whether fields keep their Python names.
 ``tla_names``
-    From a field to its whole name, if that is another.
+    From a field to its whole name.
 ``tla_constants``
-    Fields that all records of the class have with the same values, such as ``mtype``.
+    Fields with the same value in all records of the class, such as ``mtype``.
 
 The type of a decoded value follows from its place: a field's annotation and, for records, the names of their fields.
-Two classes that may occur in one place are told apart by fields, constants or types; if they cannot be, the first of
-them is taken.
+Classes that may occur in one place are distinguished by fields, constants or types; if they are indistinguishable, the
+first class is used.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from kraftcheck.spec.tla.parsing import Intervals, TlaSyntaxError, as_function, 
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, cut, field_names, field_types, is_enum, one_of
 
 SHOWN = 60
-"""The most characters of a value that an error quotes."""
+"""Maximum length of a value in an error message."""
 
 NAMED = 20
-"""The most names that an error lists."""
+"""Maximum number of names in an error message."""
 
 
 def camel(name: str) -> str:
@@ -45,7 +45,7 @@ def camel(name: str) -> str:
 
 
 def quoted_value(value: Value) -> str:
-    """Return a TLA+ value, or one read from JSON, as text for an error message."""
+    """Return a TLA+ or JSON value as text for an error message."""
     try:
         text = "null" if value is None else one_line(value)
     except TypeError:
@@ -54,7 +54,7 @@ def quoted_value(value: Value) -> str:
 
 
 def few(names: Iterable[str]) -> str:
-    """Return a list of names for an error message: not too many, and none too long."""
+    """Return a list of names for an error message, truncated in number and length."""
     listed = [cut(name, SHOWN) for name in names]
     more = len(listed) - NAMED
     return ", ".join(listed[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
@@ -69,9 +69,9 @@ def tla_names(cls: type[Record]) -> dict[str, str]:
 
 
 def subclasses(cls: type[Record]) -> list[type[Record]]:
-    """Return all classes derived from a record class, in the order of their definition.
+    """Return all subclasses of a record class, in the order of definition.
 
-    Of a class that was defined again, as when a user's file is loaded twice, the last definition counts.
+    Of a class that was defined twice, as when a user file is loaded again, the last definition counts.
     """
     found: dict[tuple[str, str], type[Record]] = {}
     for child in cls.__subclasses__():
@@ -81,7 +81,7 @@ def subclasses(cls: type[Record]) -> list[type[Record]]:
 
 
 def _looks_like_another(cls: type[Record]) -> bool:
-    """Whether a class has the same fields as one defined before it that derives from the same class."""
+    """Whether a class has the same fields as an earlier subclass of the same base."""
     for base in cls.__bases__:
         family = subclasses(base) if issubclass(base, Record) and base is not Record else []
         earlier = family[: family.index(cls)] if cls in family else []
@@ -98,10 +98,10 @@ def _fields(cls: type[Record]) -> dict[str, object]:
 
 
 class Encoder:
-    """Encodes a protocol's values as TLA+ values.
+    """Encoder of a protocol's values as TLA+ values.
 
-    `messages`: the classes of messages. One without `tla_constants` gets a field `type` with its name, as in textbook
-    specifications. So does a class with the same fields as one defined before it that derives from the same class.
+    `messages`: the classes of messages. Without `tla_constants`, a class gets a field `type` with its name, as in
+    textbook specifications. So does a class with the same fields as an earlier subclass of the same base.
     """
 
     def __init__(self, messages: Iterable[type[Record]], symbols: Mapping[enum.Enum, ModelValue]) -> None:
@@ -111,7 +111,7 @@ class Encoder:
         self._constants: dict[type[Record], dict[str, Value]] = {}
 
     def constants(self, cls: type[Record]) -> dict[str, Value]:
-        """Return the fields that are the same in all records of a class."""
+        """Return the constant fields of a record class."""
         found = self._constants.get(cls)
         if found is None:
             declared = getattr(cls, "tla_constants", None)
@@ -122,7 +122,7 @@ class Encoder:
         return found
 
     def encode(self, value: Value) -> Value:
-        """Return a value as `kraftcheck.spec.tla.parsing` reads it: records as maps, symbols as model values."""
+        """Return a value in the form of `kraftcheck.spec.tla.parsing`: records as maps, symbols as model values."""
         kind = type(value)
         if kind in SCALARS:
             return value
@@ -159,11 +159,11 @@ class Shape(NamedTuple):
 
 Decode = Callable[[Value], Value]
 MEMOISED = 200_000
-"""The most values that the reader of a type memoises."""
+"""Maximum number of memoized values per type."""
 
 
 class ViewError(InputError):
-    """TLA+ variables that are no state of the protocol. The message says where, and what was expected."""
+    """TLA+ variables that are not a state of the protocol; the message has the place and the expected value."""
 
     def __init__(self, variable: str, path: str, found: str, expected: str, wrong_kind: bool = False) -> None:
         super().__init__(f"variable {path}: expected {expected}, found {found}")
@@ -178,7 +178,7 @@ class ViewError(InputError):
 
 
 class MismatchError(Exception):
-    """A value that is not of a type. The readers of the values around it add its place, from the inside outwards."""
+    """A value that does not match a type. Readers of enclosing values prepend their place to the path."""
 
     def __init__(self, found: str, expected: str, *, wrong_kind: bool = True) -> None:
         super().__init__(found, expected)
@@ -188,13 +188,13 @@ class MismatchError(Exception):
         self.path: list[str] = []
 
     def inside(self, place: str) -> MismatchError:
-        """Return this error with a part of the path put before its own."""
+        """Return this error with a place prepended to its path."""
         self.path.insert(0, place)
         return self
 
 
 class Decoder:
-    """Decodes TLA+ values into values of declared types."""
+    """Decoder of TLA+ values into values of declared types."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class Decoder:
         self._of_keys = Decoder(encoder, names, self._records) if untyped else self  # text is typed once it is parsed
 
     def of(self, kind: Any) -> Decode:
-        """Return the function that reads values of a type. It raises `MismatchError` for other values."""
+        """Return the decoder of a type, which raises `MismatchError` for other values."""
         found = self._decoders.get(kind)
         if found is None:
             found = self._decoders[kind] = self._make(kind)
@@ -261,13 +261,13 @@ class Decoder:
         return self._model_values[name]
 
     def _name(self, value: Value) -> str | None:
-        """Return the name of a model value or a symbol; None for anything else."""
+        """Return the name of a model value or a symbol; None for any other value."""
         if isinstance(value, ModelValue):
             return value.name
         return value if self._untyped and isinstance(value, str) else None
 
     def _name_in(self, choices: list[Any]) -> Decode:
-        """Return the reader of one of some values: the members of an enum, None, the choices of a `Literal`."""
+        """Return the decoder of given values: the members of an enum, None, the choices of a `Literal`."""
         named: dict[Any, Value] = {}
         plain: dict[tuple[type, Any], Value] = {}
         for choice in choices:
@@ -329,19 +329,19 @@ class Decoder:
         return self._memoised(decode)
 
     def argument(self, kind: Any, key: Value) -> Value:
-        """Read an argument of a function, as `pairs` returns it."""
+        """Decode a function argument, as returned by `pairs`."""
         read = self._of_keys.of(kind)
         try:
             return read(key)
         except MismatchError as error:
-            if self._untyped and isinstance(key, ModelValue):  # a string, where all arguments are strings
+            if self._untyped and isinstance(key, ModelValue):  # a string, if all arguments are strings
                 with suppress(MismatchError):
                     return read(key.name)
             error.expected = f"as an argument {error.expected}"
             raise error.inside(_argument(key)) from None
 
     def pairs(self, value: Value, *, text_keys: bool) -> list[tuple[Value, Value]]:
-        """Return the arguments and values of a function, which are not read yet."""
+        """Return the arguments and values of a function, not decoded yet."""
         if isinstance(value, dict) and self._untyped:
             found = [(self._key(key) if text_keys else key, item) for key, item in value.items()]
             if len(dict(found)) < len(found):
@@ -391,8 +391,8 @@ class Decoder:
         return self._memoised(decode)
 
     def _memoised(self, decode: Decode) -> Decode:
-        """Return a memoised reader. It knows values by identity, since True equals 1 in Python."""
-        if self._untyped:  # what JSON gives can change
+        """Return a memoizing decoder, keyed by identity, since True equals 1 in Python."""
+        if self._untyped:  # JSON values are mutable
             return decode
         known: dict[int, tuple[Value, Value]] = {}
 
@@ -403,22 +403,22 @@ class Decoder:
             result = decode(value)
             if len(known) >= MEMOISED:
                 known.clear()
-            known[id(value)] = (value, result)  # while the value is held, no other has its id
+            known[id(value)] = (value, result)  # holding the value keeps its id from being reused
             return result
 
         return read
 
     def _later(self, kind: Any) -> Decode:
-        """Return a reader of a type that may not be ready yet: a record may hold records of its own class."""
+        """Return a lazy decoder of a type: a record may contain records of its own class."""
         return lambda value: self.of(kind)(value)
 
     def _shape(self, cls: type[Record]) -> Shape:
         return Shape(cls, tla_names(cls), self._encoder.constants(cls))
 
     def _classes(self, kinds: Iterable[type[Record]]) -> list[type[Record]]:
-        """Return the classes whose records may occur where one of these is declared.
+        """Return the classes of records that may occur where one of the given classes is declared.
 
-        A class is left out if a subclass in its module looks the same in TLA+: it only serves as a base.
+        A class is omitted if a subclass in its module looks the same in TLA+: it is only a base class.
         """
         found: dict[type[Record], None] = {}
         for kind in kinds:
@@ -437,7 +437,7 @@ class Decoder:
         return type(found) is type(wanted) and found == wanted
 
     def _unlike(self, fields: Mapping[str, Value], shapes: list[Shape], *, wrong_kind: bool) -> MismatchError:
-        """Return the error for a record that fits no class; it names the class that is most like it."""
+        """Return the error for a record that fits no class, with the nearest class."""
         near = min(shapes, key=lambda s: (not self._has(fields, s.constants), len(s.fields ^ fields.keys())))
         lacking, more = sorted(near.fields - fields.keys()), sorted(fields.keys() - near.fields)
         for name, value in near.constants.items():
@@ -472,7 +472,7 @@ class Decoder:
         return decode
 
     def _anything(self, value: Value) -> Value:
-        """Read a value of no declared type. Known names are read; nothing becomes a record."""
+        """Decode a value without a declared type: known names are resolved, and records stay maps."""
         name = self._name(value)
         if name is not None:
             return self._names.get(name, None if name == "None" else value)

@@ -1,10 +1,9 @@
-"""Converts a protocol's states to named TLA+ variables and back.
+"""Conversion of a protocol's states to named TLA+ variables and back.
 
-There is one variable for each field of the replicas' records (`current_epoch` is ``currentEpoch``, a function over the
-replicas that have the field), one for the network (``messages``; two where it remembers what was processed), one for
-each field of the shared record, and one for each bound, which counts what is spent of it (``_elections``, unless the
-bound names its counter).
-`kraftcheck.spec.tla.types` says what records look like, and how a protocol declares otherwise.
+Each field of the replicas' records is a variable: `current_epoch` is ``currentEpoch``, a function over the replicas
+with this field. The network is the variable ``messages``; a network with memory has two variables. Each field of the
+shared record is a variable. Each bound has a counter of its uses, such as ``_elections``, unless it names its counter.
+The module `kraftcheck.spec.tla.types` defines the form of records, and its overrides.
 
 >>> from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 >>> from kraftcheck.spec.tla.formatting import one_line
@@ -53,7 +52,7 @@ KIND = "kind"
 
 
 class _Replica(NamedTuple):
-    """A class of replicas: the TLA+ names of its fields but `id`, and whether a variable must tell its name."""
+    """A class of replicas: the TLA+ names of its fields except `id`, and whether the variable `kind` has its name."""
 
     cls: type[Record]
     names: dict[str, str]
@@ -61,7 +60,7 @@ class _Replica(NamedTuple):
 
 
 class StateView:
-    """Converts the states of one protocol to TLA+ variables and back."""
+    """Converter between the states of one protocol and TLA+ variables."""
 
     def __init__(self, protocol: Protocol) -> None:
         self._protocol = protocol
@@ -100,7 +99,7 @@ class StateView:
     # To TLA+
 
     def variables(self, state: State) -> dict[str, Value]:
-        """Return a state's variables, with values as `kraftcheck.spec.tla.parsing` reads them."""
+        """Return a state's variables, with values in the form of `kraftcheck.spec.tla.parsing`."""
         encode = self._encoder.encode
         functions: dict[str, dict[Value, Value]] = {name: {} for name in self._replica_names}
         known = {replica.cls: replica for replica in self._replicas}
@@ -141,16 +140,16 @@ class StateView:
         return {MESSAGES: as_function(counts)}
 
     def encode(self, value: Value) -> Value:
-        """Return one of the protocol's values, such as a replica's id, as the variables hold it."""
+        """Return a protocol value, such as a replica's id, in its form in the variables."""
         return self._encoder.encode(value)
 
-    # And back
+    # From TLA+
 
     def state(self, variables: Mapping[str, Value], *, untyped: bool = False) -> State:
-        """Return the state that has these variables: the inverse of `variables`.
+        """Return the state with these variables: the inverse of `variables`.
 
-        `untyped`: whether values are those of TLC's `-dumpTrace json`: model values as strings, sets and sequences as
-        lists, functions and records as dicts, keys as TLA+ text. The type of a value then follows from its place.
+        `untyped`: whether values are those of TLC's `-dumpTrace json`. Model values are then strings, sets and
+        sequences lists, functions and records dicts, and keys TLA+ text. The type of a value follows from its place.
         """
         for name in self.names:
             if name not in variables:
@@ -182,7 +181,7 @@ class StateView:
             yield self._read_replica(decoder, self._fitting(key, functions), key, functions)
 
     def _fitting(self, key: Value, functions: dict[str, dict[Value, Value]]) -> list[_Replica]:
-        """Return the classes of replicas that have just the variables which are there for an id."""
+        """Return the classes of replicas with exactly the variables of an id."""
         has = {name for name in self._replica_names if key in functions[name]}
         fitting = [r for r in self._replicas if set(_variables_of(r)) == has]
         if not fitting:
@@ -218,7 +217,7 @@ class StateView:
         return all(is_text(field_types(replica.cls)["id"]) for replica in self._replicas)
 
     def _unlike(self, key: Value, has: set[str]) -> ViewError:
-        """Return the error for an argument that some variables of a class of replicas have, and others have not."""
+        """Return the error for an id that has only some variables of a class of replicas."""
         near = min(self._replicas, key=lambda replica: len(set(_variables_of(replica)) ^ has))
         wanted = set(_variables_of(near))
         for name in self._replica_names:
@@ -249,7 +248,7 @@ class StateView:
         return Map(inboxes)
 
     def _bags(self, decoder: Decoder, value: Value) -> dict[Value, Any]:
-        """Read bags: a function from messages to how many copies of each are under way."""
+        """Decode bags: a function from messages to their numbers of copies."""
         counts = _read(MESSAGES, decoder.of(Map[self._message_type, int]), value)  # type: ignore[name-defined]
         least = 1 if isinstance(self._protocol.network, Bag) else 0
         grouped: dict[Value, dict[Record, int]] = {}
@@ -261,7 +260,7 @@ class StateView:
         return {destination: Map(inbox) for destination, inbox in grouped.items()}
 
     def _channels(self, decoder: Decoder, value: Value) -> Map[tuple[Value, Value], tuple[Any, ...]]:
-        """Read channels: a function from pairs (source, destination) to the messages between them, oldest first."""
+        """Decode channels: a function from pairs (source, destination) to messages, oldest first."""
         try:
             pairs = decoder.pairs(value, text_keys=True)
         except MismatchError as error:
@@ -293,7 +292,7 @@ def _located(name: str, error: MismatchError) -> ViewError:
 
 
 def _union(classes: Iterable[type[Record]]) -> Any:
-    """Return the union of classes; `Record` where there is none."""
+    """Return the union of classes; `Record` if there is none."""
     first, *rest = tuple(classes) or (Record,)
     kind: Any = first
     for cls in rest:
@@ -302,10 +301,10 @@ def _union(classes: Iterable[type[Record]]) -> Any:
 
 
 def _replicas(protocol: Protocol, starts: Iterable[State]) -> list[_Replica]:
-    """Return the classes of replicas: those of the initial states, and those that may act.
+    """Return the classes of replicas: those of the initial states, and those of the actions' actors.
 
-    A class with subclasses in its module counts only if an initial state has a replica of it. Two classes with the
-    same fields and the same type of `id` are told apart by a variable ``kind``.
+    A class with subclasses in its module counts only if an initial state has a replica of it. A variable ``kind``
+    distinguishes two classes with the same fields and the same type of `id`.
     """
     classes = dict.fromkeys(type(replica) for state in starts for replica in state.replicas.values())
     for cls in (cls for action in protocol.actions.values() for cls in action.actors if cls is not Record):
@@ -324,7 +323,7 @@ def _look(cls: type[Record]) -> tuple[frozenset[str], Any]:
 
 
 def _messages(protocol: Protocol) -> list[type[Record]]:
-    """Return the classes of messages: those that actions and the network name, and those of the protocol's module."""
+    """Return the classes of messages: those of actions and the network, and those of the protocol's modules."""
     network = protocol.network
     named = [cls for action in protocol.actions.values() for cls in action.messages]
     named += [*getattr(network, "once", ()), *getattr(network, "replies_once", ())]

@@ -86,6 +86,10 @@ def prose(path: Path) -> Iterator[Text]:
 def faults(text: Text) -> Iterator[tuple[str, str]]:
     """Yield (rule, sentence) for each rule that a sentence of a text breaks."""
     plain = re.sub(r"``?[^`]*``?|\]\([^)]*\)", " x ", text.text) if text.kind != "message" else text.text
+    plain = re.sub(
+        r"(?m)^ *(={4,}[ =]*\n.*\n *={4,}[ =]*\n(?:.*\n)*? *={4,}[ =]*$)|^ *>>>.*\n(?: *\S.*\n?)*", "", plain
+    )
+    plain = re.sub(r"(?m)^(\s*)[\w*, `]+\n(?=\1 {4}\S)", "\n\n", plain)  # the name of a parameter
     cut = re.split(r"\n\s*\n|\n\s*-{3,}|\n\s+(?=\w+ ?:)", plain)
     for block in cut:
         for sentence in SENTENCE.split(" ".join(block.split())):

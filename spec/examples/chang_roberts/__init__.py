@@ -1,7 +1,7 @@
-"""Electing a leader on a one-way ring: the algorithm of Chang and Roberts.
+"""Leader election on a unidirectional ring: the algorithm of Chang and Roberts.
 
 Sources: E. Chang, R. Roberts, "An improved algorithm for decentralized extrema-finding in circular configurations of
-processes" (CACM 22(5), 1979); module ChangRoberts of the TLA+ examples, whose nodes have the ids 1 to N.
+processes" (CACM 22(5), 1979); module ChangRoberts of the TLA+ examples. There the nodes have the ids 1 to N.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kraftcheck.spec import (
 
 
 class Standing(enum.Enum):
-    """What a node knows of the election."""
+    """The state of a node in the election."""
 
     CANDIDATE = "cand"
     LOST = "lost"
@@ -40,7 +40,7 @@ class Standing(enum.Enum):
 
 
 class Node(Record):
-    """A node of the ring; an initiator stands for election."""
+    """A node of the ring; an initiator is a candidate."""
 
     id: int
     initiator: bool
@@ -49,14 +49,14 @@ class Node(Record):
 
 
 class Candidacy(Record):
-    """The id of a candidate on its way round the ring."""
+    """The id of a candidate, passed around the ring."""
 
     candidate: int
     dest: int
 
 
 class Nothing(Record):
-    """The protocol has no shared state."""
+    """The empty shared state."""
 
 
 class ChangRoberts(Protocol):
@@ -67,7 +67,7 @@ class ChangRoberts(Protocol):
     specifications = {"Spec": (weak("Stand", "PassOn", each="replica"),)}
 
     def initial(self) -> Iterator[State]:
-        """Any of the nodes may be initiators."""
+        """Yield one initial state for each set of initiators."""
         for chosen in product((True, False), repeat=self.nodes):
             states = [Standing.CANDIDATE if one else Standing.LOST for one in chosen]
             yield self.start(map(Node, range(1, self.nodes + 1), chosen, states), Nothing())
@@ -86,7 +86,7 @@ class ChangRoberts(Protocol):
 
     @on(Candidacy)
     def pass_on(self, me: Node, message: Candidacy) -> Steps:
-        """A node lets better candidates pass, and all if it is none itself; its own id comes back when it has won."""
+        """A node passes smaller ids on, and any id if it is no candidate; its own id returns when it has won."""
         if not me.started:
             return
         passed = Candidacy(message.candidate, self.next_to(me))
@@ -99,7 +99,7 @@ class ChangRoberts(Protocol):
 
     @invariant
     def correctness(self, me: Node, peer: Node) -> bool:
-        """The winner is the initiator with the smallest id, and everyone else has lost."""
+        """The winner is the initiator with the smallest id, and all other nodes have lost."""
         if me.state is not Standing.WON:
             return True
         return me.initiator and peer.state is Standing.LOST and (not peer.initiator or peer.id > me.id)
@@ -116,5 +116,5 @@ class ChangRoberts(Protocol):
 
     @temporal
     def liveness(self) -> Formula:
-        """If there is a candidate, somebody wins."""
+        """If there is a candidate, a node eventually wins."""
         return leads_to(anywhere(self.stands), anywhere(self.has_won))

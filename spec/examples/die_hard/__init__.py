@@ -1,7 +1,7 @@
 """Two jugs and a tap: measure four gallons with jugs of three and five, as in the film "Die Hard 3".
 
-Source: module DieHard of the TLA+ examples. There are no replicas; the state is the shared record alone. To ask for a
-solution is to claim that there is none:
+Source: module DieHard of the TLA+ examples. The state is the shared record alone, without replicas. To find a
+solution, claim that none exists:
 
 >>> from kraftcheck.explorer.reference import explore
 >>> from kraftcheck.explorer.result import SearchRequest
@@ -25,7 +25,7 @@ from kraftcheck.spec import Protocol, Record, State, Step, Steps, constant, envi
 
 
 class Jugs(Record):
-    """How many gallons are in each jug."""
+    """The number of gallons in each jug."""
 
     small: int = 0
     big: int = 0
@@ -39,7 +39,7 @@ class DieHard(Protocol):
     goal: int = constant("Goal", default=4, at_least=0)
 
     def initial(self) -> Iterator[State]:
-        """Both jugs are empty."""
+        """Yield the initial state with two empty jugs."""
         yield self.start([], Jugs())
 
     @environment
@@ -64,22 +64,22 @@ class DieHard(Protocol):
 
     @environment
     def small_to_big(self, shared: Jugs) -> Steps:
-        """The small jug is poured into the big one until that is full."""
+        """The small jug is poured into the big one until either is empty or full."""
         poured = min(shared.small, self.big - shared.big)
         yield Step().put(small=shared.small - poured, big=shared.big + poured)
 
     @environment
     def big_to_small(self, shared: Jugs) -> Steps:
-        """The big jug is poured into the small one until that is full."""
+        """The big jug is poured into the small one until either is empty or full."""
         poured = min(shared.big, self.small - shared.small)
         yield Step().put(small=shared.small + poured, big=shared.big - poured)
 
     @invariant
     def type_ok(self, shared: Jugs) -> bool:
-        """No jug holds more than it can."""
+        """No jug holds more than its capacity."""
         return 0 <= shared.small <= self.small and 0 <= shared.big <= self.big
 
     @invariant
     def not_solved(self, shared: Jugs) -> bool:
-        """The big jug never holds what is asked for; a counterexample is a solution."""
+        """The big jug never holds the goal; a counterexample is a solution."""
         return shared.big != self.goal

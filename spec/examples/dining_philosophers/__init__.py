@@ -1,7 +1,7 @@
 """Dining philosophers who hand each other clean forks, the solution of Chandy and Misra.
 
 Sources: K. M. Chandy, J. Misra, "The drinking philosophers problem" (1984); module DiningPhilosophers of the TLA+
-examples, step by step as its PlusCal takes them.
+examples, with one action per PlusCal label.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kraftcheck.spec import (
 
 
 class Place(enum.Enum):
-    """Where a philosopher is in the loop."""
+    """The program counter of a philosopher's loop."""
 
     LOOP = "Loop"
     EAT = "Eat"
@@ -38,14 +38,14 @@ class Place(enum.Enum):
 
 
 class Fork(Record):
-    """Who has a fork, and whether it is clean."""
+    """The holder of a fork, and whether it is clean."""
 
     holder: int
     clean: bool = False
 
 
 class Philosopher(Record):
-    """One at the table; the fork of the same number lies to the left."""
+    """A philosopher at the table; the fork of the same number lies to the left."""
 
     id: int
     at: Place = Place.LOOP
@@ -59,13 +59,13 @@ class Table(Record):
 
 
 class DiningPhilosophers(Protocol):
-    """Neighbours never eat at the same time, and everyone can always get to eat."""
+    """Neighbours never eat at the same time, and every philosopher can always get to eat."""
 
     philosophers: int = constant("NP", at_least=1)
     specifications = {"Spec": (weak("Loop", "Think", "Eat", each="replica"),)}
 
     def initial(self) -> Iterator[State]:
-        """Each dirty fork is with its neighbour of the lowest number, and everyone is hungry."""
+        """Yield the initial state: each dirty fork is with its lower-numbered neighbour, and all are hungry."""
         numbers = range(1, self.philosophers + 1)
         forks = tuple(Fork(1 if number == 2 else number) for number in numbers)
         yield self.start(map(Philosopher, numbers), Table(forks))
@@ -80,7 +80,7 @@ class DiningPhilosophers(Protocol):
 
     @internal
     def loop(self, me: Philosopher, shared: Table) -> Steps:
-        """A dirty fork is cleaned and handed on, the left one first; then it is time to eat, to think or to go on."""
+        """A dirty fork is cleaned and handed on, the left one first; then the philosopher eats, thinks or loops."""
         if me.at is not Place.LOOP:
             return
         left, right = me.id, self.right_of(me.id)
@@ -96,14 +96,14 @@ class DiningPhilosophers(Protocol):
 
     @internal
     def think(self, me: Philosopher) -> Steps:
-        """Thinking makes hungry."""
+        """A philosopher thinks, and becomes hungry."""
         if me.at is not Place.THINK:
             return
         yield become(me.but(at=Place.LOOP, hungry=True))
 
     @internal
     def eat(self, me: Philosopher, shared: Table) -> Steps:
-        """Eating makes both forks dirty."""
+        """A philosopher eats, which makes both forks dirty."""
         if me.at is not Place.EAT:
             return
         dirty = {me.id, self.right_of(me.id)}
@@ -112,21 +112,21 @@ class DiningPhilosophers(Protocol):
 
     @invariant
     def exclusive_access(self, me: Philosopher, peer: Philosopher) -> bool:
-        """Two who share a fork do not eat at the same time."""
+        """Two philosophers who share a fork never eat at the same time."""
         shares = {me.id, self.right_of(me.id)} & {peer.id, self.right_of(peer.id)}
         return not shares or me.at is not Place.EAT or peer.at is not Place.EAT
 
     @reachable
     def first_can_eat(self, me: Philosopher) -> bool:
-        """The first philosopher, who stands for all, can always get to eat."""
+        """The first philosopher, by symmetry any philosopher, can always get to eat."""
         return me.id != 1 or not me.hungry
 
     @predicate
     def full(self, me: Philosopher) -> bool:
-        """A philosopher has eaten, and not become hungry again."""
+        """A philosopher has eaten, and has not become hungry again."""
         return not me.hungry
 
     @temporal
     def nobody_starves(self) -> Formula:
-        """Everyone gets to eat again and again."""
+        """Every philosopher eats infinitely often."""
         return every(infinitely_often(at(number, self.full)) for number in range(1, self.philosophers + 1))

@@ -1,7 +1,7 @@
-"""Detecting on a ring that all nodes are done and no message is under way: EWD 998.
+"""Termination detection on a ring: EWD 998.
 
 Sources: E. W. Dijkstra, "Shmuel Safra's version of termination detection" (EWD 998, 1987); module EWD998 of the TLA+
-examples. There the token is a variable; here it is a message, which is always under way to one node.
+examples. There the token is a variable; here it is a message, always in flight to one node.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from kraftcheck.spec import (
 
 
 class Colour(enum.StrEnum):
-    """Black is whatever may make a probe fail."""
+    """The colours of nodes and tokens; a black one makes a probe fail."""
 
     WHITE = "white"
     BLACK = "black"
 
 
 class Node(Record):
-    """A node of the ring, and how many messages it has sent less those that it has received."""
+    """A node of the ring, with its number of messages sent minus messages received."""
 
     id: int
     active: bool
@@ -50,7 +50,7 @@ class Node(Record):
 
 
 class Token(Record):
-    """The probe, on its way from the highest node down to node 0; it adds up the counters."""
+    """The probe, passed from the highest node down to node 0, with the sum of the counters."""
 
     dest: int
     sum: int = 0
@@ -58,29 +58,29 @@ class Token(Record):
 
 
 class Payload(Record):
-    """Work for a node."""
+    """A message with work for a node."""
 
     dest: int
 
 
 class Nothing(Record):
-    """The protocol has no shared state."""
+    """The empty shared state."""
 
 
 def is_over(pending: Map[int, int], nodes: Map[int, Node]) -> bool:
-    """Return whether nobody is active and no work is under way."""
+    """Return whether no node is active and no work is in flight."""
     return not any(node.active for node in nodes.values()) and not any(pending.values())
 
 
 def is_shown(token: Token | None, first: Node) -> bool:
-    """Return whether a white token at a white, inactive node 0 adds up to nothing."""
+    """Return whether the token proves termination: all white, node 0 inactive, and a sum of zero."""
     if token is None or Colour.BLACK in (token.colour, first.colour) or first.active:
         return False
     return token.sum + first.counter == 0
 
 
 class Ewd998(Protocol):
-    """Node 0 finds out that everyone is done; never before it is true."""
+    """Node 0 detects termination, and never too early."""
 
     nodes: int = constant("N", at_least=1)
     most: int = constant("MaxPending", default=3)
@@ -89,7 +89,7 @@ class Ewd998(Protocol):
     specifications = {"Spec": (weak("InitiateProbe", "PassToken"),)}
 
     def initial(self) -> Iterator[State]:
-        """Nodes are active or not, and of any colour; a black token is anywhere."""
+        """Yield the initial states: any active nodes, any colours, a black token at any node."""
         numbers = range(self.nodes)
         for active in product((False, True), repeat=self.nodes):
             for colours in product(Colour, repeat=self.nodes):
@@ -98,7 +98,7 @@ class Ewd998(Protocol):
 
     @on(Token)
     def initiate_probe(self, me: Node, token: Token) -> Steps:
-        """Node 0 sends a white token round, if the last one has not shown that all is done."""
+        """Node 0 sends a white token around if the last probe failed."""
         if me.id != 0:
             return
         if Colour.BLACK in (token.colour, me.colour) or me.counter + token.sum > 0:
@@ -106,7 +106,7 @@ class Ewd998(Protocol):
 
     @on(Token)
     def pass_token(self, me: Node, token: Token) -> Steps:
-        """A node that is done adds its counter to the token, blackens it if it is black itself, and is white again."""
+        """An inactive node adds its counter to the token, blackens it if it is black itself, and becomes white."""
         if me.id == 0 or me.active:
             return
         colour = Colour.BLACK if me.colour is Colour.BLACK else token.colour
@@ -123,23 +123,23 @@ class Ewd998(Protocol):
 
     @on(Payload)
     def recv_msg(self, me: Node, message: Payload) -> Steps:
-        """Work makes a node active, and black."""
+        """Work makes a node active and black."""
         yield consume(me.but(active=True, colour=Colour.BLACK, counter=me.counter - 1))
 
     @internal
     def deactivate(self, me: Node) -> Steps:
-        """An active node is done."""
+        """An active node becomes inactive."""
         if me.active:
             yield become(me.but(active=False))
 
     @projection
     def pending(self, inbox: Map[Record, int]) -> int:
-        """How many messages with work are under way to a node."""
+        """The number of messages with work in flight to a node."""
         return sum(copies for message, copies in inbox.items() if isinstance(message, Payload))
 
     @projection
     def token(self, messages: tuple[Record, ...]) -> Token | None:
-        """The token, if it is under way to a node."""
+        """The token, if it is in flight to a node."""
         return next((message for message in messages if isinstance(message, Token)), None)
 
     @projection
@@ -149,31 +149,31 @@ class Ewd998(Protocol):
 
     @constraint(reads=(pending, token))
     def state_constraint(self, me: Node, pending: Map[int, int], token: Map[int, Token | None]) -> bool:
-        """Counters, messages under way and the token's sum do not go beyond bounds."""
+        """Counters, messages in flight and the token's sum stay within bounds."""
         mine = token[me.id]
         few = me.counter <= self.most and pending[me.id] <= self.most
         return few and (mine is None or mine.sum <= self.most_in_token)
 
     @predicate(reads=(pending, node))
     def terminated(self, pending: Map[int, int], node: Map[int, Node]) -> bool:
-        """Nobody is active, and no work is under way."""
+        """No node is active, and no work is in flight."""
         return is_over(pending, node)
 
     @predicate(reads=(token, node))
     def detected(self, token: Map[int, Token | None], node: Map[int, Node]) -> bool:
-        """A white token at a white, inactive node 0 adds up to nothing."""
+        """The token proves termination: all white, node 0 inactive, and a sum of zero."""
         return is_shown(token[0], node[0])
 
     @invariant(reads=(pending, token, node))
     def termination_detection(
         self, pending: Map[int, int], token: Map[int, Token | None], node: Map[int, Node]
     ) -> bool:
-        """What node 0 finds out is so."""
+        """Node 0 detects termination only after it."""
         return not is_shown(token[0], node[0]) or is_over(pending, node)
 
     @invariant(reads=(pending, token, node))
     def safra(self, pending: Map[int, int], token: Map[int, Token | None], node: Map[int, Node]) -> bool:
-        """Counters tell what is under way; and what the token has not seen may still make the probe fail."""
+        """Dijkstra's invariant: the counters match the work in flight, and no wrong probe can succeed."""
         if sum(pending.values()) != sum(one.counter for one in node.values()):
             return False
         (probe,) = filter(None, token.values())
@@ -188,5 +188,5 @@ class Ewd998(Protocol):
 
     @temporal
     def liveness(self) -> Formula:
-        """If everyone is done, node 0 finds out."""
+        """After termination, node 0 eventually detects it."""
         return leads_to(self.terminated, self.detected)

@@ -1,4 +1,4 @@
-"""Lamport's distributed mutual exclusion: clocks, requests, acknowledgements, and channels that keep their order.
+"""Lamport's distributed mutual exclusion: logical clocks, requests, acknowledgements, and FIFO channels.
 
 Sources: L. Lamport, "Time, clocks, and the ordering of events in a distributed system" (CACM 21(7), 1978); module
 LamportMutex of the TLA+ examples.
@@ -27,7 +27,7 @@ from kraftcheck.spec import (
 
 
 class Process(Record):
-    """One process: its clock, the time of everyone's request that it knows of, and who has acknowledged its own."""
+    """A process: its clock, the known request time of every process, and the acknowledgements of its own request."""
 
     id: int
     requests: tuple[int | None, ...]
@@ -36,16 +36,16 @@ class Process(Record):
     critical: bool = False
 
     def request_of(self, process: int) -> int | None:
-        """Return the time of a process's request, as far as this one knows of it."""
+        """Return the known request time of a process, or None."""
         return self.requests[process - 1]
 
     def noting(self, process: int, time: int | None) -> tuple[int | None, ...]:
-        """Return the requests with that of one process replaced."""
+        """Return the request times with that of one process replaced."""
         return (*self.requests[: process - 1], time, *self.requests[process:])
 
 
 class Request(Record):
-    """A process wants to enter the critical section."""
+    """A request to enter the critical section."""
 
     time: int
     source: int
@@ -53,7 +53,7 @@ class Request(Record):
 
 
 class Acknowledge(Record):
-    """A process has noted another's request."""
+    """The acknowledgement of a request."""
 
     source: int
     dest: int
@@ -67,7 +67,7 @@ class Release(Record):
 
 
 class Nothing(Record):
-    """The protocol has no shared state."""
+    """The empty shared state."""
 
 
 class LamportMutex(Protocol):
@@ -78,7 +78,7 @@ class LamportMutex(Protocol):
     network = Channels()
 
     def initial(self) -> Iterator[State]:
-        """Nobody has asked."""
+        """Yield the initial state, without requests."""
         nobody = (None,) * self.processes
         yield self.start([Process(number, nobody) for number in range(1, self.processes + 1)], Nothing())
 
@@ -88,7 +88,7 @@ class LamportMutex(Protocol):
 
     @internal
     def request(self, me: Process) -> Steps:
-        """A process that has no request tells everyone that it wants to enter."""
+        """A process without a request sends one to every other process."""
         if me.request_of(me.id) is not None:
             return
         asking = me.but(requests=me.noting(me.id, me.clock), acknowledged=frozenset({me.id}))
@@ -96,18 +96,18 @@ class LamportMutex(Protocol):
 
     @on(Request)
     def receive_request(self, me: Process, request: Request) -> Steps:
-        """A request is noted and acknowledged, and the clock goes beyond it."""
+        """A process records and acknowledges a request, and advances its clock beyond it."""
         noted = me.but(requests=me.noting(request.source, request.time), clock=max(request.time, me.clock) + 1)
         yield consume(noted).send(Acknowledge(me.id, request.source))
 
     @on(Acknowledge)
     def receive_acknowledge(self, me: Process, message: Acknowledge) -> Steps:
-        """An acknowledgement is noted."""
+        """A process records an acknowledgement."""
         yield consume(me.but(acknowledged=me.acknowledged | {message.source}))
 
     @internal
     def enter(self, me: Process) -> Steps:
-        """A process whose request all have acknowledged, and which comes first, enters."""
+        """A process enters if all have acknowledged its request, and it is the earliest."""
         mine = me.request_of(me.id)
         if len(me.acknowledged) < self.processes or mine is None:
             return
@@ -119,7 +119,7 @@ class LamportMutex(Protocol):
 
     @internal
     def leave(self, me: Process) -> Steps:
-        """A process leaves, and tells everyone."""
+        """A process leaves, and announces it to every other process."""
         if not me.critical:
             return
         done = me.but(critical=False, requests=me.noting(me.id, None), acknowledged=frozenset())
@@ -127,12 +127,12 @@ class LamportMutex(Protocol):
 
     @on(Release)
     def receive_release(self, me: Process, message: Release) -> Steps:
-        """The request of a process that has left is forgotten."""
+        """A process clears the request of the process that has left."""
         yield consume(me.but(requests=me.noting(message.source, None)))
 
     @constraint
     def clock_constraint(self, me: Process) -> bool:
-        """Clocks do not go beyond a bound."""
+        """Clocks stay within a bound."""
         return me.clock <= self.max_clock
 
     @invariant
@@ -142,7 +142,7 @@ class LamportMutex(Protocol):
 
     @projection
     def longest(self, inbox: Map[int, tuple[Record, ...]]) -> int:
-        """The most messages in one channel to a process."""
+        """The length of the longest channel to a process."""
         return max(map(len, inbox.values()), default=0)
 
     @invariant(reads=longest)

@@ -1,7 +1,7 @@
-"""A lock service with a lost message: clients, one server, and a network that may lose what is sent.
+"""A lock service with a lost message: clients, one server, and a network that may lose messages.
 
-No two clients ever hold the lock. But nobody repeats a message, so one that is lost can leave the lock taken for ever
-and everyone waiting. The shortest way there loses not the release of the lock, as one might think, but its grant:
+No two clients ever hold the lock. But no message is repeated, so a lost one can leave the lock taken forever, with
+all clients waiting. The shortest trace loses the grant of the lock, not its release:
 
 >>> from kraftcheck.explorer.reference import explore
 >>> from kraftcheck.spec.values import ModelValue
@@ -16,7 +16,7 @@ c2 Ask None
 server Grant Acquire(source=c1, dest=server)
 c1 LoseMessage Grant(dest=c1)
 
-A server that grows impatient and takes the lock back deadlocks no more, and breaks the one promise there was:
+A server that takes the lock back after a timeout does not deadlock, but violates mutual exclusion:
 
 >>> result = explore(ImpatientServer(clients=clients, losses=0))
 >>> [(violation.property, len(violation.trace)) for violation in result.violations]
@@ -55,48 +55,48 @@ class Phase(Symbol):
 
 
 class Name(Symbol):
-    """Ids that are not clients'."""
+    """Ids of processes other than clients."""
 
     SERVER = "server"
     NOBODY = "nobody"
 
 
 class Client(Record):
-    """Someone who needs the lock now and then."""
+    """A client that needs the lock from time to time."""
 
     id: ModelValue
     phase: Phase = Phase.IDLE
 
 
 class Server(Record):
-    """The lock server, and to whom it has granted the lock."""
+    """The lock server, with the client that holds the lock."""
 
     id: Name = Name.SERVER
     holder: ModelValue | Name = Name.NOBODY
 
 
 class Acquire(Record):
-    """A client asks for the lock."""
+    """A client's request for the lock."""
 
     source: ModelValue
     dest: Name = Name.SERVER
 
 
 class Grant(Record):
-    """The server gives a client the lock."""
+    """The server's grant of the lock to a client."""
 
     dest: ModelValue
 
 
 class Release(Record):
-    """A client gives the lock back."""
+    """A client's release of the lock."""
 
     source: ModelValue
     dest: Name = Name.SERVER
 
 
 class Nothing(Record):
-    """The protocol has no shared state."""
+    """The empty shared state."""
 
 
 class LockService(Protocol):
@@ -108,7 +108,7 @@ class LockService(Protocol):
     symmetries = {"symmClients": ("clients",)}
 
     def initial(self) -> Iterator[State]:
-        """Everyone is idle and the lock is free."""
+        """Yield the initial state: all clients are idle and the lock is free."""
         yield self.start([*map(Client, ordered(self.clients)), Server()], Nothing())
 
     @internal
@@ -120,26 +120,26 @@ class LockService(Protocol):
 
     @on(Acquire)
     def grant(self, me: Server, request: Acquire) -> Steps:
-        """The server grants the lock if it is free; otherwise the request waits in the network."""
+        """The server grants the lock if it is free; otherwise the request stays in flight."""
         if me.holder is not Name.NOBODY:
             return
         yield consume(me.but(holder=request.source)).send(Grant(request.source))
 
     @on(Grant)
     def enter(self, me: Client, grant: Grant) -> Steps:
-        """A client that gets the lock holds it."""
+        """A client that receives the grant holds the lock."""
         yield consume(me.but(phase=Phase.HOLDING))
 
     @internal
     def leave(self, me: Client) -> Steps:
-        """A client that is done gives the lock back."""
+        """A client that is done releases the lock."""
         if me.phase is not Phase.HOLDING:
             return
         yield become(me.but(phase=Phase.IDLE)).send(Release(me.id))
 
     @on(Release)
     def free(self, me: Server, release: Release) -> Steps:
-        """The server takes the lock back."""
+        """The server marks the lock as free."""
         yield consume(me.but(holder=Name.NOBODY))
 
     @invariant
@@ -149,17 +149,17 @@ class LockService(Protocol):
 
     @invariant
     def whoever_asks_waits(self, me: Client, message: Acquire | Grant) -> bool:
-        """A client waits as long as its request, or the grant of it, is under way: it asks once."""
+        """A client is waiting while its request or its grant is in flight: it asks only once."""
         client = message.source if isinstance(message, Acquire) else message.dest
         return client != me.id or me.phase is Phase.WAITING
 
 
 class ImpatientServer(LockService, variant="impatient-server"):
-    """The server may take the lock back from a client that it has not heard from."""
+    """The server may take the lock back from a client without its release."""
 
     @internal
     def expire(self, me: Server) -> Steps:
-        """The server takes back a lock that is granted."""
+        """The server takes back a granted lock."""
         if me.holder is Name.NOBODY:
             return
         yield become(me.but(holder=Name.NOBODY))

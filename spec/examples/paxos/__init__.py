@@ -1,8 +1,8 @@
-"""Paxos: acceptors vote in numbered ballots, and no two values are ever chosen.
+"""Paxos: acceptors vote in numbered ballots, and at most one value is ever chosen.
 
 Sources: L. Lamport, "The part-time parliament" (1998); module Paxos of the TLA+ examples ("How to win a Turing award").
-There a message is in one set for all to see; here a leader stands for each ballot, and what an acceptor says in a
-ballot goes to its leader. The states are the same.
+There all messages are in one global set. Here each ballot has a leader, which receives the acceptors' messages of its
+ballot. The states are the same.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Vote(Record):
 
 
 class Acceptor(Record):
-    """One who votes: the highest ballot that it has heard of, and its vote in the highest ballot in which it voted."""
+    """An acceptor: the highest ballot that it has joined, and its last vote."""
 
     id: ModelValue
     promised: int | None = None
@@ -44,20 +44,20 @@ class Acceptor(Record):
 
 
 class Leader(Record):
-    """Whoever leads the ballot of this number."""
+    """The leader of a ballot."""
 
     id: int
 
 
 class Prepare(Record):
-    """A ballot begins (phase 1a)."""
+    """The start of a ballot (phase 1a)."""
 
     ballot: int
     dest: ModelValue
 
 
 class Promise(Record):
-    """An acceptor will not vote in lower ballots, and says how it has voted (phase 1b)."""
+    """An acceptor's promise to vote in no lower ballot, with its last vote (phase 1b)."""
 
     voted: Vote | None
     source: ModelValue
@@ -65,14 +65,14 @@ class Promise(Record):
 
 
 class Propose(Record):
-    """Acceptors are asked to vote for a value (phase 2a)."""
+    """A leader's proposal of a value (phase 2a)."""
 
     vote: Vote
     dest: ModelValue
 
 
 class Accepted(Record):
-    """An acceptor has voted (phase 2b)."""
+    """An acceptor's vote (phase 2b)."""
 
     value: ModelValue
     source: ModelValue
@@ -80,17 +80,17 @@ class Accepted(Record):
 
 
 class Nothing(Record):
-    """The protocol has no shared state."""
+    """The empty shared state."""
 
 
 def agreed(sources: Iterable[ModelValue], quorums: Iterable[frozenset[ModelValue]]) -> list[frozenset[ModelValue]]:
-    """Return the quorums of which everyone is among the sources."""
+    """Return the quorums that are subsets of the sources."""
     among = frozenset(sources)
     return [quorum for quorum in ordered(quorums) if quorum <= among]
 
 
 class Paxos(Protocol):
-    """At most one value is chosen, whatever is lost and whoever leads."""
+    """At most one value is chosen, with any losses and leaders."""
 
     acceptors: frozenset[ModelValue] = constant("Acceptor")
     values: frozenset[ModelValue] = constant("Value")
@@ -100,37 +100,37 @@ class Paxos(Protocol):
     symmetries = {"symmAcceptorValue": ("acceptors", "values")}
 
     def initial(self) -> Iterator[State]:
-        """Nobody has voted."""
+        """Yield the initial state, without votes."""
         leaders = [Leader(ballot) for ballot in range(self.max_ballot + 1)]
         yield self.start([*map(Acceptor, ordered(self.acceptors)), *leaders], Nothing())
 
     @internal
     def phase1a(self, me: Leader) -> Steps:
-        """A leader begins its ballot."""
+        """A leader starts its ballot."""
         yield Step().send(*[Prepare(me.id, acceptor) for acceptor in ordered(self.acceptors)])
 
     @on(Prepare)
     def phase1b(self, me: Acceptor, message: Prepare) -> Steps:
-        """An acceptor joins a higher ballot, and tells its leader how it has voted."""
+        """An acceptor joins a higher ballot, and sends its last vote to the leader."""
         if me.promised is not None and message.ballot <= me.promised:
             return
         yield become(me.but(promised=message.ballot)).send(Promise(me.voted, me.id, message.ballot))
 
     @projection
     def promises(self, messages: tuple[Record, ...]) -> frozenset[Promise]:
-        """The promises made to a leader."""
+        """The promises to a leader."""
         return frozenset(message for message in messages if isinstance(message, Promise))
 
     @projection
     def proposed(self, messages: tuple[Record, ...]) -> frozenset[int]:
-        """The ballots in which an acceptor is asked to vote."""
+        """The ballots with a proposal to an acceptor."""
         return frozenset(message.vote.ballot for message in messages if isinstance(message, Propose))
 
     @internal(reads=(promises, proposed))
     def phase2a(
         self, me: Leader, promises: Map[object, frozenset[Promise]], proposed: Map[object, frozenset[int]]
     ) -> Steps:
-        """A leader proposes, once, a safe value: that of the latest vote of a quorum, or any if there is none."""
+        """A leader proposes a safe value once: that of a quorum's latest vote, or any value without a vote."""
         if any(me.id in ballots for ballots in proposed.values()):
             return
         safe: set[ModelValue] = set()
@@ -143,7 +143,7 @@ class Paxos(Protocol):
 
     @on(Propose)
     def phase2b(self, me: Acceptor, message: Propose) -> Steps:
-        """An acceptor votes as proposed, unless it has joined a higher ballot."""
+        """An acceptor votes for the proposal, unless it has joined a higher ballot."""
         vote = message.vote
         if me.promised is not None and vote.ballot < me.promised:
             return
@@ -151,24 +151,24 @@ class Paxos(Protocol):
 
     @projection
     def chosen(self, messages: tuple[Record, ...]) -> frozenset[ModelValue]:
-        """The values for which a quorum has voted in a leader's ballot."""
+        """The values that a quorum has voted for in a leader's ballot."""
         votes = [message for message in messages if isinstance(message, Accepted)]
         by_value = {value: [vote.source for vote in votes if vote.value == value] for value in self.values}
         return frozenset(value for value, sources in by_value.items() if agreed(sources, self.quorums))
 
     @invariant(reads=chosen)
     def one_chosen(self, chosen: Map[object, frozenset[ModelValue]]) -> bool:
-        """No two values are chosen."""
+        """At most one value is chosen."""
         return len(frozenset().union(*chosen.values())) <= 1
 
     @invariant
     def promises_are_kept(self, me: Acceptor) -> bool:
-        """An acceptor has voted in no ballot beyond those it has heard of."""
+        """An acceptor's vote is in no ballot beyond the highest one that it has joined."""
         return me.voted is None or (me.promised is not None and me.voted.ballot <= me.promised)
 
     @invariant
     def one_value_a_ballot(self, me: Acceptor, peer: Acceptor) -> bool:
-        """Votes in one ballot are for one value."""
+        """All votes in one ballot are for one value."""
         if me.voted is None or peer.voted is None or me.voted.ballot != peer.voted.ballot:
             return True
         return me.voted.value == peer.voted.value

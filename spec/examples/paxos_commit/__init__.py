@@ -1,8 +1,9 @@
-"""Paxos Commit: a transaction commits if all resource managers are prepared; a Paxos of its own decides of each.
+"""Paxos Commit: one instance of Paxos per resource manager decides whether it is prepared.
 
-Sources: J. Gray, L. Lamport, "Consensus on transaction commit" (2006); module PaxosCommit of the TLA+ examples. There a
-message is in one set for all to see, and an acceptor's state is a function of the instance. Here an acceptor is one
-replica in each instance, and a leader stands for each instance and ballot. The states are the same.
+The transaction commits if all of them are. Sources: J. Gray, L. Lamport, "Consensus on transaction commit" (2006);
+module PaxosCommit of the TLA+ examples. There all messages are in one global set, and an acceptor's state is a function
+of the instance. Here an acceptor is one replica per instance, and a leader is one per instance and ballot. The states
+are the same.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from kraftcheck.spec.examples.paxos import agreed
 
 
 class Phase(enum.Enum):
-    """The phase of a resource manager in the transaction; also what an instance of Paxos chooses."""
+    """The phase of a resource manager in the transaction, and the outcome of a Paxos instance."""
 
     WORKING = "working"
     PREPARED = "prepared"
@@ -42,7 +43,7 @@ class Phase(enum.Enum):
 
 
 Instance = ModelValue
-"""The resource manager whose decision an instance of Paxos is about."""
+"""The resource manager whose decision an instance of Paxos chooses."""
 
 
 class ResourceManager(Record):
@@ -68,20 +69,20 @@ class Acceptor(Record):
 
 
 class Leader(Record):
-    """Whoever leads a ballot of an instance; ballot 0 is the resource manager's own."""
+    """The leader of an instance's ballot; ballot 0 is the resource manager's own."""
 
     id: tuple[Instance, int]
 
 
 class Prepare(Record):
-    """A ballot begins (phase 1a)."""
+    """The start of a ballot (phase 1a)."""
 
     ballot: int
     dest: tuple[ModelValue, Instance]
 
 
 class Promise(Record):
-    """An acceptor will not vote in lower ballots, and says how it has voted (phase 1b)."""
+    """An acceptor's promise to vote in no lower ballot, with its last vote (phase 1b)."""
 
     voted: Vote | None
     source: ModelValue
@@ -89,14 +90,14 @@ class Promise(Record):
 
 
 class Propose(Record):
-    """Acceptors are asked to vote (phase 2a)."""
+    """A proposal of an outcome to an acceptor (phase 2a)."""
 
     vote: Vote
     dest: tuple[ModelValue, Instance]
 
 
 class Accepted(Record):
-    """An acceptor has voted (phase 2b)."""
+    """An acceptor's vote (phase 2b)."""
 
     phase: Phase
     source: ModelValue
@@ -111,11 +112,11 @@ class Decision(Record):
 
 
 class Nothing(Record):
-    """The protocol has no shared state."""
+    """The empty shared state."""
 
 
 class PaxosCommit(Protocol):
-    """All resource managers commit, or none does; no single process can hold them up."""
+    """All resource managers commit or none does, and no single process can block them."""
 
     resource_managers: frozenset[Instance] = constant("RM")
     acceptors: frozenset[ModelValue] = constant("Acceptor")
@@ -125,7 +126,7 @@ class PaxosCommit(Protocol):
     symmetries = {"symmRMAcceptor": ("resource_managers", "acceptors")}
 
     def initial(self) -> Iterator[State]:
-        """Everyone is working."""
+        """Yield the initial state, with all resource managers working."""
         managers = ordered(self.resource_managers)
         acceptors = [Acceptor((acceptor, rm)) for rm in managers for acceptor in ordered(self.acceptors)]
         leaders = [Leader((rm, ballot)) for rm in managers for ballot in range(self.max_ballot + 1)]
@@ -136,33 +137,33 @@ class PaxosCommit(Protocol):
 
     @internal(name="RMPrepare")
     def prepare(self, me: ResourceManager) -> Steps:
-        """A resource manager is prepared, and proposes that in its ballot 0."""
+        """A resource manager becomes prepared, and proposes this in its ballot 0."""
         if me.phase is not Phase.WORKING:
             return
         yield self._propose(me.id, 0, Phase.PREPARED).but(me=me.but(phase=Phase.PREPARED))
 
     @internal(name="RMChooseToAbort")
     def choose_to_abort(self, me: ResourceManager) -> Steps:
-        """A resource manager that has not prepared may abort, and proposes that in its ballot 0."""
+        """A resource manager that has not prepared may abort, and proposes this in its ballot 0."""
         if me.phase is not Phase.WORKING:
             return
         yield self._propose(me.id, 0, Phase.ABORTED).but(me=me.but(phase=Phase.ABORTED))
 
     @on(Decision, name="RMRcvDecision")
     def follow_decision(self, me: ResourceManager, decision: Decision) -> Steps:
-        """A resource manager does what was decided."""
+        """A resource manager follows the decision."""
         yield consume(me.but(phase=decision.phase))
 
     @internal
     def phase1a(self, me: Leader) -> Steps:
-        """A leader begins its ballot, if the resource manager does not seem to get through."""
+        """A leader starts its ballot, in case the resource manager's own has failed."""
         rm, ballot = me.id
         if ballot > 0:
             yield Step().send(*[Prepare(ballot, (acceptor, rm)) for acceptor in ordered(self.acceptors)])
 
     @on(Prepare)
     def phase1b(self, me: Acceptor, message: Prepare) -> Steps:
-        """An acceptor joins a higher ballot, and tells its leader how it has voted."""
+        """An acceptor joins a higher ballot, and sends its last vote to the leader."""
         acceptor, rm = me.id
         if message.ballot <= me.promised:
             return
@@ -170,19 +171,19 @@ class PaxosCommit(Protocol):
 
     @projection
     def promises(self, messages: tuple[Record, ...]) -> frozenset[Promise]:
-        """The promises made to a leader."""
+        """The promises to a leader."""
         return frozenset(message for message in messages if isinstance(message, Promise))
 
     @projection
     def proposed(self, messages: tuple[Record, ...]) -> frozenset[int]:
-        """The ballots in which an acceptor is asked to vote."""
+        """The ballots with a proposal to an acceptor."""
         return frozenset(message.vote.ballot for message in messages if isinstance(message, Propose))
 
     @internal(reads=(promises, proposed))
     def phase2a(
         self, me: Leader, promises: Map[object, frozenset[Promise]], proposed: Map[object, frozenset[int]]
     ) -> Steps:
-        """A leader proposes, once, the outcome of the latest vote of a majority; to abort, if nobody has voted."""
+        """A leader proposes an outcome once: that of a majority's latest vote, or to abort without a vote."""
         rm, ballot = me.id
         if ballot == 0 or any(ballot in proposed[acceptor, rm] for acceptor in self.acceptors):
             return
@@ -196,7 +197,7 @@ class PaxosCommit(Protocol):
 
     @on(Propose)
     def phase2b(self, me: Acceptor, message: Propose) -> Steps:
-        """An acceptor votes as proposed, unless it has joined a higher ballot."""
+        """An acceptor votes for the proposal, unless it has joined a higher ballot."""
         acceptor, rm = me.id
         vote = message.vote
         if vote.ballot < me.promised:
@@ -206,7 +207,7 @@ class PaxosCommit(Protocol):
 
     @projection
     def outcome(self, messages: tuple[Record, ...]) -> Phase | None:
-        """What a majority has voted for in a ballot; None as long as none has."""
+        """The outcome that a majority has voted for in a ballot, or None."""
         for phase in (Phase.PREPARED, Phase.ABORTED):
             sources = [m.source for m in messages if isinstance(m, Accepted) and m.phase is phase]
             if agreed(sources, self.majorities):
@@ -215,7 +216,7 @@ class PaxosCommit(Protocol):
 
     @environment(reads=outcome)
     def decide(self, outcome: Map[object, Phase | None]) -> Steps:
-        """Some leader sees that all instances have chosen to be prepared, or that one has chosen to abort."""
+        """The transaction commits if all instances chose prepared, and aborts if one chose aborted."""
         ballots = range(self.max_ballot + 1)
         chosen = {rm: {outcome[rm, ballot] for ballot in ballots} for rm in self.resource_managers}
         if all(Phase.PREPARED in outcomes for outcomes in chosen.values()):
@@ -233,6 +234,6 @@ class PaxosCommit(Protocol):
 
     @invariant(reads=outcome)
     def one_outcome(self, outcome: Map[object, Phase | None]) -> bool:
-        """No instance chooses both to be prepared and to abort."""
+        """No instance chooses both prepared and aborted."""
         ballots = range(self.max_ballot + 1)
         return all(len({outcome[rm, b] for b in ballots} - {None}) <= 1 for rm in self.resource_managers)

@@ -1,4 +1,4 @@
-"""Two-phase commit, the textbook model: resource managers, a transaction manager, messages that are never removed.
+"""Two-phase commit, the textbook model: resource managers, a transaction manager, and a set of all messages sent.
 
 Source: Gray and Lamport, "Consensus on Transaction Commit", module TwoPhase (TLA+ examples).
 
@@ -46,7 +46,7 @@ class Phase(Symbol):
 
 
 class Manager(Symbol):
-    """The id of the one transaction manager."""
+    """The id of the transaction manager."""
 
     TM = "tm"
 
@@ -59,7 +59,7 @@ class ResourceManager(Record):
 
 
 class TransactionManager(Record):
-    """The coordinator, and which participants it has heard to be prepared."""
+    """The coordinator, with the participants known to be prepared."""
 
     id: Manager = Manager.TM
     phase: Phase = Phase.WORKING
@@ -67,21 +67,21 @@ class TransactionManager(Record):
 
 
 class Prepared(Record):
-    """A participant tells the coordinator that it is ready to commit."""
+    """A participant reports to the coordinator that it is prepared."""
 
     source: ModelValue
     dest: Manager = Manager.TM
 
 
 class Decision(Record):
-    """The coordinator tells a participant the outcome."""
+    """The coordinator sends the outcome to a participant."""
 
     phase: Phase
     dest: ModelValue
 
 
 class Nothing(Record):
-    """The protocol has no shared state."""
+    """The empty shared state."""
 
 
 class TwoPhaseCommit(Protocol):
@@ -92,13 +92,13 @@ class TwoPhaseCommit(Protocol):
     symmetries = {"symmRM": ("resource_managers",)}
 
     def initial(self) -> Iterator[State]:
-        """Everyone is working."""
+        """Yield the initial state, with all managers working."""
         managers = [ResourceManager(rm) for rm in ordered(self.resource_managers)]
         yield self.start([*managers, TransactionManager()], Nothing())
 
     @internal
     def prepare(self, me: ResourceManager) -> Steps:
-        """A resource manager is ready, and says so."""
+        """A resource manager becomes prepared, and reports it."""
         if me.phase is not Phase.WORKING:
             return
         yield become(me.but(phase=Phase.PREPARED)).send(Prepared(me.id))
@@ -112,7 +112,7 @@ class TwoPhaseCommit(Protocol):
 
     @on(Prepared)
     def hear_prepared(self, me: TransactionManager, message: Prepared) -> Steps:
-        """The undecided transaction manager notes who is prepared."""
+        """The undecided transaction manager records a prepared participant."""
         if me.phase is not Phase.WORKING:
             return
         yield consume(me.but(prepared=me.prepared | {message.source}))
@@ -133,7 +133,7 @@ class TwoPhaseCommit(Protocol):
 
     @on(Decision)
     def follow_decision(self, me: ResourceManager, decision: Decision) -> Steps:
-        """A resource manager does what was decided."""
+        """A resource manager follows the decision."""
         yield consume(me.but(phase=decision.phase))
 
     def _decide(self, me: TransactionManager, phase: Phase) -> Step:
@@ -148,15 +148,15 @@ class TwoPhaseCommit(Protocol):
     def outcome_is_final(
         self, before: ResourceManager | TransactionManager, after: ResourceManager | TransactionManager
     ) -> bool:
-        """A manager that has committed or aborted stays as it is (Gray and Lamport: stability)."""
+        """A manager that has committed or aborted never changes (Gray and Lamport: stability)."""
         return before.phase not in (Phase.COMMITTED, Phase.ABORTED) or after == before
 
     @projection
     def said(self, messages: tuple[Record, ...]) -> frozenset[ModelValue]:
-        """The resource managers that have said to a manager that they are prepared."""
+        """The resource managers with a Prepared message to a manager."""
         return frozenset(message.source for message in messages if isinstance(message, Prepared))
 
     @invariant(reads=said)
     def prepared_is_said(self, me: ResourceManager, said: Map[object, frozenset[ModelValue]]) -> bool:
-        """A resource manager that is prepared has said so: it cannot decide by itself any more."""
+        """A prepared resource manager has sent Prepared, so it can no longer decide alone."""
         return me.phase is not Phase.PREPARED or me.id in said[Manager.TM]
