@@ -85,8 +85,8 @@ class RecoveryProperties(RecoveryBase):
     def successor_elected_uncleanly(self, before: Controller, after: Controller, shared: Shared) -> bool:
         """The successor of a leader that has not recovered is elected uncleanly, and has to recover.
 
-        KIP-704, Topic Partition Leader ("if the leader changes while a partition is still recovering, the new leader
-        must be elected using the unclean leader election strategy"). A return of the same broker is no change.
+        KIP-704, Topic Partition Leader ("if the leader changes while a partition is still recovering ..."). A return of
+        the same broker is no change.
         """
         old, new = before.partition, after.partition
         if old.leader_epoch not in shared.unrecovered or new.leader in (Nil.NO_LEADER, shared.last_leader):

@@ -6,7 +6,7 @@ r"""Parser of shipped configurations: one TOML file per model, one table per `.c
     constants = "Hosts = {n1, n2, n3}  MaxAddVoters = 1"
     properties = "+VersionsAreTold -VotersAreRemoved"
 
-`inherits` names earlier tables, the last of which takes precedence; `without` removes inherited keys. `constants` is
+`inherits` names earlier tables, and the last one takes precedence; `without` removes inherited keys. `constants` is
 `.cfg` text. A list of names replaces the inherited list; names with `+` or `-` edit it. The other keys are keywords of
 a `.cfg` in lower case. A table whose name begins with `_` is abstract: it is only inherited.
 """

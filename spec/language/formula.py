@@ -309,8 +309,8 @@ class Fairness:
     actions
         Names of actions; taking any one of them satisfies the condition. `Next` stands for all.
     each
-        A separate condition for each acting replica ("replica"), for each pair of acting replica and its sender or
-        receiver ("pair"), or for each message type ("message").
+        The scope of separate conditions. "replica": each acting replica. "pair": each pair of an acting replica and its
+        sender or receiver. "message": each message type.
     """
 
     kind: Literal["weak", "strong"]

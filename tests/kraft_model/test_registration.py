@@ -152,8 +152,8 @@ def test_upgrades_can_be_made_with_help() -> None:
 @pytest.mark.parametrize(
     ("constants", "message"),
     [
-        ({"initial_voters": {"c3"}}, "constant InitialVoters: expected nodes that there are, found c3"),
-        ({"old": {"b1"}}, "constant Old: expected nodes that there are, found b1"),
+        ({"initial_voters": {"c3"}}, "constant InitialVoters: expected nodes of Controllers and Brokers, found c3"),
+        ({"old": {"b1"}}, "constant Old: expected nodes of Controllers and Brokers, found b1"),
         ({"stopped": {"c1", "c2"}}, "constant InitialVoters: expected a voter that runs, found none"),
         ({"brokers": {"c1"}}, "constant Brokers: expected nodes that are no controllers"),
         ({"initial_level": 4}, "constant InitialLevel: expected at most NewestLevel = 3, found 4"),

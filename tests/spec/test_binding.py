@@ -238,7 +238,7 @@ def test_missing_constants_are_all_named() -> None:
         ("INIT OneTock", "2:6: unknown start OneTock (perhaps OneTick?); Clocks has OneTick, Init"),
         ("NEXT Nxt", "2:6: unknown next-state relation Nxt (perhaps Next?); Clocks has Next"),
         ("SPECIFICATION Spc", "2:15: unknown specification Spc (perhaps Spec?); Clocks has Spec, FairTick, Unsaid"),
-        ("SPECIFICATION Unsaid", "2:15: SPECIFICATION Unsaid asks for fairness, which Clocks does not say"),
+        ("SPECIFICATION Unsaid", "2:15: SPECIFICATION Unsaid requires fairness, but Clocks declares none"),
         ("PROPERTY NeverLate", "2:10: NeverLate is about states, so it is no property of behaviours"),
         (
             "PROPERTIES Forward Termination",

@@ -85,7 +85,7 @@ def prose(path: Path) -> Iterator[Text]:
 
 def faults(text: Text) -> Iterator[tuple[str, str]]:
     """Yield (rule, sentence) for each rule that a sentence of a text breaks."""
-    plain = re.sub(r"``?[^`]*``?|\]\([^)]*\)", " x ", text.text) if text.kind != "message" else text.text
+    plain = re.sub(r"``?[^`]*``?|\]\([^)]*\)", " X ", text.text) if text.kind != "message" else text.text
     plain = re.sub(
         r"(?m)^ *(={4,}[ =]*\n.*\n *={4,}[ =]*\n(?:.*\n)*? *={4,}[ =]*$)|^ *>>>.*\n(?: *\S.*\n?)*", "", plain
     )
