@@ -22,7 +22,7 @@ from kraftcheck.spec.cfg.config import (
     parse_setting,
     read_config,
 )
-from kraftcheck.spec.cfg.tables import Configuration, read_configurations
+from kraftcheck.spec.cfg.tables import ShippedConfig, read_configurations
 from kraftcheck.spec.discovery import line_to_blame, load, protocol_in, variant, variants_of
 from kraftcheck.spec.errors import InputError, ProtocolError, RaisedError, told_error, unknown
 from kraftcheck.spec.language.declarations import OF_BEHAVIOURS
@@ -55,7 +55,7 @@ class Model(NamedTuple):
         return variants_of(self.protocol)
 
     @property
-    def configurations(self) -> dict[str, Configuration]:
+    def configurations(self) -> dict[str, ShippedConfig]:
         """The configurations shipped with the model, by name, in the order of their file.
 
         A user's class has those of the shipped model that it changes.

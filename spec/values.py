@@ -123,7 +123,7 @@ def _named_by(kind: type[enum.Enum]) -> dict[str, str]:
     return {member.name: name for name, member in enum_names(kind).items()}
 
 
-def name_of(member: enum.Enum) -> str:
+def enum_name(member: enum.Enum) -> str:
     """Return the name of an enum member in texts, in TLA+ and in a `.cfg`: see `enum_names`."""
     return _named_by(type(member))[member.name]
 
@@ -446,14 +446,14 @@ def refuse_fields(record_type: type) -> None:
             if (found := getattr(field, option)) is not usual:
                 problem = f"field({option}={found}): {_BY_FIELDS}, which are given in order; remove it"
         if problem is not None:
-            raise ProtocolError(f"{_place(record_type)}{record_type.__qualname__}.{field.name}: {problem}")
+            raise ProtocolError(f"{_location(record_type)}{record_type.__qualname__}.{field.name}: {problem}")
 
 
 def refuse_made_equality(record_type: type, base: type) -> None:
     """Raise ProtocolError if a decorator replaced the equality of a record class."""
     if record_type.__eq__ is not base.__eq__ or record_type.__hash__ is not base.__hash__:
         what = f"{_BY_FIELDS}; remove it (or the decorator)"
-        raise ProtocolError(f"{_place(record_type)}{record_type.__qualname__}.__eq__: {what}")
+        raise ProtocolError(f"{_location(record_type)}{record_type.__qualname__}.__eq__: {what}")
 
 
 def _refuse(cls: type, names: Iterable[str], reason: str) -> None:
@@ -462,10 +462,12 @@ def _refuse(cls: type, names: Iterable[str], reason: str) -> None:
             continue
         for name in names:
             if name in vars(base):
-                raise ProtocolError(f"{_place(base, vars(base)[name])}{cls.__qualname__}.{name}: {reason}; remove it")
+                raise ProtocolError(
+                    f"{_location(base, vars(base)[name])}{cls.__qualname__}.{name}: {reason}; remove it"
+                )
 
 
-def _place(cls: type, method: object = None) -> str:
+def _location(cls: type, method: object = None) -> str:
     """Return the file and line of a method, or else of its class, with a colon; "" if unknown."""
     code = getattr(method, "__code__", None)
     if code is not None and not code.co_filename.startswith("<"):
@@ -490,7 +492,7 @@ def text_of(value: Value) -> str:
     if kind is str:
         return f'"{visible(value)}"'
     if isinstance(value, enum.Enum):
-        return name_of(value)
+        return enum_name(value)
     if kind is frozenset:
         return "{" + ", ".join(map(text_of, ordered(value))) + "}"
     if kind is tuple:

@@ -69,7 +69,7 @@ class Seen(Record):
     votes: bool = False
 
 
-class Refusal(Record):
+class RejectedPreVote(Record):
     """A rejected pre-vote: the rejecting server, with the leader and the epoch in its response."""
 
     source: int
@@ -181,12 +181,12 @@ class PrevoteBase(Protocol):
         return Seen(me.state, me.current_epoch, me.leader, me.config, me.log, me.hwm, me.flwr_end_offset, is_voter(me))
 
     @projection
-    def refusals(self, inbox: tuple[frozenset[Record], frozenset[Record]]) -> frozenset[Refusal]:
+    def refusals(self, inbox: tuple[frozenset[Record], frozenset[Record]]) -> frozenset[RejectedPreVote]:
         """The rejected pre-votes that a server has processed."""
         if not self.test_liveness:
             return frozenset()
         return frozenset(
-            Refusal(vote.source, vote.leader, vote.replica_epoch)
+            RejectedPreVote(vote.source, vote.leader, vote.replica_epoch)
             for vote in inbox[1]
             if isinstance(vote, RequestVoteResponse) and vote.pre_vote and not vote.vote_granted
         )
@@ -233,7 +233,7 @@ class PrevoteBase(Protocol):
         )
 
     def _is_in_prevote_cycle(
-        self, me: Server, leader: int, shared: Shared, refusals: Map[int, frozenset[Refusal]]
+        self, me: Server, leader: int, shared: Shared, refusals: Map[int, frozenset[RejectedPreVote]]
     ) -> bool:
         """Whether a peer connected to the leader has rejected a pre-vote of its epoch (`LIVENESS_InPrevoteCycle`)."""
         if not self.test_liveness or not is_voter(me) or self._connected(shared, me.id, leader):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.prevote.base import Refusal, Seen, zeros
+from kraftcheck.kraft_model.prevote.base import RejectedPreVote, Seen, zeros
 from kraftcheck.kraft_model.prevote.elections import PrevoteElections, Standing
 from kraftcheck.kraft_model.prevote.records import (
     BeginQuorumEpochRequest,
@@ -37,7 +37,7 @@ from kraftcheck.kraft_model.reconfig.rules import end_offset_for_epoch, is_quoru
 from kraftcheck.spec import Map, Record, Steps, become, consume, internal, on, ordered, projection
 
 Fetches = Map[int, frozenset[FetchRequest]]
-Refusals = Map[int, frozenset[Refusal]]
+Refusals = Map[int, frozenset[RejectedPreVote]]
 
 
 class PrevoteReplication(PrevoteElections):

@@ -20,7 +20,7 @@ from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import MISSING, Constant, Protocol
 from kraftcheck.spec.language.semantics import start_names
 from kraftcheck.spec.tla.types import Decoder, Encoder, MismatchError
-from kraftcheck.spec.values import ModelValue, Value, enum_names, is_enum, name_of, text_of, transform
+from kraftcheck.spec.values import ModelValue, Value, enum_name, enum_names, is_enum, text_of, transform
 
 
 def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
@@ -107,7 +107,7 @@ def _symbols(protocol: type[Protocol]) -> dict[str, list[enum.Enum]]:
     found: dict[str, list[enum.Enum]] = {}
     for kind in protocol.symbols:
         for symbol in kind:
-            found.setdefault(name_of(symbol), []).append(symbol)
+            found.setdefault(enum_name(symbol), []).append(symbol)
     return found
 
 

@@ -30,7 +30,7 @@ _ASSIGNMENT = re.compile(r"(\w+)\s*=\s*(\{(?:[^{}]|\{[^{}]*\})*\}|\"[^\"]*\"|[^\
 _WIDTH = 118
 
 
-class Configuration(NamedTuple):
+class ShippedConfig(NamedTuple):
     """A shipped configuration: its name, a description, and the text of its `.cfg`."""
 
     name: str
@@ -50,13 +50,13 @@ class Configuration(NamedTuple):
 
 
 @cache
-def read_configurations(path: Path) -> dict[str, Configuration]:
+def read_configurations(path: Path) -> dict[str, ShippedConfig]:
     """Return the configurations of a TOML file by name, in the file's order."""
     tables: dict[str, dict[str, Any]] = {}
     for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
         tables[name] = _resolve(f"{path.name}: {name}", table, tables)
     return {
-        name: Configuration(name, table.get("about", ""), _as_cfg(table))
+        name: ShippedConfig(name, table.get("about", ""), _as_cfg(table))
         for name, table in tables.items()
         if not name.startswith("_")
     }

@@ -33,7 +33,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.values import Map, ModelValue, Value, cut, name_of, one_of, visible
+from kraftcheck.spec.values import Map, ModelValue, Value, cut, enum_name, one_of, visible
 
 DEEPEST = 200
 """Maximum nesting of a value: hashing and ordering recurse, and Python allows 1,000 calls."""
@@ -245,7 +245,7 @@ def as_name(value: enum.Enum | None) -> Value:
         return ModelValue("None")
     if isinstance(value, int | str):
         return value.value
-    return ModelValue(name_of(value))
+    return ModelValue(enum_name(value))
 
 
 def _reject_repeated(keys: list[tuple[Value, Token]]) -> None:

@@ -45,7 +45,17 @@ from kraftcheck.spec.tla.types import (
     subclasses,
     tla_names,
 )
-from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_names, field_types, name_of, ordered, transform
+from kraftcheck.spec.values import (
+    Map,
+    ModelValue,
+    Record,
+    Value,
+    enum_name,
+    field_names,
+    field_types,
+    ordered,
+    transform,
+)
 
 MESSAGES = "messages"
 KIND = "kind"
@@ -70,9 +80,9 @@ class StateView:
         messages = _messages(protocol)
         symbols = list(_symbols(protocol))
         model_values = _model_values(protocol, starts)
-        stand_ins = {s: ModelValue(name_of(s), len(model_values) + i) for i, s in enumerate(symbols)}
+        stand_ins = {s: ModelValue(enum_name(s), len(model_values) + i) for i, s in enumerate(symbols)}
         self._encoder = Encoder(messages, stand_ins)
-        names = {**{name_of(symbol): symbol for symbol in reversed(symbols)}, **model_values}
+        names = {**{enum_name(symbol): symbol for symbol in reversed(symbols)}, **model_values}
         records = [*messages, *[replica.cls for replica in self._replicas]]
         self._typed = Decoder(self._encoder, names, records)
         self._untyped = Decoder(self._encoder, names, records, untyped=True)

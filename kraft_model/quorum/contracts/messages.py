@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum.base import ADMIN, QuorumBase
-from kraftcheck.kraft_model.quorum.contracts.rules import (
-    Role,
+from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
+    EpochState,
     addition_error,
     advertised_high_watermark,
     appended,
@@ -17,6 +17,8 @@ from kraftcheck.kraft_model.quorum.contracts.rules import (
     counts_refusal,
     end,
     end_of_epoch,
+    epoch_state,
+    epoch_state_after,
     failure,
     heard,
     is_held,
@@ -29,12 +31,10 @@ from kraftcheck.kraft_model.quorum.contracts.rules import (
     noted,
     parted,
     removal_error,
-    role,
-    role_after,
     sent,
     settled,
     stood,
-    takes_role,
+    takes_epoch_state,
     update_error_due,
     upgrade_error,
     upgraded,
@@ -168,8 +168,8 @@ class MessageContracts(QuorumBase):
         if message.error is Error.UNSUPPORTED_VERSION:
             return stood(before, after)
         expected, is_over = heard(before, message)
-        if is_over or expected != role(before):
-            return takes_role(before, after, expected)
+        if is_over or expected != epoch_state(before):
+            return takes_epoch_state(before, after, expected)
         return (counts_grant if message.granted else counts_refusal)(before, after, message, step)
 
     # BeginQuorumEpoch and EndQuorumEpoch
@@ -194,12 +194,12 @@ class MessageContracts(QuorumBase):
         """
         is_meant = is_same(message.voter, before.key)
         error = Error.NONE if is_meant else Error.INVALID_VOTER_KEY
-        expected = role_after(before, message.source, message.epoch, message.endpoint)
+        expected = epoch_state_after(before, message.source, message.epoch, message.endpoint)
         if message.epoch < before.epoch:
             error = Error.FENCED_LEADER_EPOCH
         if self.comes_from_elsewhere(before, message.source):
-            error, expected = Error.INCONSISTENT_CLUSTER_ID, role(before)
-        return takes_role(before, after, expected) and self.acknowledges(before, after, message, error, step)
+            error, expected = Error.INCONSISTENT_CLUSTER_ID, epoch_state(before)
+        return takes_epoch_state(before, after, expected) and self.acknowledges(before, after, message, error, step)
 
     @step_invariant
     def resignations_are_heard(
@@ -211,15 +211,15 @@ class MessageContracts(QuorumBase):
         know the leader follows it first. With no preferred successors, every follower ends its wait.
         """
         error = Error.FENCED_LEADER_EPOCH if message.epoch < before.epoch else Error.NONE
-        expected = role_after(before, message.source, message.epoch, 0)
+        expected = epoch_state_after(before, message.source, message.epoch, 0)
         if self.comes_from_elsewhere(before, message.source):
-            error, expected = Error.INCONSISTENT_CLUSTER_ID, role(before)
+            error, expected = Error.INCONSISTENT_CLUSTER_ID, epoch_state(before)
         if not self.acknowledges(before, after, message, error, step):
             return False
         if error is Error.NONE and (expected.mode, expected.leader) == (Mode.FOLLOWER, message.source):
             is_first = not message.preferred or is_same(message.preferred[0], before.key)
-            return after.ended == is_first and takes_role(before, after.but(ended=before.ended), expected)
-        return takes_role(before, after, expected)
+            return after.ended == is_first and takes_epoch_state(before, after.but(ended=before.ended), expected)
+        return takes_epoch_state(before, after, expected)
 
     @step_invariant
     def acknowledgements_are_heard(self, before: Replica, after: Replica, message: Acknowledgement, step: Step) -> bool:
@@ -234,7 +234,7 @@ class MessageContracts(QuorumBase):
         is_counted = before.mode is Mode.LEADER and isinstance(message, BeginQuorumEpochResponse) and not is_over
         if is_counted and known_endpoint(before, message.source) == 0:
             expected = failure(before)
-        return takes_role(before, after, expected) and (role(before) != expected or not step.sent)
+        return takes_epoch_state(before, after, expected) and (epoch_state(before) != expected or not step.sent)
 
     def leaders_error(self, me: Replica, request: FetchRequest | FetchSnapshotRequest | UpdateVoterRequest) -> Error:
         """Return the error of a request that is served only by the leader of its epoch (KIP-595, KIP-630, KIP-853)."""
@@ -307,7 +307,7 @@ class MessageContracts(QuorumBase):
         free = before.but(pending=Nil.NIL)
         expected, is_over = heard(free, message)
         if is_over or expected.mode in ENDED:
-            return asks_next(before, after, step) and takes_role(free, after.but(pending=Nil.NIL), expected)
+            return asks_next(before, after, step) and takes_epoch_state(free, after.but(pending=Nil.NIL), expected)
         if expected.mode is not Mode.FOLLOWER:
             return after.mode is Mode.FAILED
         if isinstance(message.snapshot, Position):
@@ -319,7 +319,7 @@ class MessageContracts(QuorumBase):
             return step.sent == (request,) and kept and after.fetched
         return self.stores(before, after, message, expected, step)
 
-    def stores(self, before: Replica, after: Replica, message: FetchResponse, expected: Role, step: Step) -> bool:
+    def stores(self, before: Replica, after: Replica, message: FetchResponse, expected: EpochState, step: Step) -> bool:
         """Whether a follower appends or truncates, updates its high watermark and fetches again, or fails."""
         log = before.log + message.records
         known = min(message.high_watermark, len(log)) or before.high_watermark
@@ -331,7 +331,7 @@ class MessageContracts(QuorumBase):
             return after.mode is Mode.FAILED
         stored = (after.log, after.high_watermark, after.start, after.fetched) == (log, known, before.start, True)
         flushed = after.flushed == (min(before.flushed, len(log)) if before.id in self.brokers else len(log))
-        return stored and flushed and role(after) == expected and asks_next(before, after, step)
+        return stored and flushed and epoch_state(after) == expected and asks_next(before, after, step)
 
     # FetchSnapshot
 
@@ -360,13 +360,13 @@ class MessageContracts(QuorumBase):
         free = before.but(pending=Nil.NIL)
         expected, is_over = heard(free, message)
         if is_over or expected.mode is not Mode.FOLLOWER or message.error is not Error.NONE:
-            return asks_next(before, after, step) and takes_role(free, after.but(pending=Nil.NIL), expected)
+            return asks_next(before, after, step) and takes_epoch_state(free, after.but(pending=Nil.NIL), expected)
         if version_of(message.content, before.version) > before.software:
             return after.mode is Mode.DOWN
         size = len(message.content)
         loaded = (after.log, after.start, after.flushed, after.fetched) == (message.content, size, size, True)
         known = after.high_watermark == max(size, before.high_watermark)
-        return loaded and known and role(after) == expected and asks_next(before, after, step)
+        return loaded and known and epoch_state(after) == expected and asks_next(before, after, step)
 
     # AddVoter and RemoveVoter
 
@@ -497,7 +497,7 @@ class MessageContracts(QuorumBase):
             return is_silent(before, after, step)
         expected, _ = heard(before, message)
         if (expected.mode, expected.epoch) != (Mode.FOLLOWER, before.epoch):
-            return takes_role(before, after, expected)
+            return takes_epoch_state(before, after, expected)
         done = message.error is Error.NONE
         return after == before.but(updating=False, updated=done) and not step.sent
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.contracts.messages import MessageContracts
-from kraftcheck.kraft_model.quorum.contracts.rules import (
+from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     addressed,
     asks_next,
     committed_end,
@@ -23,6 +22,7 @@ from kraftcheck.kraft_model.quorum.contracts.rules import (
     stood,
     voter_keys,
 )
+from kraftcheck.kraft_model.quorum.contracts.messages import MessageContracts
 from kraftcheck.kraft_model.quorum.records import (
     ENDED,
     AddVoterRequest,
@@ -576,7 +576,7 @@ def role_at_start(after: Replica, before: Replica) -> tuple[Mode, int, ModelValu
     A leader starts as resigned. A replica that voted for itself starts as candidate, and fails if it is no voter. A
     replica that knows a leader's endpoint starts as follower. The only voter starts as unattached.
     """
-    leader, epoch, voted = before.leader, before.epoch, vote_on_disk(before)
+    leader, epoch, voted = before.leader, before.epoch, persisted_vote(before)
     newest, _ = end(after.log)
     if newest > epoch:
         return Mode.UNATTACHED, newest, Nil.NIL, Nil.NIL
@@ -591,7 +591,7 @@ def role_at_start(after: Replica, before: Replica) -> tuple[Mode, int, ModelValu
     return Mode.FOLLOWER if known_endpoint(after, leader) else Mode.UNATTACHED, epoch, leader, voted
 
 
-def vote_on_disk(me: Replica) -> Key | Nil:
+def persisted_vote(me: Replica) -> Key | Nil:
     """Return the vote in quorum-state: without the directory id at kraft.version 0 (KIP-853)."""
     return Key(me.voted.id, 0) if me.version == 0 and isinstance(me.voted, Key) else me.voted
 

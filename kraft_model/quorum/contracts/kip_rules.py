@@ -158,7 +158,7 @@ def is_silent(before: Replica, after: Replica, step: Step) -> bool:
 # Learning of an epoch or a leader
 
 
-class Role(NamedTuple):
+class EpochState(NamedTuple):
     """The state that a message puts a replica in: mode, epoch, leader, and the leader's endpoint."""
 
     mode: Mode
@@ -167,25 +167,25 @@ class Role(NamedTuple):
     endpoint: int
 
 
-def role(me: Replica) -> Role:
-    return Role(me.mode, me.epoch, me.leader, me.leader_endpoint)
+def epoch_state(me: Replica) -> EpochState:
+    return EpochState(me.mode, me.epoch, me.leader, me.leader_endpoint)
 
 
-def role_after(me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> Role:
-    """Return the role of a replica after it learns of an epoch (KIP-595, "Leader Election and Discovery").
+def epoch_state_after(me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> EpochState:
+    """Return the epoch state of a replica after it learns of an epoch (KIP-595, "Leader Election and Discovery").
 
     A newer epoch is entered, an older one ignored. A message is illegal if it names the replica itself although it does
     not lead, or another leader of its epoch. A leader without an endpoint is illegal too.
     """
     if epoch < me.epoch:
-        return role(me)
+        return epoch_state(me)
     if is_impossible(me, leader, epoch):
         return failure(me)
     if leader == Nil.NIL:
-        return role(me) if epoch == me.epoch else Role(Mode.UNATTACHED, epoch, Nil.NIL, 1)
+        return epoch_state(me) if epoch == me.epoch else EpochState(Mode.UNATTACHED, epoch, Nil.NIL, 1)
     place = endpoint if endpoint > 0 else known_endpoint(me, leader)
     if epoch == me.epoch and me.leader == leader and (me.leader_endpoint > 0 or place == 0):
-        return role(me)
+        return epoch_state(me)
     return follower(me, leader, epoch, place)
 
 
@@ -195,33 +195,33 @@ def is_impossible(me: Replica, leader: ModelValue | Nil, epoch: int) -> bool:
     return is_other or (leader == me.id and me.mode is not Mode.LEADER)
 
 
-def follower(me: Replica, leader: ModelValue, epoch: int, endpoint: int) -> Role:
-    """Return the role of a follower; it fails without an endpoint, or if it would follow itself."""
+def follower(me: Replica, leader: ModelValue, epoch: int, endpoint: int) -> EpochState:
+    """Return the epoch state of a follower; it fails without an endpoint, or if it would follow itself."""
     place = endpoint if endpoint > 0 else known_endpoint(me, leader)
-    return failure(me) if place == 0 or leader == me.id else Role(Mode.FOLLOWER, epoch, leader, place)
+    return failure(me) if place == 0 or leader == me.id else EpochState(Mode.FOLLOWER, epoch, leader, place)
 
 
-def failure(me: Replica) -> Role:
-    """Return the role of a replica whose process ends on an illegal message."""
-    return Role(Mode.FAILED, me.epoch, me.leader, 1)
+def failure(me: Replica) -> EpochState:
+    """Return the epoch state of a replica whose process ends on an illegal message."""
+    return EpochState(Mode.FAILED, me.epoch, me.leader, 1)
 
 
-def heard(me: Replica, response: LeaderResponse) -> tuple[Role, bool]:
-    """Return the role after a response's common fields, and whether its other fields are ignored (KIP-595)."""
+def heard(me: Replica, response: LeaderResponse) -> tuple[EpochState, bool]:
+    """Return the epoch state after a response's common fields, and whether its other fields are ignored (KIP-595)."""
     error, leader, epoch, endpoint = response.error, response.leader, response.epoch, response.endpoint
     if epoch < me.epoch or error is Error.UNKNOWN_LEADER_EPOCH:
-        return role(me), True
+        return epoch_state(me), True
     if epoch > me.epoch or error in REFUSED:
-        return role_after(me, leader, epoch, endpoint), True
+        return epoch_state_after(me, leader, epoch, endpoint), True
     ends = error not in NO_REFUSAL
     if not isinstance(leader, Nil) and isinstance(me.leader, Nil):
         return follower(me, leader, epoch, endpoint), ends
-    return (failure(me), True) if error is Error.INVALID_REQUEST else (role(me), ends)
+    return (failure(me), True) if error is Error.INVALID_REQUEST else (epoch_state(me), ends)
 
 
-def takes_role(before: Replica, after: Replica, expected: Role) -> bool:
-    """Whether a replica takes a role, unchanged if it already has it; `NewRolesBeginAfresh` covers the other fields."""
-    return role(after) == expected and (role(before) != expected or after == before)
+def takes_epoch_state(before: Replica, after: Replica, expected: EpochState) -> bool:
+    """Whether a replica enters an epoch state, or is unchanged in it; `NewRolesBeginAfresh` covers other fields."""
+    return epoch_state(after) == expected and (epoch_state(before) != expected or after == before)
 
 
 def addressed(messages: Iterable[Record], expected: dict[Key, int]) -> bool:
