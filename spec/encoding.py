@@ -209,7 +209,7 @@ class _ByteReader:
             found.append(read())
             encoding = self.data[start : self.at]
             if encoding <= before:
-                raise self.error("expected elements in the order of their encodings, each once")
+                raise self.error("elements out of order or duplicate")
             before = encoding
         return found
 
@@ -226,7 +226,7 @@ class _ByteReader:
         """Return a collection of items, and reject items that are equal in Python, as 1 and True are."""
         found = kind(items)
         if len(found) != len(items):
-            raise self.error("expected each element once")
+            raise self.error("duplicate element")
         return found
 
 

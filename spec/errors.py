@@ -43,7 +43,7 @@ def require_assertions() -> None:
     """Raise InputError if Python ignores `assert` statements, as with -O."""
     if sys.flags.optimize:
         raise InputError(
-            "PYTHONOPTIMIZE: expected it not to be set, nor python -O: assert statements of a protocol would not be"
+            "PYTHONOPTIMIZE: unset it, and run Python without -O: otherwise assert statements of a protocol are not"
             " evaluated"
         )
 

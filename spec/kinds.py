@@ -95,7 +95,7 @@ def _mismatch_of_whole(value: Value, kind: Any) -> str:
     if kind in (Any, object) or (isinstance(kind, type) and kind not in SCALARS and isinstance(value, kind)):
         return f"{value!r} of type {type(value).__name__} is not a value that a state may hold"
     if kind is str and type(value) is str:
-        return f"expected text, found {describe_value(value)}, with half of a surrogate pair"
+        return f"expected text, found {describe_value(value)}, with a lone surrogate"
     return f"expected {describe_type(kind)}, found {describe_value(value)}"
 
 

@@ -190,7 +190,7 @@ def _properties(
 def _misplaced(name: str, kind: str, what: str) -> str:
     """Return the message for a property under the wrong keyword, with the right keyword."""
     if kind in OF_BEHAVIOURS:
-        says = "says what should stay reachable" if kind == REACHABLE else "is a temporal property"
+        says = "is a reachability goal" if kind == REACHABLE else "is a temporal property"
         return f"{name} {says}, so it is no {what}; name it under PROPERTY"
     if what != "action constraint":
         return f"{name} is about steps, so it is no {what}; name it under PROPERTY or ACTION_CONSTRAINT"
@@ -203,7 +203,7 @@ def _over_behaviours(named: Named, fitting: list[Property], protocol: type[Proto
         if prop.name == named.name:
             return prop
     if named.name in protocol.properties:
-        _refuse(f"{named.name} is about states, so it is no property of behaviours; name it under INVARIANT", named)
+        _refuse(f"{named.name} is about states, so it is no temporal property; name it under INVARIANT", named)
     known = [prop.name for prop in fitting if prop.kind in ("step_invariant", *OF_BEHAVIOURS)]
     _refuse(unknown("property", named.name, known, protocol.name()), named)
 

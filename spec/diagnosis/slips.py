@@ -180,9 +180,9 @@ def _lost_steps(definition: ast.FunctionDef, function: FunctionType) -> Iterator
         method, root = node.value.func, _root(node.value)
         shown = ast.unparse(node.value).partition("(")[0]
         if function.__globals__.get(root) in MAKING:
-            yield node.lineno, f"`{shown}(...)` makes a step that is lost; forgot `yield`?"
+            yield node.lineno, f"`{shown}(...)` makes a step that is discarded; forgot `yield`?"
         elif isinstance(method, ast.Attribute) and method.attr in LOSING and root in _parameters(definition):
-            yield node.lineno, f"`{shown}(...)` returns a copy that is lost; it changes nothing"
+            yield node.lineno, f"`{shown}(...)` returns a copy that is discarded; the original is unchanged"
 
 
 def _root(node: ast.expr) -> str:
@@ -213,7 +213,7 @@ def _kept_outside(definition: ast.FunctionDef, function: FunctionType, owner: ty
     found: list[ast.expr] = [node for node in stored if node.id in declared]
     found += [node for node in _changed(definition) if isinstance(outside(node), list | set | dict)]
     for node in found:
-        yield node.lineno, f"{ast.unparse(node)} is changed and part of no state; equal states may behave otherwise"
+        yield node.lineno, f"{ast.unparse(node)} is mutated outside the state; equal states may behave differently"
 
 
 def _changed(definition: ast.FunctionDef) -> Iterator[ast.expr]:
@@ -285,7 +285,7 @@ def _defined_twice(trees: dict[Path, ast.Module]) -> Iterator[str]:
                     marks = {ast.unparse(mark).partition("(")[0] for mark in method.decorator_list}
                     if method.name in found and marks & MARKS:
                         line = found[method.name]
-                        what = f"{owner.name}.{method.name} is defined at line {line} too, which is lost"
+                        what = f"{owner.name}.{method.name} is defined at line {line} too; that one is overridden"
                         yield f"{path}:{method.lineno}: {what}"
                     found[method.name] = method.lineno
 
@@ -365,9 +365,9 @@ def untaken(protocol: Protocol, *, complete: bool) -> list[str]:
     for (kind, dest), action in protocol.sent.items():
         where = f"{_line_of(protocol.actions[action.name].function)}: {action.name}"  # may be wrapped
         if not (issubclass(kind, handled) or any(_names(code, kind.__name__) for code in codes)):
-            warnings[f"{where} sends {kind.__name__}, which no @on takes"] = None
+            warnings[f"{where} sends {kind.__name__}, which no @on action handles"] = None
         elif protocol.ids and dest not in protocol.ids and (complete or is_enum(type(dest))):
-            warnings[f"{where} sends {kind.__name__} to {text_of(dest)}, which is no replica in any state"] = None
+            warnings[f"{where} sends {kind.__name__} to {text_of(dest)}, which is not a replica in any state"] = None
     return list(warnings)
 
 

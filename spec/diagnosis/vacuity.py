@@ -276,7 +276,7 @@ def _reason(protocol: Protocol, watched: Watch) -> str | None:
     if not watched.inputs:
         return f"it was never evaluated: there was no {' with a '.join(name for name in prop.asks if name != 'shared')}"
     if watched.inputs == 1 and prop.asks:
-        return "all that it reads was always the same"
+        return "its inputs never changed"
     claims = watched.unmet_claims()
     if not claims:
         return None

@@ -169,7 +169,7 @@ def _in_full(semantics: Semantics, state: State, step: Step, refusal: Refusal) -
         inbox = state.inboxes.get(sent.dest, semantics.network.empty)
         if semantics.network.apply(operation, inbox, sent) is None:
             verb = "given as a reply" if operation == "reply" else "sent"
-            return Refusal("network", f"{cut(text_of(sent), SHOWN)} was {verb} before, and may be once only")
+            return Refusal("network", f"{cut(text_of(sent), SHOWN)} was {verb} before, and may be sent only once")
     return refusal
 
 

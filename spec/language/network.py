@@ -470,7 +470,7 @@ class Channels(Network):
         try:
             source: Value = getattr(message, "source")  # noqa: B009 - the field is the protocol's own
         except AttributeError as error:
-            raise ProtocolError(f"{error}; Channels keeps the order of each sender, so a message names it") from None
+            raise ProtocolError(f"{error}; Channels orders messages by sender: add a field source") from None
         return source
 
     def from_items(self, items: Iterable[tuple[Record, int]]) -> Map[Value, tuple[Record, ...]]:

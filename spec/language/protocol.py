@@ -260,7 +260,7 @@ class Protocol:
 
     def initial(self) -> Iterable[State]:
         """Return the initial states; build them with `start`."""
-        raise ProtocolError(f"{type(self).__name__} does not say how it starts: define initial(self)")
+        raise ProtocolError(f"{type(self).__name__} has no initial states: define initial(self)")
 
     def receives(self, me: Record, message: Record) -> bool:
         """Return whether a message can be delivered to a replica in this state; by default, yes."""
@@ -447,5 +447,5 @@ def _refuse_write(protocol: object, name: str) -> None:
     while frame.f_back is not None:
         if (frame.f_globals.get("__name__"), frame.f_code.co_name) in _CALLERS:
             kept = "keep it in a replica or in the shared state"
-            raise AttributeError(f"{type(protocol).__name__}.{name} is written while states are searched; {kept}")
+            raise AttributeError(f"{type(protocol).__name__}.{name} is written during a search; {kept}")
         frame = frame.f_back

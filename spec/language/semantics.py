@@ -643,7 +643,7 @@ def follow(
         enabled = sorted({t.action for t in semantics.transitions(state)})
         raise ProtocolError(f"{where}: {_described(chosen)} is not enabled; enabled are {', '.join(enabled)}")
     if len({t[:3] if any_outcome else t.target for t in fitting}) > 1:
-        raise ProtocolError(f"{where}: {_described(chosen)} can be taken in {len(fitting)} ways; say more of it")
+        raise ProtocolError(f"{where}: {_described(chosen)} has {len(fitting)} matching steps; add fields or result=")
     return fitting[0]
 
 

@@ -75,10 +75,10 @@ class HiddenReads:
             return
         what = f"{reader} reads {names}, which VIEW {self._view} leaves out"
         if reader.startswith(OF_SEEN_STATES):
-            raise HiddenReadError(f"{what}: states are judged as they are seen; expected a view that shows {names}")
+            raise HiddenReadError(f"{what}: it is evaluated on the view of a state; expected a view that shows {names}")
         if not self._first_found:
-            why = "which of the states that look alike is checked depends on the order of this search"
-            able = "--engine reference with --search bfs, which checks the one found first, as TLC does"
+            why = "the verdict depends on which of the states with equal views this search checks"
+            able = "--engine reference with --search bfs, which checks the first one found, as TLC does"
             raise HiddenReadError(f"{what}: {why}; expected {able}, or a view that shows {names}")
 
     def warnings(self) -> list[str]:
@@ -86,10 +86,10 @@ class HiddenReads:
         checked = self._listed("read", self._hidden, self._properties.__contains__)
         limiting = self._hidden._replace(bounds=frozenset()) if self.enough_left else self._hidden
         searched = self._listed("read or spent", limiting, lambda reader: reader not in self._properties)
-        alike = "of the states that look alike one is searched"
-        missed = "what another one leads to may be missed, and counts may depend on the order of the search"
+        alike = "only one of the states with equal views is explored"
+        missed = "successors of the others may be missed, and counts may depend on the search order"
         return [
-            *[f"{what}: only the state found first is checked, as in TLC" for what in checked],
+            *[f"{what}: only the first state found is checked, as in TLC" for what in checked],
             *[f"{what}: {alike}, so {missed}" for what in searched],
         ]
 

@@ -122,7 +122,7 @@ def test_a_cheat_is_named(name, function, problem) -> None:
         (counts_calls, "is not pure: called twice on the same input, it yielded other steps"),
         (remembers, "is not pure: called twice on the same input, it yielded other steps"),
         (told_by_another_call, "is not pure: called twice on the same input, it yielded other steps"),
-        (writes_an_attribute, "raised AttributeError: Cheat.total is written while states are searched"),
+        (writes_an_attribute, "raised AttributeError: Cheat.total is written during a search"),
         (lambda self, me: int(time.time()) % 2, "is not pure: it calls time.time"),
         (lambda self, me: random.randrange(3), "is not pure: it calls Random.getrandbits"),
     ],

@@ -247,7 +247,7 @@ def test_a_device_is_no_protocol(run: Run) -> None:
 def test_half_a_surrogate_pair_is_no_text(run: Run, changed, engine: str) -> None:
     outcome = run("check", changed("Node(1)", r"Node(1, '\udc80')"), "--engine", engine)
     assert outcome.code == 2
-    assert r"replicas[1].name: expected text, found a string, '\udc80', with half of a surrogate pair" in outcome.err
+    assert r"replicas[1].name: expected text, found a string, '\udc80', with a lone surrogate" in outcome.err
 
 
 def test_an_error_that_no_file_can_hold_is_written_too(run: Run, changed, tmp_path: Path) -> None:

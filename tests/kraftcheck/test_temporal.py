@@ -164,7 +164,7 @@ def test_a_search_that_ends_early_says_what_is_not_known(run: Run, going: str) -
         ("@temporal", '@temporal(fairness=["Next"])', "", "@temporal(fairness=...): expected a tuple of weak(...) and"),
         ("", "", "PROPERTY []BothStay", "x.cfg:1:10: expected a name after PROPERTY, found '['"),
         ("", "", "PROPERTY BothGo", "x.cfg:1:10: unknown property BothGo; Going has BothStay"),
-        ("", "", "PROPERTY There", "x.cfg:1:10: There is about states, so it is no property of behaviours"),
+        ("", "", "PROPERTY There", "x.cfg:1:10: There is about states, so it is no temporal property"),
         ("", "", "SPECIFICATION Bus", "x.cfg:1:15: unknown specification Bus (perhaps Busy?); Going has Busy, Spec"),
     ],
 )

@@ -190,7 +190,7 @@ def test_a_network_spends_the_bounds_that_it_names(tmp_path: Path) -> None:
         (
             [("dest=3 - me.id", "dest=4 - me.id")],
             "    @internal",
-            "PassOn sends Token to 3, which is no replica in any state",
+            "PassOn sends Token to 3, which is not a replica in any state",
         ),
         (
             [
@@ -201,9 +201,13 @@ def test_a_network_spends_the_bounds_that_it_names(tmp_path: Path) -> None:
                 ("dest=3 - me.id", "dest=Nil.NIL"),
             ],
             "    @internal",
-            "PassOn sends Token to Nil, which is no replica in any state",
+            "PassOn sends Token to Nil, which is not a replica in any state",
         ),
-        ([("send(Token(dest=3 - me.id))", "send(Lost(2))")], "    @internal", "PassOn sends Lost, which no @on takes"),
+        (
+            [("send(Token(dest=3 - me.id))", "send(Lost(2))")],
+            "    @internal",
+            "PassOn sends Lost, which no @on action handles",
+        ),
         (
             [('.need("spare")', "")],
             "    spare: int",
@@ -224,17 +228,17 @@ def test_a_network_spends_the_bounds_that_it_names(tmp_path: Path) -> None:
         (
             [(TAKES, TAKES.replace("yield consume", "consume") + "\n" + TAKES)],
             "        consume(",
-            "`consume(...)` makes a step that is lost; forgot `yield`?",
+            "`consume(...)` makes a step that is discarded; forgot `yield`?",
         ),
         (
             [(TAKES, "        consume(me).reply(Token(1))\n" + TAKES)],
             "        consume(me).reply",
-            "`consume(...)` makes a step that is lost; forgot `yield`?",
+            "`consume(...)` makes a step that is discarded; forgot `yield`?",
         ),
         (
             [(TAKES, "        me.but(has_token=True)\n" + TAKES)],
             "        me.but",
-            "`me.but(...)` returns a copy that is lost; it changes nothing",
+            "`me.but(...)` returns a copy that is discarded; the original is unchanged",
         ),
         (
             [("    network =", "    networks = Bag()\n    network =")],
@@ -264,7 +268,7 @@ def test_a_network_spends_the_bounds_that_it_names(tmp_path: Path) -> None:
         (
             [("class Node(", "TOTAL = []\n\n\nclass Node("), (TAKES, "        TOTAL.append(me)\n" + TAKES)],
             "        TOTAL.append",
-            "TOTAL is changed and part of no state; equal states may behave otherwise",
+            "TOTAL is mutated outside the state; equal states may behave differently",
         ),
     ],
 )

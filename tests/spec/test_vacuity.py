@@ -130,7 +130,7 @@ VACUOUS = {
     "KeptIsSmall": r"`one < 10` was never evaluated",
     "KeptByNumber": r"`one` was never evaluated",
     "GhostsAreFew": "it was never evaluated: there was no me",
-    "NothingChanges": "all that it reads was always the same",
+    "NothingChanges": "its inputs never changed",
     "Watched": "it needs Watching, which is FALSE here",
 }
 

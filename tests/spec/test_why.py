@@ -435,7 +435,7 @@ def test_several_steps_that_are_all_refused() -> None:
     assert (reason.kind, reason.line) == ("bound", line("# the last of them", path=HERE))
     assert reason.text == (
         "nothing is left of losses: MaxLosses = 0;"
-        " Note(source=1, dest=2, number=7) was sent before, and may be once only"
+        " Note(source=1, dest=2, number=7) was sent before, and may be sent only once"
     )
 
 
