@@ -5,7 +5,7 @@ watermark, check quorum, voter changes and the properties call its methods. A re
 (`Replica.voters`); an entry of a voter set may be a subclass of `Voter` with further fields.
 
 The model has no clocks: a timer may expire whenever it runs, and safety must not depend on timing. Progress does depend
-on it: if every response comes after its timeout, no leader is ever elected. With TimelyFetches a fetch timer expires
+on it: if every response comes after its timeout, the quorum makes no progress. With TimelyFetches a fetch timer expires
 only if the leader is gone or cut off. A request is then sent again only if its receiver is gone or messages are lost
 (MaxLosses): see `QuorumBase.is_answered`.
 """

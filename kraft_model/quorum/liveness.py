@@ -1,11 +1,11 @@
 """Reachability goals (AG EF) and liveness properties of `quorum`, with their sources and fairness.
 
-An exhausted bound stops the quorum: without bounds on elections in the VIEW, no further election can follow.
+An exhausted bound stops the quorum. A goal that may need an election therefore holds once MaxElections is exhausted.
 
 Crashes, cuts, lost messages and requests of administrators are never fair: their number is bounded. The steps of
 replicas are fair. Deliveries have strong fairness: a timeout may drop a response, but not every time. Timers and
 retries have weak fairness. A configuration sets TimelyFetches and hides the bounds of repeating actions by VIEW.
-Otherwise a behaviour would be fair if a bound alone keeps an action from being taken.
+Otherwise an exhausted bound of a fair action would excuse a behaviour from the property.
 """
 
 from __future__ import annotations
