@@ -220,7 +220,7 @@ class Unsigned(Record):
 
 
 def test_channels_need_a_sender() -> None:
-    with pytest.raises(ProtocolError, match=r"Unsigned has no field 'source'.* so a message names it"):
+    with pytest.raises(ProtocolError, match=r"Unsigned has no field 'source'.* add a field source"):
         Channels().send(Channels().empty, Unsigned(a))
 
 

@@ -617,7 +617,7 @@ def test_a_protocol_says_how_it_starts() -> None:
     class Startless(Protocol):
         pass
 
-    with pytest.raises(ProtocolError, match="Startless does not say how it starts"):
+    with pytest.raises(ProtocolError, match="Startless has no initial states"):
         explore(Startless())
 
 

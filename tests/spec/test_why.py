@@ -181,7 +181,7 @@ def test_a_message_that_may_be_sent_once(start: tuple[Semantics, State, ServerId
     assert reason.kind == "network"
     assert reason.text == (
         "RequestVoteRequest(epoch=2, last_log_epoch=1, last_log_offset=1, source=n2, dest=n1) was sent before,"
-        " and may be once only"
+        " and may be sent only once"
     )
 
 
