@@ -1,4 +1,4 @@
-"""Behaviours: which steps a path of states takes."""
+"""Behaviours: paths of states with the steps along them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Behaviour = tuple[TraceStep, ...]
 
 
 class NoSuchPathError(InputError):
-    """A path of states, or of classes, that the reference semantics does not take, as where an action is not pure."""
+    """A path of states, or of their classes, that the reference semantics cannot follow, as after an impure action."""
 
     def __init__(self, semantics: Semantics, problem: str) -> None:
         super().__init__(
-            f"{semantics.protocol.name()}: a behaviour that was found cannot be replayed: {problem}; most likely an"
-            " action is not pure, which kraftcheck check --check-actions tests"
+            f"{semantics.protocol.name()}: the behaviour found cannot be replayed: {problem}; most likely an"
+            " action is not pure, as kraftcheck check --check-actions shows"
         )
 
 
@@ -38,11 +38,11 @@ def behaviour_along(
     starts: Iterable[State] = (),
     class_of: Callable[[State], Any] | None = None,
 ) -> Behaviour:
-    """Return a behaviour along a path, found by taking its steps with the reference semantics."""
+    """Return a behaviour of the reference semantics along a path of states, or of their classes."""
     see = class_of or (lambda state: state)
     first = next((state for state in (starts if class_of else path[:1]) if see(state) == path[0]), None)
     if first is None:
-        raise NoSuchPathError(semantics, "no initial state begins it")
+        raise NoSuchPathError(semantics, "it begins in no initial state")
     steps = [TraceStep(first)]
     for number, wanted in enumerate(path[1:]):
         fitting = [
@@ -57,7 +57,7 @@ def behaviour_along(
 
 
 def least(transitions: Iterable[Transition]) -> Transition:
-    """Return that of several transitions which comes first in canonical order, whatever order they are in."""
+    """Return the first of some transitions in canonical order."""
 
     def order(taken: Transition) -> tuple[str, bytes]:
         parts = (taken.actor, taken.message, taken.target)
@@ -68,7 +68,7 @@ def least(transitions: Iterable[Transition]) -> Transition:
 
 
 def raised_from(semantics: Semantics, properties: Iterable[Property], state: State) -> RaisedError | None:
-    """Take every step out of a state and check where it leads; return the first error that a method raises."""
+    """Take every step out of a state and check its target; return the first error that a method raises."""
     trace: Behaviour = ()
     try:
         for taken in semantics.transitions(state):

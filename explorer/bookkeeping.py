@@ -1,4 +1,4 @@
-"""The bookkeeping of a search, the same in every engine: its limits, its violations, its progress and its result."""
+"""Limits, violations, progress and result of a search, in every engine."""
 
 from __future__ import annotations
 
@@ -27,36 +27,36 @@ from kraftcheck.spec.language.protocol import Protocol
 
 
 class SearchClock:
-    """A clock that stands still while something is compiled: that is no part of how long a search takes."""
+    """Clock that stops during compilation, which does not count as time of a search."""
 
     def __init__(self) -> None:
         self.compiling = 0.0
 
     def now(self) -> float:
-        """Return the time, in seconds since some moment."""
+        """Return the time in seconds since an arbitrary moment."""
         return time.monotonic() - self.compiling
 
 
 CLOCK = SearchClock()
-"""The clock of all searches of this process; `compiling.py` stops it."""
+"""The clock of all searches in this process; `compiling.py` stops it."""
 
 
 class Stop(Exception):  # noqa: N818 - a way out of the search, not an error
-    """The search is over before it is complete."""
+    """The search ends before it is complete."""
 
 
 class Totals(NamedTuple):
-    """What a search has counted so far."""
+    """Counts of a search so far."""
 
     distinct: int  # distinct states
     generated: int  # initial states and transitions
     actions: dict[str, int]  # times each action fired
     handler_calls: dict[str, int]  # times each action was called in Python
-    uncounted: Sequence[str] = ()  # actions that fired, nobody knows how often: they are not among `actions`
+    uncounted: Sequence[str] = ()  # actions that fired an unknown number of times, which `actions` leaves out
 
 
 class Bookkeeping:
-    """Notes what a search finds, and ends it at its limits."""
+    """Records the findings of a search, and ends it at its limits."""
 
     def __init__(
         self, options: SearchRequest, total: Callable[[], Totals], protocol: Protocol, *, first_found: bool = False
@@ -101,7 +101,7 @@ class Bookkeeping:
         if self.reads is not None:
             self.reads.enough_left |= 0 < len(self.options.over_behaviours) == len(self.followed)
             result.warnings += self.reads.warnings()
-        result.notes += self._unchecked(self.options.reachable, "what stays reachable was")
+        result.notes += self._unchecked(self.options.reachable, "reachability was")
         result.notes += self._unchecked(self.options.temporal, "temporal properties were")
         if not result.violations:
             result.verdict = Verdict.OK if result.complete else Verdict.INCOMPLETE
@@ -115,13 +115,13 @@ class Bookkeeping:
         return result
 
     def _unchecked(self, properties: tuple[Property, ...], what: str) -> list[str]:
-        """Return a note of the properties over behaviours that the search did not come to."""
+        """Return a note about the reachability or temporal properties that the search did not check."""
         names = ", ".join(prop.name for prop in properties if prop.name not in self.followed)
-        why = "the search visited not every state" if self.result.limit else "the search ended before"
+        why = "the search did not visit every state" if self.result.limit else "the search ended before"
         return [f"{names}: {what} not checked, since {why}"] if names else []
 
     def tally(self) -> None:
-        """Bring the result's counts up to date."""
+        """Update the counts of the result."""
         result, totals = self.result, self._total()
         result.distinct_states, result.generated_states = totals.distinct, totals.generated
         result.actions, result.handler_calls = totals.actions, totals.handler_calls
@@ -130,11 +130,11 @@ class Bookkeeping:
 
     @property
     def seconds(self) -> float:
-        """Seconds that the search has taken, with those before it was resumed."""
+        """Seconds that the search has taken, including the time before it was resumed."""
         return self.earlier + CLOCK.now() - self._began
 
     def report(self, frontier: int, nodes: int | None = None) -> None:
-        """Report the progress; `frontier` states are found and not yet expanded, or there are so many nodes of sets."""
+        """Report the progress: the number of states left to expand, or the number of diagram nodes."""
         self.tally()
         result = self.result
         if self.options.report is not None:
@@ -145,7 +145,7 @@ class Bookkeeping:
             )
 
     def look_at_the_clock(self, frontier: int, nodes: int | None = None) -> None:
-        """End the search at the time limit; else report its progress."""
+        """Stop at the time limit; else report the progress."""
         limit = self.options.time_limit
         if limit is not None and CLOCK.now() - self._began > limit:
             self.stop_at("time_limit")
@@ -154,7 +154,7 @@ class Bookkeeping:
     def violation(
         self, name: str, trace: tuple[TraceStep, ...], trap: Trap | None = None, loop: Loop | None = None
     ) -> None:
-        """Note that a property is violated, unless it is known; end the search unless it goes on."""
+        """Record a violated property once; end the search unless it continues after violations."""
         if name in self.violated:
             return
         self.violated.add(name)
@@ -163,21 +163,21 @@ class Bookkeeping:
             raise Stop
 
     def restart(self) -> None:
-        """Forget what was found; the clock runs on."""
+        """Drop the findings; the clock runs on."""
         self.result = Result()
         self.violated = set()
 
     def restore(self, violations: list[Violation], seconds: float) -> None:
-        """Take in what was found before the search was resumed, and the time it took."""
+        """Take over the violations and the time from before the search was resumed."""
         self.result.violations = violations
         self.violated = {violation.property for violation in violations}
         self.earlier = seconds
 
     def note_limit(self, limit: str) -> None:
-        """Note what ended the search before it was complete."""
+        """Record the limit that ended the search before it was complete."""
         self.result.complete, self.result.limit = False, limit
 
     def stop_at(self, limit: str) -> None:
-        """End the search at a limit."""
+        """End the search because it reached a limit."""
         self.note_limit(limit)
         raise Stop

@@ -1,4 +1,4 @@
-"""Maps states that count as one, under a symmetry and a view, to one value."""
+"""Canonical keys of states under a symmetry and a view."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from kraftcheck.spec.values import Map, Value, field_names
 
 
 def canonicalizer(protocol: Protocol, symmetry: str | None, view: str | None) -> Callable[[State], Value]:
-    """Return the function that maps states which count as one to one value."""
+    """Return the canonical-key function: states that the symmetry or the view identifies have equal keys."""
     see = _viewed(protocol, view)
     if symmetry is None:
         return see
     group = permutation_group(protocol.symmetry_sets(symmetry))
 
+    # The key of an orbit is the least encoding of its members. It is exact, at the cost of one encoding for each
+    # permutation of the group.
     def canonical(state: State) -> bytes:
         seen = see(state)
         return min(encode(permuted(seen, permutation)) for permutation in group)
@@ -42,7 +44,7 @@ def _viewed(protocol: Protocol, view: str | None) -> Callable[[State], State]:
 
 
 def hidden_reads(protocol: Protocol, options: SearchRequest, *, first_found: bool) -> HiddenReads | None:
-    """Return what notes the methods that read what the VIEW of a search leaves out; None without a VIEW."""
+    """Return the recorder of methods that read fields or bounds hidden by the VIEW; None without a VIEW."""
     if options.view is None:
         return None
     reads = HiddenReads(options.view, protocol.hidden(options.view), note_types(protocol), first_found=first_found)

@@ -1,4 +1,4 @@
-"""What each search order of each engine can do. The rest is refused before a search: see `docs/design.md`."""
+"""Features that each search order of each engine supports; a search is refused for others (`docs/design.md`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CAPABILITIES = {
     "symbolic": {"bfs": SETS, "saturation": IN_NO_ORDER, "chaining": IN_NO_ORDER},
     "spark": {"bfs": ALL - {Feature.NON_LOCAL, Feature.REACHABLE, Feature.TEMPORAL, Feature.MEMORY}},
 }
-"""By engine and search order."""
+"""Supported features, by engine and search order."""
 
 
 def able(engine: str, order: str) -> frozenset[Feature]:
@@ -35,7 +35,7 @@ def able(engine: str, order: str) -> frozenset[Feature]:
 
 
 def asked(protocol: Protocol, options: SearchRequest) -> Iterator[tuple[Feature, str]]:
-    """Yield each feature that a search is asked for, with the text that names it."""
+    """Yield each feature that a search needs, with its text in messages."""
     for name, option in OPTIONS.items():
         value: Any = getattr(options, name)
         if (feature := option.asks) is None or value in (None, ()):
@@ -53,7 +53,7 @@ def asked(protocol: Protocol, options: SearchRequest) -> Iterator[tuple[Feature,
 def require_able(engine: str, protocol: Protocol, options: SearchRequest, non_local: Iterable[str] = ()) -> None:
     """Raise InputError for the first feature that the search order lacks, or that does not fit the protocol.
 
-    Non-local properties and constraints are given by what they read: it is the engine tables that tells them.
+    `non_local` has texts about the reads of non-local properties and constraints; only the engine tables finds them.
     """
     order = str(options.search)
     if options.reachable:
@@ -61,7 +61,7 @@ def require_able(engine: str, protocol: Protocol, options: SearchRequest, non_lo
     has = able(engine, order)
     for feature, text in (*asked(protocol, options), *((Feature.NON_LOCAL, text) for text in non_local)):
         if feature not in has:
-            protocol.checked_initial()  # a name that the view mistakes is told first
+            protocol.checked_initial()  # a wrong name in the view is reported first
             raise _unsupported(engine, order, feature, text)
     if options.temporal:
         conditions.require_temporal(protocol, options)
@@ -80,12 +80,12 @@ def _with(feature: Feature) -> list[str]:
 
 
 def without_symmetry(options: SearchRequest) -> tuple[SearchRequest, list[str]]:
-    """Return the options without SYMMETRY where temporal properties are checked, and a note that says so.
+    """Return the options without SYMMETRY if there are temporal properties, and a note about it.
 
-    A cycle of orbits need not be one of states: the states of an orbit differ in who is starved.
+    A cycle of orbits need not be a cycle of states: states of one orbit differ in the replica that is starved.
     """
     if not options.temporal or options.symmetry is None:
         return options, []
     names = ", ".join(prop.name for prop in options.temporal)
-    note = f"SYMMETRY {options.symmetry} is switched off: {names} may tell apart what it makes one"
+    note = f"SYMMETRY {options.symmetry} is switched off: {names} may distinguish states that it identifies"
     return replace(options, symmetry=None), [note]

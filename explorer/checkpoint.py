@@ -1,4 +1,4 @@
-"""What the checkpoints of all engines hold: which search it is, which classes values are of, and counterexamples."""
+"""Common contents of the checkpoints of all engines: identity of the search, classes of values, counterexamples."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ SHAPE = {
     "violations": [(str, str)],
     "watched": dict,
 }
-"""The form of what every engine notes: see `require_shape`."""
+"""Shape of the manifest entries of every engine: see `require_shape`."""
 
 
 def folder_of(options: SearchRequest) -> Path | None:
-    """Return the folder in which a search keeps its checkpoint, or None."""
+    """Return the checkpoint folder of a search, or None."""
     if options.resume is not None and options.checkpoint not in (None, options.resume):
         raise InputError(
-            f"--checkpoint {options.checkpoint}: a search that is resumed keeps its checkpoint where it is; "
-            f"leave this out, or copy {options.resume}"
+            f"--checkpoint {options.checkpoint}: a resumed search keeps its checkpoint in place;  "
+            f"omit this option, or copy {options.resume}"
         )
     folder = options.checkpoint if options.resume is None else options.resume
     return None if folder is None else Path(folder)
 
 
 class SearchCheckpoint(Checkpoint):
-    """The checkpoint of a search; each engine adds what it has found."""
+    """Checkpoint of a search; each engine adds its own entries."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class SearchCheckpoint(Checkpoint):
         super().__init__(folder, identity, resume=options.resume is not None, names=names)
 
     def note(self, value: Value) -> None:
-        """Note the classes of a value that will be written."""
+        """Record the classes of a value that will be written."""
         known = len(self.lexicon.classes)
         self.lexicon.note(value)
         for cls in self.lexicon.classes if len(self.lexicon.classes) > known else ():
@@ -74,7 +74,7 @@ class SearchCheckpoint(Checkpoint):
                 )
 
     def save_search(self, noted: Noted, violations: Sequence[Violation], *, finished: bool) -> None:
-        """Write what an engine notes, with what is violated."""
+        """Write an engine's entries and the violations."""
         for violation in violations:
             self.note(value_of(violation.trace))
         common = {
@@ -86,14 +86,14 @@ class SearchCheckpoint(Checkpoint):
         self.write({**noted, **common}, finished=finished)
 
     def read_search(self, shape: Noted) -> tuple[Noted, list[Violation]]:
-        """Return what an engine noted, which must have a form, and what is violated, after checking both."""
+        """Return an engine's entries, which must have the given shape, and the violations, after checking both."""
         require_shape(self.noted, {**SHAPE, **shape})
         noted = {name: value for name, value in self.noted.items() if name not in SHAPE}
         vacuity.restore(self.protocol, self.noted["watched"])
         for module, name in self.noted["classes"]:
             cls = self._classes.get((module, name))
             if cls is None:
-                raise InputError(f"it has values of {name} (module {module}), which the protocol does not have")
+                raise InputError(f"unknown class {name} (module {module})")
             self.lexicon.add(cls)
         order = {value.name: value.index for value in model_values_of(self.protocol)}
         for name, index in self.noted["model_values"]:
@@ -108,9 +108,9 @@ class SearchCheckpoint(Checkpoint):
 
 
 def identity_of_search(protocol: Protocol, options: SearchRequest) -> Identity:
-    """Return what must agree between a search and the checkpoint that it goes on from, as JSON can hold it.
+    """Return the facts that a search and its checkpoint must agree on, as JSON values.
 
-    Limits, workers and memory are not part of it: they do not change what is found.
+    Limits, workers and memory are left out: they do not change the result.
     """
     cls = type(protocol)
     return {
@@ -123,7 +123,7 @@ def identity_of_search(protocol: Protocol, options: SearchRequest) -> Identity:
 
 
 def _sources(cls: type[Protocol]) -> Iterator[tuple[str, str]]:
-    """Yield the modules that a protocol is made of, with digests of their sources."""
+    """Yield the modules of a protocol, with digests of their sources."""
     for module in modules_of(cls):
         path = source_of(module)
         if path is not None and path.is_file():
@@ -147,31 +147,31 @@ def value_of(trace: Behaviour) -> Value:
 
 
 def decode_trace(text: str, lexicon: Lexicon) -> Behaviour:
-    """Return the counterexample that was encoded."""
+    """Decode a counterexample."""
     try:
         steps: Any = decode(bytes.fromhex(text), lexicon)
         found = tuple(TraceStep(state, *(part[0] if part else None for part in rest)) for state, *rest in steps)
     except DecodingError:
         raise
     except (LookupError, TypeError, ValueError) as error:
-        raise DecodingError(f"it is no counterexample: {error}") from None
+        raise DecodingError(f"it is not a counterexample: {error}") from None
     return found
 
 
 def require_violations(
     protocol: Protocol, options: SearchRequest, starts: Sequence[State], violations: Sequence[Violation]
 ) -> None:
-    """Raise CorruptFileError unless counterexamples are behaviours of a protocol, and violate what they are said to."""
+    """Raise CorruptFileError unless each counterexample is a behaviour of the protocol that violates its property."""
     semantics, checked = Semantics(protocol), {prop.name: prop for prop in options.properties}
     names = [violation.property for violation in violations]
     if len(names) > len(set(names)) or not {*names} <= {*checked, *([DEADLOCK] if options.deadlock else [])}:
-        raise CorruptFileError("it notes violations of what is not checked")
+        raise CorruptFileError("it has violations of properties that are not checked")
     for name, trace in ((violation.property, violation.trace) for violation in violations):
         said = f"the counterexample to {name}"
         require(bool(trace) and trace[0] in map(TraceStep, starts), f"{said} does not begin with an initial state")
         for before, step in pairwise(trace):
             follows = step in map(step_of, semantics.transitions(before.state))
-            require(follows, f"{said} is no behaviour of the protocol")
+            require(follows, f"{said} is not a behaviour of the protocol")
         require(_violates(semantics, checked.get(name), trace), f"{said} does not violate it")
 
 

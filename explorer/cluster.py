@@ -1,4 +1,4 @@
-"""A Spark application: checks that Spark can be had, starts it, gives it our code, runs tasks on it, and stops it."""
+"""Spark application of the engine: requirements, start, code for executors, tasks, shutdown."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GONE = (
-    "Spark ended before the work was done: its process (Java) was killed, or had too little memory; what is saved in "
-    "the folder of --checkpoint or --out counts: --resume, or for --out the same command, goes on"
+    "Spark ended early: its Java process was killed, or ran out of memory; continue with --resume (or, for --out, "
+    "repeat the command)"
 )
-CANCEL_AGAIN = 0.5  # seconds
-DATE = (2001, 9, 9, 0, 0, 0)  # of files in the zip: its name follows from its content
+CANCEL_AGAIN = 0.5  # seconds between two cancellations of running jobs
+DATE = (2001, 9, 9, 0, 0, 0)  # fixed time of files in the zip, so that equal content makes equal zips
 LEAST_SPARK = (4, 1)
-PATIENCE = 30.0  # seconds that a master has to answer, and then to give an executor
+PATIENCE = 30.0  # seconds for a master to answer, and then to provide an executor
 _STANDALONE = re.compile(r"spark://(.+)")
 _OTHER_MASTERS = re.compile(r"(local(\[|$)|yarn$|k8s://)")
 _RAISED = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*): (.*)")
@@ -47,16 +47,16 @@ RAISED_ERRORS = ("RaisedError", "ActionError")
 OWN_ERRORS = (*RAISED_ERRORS, "InputError", "ProtocolError", "ConstantError", "DecodingError", "HiddenReadError")
 
 SETTINGS = {
-    "spark.sql.adaptive.enabled": "false",  # a task for each group of partitions, as we divide them
+    "spark.sql.adaptive.enabled": "false",  # one task for each group of partitions, as the engine divides them
     "spark.sql.execution.arrow.maxRecordsPerBatch": "32",  # a row holds up to a megabyte of states
     "spark.ui.showConsoleProgress": "false",
-    "spark.python.worker.reuse": "true",  # a process keeps what it has learned
+    "spark.python.worker.reuse": "true",  # a worker process keeps its memoized calls
 }
-"""Settings that the engine makes where the user does not."""
+"""Spark settings of the engine, unless the user sets them."""
 
 
 class Cluster:
-    """A Spark application."""
+    """A Spark application that runs tasks of the engine."""
 
     def __init__(self, name: str, options: SearchRequest, protocol: type[Protocol]) -> None:
         require_pyspark()
@@ -111,32 +111,32 @@ class Cluster:
             with nullcontext() if self._says is None else errors_into(self._says), self._temporary.made_within():
                 spark = builder.getOrCreate()
                 server: Any = getattr(spark.sparkContext, "_accumulatorServer", None)
-                if server is not None:  # else it prints a traceback where the JVM ends
+                if server is not None:  # it would print a traceback when the JVM ends
                     server.handle_error = lambda *_: None
                 if "spark.log.level" not in self._conf:
                     spark.sparkContext.setLogLevel("ERROR")
         except PySparkException as error:
             raise InputError(f"Spark does not start: {_first_line(error)}{self._last_words()}") from None
-        except Exception as error:  # what py4j raises where the JVM refuses
+        except Exception as error:  # py4j raises various kinds if the JVM refuses
             raise InputError(f"Spark does not start with master {master}: {_first_line(error)}") from None
         return spark
 
     def _settings(self, master: str | None) -> dict[str, str]:
-        """Return the settings that the user need not make."""
+        """Return the default settings for a master."""
         if not (master or "").startswith("local"):
             return SETTINGS
-        # where Spark is killed, what it leaves is removed with our own
+        # If Spark is killed, its temporary files are removed with this process's.
         java = {"spark.driver.extraJavaOptions": f'"-Djava.io.tmpdir={self._folder}"'}
         return SETTINGS | {"spark.local.dir": str(self._folder)} | java
 
     def _last_words(self) -> str:
-        """Return what Spark said last, where that was not shown."""
+        """Return the last line of Spark's log, if the log was not shown."""
         lines = [] if self._says is None else self._says.read_text(errors="replace").split("\n")
         said = [line.strip() for line in lines if line.strip()]
         return f" ({said[-1]}; --verbose shows all)" if said else ""
 
     def _await_executor(self) -> None:
-        """Wait until there is an executor, but not for ever."""
+        """Wait for an executor; raise InputError after `PATIENCE` seconds."""
         if self.local:
             return
         scala = self.spark.sparkContext._jsc.sc()
@@ -145,28 +145,30 @@ class Cluster:
             if scala.isStopped() or time.monotonic() > until:
                 raise InputError(
                     f"the master {self.spark.sparkContext.master} gives no executor within {PATIENCE:.0f} s: "
-                    "it has no worker with the memory and cores asked for, or is no Spark master"
+                    "it has no worker with the requested memory and cores, or is not a Spark master"
                 )
             time.sleep(0.1)
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at the same time."""
+        """Number of tasks that run at the same time."""
         return max(1, int(self.spark.sparkContext.defaultParallelism))
 
     def number(self, key: str, usual: int, *, least: int, most: int) -> int:
-        """Return one of Spark's settings, a number; the user's holds for an application that was there before, too."""
+        """Return a numeric Spark setting, also of an application that runs already; raise InputError outside of its
+        range.
+        """
         wanted = str(self._conf.get(key) or self.spark.sparkContext.getConf().get(key, str(usual)))
         if not (wanted.isascii() and wanted.isdigit() and least <= int(wanted) <= most):
             raise InputError(f"{key}: expected a number from {least} to {most:,}, found {wanted}")
         return int(wanted)
 
     def run(self, tasks: int, name: str, arguments: str, schema: str) -> Any:
-        """Run tasks; return the table that they make."""
+        """Run tasks; return the table of their rows."""
         return _table(self._dataset(tasks, name, arguments, schema))
 
     def exchange(self, tasks: int, first: tuple[str, str, str], reducers: int, second: tuple[str, str, str]) -> Any:
-        """Run tasks whose rows go to others, each to that of its column `task`; return the table that those make."""
+        """Run tasks, send each row to the second task in its column `task`, and return the rows of the second tasks."""
         sent = self._dataset(tasks, *first)
         if tasks > 1 or reducers > 1:
             sent = sent.repartitionById(reducers, "task")
@@ -177,35 +179,35 @@ class Cluster:
         return self.spark.range(0, tasks, 1, tasks).mapInArrow(self.task(name, arguments), schema)
 
     def task(self, name: str, arguments: str) -> Any:
-        """Return the function that runs a task on an executor, for `mapInArrow`; parameters as those of `run`."""
+        """Return the function that runs a task on an executor, for `mapInArrow`; parameters as in `run`."""
         from pyspark.cloudpickle import register_pickle_by_value
 
         register_pickle_by_value(boot)  # type: ignore[no-untyped-call]
         return boot.remote(name, arguments, *self._code)
 
     def cancel(self) -> None:
-        """Cancel the job that is under way and those that follow, until Spark is closed."""
+        """Cancel the running job and later ones, until Spark is closed."""
         while not self._closed:
-            with suppress(Exception):  # Spark is gone
+            with suppress(Exception):  # Spark may be gone
                 self.spark.sparkContext.cancelJobGroup(self._group)
             time.sleep(CANCEL_AGAIN)
 
     def describe(self, text: str) -> None:
-        """Say in Spark's UI and in its log what the jobs that follow are for."""
+        """Describe the following jobs in Spark's UI and log."""
         context = self.spark.sparkContext
         context.setJobGroup(self._group, text, interruptOnCancel=True)
         jvm: Any = context._jvm
         jvm.org.slf4j.LoggerFactory.getLogger("kraftcheck").info(text)
 
     def close(self) -> None:
-        """Stop Spark, if it was not there before, and remove temporary files."""
+        """Stop Spark, unless it ran before, and remove temporary files."""
         self._closed = True
         spark = getattr(self, "spark", None)
-        if spark is not None and not self._own:  # it hands out our code for as long as it is there
+        if spark is not None and not self._own:  # Spark serves the code as long as it runs
             atexit.register(self._temporary.close)
             return
         if spark is not None:
-            with suppress(Exception):  # a JVM that is gone already, as after Ctrl-C
+            with suppress(Exception):  # the JVM may be gone, as after Ctrl-C
                 spark.stop()
         self._temporary.close()
 
@@ -219,7 +221,7 @@ class Cluster:
             raise InputError(GONE) from error
 
     def _is_gone(self) -> bool:
-        """Whether the JVM has ended, as it does where it is killed; it may be just about to."""
+        """Whether the JVM has ended, or ends within a second, for example killed."""
         process = getattr(getattr(self.spark.sparkContext, "_gateway", None), "proc", None)
         if process is None:
             return False
@@ -230,7 +232,7 @@ class Cluster:
 
 @contextmanager
 def errors_into(file: Path) -> Iterator[None]:
-    """Have what this process writes to standard error go to a file, and for good what it starts meanwhile."""
+    """Redirect standard error to a file; processes started meanwhile keep that file."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:
@@ -253,11 +255,11 @@ def _table(dataset: Any) -> Any:
 
 
 class TaskRaisedError(InputError):
-    """A method of the protocol raised something in a task, or broke its contract."""
+    """A method of the protocol raised an error in a task, or broke its contract."""
 
 
 def error_from_task(text: str) -> InputError:
-    """Return the error that says what a task's exception says."""
+    """Return the InputError with the message of a task's exception."""
     lines = text.splitlines()
     frames = [number for number, line in enumerate(lines) if line.lstrip().startswith("File ")]
     for number in range(frames[-1], len(lines)) if frames else ():
@@ -270,7 +272,7 @@ def error_from_task(text: str) -> InputError:
 
 
 def _is_continuation_line(line: str) -> bool:
-    """Whether a line belongs to the message before it: it is indented, and no frame of Java's."""
+    """Whether a line continues the message before it: it is indented, and not a Java stack frame."""
     return line.startswith("  ") and not line.lstrip().startswith("at ")
 
 
@@ -280,11 +282,11 @@ def _first_line(error: Exception) -> str:
     return text.splitlines()[0] if text else type(error).__name__
 
 
-# What Spark needs
+# Requirements of Spark
 
 
 def require_pyspark() -> None:
-    """Raise InputError where a package is missing or too old."""
+    """Raise InputError if a package is missing or too old."""
     for package in ("pyspark", "pyarrow"):
         if find_spec(package) is None:
             raise InputError(f"--engine spark needs the package {package}: pip install 'kraftcheck[spark]'")
@@ -297,20 +299,20 @@ def require_pyspark() -> None:
 
 
 def require_java() -> None:
-    """Raise InputError where Java is missing or too old."""
+    """Raise InputError if Java is missing or too old."""
     needs = f"--engine spark needs Java {LEAST_JAVA} or newer"
     program, where = java_program("java")
     if program is None:
         raise InputError(f"{needs}: there is none on {where}")
     found = java_version(program)
     if found is None:
-        raise InputError(f"{needs}: {program} -version does not say which")
+        raise InputError(f"{needs}: {program} -version prints no version")
     if found < LEAST_JAVA:
         raise InputError(f"{needs}; {program} is Java {found}")
 
 
 def require_answer(master: str) -> None:
-    """Raise InputError where none of the addresses of a standalone master answers."""
+    """Raise InputError if no address of a standalone master answers."""
     match = _STANDALONE.fullmatch(master)
     if match is None:
         if not _OTHER_MASTERS.match(master):
@@ -333,7 +335,7 @@ def require_answer(master: str) -> None:
 
 
 def write_code_zip(protocol: type[Protocol], folder: Path) -> tuple[Path, str]:
-    """Write the zip that executors need for a protocol; return it, and a digest of the project's code in it."""
+    """Write the zip of the code that executors need; return its path, and a digest of the project's code."""
     own = source_files(Path(str(import_module(PACKAGE).__file__)).parents[1])
     files = sorted([*own, *_user_files(protocol)])
     target = folder / f"kraftcheck-{digest_of(files)}.zip"
@@ -344,7 +346,7 @@ def write_code_zip(protocol: type[Protocol], folder: Path) -> tuple[Path, str]:
 
 
 def _user_files(protocol: type[Protocol]) -> Iterator[tuple[str, Path]]:
-    """Yield the files of modules that are not the project's: under their names, in the folder `USER`."""
+    """Yield the files of the user's modules, under their names in the folder `USER`."""
     for module in modules_of(protocol):
         path = source_of(module)
         name = module.__name__

@@ -1,7 +1,6 @@
-"""Notes when a kernel is compiled, and where compiled code is kept.
+"""Compile times, and the folder of compiled code.
 
-Nothing of a kernel may be imported before `cache_problem` is asked for the first time: it is then that the folder for
-compiled code is chosen.
+No kernel module may be imported before the first call of `cache_problem`, which chooses the folder.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from kraftcheck.files import distrusted
 from kraftcheck.spec.errors import InputError
 
 LEAST_ADDRESSES = 1 << 30
-"""Bytes of address space for a compiled engine: with less, LLVM ends the process."""
+"""Least bytes of address space for a compiled engine: with less, LLVM ends the process."""
 
 
 def _require_compiling() -> None:
-    """Raise InputError where the environment keeps Numba from compiling."""
+    """Raise InputError if the environment prevents Numba from compiling."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY and limit < LEAST_ADDRESSES:
         expected = f"expected at least {LEAST_ADDRESSES >> 10:,} KB for compiled engines, found {limit >> 10:,} KB"
@@ -41,7 +40,7 @@ def _require_compiling() -> None:
 
 @cache
 def cache_problem() -> str | None:
-    """Return what is wrong with the folder for compiled code; another one then stands in for it in this process."""
+    """Return the problem of the folder for compiled code, or None; with a problem, a temporary folder replaces it."""
     _require_compiling()
     given = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     problem: str | None = f"{given} cannot be written to"
@@ -50,18 +49,18 @@ def cache_problem() -> str | None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
         if os.access(folder, os.W_OK):
-            problem = distrusted(folder)  # what is cached is executed
+            problem = distrusted(folder)  # cached code is executed
     if problem is None:
         return None
     own = mkdtemp(prefix="kraftcheck-")
     atexit.register(shutil.rmtree, own, ignore_errors=True)
     os.environ["NUMBA_CACHE_DIR"] = own
-    elsewhere = "so each run compiles anew (NUMBA_CACHE_DIR names another folder)"
+    elsewhere = "so each run compiles again; set NUMBA_CACHE_DIR to another folder"
     return f"the compiled kernel cannot be kept: {problem}, {elsewhere}"
 
 
 def is_compiled() -> bool:
-    """Return whether Numba has what takes longest to compile for a search, in this process or in its cache."""
+    """Whether the kernels that take longest to compile are compiled, in this process or in Numba's cache."""
     cache_problem()
     from kraftcheck.explorer.tables.kernel.expand import expand_batch
     from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
@@ -72,7 +71,7 @@ def is_compiled() -> bool:
 
 
 class Compiling:
-    """What was compiled."""
+    """Listener that adds up the time of compilation."""
 
     def __init__(self, told: Callable[[], object] | None) -> None:
         self.seconds = 0.0
@@ -81,7 +80,7 @@ class Compiling:
         self._began = 0.0
 
     def notify(self, event: Any) -> None:
-        """Take note of an event of Numba's: a function begins or ends to be compiled, perhaps within another one."""
+        """Handle the start or the end of a compilation, which may be nested in another."""
         self._depth += 1 if event.is_start else -1
         if event.is_start and self._depth == 1:
             self._began = time.monotonic()
@@ -96,7 +95,7 @@ class Compiling:
 
 @contextmanager
 def noted(told: Callable[[], object] | None = None) -> Iterator[Compiling]:
-    """Note what is compiled meanwhile; the clock of searches stands still for as long."""
+    """Measure compilation within the block; the clock of searches stops meanwhile."""
     from numba.core import event
 
     events: Any = event  # what Numba exports without annotations
@@ -110,7 +109,7 @@ def noted(told: Callable[[], object] | None = None) -> Iterator[Compiling]:
 
 
 def compiled_code_folder() -> str:
-    """Return the folder in which compiled code is kept."""
+    """Return the folder of compiled code."""
     from kraftcheck.explorer.tables.kernel.native import CACHE
 
     return CACHE

@@ -1,9 +1,9 @@
-"""Finds the project's code on an executor. Spark carries this module to executors by value.
+"""Bootstrap of a Spark executor: makes the project's code importable. Spark carries this module by value.
 
-An executor gets it before the rest of the project, so it imports nothing of that. The code comes as a zip through
-`SparkContext.addFile` and is unpacked beside the compiled kernel's cache, under a name that follows from its content:
-Numba caches by path, so the kernel is compiled once on a machine. Where the executor has the same code installed, it
-uses that.
+The module reaches an executor before the rest of the project, so it imports nothing of it. The code comes as a zip
+through `SparkContext.addFile`. It is unpacked beside the compiled kernel's cache, under a name derived from its
+content: Numba caches by path, so a machine compiles the kernel once. An executor with the same code installed uses the
+installed code.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = "kraftcheck"
-KINDS = (".py", ".lark", ".toml")  # of files in the project's code
-USER = "user"  # the folder, within the zip, of a user's own files
-STAMP = 1_000_000_000  # seconds: every file's time, as Numba looks at it
+KINDS = (".py", ".lark", ".toml")  # endings of the project's source files
+USER = "user"  # the folder within the zip for a user's own files
+STAMP = 1_000_000_000  # modification time of every file, in seconds, which Numba's cache compares
 
 Task = Callable[[Iterator[Any]], Iterator[Any]]
 
 
 def source_files(folder: Path) -> list[tuple[str, Path]]:
-    """Return the files of the project's code in a folder, with their names in it; through links too."""
+    """Return the project's source files in a folder, with their relative names; links are followed."""
     found = []
     for place, _, names in os.walk(folder / PACKAGE, followlinks=True):
         found += [Path(place, name) for name in names if name.endswith(KINDS)]
@@ -43,17 +43,17 @@ def digest_of(files: Iterable[tuple[str, Path]]) -> str:
 
 
 def cache_folder() -> Path:
-    """Return the folder to unpack code in, beside the compiled kernel's cache."""
+    """Return the folder for unpacked code, beside the compiled kernel's cache."""
     given = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     return Path(given or Path.home() / ".cache") / "kraftcheck" / "code"
 
 
 def unpacked(archive: Path, parents: tuple[Path, ...]) -> Path:
-    """Return the folder that has the files of a zip, under the name of the zip."""
+    """Return a folder with the files of a zip; unpack the zip into the first parent that allows it, if needed."""
     for parent in parents:
         folder = parent / archive.stem
         if folder.is_dir():
-            if all(map(_is_own, (parent, folder))):  # what is in it is executed
+            if all(map(_is_own, (parent, folder))):  # its files are executed
                 return folder
             continue
         new = parent / f"{archive.stem}.{os.getpid()}.new"
@@ -68,7 +68,7 @@ def unpacked(archive: Path, parents: tuple[Path, ...]) -> Path:
                 new.rename(folder)
             except OSError:  # another process was first
                 shutil.rmtree(new, ignore_errors=True)
-        except OSError:  # no place to write to
+        except OSError:  # not writable
             continue
         return folder
     raise OSError(f"there is no folder to unpack {archive.name} in")

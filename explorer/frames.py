@@ -1,4 +1,4 @@
-"""A behaviour as a table of pandas, for notebooks and scripts."""
+"""Behaviours as pandas tables, for notebooks and scripts."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ def to_pandas(behaviour: Result | Violation | Iterable[TraceStep]) -> pd.DataFra
 
     Parameters
     ----------
-    behaviour
-        A result (its first counterexample; no rows where there is none), a violation, or the steps themselves.
+    behaviour : Result, Violation or iterable of TraceStep
+        A result (its first counterexample; no rows without one), a violation, or the steps themselves.
 
     Returns
     -------
     pandas.DataFrame
-        By the number of the state, from 1: `action`, `actor` and `message` that led to it, then a column for each field
-        of each replica (`n1.epoch`), of the shared state, and for each bound what is used of it. Numbers, truth values
-        and strings are themselves; other values are text.
+        The index is the number of the state, from 1. The first columns are the `action`, `actor` and `message` of the
+        step to it. Each field of a replica (`n1.epoch`), each shared field, and the used amount of each bound follow.
+        Numbers, truth values and strings are themselves; other values are text.
 
     Raises
     ------
     InputError
-        Where pandas is not installed: it is an extra.
+        If pandas, an extra, is not installed.
     """
     if find_spec("pandas") is None:
         raise InputError("to_pandas needs the package pandas: pip install 'kraftcheck[pandas]'")

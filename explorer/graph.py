@@ -1,8 +1,8 @@
-"""The state graph of a search, as a networkx graph and as a file.
+"""State graphs of searches: networkx graphs, files and pictures.
 
-As a picture it is drawn by Graphviz where it is installed, else in layers, one for each distance from the start. Source
-of the order within layers: K. Sugiyama, S. Tagawa, M. Toda, "Methods for Visual Understanding of Hierarchical System
-Structures" (1981): each node moves to the mean of those that it is joined to.
+Graphviz draws the picture if it is installed. Otherwise nodes are drawn in layers by their distance from the start;
+within a layer, each node moves to the mean of its neighbours. Source: K. Sugiyama, S. Tagawa, M. Toda, "Methods for
+Visual Understanding of Hierarchical System Structures" (1981).
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import in_xml
 
 if TYPE_CHECKING:
-    Graph = nx.MultiDiGraph[int]  # the class takes no type arguments when it runs
+    Graph = nx.MultiDiGraph[int]  # the class takes no type arguments at run time
 
 Told = Callable[[State], object]
 
 SVG = ".svg"
 MOST, MOST_DRAWN = 200_000, 1_000
-"""States of a graph that is written, and of one that is drawn, unless the user allows more."""
+"""Default limits: states of a graph that is written, and of a graph that is drawn."""
 SAMPLE = 100
 WIDE, HIGH = 150, 90
 """Pixels between nodes, and between layers."""
 RADIUS = 14
 SWEEPS = 8
 DRAWING_SECONDS = 120
-"""How long Graphviz may take."""
+"""Time limit of Graphviz."""
 _STYLE = (
     "svg{background:#fff;font:11px sans-serif}circle{fill:#eef;stroke:#446}.way circle{fill:#fd8;stroke:#a50}"
     ".bad circle{fill:#f99;stroke:#a00}path{fill:none;stroke:#889}path.way{stroke:#a50;stroke-width:2}"
@@ -61,7 +61,7 @@ def explore_graph(
 
 
 def state_graph(search: ReferenceSearch, state_text: Told | None = None) -> Graph:
-    """Return the graph of the states that a search visited.
+    """Return the graph of a search's visited states.
 
     References
     ----------
@@ -71,7 +71,7 @@ def state_graph(search: ReferenceSearch, state_text: Told | None = None) -> Grap
     visited = zip(search.states(), search.parents.values(), strict=True)
     for number, (state, (_, reached_by)) in enumerate(visited, start=1):
         graph.add_node(number, initial=reached_by is None, **_text(state, state_text))
-    for source, transition, target in search.edges(skip_errors=True):  # its result tells of them
+    for source, transition, target in search.edges(skip_errors=True):  # the result reports them
         graph.add_edge(source + 1, target + 1, **_step(transition))
     return graph
 
@@ -88,7 +88,7 @@ def _step(transition: Transition) -> dict[str, Any]:
 def surroundings(
     semantics: Semantics, trace: Behaviour, steps: int, most: int, state_text: Told | None = None
 ) -> Graph:
-    """Return the graph of the states of a behaviour, and of those that a few steps lead to from there."""
+    """Return the graph of a behaviour's states, and of the states within a few steps of them."""
     numbers = _around(semantics, trace, steps, most)
     graph: Graph = nx.MultiDiGraph()
     on = dict.fromkeys((step.state for step in trace), "way") | {trace[-1].state: "bad"}
@@ -105,7 +105,7 @@ def surroundings(
 
 
 def _around(semantics: Semantics, trace: Behaviour, steps: int, most: int) -> dict[State, int]:
-    """Return the states of a behaviour and those within a number of steps of them, numbered from 1."""
+    """Return the states of a behaviour, and those within a number of steps, numbered from 1."""
     numbers: dict[State, int] = {}
     for step in trace:
         numbers.setdefault(step.state, len(numbers) + 1)
@@ -122,7 +122,7 @@ def _around(semantics: Semantics, trace: Behaviour, steps: int, most: int) -> di
 
 
 def size_of(graph: Graph, path: Path, most: int | None) -> str:
-    """Return how large a state graph and its file are, in words."""
+    """Return the size of a state graph and of its file as text; raise InputError if the graph is too large."""
     states, steps = graph.number_of_nodes(), graph.number_of_edges()
     sample = [len(str(node.get("state", ""))) + 60 for node in islice(graph.nodes.values(), SAMPLE)]
     size = sum(sample) / max(1, len(sample)) * states + 80 * steps
@@ -134,12 +134,12 @@ def size_of(graph: Graph, path: Path, most: int | None) -> str:
 
 
 def write_graph(graph: Graph, path: str | Path) -> None:
-    """Write a state graph, in the format that the file's ending says."""
+    """Write a state graph in the format of the file's ending."""
     graph_writer(path)(graph, Path(path))
 
 
 def graph_writer(path: str | Path) -> Callable[[Graph, Path], None]:
-    """Return the writer for a file's ending, or raise `InputError` where there is none."""
+    """Return the writer for a file's ending; raise `InputError` for an unknown ending."""
     writers = {".graphml": _write_graphml, ".json": _write_json, ".dot": _write_dot, SVG: _write_svg}
     ending = Path(path).suffix.lower()
     if ending not in writers:
@@ -165,7 +165,7 @@ def _write_svg(graph: Graph, path: Path) -> None:
 
 
 def _for_xml(graph: Graph) -> Graph:
-    """Return a copy of a graph whose texts XML can have."""
+    """Return a copy of a graph whose texts are allowed in XML."""
     graph = graph.copy()
     for known in (*graph.nodes.values(), *graph.edges.values()):
         known.update({name: in_xml(value) for name, value in known.items() if isinstance(value, str)})
@@ -173,7 +173,7 @@ def _for_xml(graph: Graph) -> Graph:
 
 
 def _dot(graph: Graph, *, drawn: bool = False) -> str:
-    """Return a graph as Graphviz reads it; drawn, a state's text is what a pointer shows."""
+    """Return a graph in Graphviz's language; for a drawing, the text of a state is a tooltip."""
     lines = ["digraph states {", "  node [shape=box];"]
     for number, node in graph.nodes(data=True):
         label = f"{number}\n{node['state']}\n" if "state" in node and not drawn else str(number)
@@ -216,12 +216,12 @@ def _draw(graph: Graph, path: Path, dot: str) -> None:
 
 
 def _end(code: int) -> str:
-    """Return how a process ended, in words."""
+    """Return a text about the end of a process."""
     return f"ended with exit code {code}" if code >= 0 else f"was ended by a signal ({signal.strsignal(-code)})"
 
 
 def _places(graph: Graph) -> dict[int, tuple[float, float]]:
-    """Return where each node stands: below the start by its distance, beside those that it is joined to."""
+    """Return the position of each node: by its distance below the start, and beside its neighbours."""
     starts = [node for node, known in graph.nodes(data=True) if known["initial"]] or list(graph.nodes)[:1]
     depths = nx.multi_source_dijkstra_path_length(graph, set(starts), weight=None)
     layers: dict[float, list[int]] = {}
@@ -278,7 +278,7 @@ def _edge(
     else:
         length = ((u - x) ** 2 + (v - y) ** 2) ** 0.5
         dx, dy = (u - x) / length * RADIUS, (v - y) / length * RADIUS
-        bend = 0 if v > y else WIDE / 3  # steps back, and aside, go round
+        bend = 0 if v > y else WIDE / 3  # steps backwards and sideways bend
         line = f"M{x + dx:.0f} {y + dy:.0f}Q{(x + u) / 2 + bend:.0f} {(y + v) / 2:.0f} {u - dx:.0f} {v - dy:.0f}"
         x, y = (x + u) / 2 + bend / 2, (y + v) / 2
     group = ElementTree.SubElement(svg, "g")
@@ -289,5 +289,5 @@ def _edge(
 
 
 def describe_step(step: dict[str, Any]) -> str:
-    """Return an edge's action with who takes it."""
+    """Return an edge's action with its actor."""
     return f"{step['action']} {step['actor']}" if "actor" in step else str(step["action"])

@@ -1,4 +1,4 @@
-"""Ends searches, and the process, when the user or the system asks for it."""
+"""Interruption of searches, and of the process, by signals."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What asks a search to stop: Ctrl-C, the system, a terminal that is closed."""
+"""Signals that ask a search to stop: Ctrl-C, the system, a closed terminal."""
 
 PATIENCE = 3
-"""Seconds for the search to stop by itself; then Ctrl-C explains the delay, and other signals raise an exception."""
+"""Seconds for the search to stop by itself; then Ctrl-C prints a message, and other signals raise an exception."""
 
 GRACE = 4.5
-"""Seconds from SIGTERM, SIGHUP or a second Ctrl-C to the end of the process, whatever runs: containers allow ten."""
+"""Seconds from SIGTERM, SIGHUP or a second Ctrl-C to the end of the process; containers allow ten."""
 
 EXIT_INTERRUPTED = 130
 
 
 class Interruption:
-    """Notes Ctrl-C, SIGTERM and SIGHUP, once; a second one raises KeyboardInterrupt at once.
+    """Records the first Ctrl-C, SIGTERM or SIGHUP; a second one raises KeyboardInterrupt at once.
 
-    Where the first does not end the search within `PATIENCE`, as with an action that never ends, Ctrl-C prints a
-    message; SIGTERM and SIGHUP raise KeyboardInterrupt, since nobody may be there to send a second one.
+    If the search does not end within `PATIENCE`, as with an endless action, Ctrl-C prints a message. SIGTERM and SIGHUP
+    raise KeyboardInterrupt then, since a second one may never come.
 
-    Outside the main thread, where Python allows no signal handlers, it does nothing; nor for a signal that is ignored.
+    Outside the main thread, where Python allows no signal handlers, the context does nothing. Ignored signals stay
+    ignored.
     """
 
     def __init__(self, hurry: Callable[[], None] | None = None) -> None:
@@ -63,7 +64,7 @@ class Interruption:
         if self._over.wait(PATIENCE):
             return
         if number == signal.SIGINT:
-            what = "interrupted: ending what is under way; Ctrl-C again ends it at once, and keeps less"
+            what = "interrupted: finishing the current work; Ctrl-C again ends it at once, and keeps less"
             print(f"\n{what}", file=sys.stderr, flush=True)
         elif (main := threading.main_thread().ident) is not None:
             signal.pthread_kill(main, number)
@@ -71,10 +72,10 @@ class Interruption:
 
 @contextmanager
 def ending_soon() -> Iterator[None]:
-    """Within it SIGTERM, SIGHUP and a second Ctrl-C end the process within `GRACE`, whatever runs.
+    """Ensure that SIGTERM, SIGHUP or a second Ctrl-C ends the process within `GRACE` seconds.
 
-    Python calls signal handlers between two bytecodes of the main thread only. Here a thread reads from a pipe which
-    signals arrived, so it also ends a process that compiles, or is in a long call of compiled code.
+    Python calls signal handlers only between two bytecodes of the main thread. A separate thread reads the signals from
+    a pipe, so it ends the process even during compilation or a long call of compiled code.
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -88,18 +89,18 @@ def ending_soon() -> Iterator[None]:
                 asked.set()
                 threading.Event().wait(GRACE)
                 with suppress(OSError):
-                    os.write(2, b"interrupted: what was under way did not end in time\n")
+                    os.write(2, b"interrupted: the current work did not end in time\n")
                 os._exit(EXIT_INTERRUPTED)
         os.close(reading)
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))  # else its signals would be this process's
+    os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))  # a child's signals must not arrive here
     try:
         yield
     finally:
-        if not asked.is_set():  # else the end of the process, too, must come in time
+        if not asked.is_set():  # else the thread must still end the process in time
             signal.set_wakeup_fd(-1)
             os.close(writing)
-            thread.join(0.1)  # not longer: the signal may have come just now
+            thread.join(0.1)  # briefly: a signal may have come just now

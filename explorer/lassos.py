@@ -1,4 +1,4 @@
-"""What a formula says of one behaviour that goes on for ever, straight from the meaning of formulas."""
+"""Evaluation of formulas on one infinite behaviour (a lasso), directly by their semantics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kraftcheck.spec.language.state import State
 
 
 class LassoJudge:
-    """Evaluates formulas on one behaviour."""
+    """Evaluates formulas on one lasso."""
 
     def __init__(
         self,
@@ -44,11 +44,11 @@ class LassoJudge:
         self._next = [*range(1, len(states)), back_to]
 
     def holds(self, formula: Formula) -> bool:
-        """Return whether a formula is true of the behaviour."""
+        """Whether a formula holds of the behaviour."""
         return self._where(formula)[0]
 
     def _where(self, formula: Formula) -> list[bool]:
-        """Return for each state whether a formula is true of what begins there."""
+        """Return for each state whether a formula holds of the suffix that begins there."""
         match formula:
             case Truth(value):
                 return [value] * len(self._states)
@@ -66,9 +66,9 @@ class LassoJudge:
         return [self._is_true(formula)(place) for place in range(len(self._states))]
 
     def _until(self, left: list[bool], right: list[bool]) -> list[bool]:
-        """Return where the second comes true, the first being true until then: the least fixpoint."""
+        """Return for each state whether `left` holds until `right` does: the least fixpoint."""
         found = right
-        for _ in range(2):  # the second time around the cycle
+        for _ in range(2):  # the second round closes the cycle
             found = list(found)
             for place in reversed(range(len(found))):
                 found[place] = right[place] or (left[place] and found[self._next[place]])
@@ -107,7 +107,7 @@ def unfair(
     steps: Sequence[Sequence[Transition]],
     back_to: int,
 ) -> Fairness | None:
-    """Return the first condition of fairness that a behaviour does not keep, bounds being part of the specification."""
+    """Return the first fairness condition that a behaviour violates; an exhausted bound disables an action."""
     following = [*states[1:], states[back_to]]
     cycle = range(back_to, len(states))
     for one in fairness:
@@ -119,6 +119,8 @@ def unfair(
             for step in steps[place]
             if _concerns(one, step)
         }
+        # Weak fairness: an actor enabled in every state of the cycle must act. Strong fairness: one enabled in some
+        # state.
         asked = set.intersection(*ready) if one.kind == "weak" else set.union(*ready)
         if asked - taken:
             return one
@@ -134,7 +136,7 @@ def _concerns(fairness: Fairness, step: Transition) -> bool:
 
 
 def _whom(semantics: Semantics, fairness: Fairness, step: Transition) -> Any:
-    own = step.action in semantics.network.own_actions()  # nobody takes it
+    own = step.action in semantics.network.own_actions()  # the network's own action has no actor
     actor, message = (None, None) if own else (step.actor, step.message)
     kind = None if message is None else type(message).__name__
     return whom(fairness, Label(step.action, actor, counterpart(message, step.step), kind))

@@ -1,4 +1,4 @@
-"""The transition system by the reference semantics: whole states, nothing compiled."""
+"""Transition system of the reference semantics: whole states, no compiled code."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ class PlainSystem:
 
     @cached_property
     def labels(self) -> LabelTable:
-        """The labels of steps, as temporal properties tell them apart."""
+        """The labels of steps, as fine as temporal properties need them."""
         return LabelTable(self.actions, self.options.all_fairness)
 
     @cached_property
     def identity(self) -> Callable[[State], Value]:
-        """The function that maps states which count as one to one value."""
+        """The function from a state to its canonical key."""
         return canonicalizer(self.semantics.protocol, self.options.symmetry, self.options.view)
 
     # One state
 
     def is_within(self, state: State) -> bool:
-        """Return whether a state is within the constraints."""
+        """Whether a state satisfies the constraints."""
         return all(self.semantics.holds(one, state) for one in self.options.constraints)
 
     def allows(self, before: State, after: State) -> bool:
-        """Return whether a step is within the action constraints."""
+        """Whether a step satisfies the action constraints."""
         return all(self.semantics.holds_over(one, before, after) for one in self.options.action_constraints)
 
     def goes_on(self, before: State, after: State) -> bool:
-        """Return whether a search expands the state to which a step leads."""
+        """Whether a search expands the state that a step leads to."""
         return self.is_within(after) and self.allows(before, after)
 
     def transitions(self, state: State) -> list[Transition]:
-        """Return the transitions out of a state in the order of their actions, as TLC goes through a Next."""
+        """Return the transitions out of a state in the order of declared actions, as TLC evaluates Next."""
         return sorted(self.semantics.transitions(state), key=lambda one: self._place[one.action])
 
     # A batch
@@ -68,14 +68,14 @@ class PlainSystem:
             for choice in self.semantics.choices(state):
                 key, end = self._end(state, choice)
                 if end is not None:
-                    own = choice.inbox is not None  # the network's own step, which nobody takes
+                    own = choice.inbox is not None  # the network's own step has no actor
                     actor, message = (None, None) if own else (choice.actor, choice.message)
                     found.append((place, key, end, self.labels.number(choice.action, actor, message, choice.step)))
         places, keys, ends, labels = zip(*found, strict=True) if found else ((), (), (), ())
         yield Steps(np.array(places, np.int64), keys, np.array(ends, np.int32), np.array(labels, np.uint16))
 
     def _end(self, state: State, choice: Choice) -> tuple[Value, int | None]:
-        """Return the key of the state to which a choice leads, and its end; None as the end of no step."""
+        """Return the canonical key of a choice's target, and its end code; the code is None if there is no step."""
         transition = self.semantics.taken(state, choice)
         if transition is None:
             blocked = bool(self.options.temporal) and self.semantics.is_blocked(state, choice)
@@ -84,11 +84,11 @@ class PlainSystem:
         return (self.identity(transition.target), 0) if inside else ((), BEYOND)
 
     def holds(self, prop: Property, states: list[State], judge: Callable[[Property, State], bool]) -> Mask:
-        """Return for each state whether a property is true of it."""
+        """Return for each state whether a property holds."""
         return np.array([judge(prop, state) for state in states], bool)
 
     def canonical(self, states: list[State]) -> list[Value]:
-        """Return a key for each state, equal for those that count as one."""
+        """Return the canonical key of each state."""
         return list(map(self.identity, states))
 
     def decode(self, states: list[State]) -> list[State]:

@@ -1,7 +1,7 @@
-"""Random simulation over the tables: many walks from the initial states, each by chance.
+"""Random simulation over the tables: many random walks from the initial states.
 
-Walk `i` depends on the seed and on `i` alone: its choices are drawn from a hash of both and of the step's number, among
-successors in an order that does not depend on what was learned before.
+Walk `i` depends on the seed and on `i` alone. Each choice is drawn from a hash of the seed, `i` and the step's number.
+The order of successors does not depend on earlier memoization.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 
-STATES_AT_ONCE = 1 << 20  # states along the walks that are made together
+STATES_AT_ONCE = 1 << 20  # states along the walks of one batch
 WALKS_AT_ONCE = 1 << 10
-MOST_TRIES = 200  # of a walk that ends too early
+MOST_TRIES = 200  # attempts at a walk that ends too early
 MOST_DEPTH = 1_000_000  # states along a walk; each is kept until the walk ends
-STEPS_A_TURN = 1 << 17  # steps that one worker makes between two looks at the clock
+STEPS_A_TURN = 1 << 17  # steps of one worker between two checks of the clock
 
 Tell = Callable[[list[State], list[str]], Behaviour]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Which walks to make."""
+    """Number, depth and seed of the walks to make."""
 
-    runs: int  # how many
-    depth: int = 100  # the most states along one
-    seed: int = 0  # what the choices are drawn from
-    first: int = 0  # the number of the first
-    # the fewest states along one: a walk that ends before is made again with other choices, which follow from the
-    # seed, its number and how often it was made. One that shows a violation stays as it is.
+    runs: int  # number of walks
+    depth: int = 100  # most states along a walk
+    seed: int = 0  # seed of the choices
+    first: int = 0  # number of the first walk
+    # fewest states along a walk: one that ends earlier is repeated with other choices, which follow from the seed, its
+    # number and the attempt. A walk that shows a violation is kept.
     least: int = 1
 
 
@@ -66,13 +66,13 @@ def simulate(
     keep: Callable[[int, Behaviour], None] | None = None,
     kept: Container[int] = (),
 ) -> Result:
-    """Walk at random through the states of a protocol, each enabled successor being as likely as any other."""
+    """Walk at random through the states of a protocol; all enabled successors are equally likely."""
     check_plan(plan)
     return RandomWalks(protocol, options, plan, keep, kept=kept).run()
 
 
 def check_plan(plan: Plan) -> None:
-    """Raise InputError for walks that cannot be made."""
+    """Raise InputError for a plan that cannot be carried out."""
     if plan.depth > MOST_DEPTH:
         raise InputError(f"expected at most {MOST_DEPTH:,} states along a walk, found {plan.depth:,}")
     if plan.least > plan.depth:
@@ -80,7 +80,7 @@ def check_plan(plan: Plan) -> None:
 
 
 class Walks(WalkArrays):
-    """Walks that are made together."""
+    """A batch of walks."""
 
     def __init__(self, starts: Rows, seeds: NDArray[np.uint64], depth: int) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class Walks(WalkArrays):
         self.broken = np.full((count, STATE_BITS + STEP_BITS), -1, np.int32)
 
     def again(self, w: int, start: Any, seed: Any) -> None:
-        """Begin a walk anew."""
+        """Restart a walk with another seed."""
         self.path[w * self.depth] = start
         self.taken[w], self.broken[w] = -1, -1
         self.seeds[w], self.length[w], self.status[w], self.refused[w] = seed, 1, GOING, 0
@@ -109,7 +109,7 @@ class Walks(WalkArrays):
 
 
 class RandomWalks:
-    """Random walks, many at a time."""
+    """Random walks, in batches."""
 
     def __init__(
         self,
@@ -125,23 +125,23 @@ class RandomWalks:
         self.keep, self.kept = keep, kept
         self.expander = Expander.of(protocol, options)
         self.visited = VisitedSet(self.expander.threads)
-        seen_whole = replace(options, view=None)  # walks are checked state by state, also of states that look alike
+        seen_whole = replace(options, view=None)  # the VIEW is ignored: walks are checked state by state
         self.checker = Checker(protocol, seen_whole, self.expander, lambda: self.visited.count)
         self.learner = self.expander.learner
         self.made = 0
         self.longest = 0
-        self.shown_by: dict[str, int] = {}  # the number of the first walk that violates a property
+        self.shown_by: dict[str, int] = {}  # number of the first walk that violates a property
         self._tell = tell or self._walked_again
         states = [prop.name for prop in self.learner.state_properties]
         self._broken_names = states + [""] * (STATE_BITS - len(states))
         self._broken_names += [prop.name for prop in self.learner.step_properties]
 
     def run(self) -> Result:
-        """Make the walks; return what was found on them."""
+        """Make the walks; return their result."""
         return self._incomplete(self.checker.result_of(self._search))
 
     def more(self, plan: Plan) -> Result:
-        """Make further walks, with one worker, once others were made; return what was found on these alone."""
+        """Make further walks with one worker; return the result of these walks alone."""
         self.plan, self.made, self.longest, self.shown_by = plan, 0, 0, {}
         self.visited = VisitedSet(self.expander.threads)
         for worker in self.expander.pool:
@@ -150,7 +150,7 @@ class RandomWalks:
         return self._incomplete(self.checker.books.result_of(self._make))
 
     def _incomplete(self, result: Result) -> Result:
-        result.complete = False  # a simulation has not seen everything
+        result.complete = False  # a simulation does not cover all states
         return result
 
     def _search(self) -> None:
@@ -159,14 +159,14 @@ class RandomWalks:
         self._make()
 
     def begin(self) -> None:
-        """Make ready to walk."""
+        """Encode the initial states, and prepare the fingerprints."""
         self._first_rows = self.checker.starting_rows()
         self.checker.initial_count = 0
         self.checker.books.result.runs = 0
         self._fingerprints = Fingerprints(self.learner)
 
     def _make(self) -> None:
-        """Make the walks of the plan, once the search has begun."""
+        """Make the planned walks."""
         try:
             if len(self._first_rows):
                 at_once = max(1, min(WALKS_AT_ONCE, STATES_AT_ONCE // self.plan.depth))
@@ -182,26 +182,26 @@ class RandomWalks:
                 self.go_on(walks)
                 self._again(walks, first)
                 self.checker.books.look_at_the_clock(self.plan.runs - self.made)
-        except (Stop, KeyboardInterrupt):  # the walks before the first that is under way are made
+        except (Stop, KeyboardInterrupt):  # the walks before the first unfinished one count
             self._end(walks, int((walks.status == GOING).argmax()))
             raise
         self._end(walks, len(walks.status))
         self.checker.stop_at_max_states()
 
     def begun(self, first: int, count: int) -> Walks:
-        """Return walks, from number `first` on, at their initial states."""
+        """Return walks at their initial states, numbered from `first` on."""
         starts, seeds = self._drawn(str(self.plan.seed), first, count)
         return Walks(starts, seeds, self.plan.depth)
 
     def _drawn(self, seed: str, first: int, count: int) -> tuple[Rows, NDArray[np.uint64]]:
-        """Return where walks begin, and what their choices are drawn from."""
+        """Return the initial states and the seeds of some walks."""
         base = np.uint64(int.from_bytes(blake2b(seed.encode(), digest_size=8).digest(), "little"))
         seeds, chosen = np.zeros(count, np.uint64), np.zeros(count, np.int64)
         draw_seeds(base, first, seeds, chosen, len(self._first_rows))
         return self.expander.with_columns(self._first_rows)[chosen], seeds
 
     def _again(self, walks: Walks, first: int) -> None:
-        """Begin those walks anew that have ended too early."""
+        """Restart the walks that ended too early."""
         least = self.plan.least
         for w in np.flatnonzero((walks.status >= NO_SUCCESSOR) & (walks.length < least)).tolist():
             if self._findings(walks, w):
@@ -218,7 +218,7 @@ class RandomWalks:
     # Walking
 
     def go_on(self, walks: Walks) -> None:
-        """Let every walk go on until it ends, misses something or has had its turn."""
+        """Advance every walk until it ends, misses a memo entry, or has used up its turn."""
         walks.path = self.expander.with_columns(walks.path)
         self._fingerprints.update()
         expander = self.expander
@@ -243,7 +243,7 @@ class RandomWalks:
 
     @property
     def _one_by_one(self) -> bool:
-        """Whether Python must look at each step before the next is made."""
+        """Whether Python must check each step before the next one is made."""
         return self.checker.python is not None and self.checker.python.constrains
 
     def _run_walks(self, walks: Walks, bounds: list[int], number: int) -> None:
@@ -252,7 +252,7 @@ class RandomWalks:
         walk_on(self.learner.tables, worker, walks, self._fingerprints, first, last, turn)
 
     def _accept_or_refuse(self, walks: Walks, w: int) -> None:
-        """Take back a walk's last step where it leads outside a non-local constraint: another will be chosen."""
+        """Undo a walk's last step if it breaks a non-local constraint; the walk then chooses another."""
         assert self.checker.python is not None
         last = int(walks.length[w]) - 1
         if self.checker.python.is_within(walks.rows(w, last + 1)[-1]):
@@ -262,10 +262,10 @@ class RandomWalks:
         walks.refused[w] += 1
         walks.broken[w][walks.broken[w] == last] = -1
 
-    # What was walked
+    # Results of walks
 
     def _end(self, walks: Walks, count: int) -> None:
-        """Count the first walks, up to a violation unless the simulation goes on, and report what is violated."""
+        """Count the first walks, up to a violation unless the simulation continues, and report the violations."""
         violations: dict[str, tuple[int, int]] = {}
         for w in range(count):
             found = self._findings(walks, w)
@@ -287,7 +287,7 @@ class RandomWalks:
             self.checker.books.violation(name, self.trace(walks, w, place + 1))
 
     def _findings(self, walks: Walks, w: int) -> dict[str, int]:
-        """Return the properties violated on a walk with the place of the first state that shows it, earliest first."""
+        """Return the properties violated on a walk, with the place of the first state that shows each, in order."""
         found = {self._broken_names[bit]: int(walks.broken[w, bit]) for bit in np.flatnonzero(walks.broken[w] >= 0)}
         length = int(walks.length[w])
         if self.checker.python is not None:
@@ -299,7 +299,7 @@ class RandomWalks:
         return dict(sorted(found.items(), key=lambda item: item[1]))
 
     def _count(self, walks: Walks, count: int) -> None:
-        """Count the first walks, their steps and the states that no walk has seen before."""
+        """Count walks, their steps, and the states that no earlier walk visited."""
         if count == 0:
             return
         lengths = walks.length[:count]
@@ -315,7 +315,7 @@ class RandomWalks:
         return self.trace(walks, which[index], int(walks.length[which[index]]))
 
     def trace(self, walks: Walks, w: int, length: int) -> Behaviour:
-        """Return the first states of a walk with what led to each."""
+        """Return the behaviour of the first states of a walk."""
         states = [self.learner.decode_state(row) for row in walks.rows(w, length)]
         return self._tell(states, [self.learner.action_names[number] for number in walks.taken[w, 1:length].tolist()])
 

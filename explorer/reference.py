@@ -1,4 +1,4 @@
-"""The reference engine: whole states, a set of those visited, nothing clever. Every other engine must agree with it."""
+"""The reference engine: explicit search over whole states. Every other engine must agree with it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Value
 
-REPORT_EVERY = 1000  # states expanded between two looks at the clock
+REPORT_EVERY = 1000  # states expanded between two checks of the clock
 
 
 def explore(protocol: Protocol, options: SearchRequest | None = None) -> Result:
@@ -35,7 +35,7 @@ def explore(protocol: Protocol, options: SearchRequest | None = None) -> Result:
 
 
 class ReferenceSearch:
-    """Searches whole states, and keeps all that it visited."""
+    """Searches whole states, and keeps every visited state."""
 
     def __init__(self, protocol: Protocol, options: SearchRequest) -> None:
         self.protocol = protocol
@@ -48,20 +48,20 @@ class ReferenceSearch:
         self._fired = dict.fromkeys(self.system.actions, 0)
         self._generated = 0
         self.parents: dict[Value, tuple[State, Transition | None]] = {}
-        self._depths: dict[Value, int] = {}  # of states met, where a depth-first search is bounded
+        self._depths: dict[Value, int] = {}  # of visited states, in a depth-first search with a bound
         self._state_properties = [p for p in options.properties if not p.over_steps]
         self._step_properties = [p for p in options.properties if p.over_steps]
-        self._at: tuple[State, Transition | None] | None = None  # what is looked at
+        self._at: tuple[State, Transition | None] | None = None  # the state, or the step, under evaluation
         self._books = Bookkeeping(options, self._totals, protocol, first_found=options.search == Search.BFS)
         self.result.notes += notes
 
     @property
     def result(self) -> Result:
-        """What was found so far."""
+        """The result so far."""
         return self._books.result
 
     def run(self) -> Result:
-        """Search, and return what was found."""
+        """Search, and return the result."""
         return self._books.result_of(self._search)
 
     def _search(self) -> None:
@@ -114,19 +114,19 @@ class ReferenceSearch:
             if depth == most:
                 continue
             if most and depth > self._depths[self.identity(state)]:
-                continue  # met again nearer to the start since it was put here
+                continue  # reached again, nearer to the start, after it was pushed
             expanded += 1
             if expanded % REPORT_EVERY == 0:
                 self._books.look_at_the_clock(len(waiting))
             reached = [t.target for t in self._expand(state) if self._admit(state, t, depth + 1)]
             waiting.extend((target, depth + 1) for target in reversed(reached))
-        if most in self._depths.values():  # of the others, those that were met there were met nearer later on
+        if most in self._depths.values():  # else each state at the bound was later reached nearer to the start
             self._books.stop_at("max_depth")
 
     def _expand(self, state: State) -> Iterator[Transition]:
-        """Yield the transitions out of a state, counting them and checking the step properties.
+        """Yield the transitions out of a state; count them, and check the step properties.
 
-        A search that stops at a violation has met the same states as TLC, in the same order.
+        A search that stops at a violation has visited the same states as TLC, in the same order.
         """
         stuck = True
         self._at = state, None
@@ -141,12 +141,12 @@ class ReferenceSearch:
             if self.system.allows(state, transition.target):
                 yield transition
             else:
-                self._check(state, transition)  # as TLC does, also what is pruned
+                self._check(state, transition)  # as in TLC, pruned states are checked too
         if stuck and self.options.deadlock:
             self._violation(DEADLOCK, state, None)
 
     def _admit(self, source: State, transition: Transition | None, depth: int) -> bool:
-        """Note a state; return whether it is to be expanded: new (or nearer than before) and within the constraints."""
+        """Add a state; return whether to expand it: new, or nearer than before, and within the constraints."""
         state = source if transition is None else transition.target
         identity = self.identity(state)
         if identity in self.parents:
@@ -164,13 +164,13 @@ class ReferenceSearch:
         return within
 
     def _graph(self) -> StateGraph:
-        """Return the state graph, once every state is visited; its labels are numbered from the beginning."""
+        """Return the state graph of the finished search; its labels are numbered from the beginning."""
         bounds = HiddenBounds(self.semantics, self.options, self.semantics.most_spent)
         system = PlainSystem(self.semantics, self.options)
         return StateGraph(system, VisitedStates(self), bounds, pause=lambda: self._books.look_at_the_clock(0))
 
     def _check(self, source: State, transition: Transition | None) -> None:
-        """Check the invariants in a state."""
+        """Check the invariants in the state that a transition leads to, or in the source without one."""
         state = source if transition is None else transition.target
         self._at = source, transition
         for prop in self._state_properties:
@@ -178,7 +178,7 @@ class ReferenceSearch:
                 self._violation(prop.name, source, transition)
 
     def _note(self, identity: Value, source: State, transition: Transition | None, depth: int) -> None:
-        """Count a new state, one that violates a property too: as in TLC it was found, and so was its level."""
+        """Count a new state and its level, even if it violates a property, as TLC does."""
         self.parents[identity] = (source, transition)
         if self.options.search != Search.BFS and self.options.max_depth:
             self._depths[identity] = depth
@@ -189,13 +189,13 @@ class ReferenceSearch:
             self._books.violation(name, self._trace(source, transition))
 
     def _trace(self, source: State, transition: Transition | None) -> Behaviour:
-        """Return the behaviour to a state, and a step further where one is given."""
+        """Return the behaviour to a state, with one more step if a transition is given."""
         if transition is not None:
             return (*self.path_to(source), step_of(transition))
         return self.path_to(source) if self.identity(source) in self.parents else (TraceStep(source),)
 
     def path_to(self, state: State) -> Behaviour:
-        """Return the behaviour by which a visited state was found first (in a bounded search: nearest)."""
+        """Return the behaviour that first reached a state (in a bounded search: the shortest)."""
         steps: list[TraceStep] = []
         source, transition = self.parents[self.identity(state)]
         while transition is not None:
@@ -204,7 +204,7 @@ class ReferenceSearch:
         return (TraceStep(source), *reversed(steps))
 
     def states(self) -> Iterator[State]:
-        """Yield every state visited, one for each identity."""
+        """Yield every visited state, one for each canonical key."""
         for source, transition in self.parents.values():
             yield source if transition is None else transition.target
 
@@ -214,13 +214,13 @@ class ReferenceSearch:
         for number, state in enumerate(self.states()):
             with suppress(*[RaisedError] if skip_errors else []):
                 for transition in self.semantics.transitions(state):
-                    target = numbers.get(self.identity(transition.target))  # none beyond a constraint or a limit
+                    target = numbers.get(self.identity(transition.target))  # None beyond a constraint or a limit
                     if target is not None and self.system.allows(state, transition.target):
                         yield number, transition, target
 
 
 class VisitedStates:
-    """The states of a reference search that is over: a `StateStore`."""
+    """`StateStore` of a finished reference search."""
 
     def __init__(self, search: ReferenceSearch) -> None:
         self._search, self._states = search, list(search.states())
@@ -235,7 +235,7 @@ class VisitedStates:
             yield first, self._states[first : first + REPORT_EVERY]
 
     def numbers(self, keys: Sequence[Value], which: NDArray[np.int64]) -> Numbers:
-        """Return the numbers of the states with keys[which]; BEYOND for those that were not visited."""
+        """Return the numbers of the states with keys[which]; BEYOND for states that were not visited."""
         return np.array([self._numbers.get(keys[place], BEYOND) for place in which.tolist()], np.int32)
 
     def state(self, number: int) -> State:
@@ -243,8 +243,8 @@ class VisitedStates:
         return self._states[number]
 
     def path_to(self, number: int) -> Behaviour:
-        """Return the behaviour by which a state was found first."""
+        """Return the behaviour that first reached a state."""
         return self._search.path_to(self._states[number])
 
     def forget_keys(self) -> None:
-        """Keep everything: what the reference engine visits is small."""
+        """Do nothing: the state space of a reference search is small."""

@@ -1,8 +1,8 @@
-"""The one description of a search request: what it checks, how, and where it stops.
+"""Search requests: the checks, the order, the options and the limits of a search.
 
-Each field of `SearchRequest` says what it is elsewhere. The command line, the Python API, the pytest plugin, error
-messages, JSON and the identity of a checkpoint are made from these fields. A new option is a field here; its type for
-callers in Python stands in `kraftcheck/api.py`, and the group of a command's help that shows it in the command.
+Each field of `SearchRequest` declares its form outside of a search. The command line, the Python API, the pytest
+plugin, messages, JSON and the identity of a checkpoint follow from the declarations. A new option is a field here; its
+type for Python callers is in `kraftcheck/api.py`, and its group in a command's help is in the command.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 
 class Search(StrEnum):
-    """Names of the search orders that every installation has.
+    """Names of the built-in search orders.
 
-    `SearchRequest.search` takes any file of `explorer/tables/searches/` by its name, whether it stands here or not.
+    `SearchRequest.search` also accepts the name of any file in `explorer/tables/searches/`.
     """
 
     BFS = "bfs"
@@ -38,7 +38,7 @@ class Search(StrEnum):
 
 
 class Feature(StrEnum):
-    """Something that not every search order can do, as the documentation calls it."""
+    """A feature that some search orders lack, with its name in messages."""
 
     CONSTRAINT = "CONSTRAINT"
     ACTION_CONSTRAINT = "ACTION_CONSTRAINT"
@@ -55,21 +55,23 @@ class Feature(StrEnum):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a search has got.
+    """Progress of a search.
 
     Attributes
     ----------
-    distinct_states, generated_states
-        Counts so far.
-    depth
-        States on the longest of the paths walked so far.
-    frontier
+    distinct_states : int
+        States found so far.
+    generated_states : int
+        Initial states and transitions so far.
+    depth : int
+        States on the longest path so far.
+    frontier : int
         States found and not yet expanded.
-    seconds
-        Time since the search began.
-    nodes
-        Nodes of the decision diagrams, where states are found as sets: those of whole levels count above, of
-        saturation none before its end. Else None.
+    seconds : float
+        Seconds since the search began.
+    nodes : int or None
+        Nodes of the decision diagrams of the symbolic engine; None for other engines. By saturation, the other counts
+        are 0 until the end.
     """
 
     distinct_states: int
@@ -80,18 +82,18 @@ class Progress:
     nodes: int | None = None
 
 
-# What users write
+# Values on the command line
 
 
 def count(text: str) -> int:
-    """Read a number of at least 1."""
+    """Parse a number of at least 1."""
     if not text.isascii() or not text.isdigit() or len(text) > 18 or int(text) == 0:
         raise argparse.ArgumentTypeError(f"expected a number of at least 1, found {cut(text, 60)!r}")
     return int(text)
 
 
 def threads(text: str) -> int:
-    """Read a number of threads or processes: a slip shall not make as many as a machine cannot bear."""
+    """Parse a number of threads or processes; refuse one that no machine can run."""
     number = count(text)
     if number > MOST_WORKERS:
         raise argparse.ArgumentTypeError(f"expected at most {MOST_WORKERS}, found {number}")
@@ -99,7 +101,7 @@ def threads(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """Read a time."""
+    """Parse a time in seconds."""
     with suppress(ValueError):
         if 0 < float(text) < math.inf:
             return float(text)
@@ -107,7 +109,7 @@ def seconds(text: str) -> float:
 
 
 def size(text: str) -> int:
-    """Read a number of bytes."""
+    """Parse a number of bytes."""
     match = _SIZE.fullmatch(text.strip())
     if match is not None:
         found = float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " ")
@@ -117,14 +119,14 @@ def size(text: str) -> int:
 
 
 def folder(text: str) -> Path:
-    """Read a folder's name."""
+    """Parse the name of a folder."""
     if not text:
         raise argparse.ArgumentTypeError("expected a folder, found ''")
     return Path(text)
 
 
 def setting(text: str) -> tuple[str, str]:
-    """Read one of Spark's settings."""
+    """Parse a setting of Spark."""
     key, equals, value = text.partition("=")
     if not equals or not key.startswith("spark."):
         raise argparse.ArgumentTypeError(f"expected spark.KEY=VALUE, found {cut(text, 60)!r}")
@@ -135,26 +137,27 @@ def setting(text: str) -> tuple[str, str]:
 
 
 class Option(NamedTuple):
-    """What a field of `SearchRequest` is outside of a search."""
+    """Declaration of a field of `SearchRequest`: its command-line option, engines, identity and JSON."""
 
     help: str
-    # On the command line: what stands for a value and what reads it; argparse's action. Neither: it has no such option.
+    # On the command line: the placeholder and the parser of a value, or argparse's action. Without them, there is no
+    # option.
     metavar: str | None = None
     read: Callable[[str], Any] = str
     action: Any = None
-    engines: tuple[str, ...] | None = None  # the engines that have it; None: all
-    asks: Feature | None = None  # what a search order must be able to do for it
-    identity: str | None = None  # its name in a checkpoint's identity; None where it does not change what is found
-    in_json: bool = False  # whether `--json` has it
+    engines: tuple[str, ...] | None = None  # the engines that support it; None: all
+    asks: Feature | None = None  # the feature that it needs of a search order
+    identity: str | None = None  # name in a checkpoint's identity; None if the result does not depend on it
+    in_json: bool = False  # whether `--json` includes it
     word: str = ""  # its name on the command line
 
     def arguments(self) -> dict[str, Any]:
-        """Return what a parser of a command line takes."""
+        """Return the arguments for argparse."""
         found = {"help": self.help, "metavar": self.metavar, "action": self.action, "type": self.read}
         return {key: value for key, value in found.items() if value is not None and (key != "type" or self.metavar)}
 
     def as_json(self, value: Any) -> Any:
-        """Return a value for JSON: properties by name, conditions of fairness as text."""
+        """Return a value for JSON: properties by name, fairness conditions as text."""
         if isinstance(value, tuple):
             return ", ".join(map(str, value)) if self.identity == "fairness" else sorted(one.name for one in value)
         return str(value) if isinstance(value, StrEnum) else value
@@ -168,7 +171,7 @@ _SAVING = ("tables", "symbolic", "spark")
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """What a search checks, how, and where it stops."""
+    """The checks, the order, the options and the limits of a search."""
 
     search: Annotated[
         str,
@@ -189,12 +192,12 @@ class SearchRequest:
         Option("predicates that steps must keep", asks=Feature.ACTION_CONSTRAINT, identity="action constraints"),
     ] = ()
     deadlock: Annotated[
-        bool, Option("check for deadlock, whatever the .cfg says", action=_SWITCH, identity="deadlock")
+        bool, Option("check for deadlock (default: as configured)", action=_SWITCH, identity="deadlock")
     ] = True
     symmetry: Annotated[
         str | None,
         Option(
-            "reduce by symmetry, whatever the .cfg says",
+            "reduce by symmetry (default: as configured)",
             action=_SWITCH, asks=Feature.SYMMETRY, identity="symmetry", in_json=True,
         ),
     ] = None  # fmt: skip
@@ -202,17 +205,17 @@ class SearchRequest:
     init: Annotated[str, Option("the start: Init, or the name of a scenario", identity="start")] = "Init"
     reachable: Annotated[
         _Properties,
-        Option("what should stay reachable", asks=Feature.REACHABLE, identity="what should stay reachable"),
+        Option("the @reachable properties to check", asks=Feature.REACHABLE, identity="what should stay reachable"),
     ] = ()
     temporal: Annotated[
         _Properties, Option("the temporal properties to check", asks=Feature.TEMPORAL, identity="temporal properties")
     ] = ()
     fairness: Annotated[
-        tuple[Fairness, ...], Option("what temporal properties assume, besides what each declares", identity="fairness")
+        tuple[Fairness, ...], Option("fairness of temporal properties, besides their own", identity="fairness")
     ] = ()
     strict_bounds: Annotated[
         bool | None,  # None: as the protocol says
-        Option("to temporal properties, what a bound forbids is not enabled, as in TLC", action=_SWITCH),
+        Option("for temporal properties, an exhausted bound disables actions, as in TLC", action=_SWITCH),
     ] = None
     keep_going: Annotated[
         bool, Option("go on after a violation", action=_FLAG, identity="--continue", word="--continue")
@@ -264,26 +267,26 @@ class SearchRequest:
 
     @property
     def over_behaviours(self) -> tuple[Property, ...]:
-        """What is known once all states are visited."""
+        """Properties that need the complete state graph."""
         return (*self.reachable, *self.temporal)
 
     def fairness_of(self, prop: Property) -> tuple[Fairness, ...]:
-        """What a temporal property may assume to be fair."""
+        """Return the fairness conditions that a temporal property assumes."""
         return tuple(dict.fromkeys((*self.fairness, *prop.fairness)))
 
     @property
     def all_fairness(self) -> tuple[Fairness, ...]:
-        """What the temporal properties may assume to be fair, all together."""
+        """The fairness conditions of all temporal properties together."""
         return tuple(dict.fromkeys(one for prop in self.temporal for one in self.fairness_of(prop)))
 
     @property
     def checks_nothing(self) -> bool:
-        """Whether there is no property to check, and deadlock is not checked either."""
+        """Whether the search checks neither a property nor deadlock."""
         return not (self.properties or self.over_behaviours or self.deadlock)
 
     @classmethod
     def of(cls, bound: NamedTuple, **more: Any) -> Self:
-        """Return what a configuration that is bound to a protocol, a `BoundConfig`, asks a search for."""
+        """Return the request of a configuration that is bound to a protocol (a `BoundConfig`)."""
         asked = bound._asdict()
         del asked["protocol"]
         return cls(**(asked | more))
@@ -298,4 +301,4 @@ def _options() -> Iterator[tuple[str, Option]]:
 
 
 OPTIONS = dict(_options())
-"""What each field of a request is elsewhere, by its name."""
+"""The declaration of each field of a request, by name."""

@@ -1,4 +1,4 @@
-"""What a search finds, the same for every engine."""
+"""Results of searches, the same for every engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(StrEnum):
-    """How a search ended."""
+    """Verdict of a search."""
 
     OK = "ok"
     VIOLATION = "violation"
@@ -29,18 +29,18 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class TraceStep:
-    """One state of a behaviour and how it was reached.
+    """A state of a behaviour, and the step that led to it.
 
     Attributes
     ----------
-    state
+    state : State
         The state.
-    action
-        Name of the action that led here, None for an initial state.
-    actor
-        The id of the replica that took it, or None.
-    message
-        The message that was delivered, or None.
+    action : str or None
+        Name of the action that led to the state; None for an initial state.
+    actor : value or None
+        Id of the replica that took the step, or None.
+    message : record or None
+        The delivered message, or None.
     """
 
     state: State
@@ -50,38 +50,38 @@ class TraceStep:
 
 
 class Trap(NamedTuple):
-    """The states from which what should stay reachable is not."""
+    """The states from which a `@reachable` property cannot be reached."""
 
-    states: int  # how many they are
-    among: int  # how many states were searched
+    states: int  # number of these states
+    among: int  # number of states searched
 
 
 class Loop(NamedTuple):
-    """How a behaviour goes on for ever."""
+    """The cycle of an infinite counterexample."""
 
-    back_to: int  # the number of the state that comes again, the first being 1: the last one's where it stutters
-    again: TraceStep | None = None  # the step that leads back, its state being that one; None where it stutters
-    kept: tuple[str, ...] = ()  # how what is repeated meets each condition of fairness
-    never: tuple[str, ...] = ()  # of actions that would change what the property waits for, why they are never taken
+    back_to: int  # number, from 1, of the state where the cycle begins; for stuttering, of the last state
+    again: TraceStep | None = None  # the step that leads back to that state; None for stuttering
+    kept: tuple[str, ...] = ()  # for each fairness condition, how the cycle satisfies it
+    never: tuple[str, ...] = ()  # for actions that would help the property, why they are never taken
 
 
 @dataclass(frozen=True)
 class Violation:
-    """A property that does not hold, a deadlock, or an `assert` that failed, with a behaviour that shows it.
+    """A violated property, a deadlock, or a failed `assert`, with a counterexample.
 
     Attributes
     ----------
-    property
-        The property's name; "Deadlock" for a deadlock.
-    trace
-        States from an initial one to the one that shows it.
-    trap
-        For what should stay reachable: the states that have no way out, of which the trace ends in a nearest one.
-    loop
-        For a temporal property: how the trace goes on for ever.
-    failed
-        Where `property` names an action or a property in which an `assert` failed: the error. The trace leads to the
-        state in which it was called.
+    property : str
+        Name of the property; "Deadlock" for a deadlock.
+    trace : tuple of TraceStep
+        Behaviour from an initial state to the violation.
+    trap : Trap or None
+        For a `@reachable` property: the states from which it cannot be reached. The trace ends in a nearest one.
+    loop : Loop or None
+        For a temporal property: the cycle at the end of the trace.
+    failed : RaisedError or None
+        The error of a failed `assert`; `property` then names the action or property that raised it. The trace ends in
+        the state in which it was called.
     """
 
     property: str
@@ -91,7 +91,7 @@ class Violation:
     failed: RaisedError | None = None
 
     def is_of_behaviours(self) -> bool:
-        """Whether it is about what follows for ever, not about a state or a step."""
+        """Whether the violated property is `@reachable` or temporal, not one of a state or a step."""
         return self.trap is not None or self.loop is not None
 
 
@@ -105,50 +105,50 @@ NOTHING_CHECKED = (
 
 @dataclass
 class Result:
-    """What a search found.
+    """Result of a search.
 
     Attributes
     ----------
-    verdict
-        How it ended.
-    violations
+    verdict : Verdict
+        How the search ended.
+    violations : list of Violation
         Each violated property once, in the order of discovery.
-    distinct_states
+    distinct_states : int
         States found, up to symmetry and view.
-    generated_states
-        Initial states and transitions, self-loops included.
-    depth
-        The deepest level of any state found, the initial states being level 1: in a complete search the states on
-        the longest shortest path. None for a depth-first search.
-    actions
-        Times each action of the protocol fired.
-    handler_calls
-        Times each action was called in Python; other times its outcome was memoised.
-    complete
+    generated_states : int
+        Initial states and transitions, including self-loops.
+    depth : int or None
+        Deepest level of any state; initial states are level 1. In a complete breadth-first search it is the number of
+        states on the longest shortest path. None for a depth-first search.
+    actions : dict of str to int
+        Number of times that each action of the protocol fired.
+    handler_calls : dict of str to int
+        Number of times that each action was called in Python; otherwise its memoized result was used.
+    complete : bool
         Whether every reachable state was visited.
-    limit
-        Which limit ended it ("max_states", "max_depth", "max_nodes", "time_limit", "memory",
-        "interrupted"), or None; "strict" where `doubts` alone keep the verdict from being ok.
-    seconds
-        Time it took, without that for compiling.
-    compile_seconds
-        Time for which the kernel was compiled, once on a machine.
-    uncounted
-        Actions that fired, nobody knows how often: they are not among `actions`, nor their steps in `generated_states`.
-    workers
-        Threads that searched.
-    engine
-        The name of the engine that searched, where one was chosen.
-    runs
-        Walks made by a random simulation; None for a search.
-    notes
-        What the user should know: what was slow, and why.
-    warnings
-        What looks like a slip in the model, or in what is checked.
-    vacuous
-        Properties that hold vacuously, each with the reason; None where this is not known.
-    never_evaluated
-        By property, the parts that were never evaluated; None where this is not known.
+    limit : str or None
+        The limit that ended the search: "max_states", "max_depth", "max_nodes", "time_limit", "memory" or
+        "interrupted"; "strict" if only `doubts` prevent the verdict ok.
+    seconds : float
+        Time of the search, without compilation.
+    compile_seconds : float
+        Time of compiling the kernel, once on each machine.
+    uncounted : list of str
+        Actions that fired an unknown number of times; `actions` and `generated_states` leave them out.
+    workers : int
+        Number of threads that searched.
+    engine : str
+        Name of the engine, if one was chosen.
+    runs : int or None
+        Number of walks of a random simulation; None for a search.
+    notes : list of str
+        Remarks for the user, for example about slow properties.
+    warnings : list of str
+        Likely mistakes in the model, or in the request.
+    vacuous : list of Vacuity or None
+        Properties that hold vacuously, with reasons; None if unknown.
+    never_evaluated : dict of str to list of Part, or None
+        Parts that were never evaluated, by property; None if unknown.
     """
 
     verdict: Verdict = Verdict.OK
@@ -173,7 +173,7 @@ class Result:
 
     @property
     def doubts(self) -> list[str]:
-        """Why `--strict` does not accept that nothing is violated: warnings, and what holds vacuously."""
+        """Reasons for `--strict` to reject an ok verdict: warnings, and properties that hold vacuously."""
         never = self.never_enabled if self.complete and self.runs is None else []
         return [
             *self.warnings,
@@ -184,22 +184,22 @@ class Result:
 
     @property
     def trace(self) -> tuple[TraceStep, ...]:
-        """The first counterexample: its states, each with how it was reached; empty where nothing is violated."""
+        """The first counterexample, with the step to each state; empty without a violation."""
         return self.violations[0].trace if self.violations else ()
 
     @property
     def only_of_behaviours(self) -> bool:
-        """Whether all that is violated is what should stay reachable, or a temporal property."""
+        """Whether all violations are of `@reachable` or temporal properties."""
         return bool(self.violations) and all(violation.is_of_behaviours() for violation in self.violations)
 
     @property
     def counts_distinct(self) -> bool:
-        """Whether the distinct states are counted: those of a corpus that many machines make are not."""
+        """Whether distinct states are counted; for a corpus made on many machines they are not."""
         return self.runs is None or self.distinct_states > 0
 
     @property
     def states_per_second(self) -> float:
-        """Distinct states a second; where these are not counted, all."""
+        """Distinct states a second, or all states a second if distinct ones are not counted."""
         states = self.distinct_states if self.counts_distinct else self.generated_states
         return states / self.seconds if self.seconds > 0 else 0.0
 
@@ -210,12 +210,12 @@ class Result:
 
 
 class Interrupted(KeyboardInterrupt):
-    """The user interrupted a search.
+    """Raised after the user interrupted a search.
 
     Attributes
     ----------
-    result
-        What was found until then.
+    result : Result
+        The result so far.
     """
 
     def __init__(self, result: Result) -> None:

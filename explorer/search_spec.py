@@ -1,4 +1,4 @@
-"""Describes a search to other processes, by names and canonical encodings."""
+"""Description of a search for other processes: names and canonical encodings."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ SearchSpec = dict[str, Any]
 
 CHECKED = ("properties", "constraints", "action_constraints")
 ASKED = ("deadlock", "symmetry", "view", "init")
-"""What a search is asked for, by the names of its options."""
+"""Options in the description of a search."""
 
 
 def to_spec(protocol: Protocol, options: SearchRequest) -> SearchSpec:
-    """Return what another process needs to make the same search, as JSON can hold it."""
+    """Return the description of a search, as JSON values."""
     lexicon = Lexicon()
     for value in protocol.constant_values().values():
         lexicon.note(value)
@@ -42,7 +42,7 @@ def to_spec(protocol: Protocol, options: SearchRequest) -> SearchSpec:
 
 
 def from_spec(spec: SearchSpec, user_files: Path) -> tuple[Protocol, SearchRequest]:
-    """Return the protocol and the options of a search that was described."""
+    """Return the protocol and the options of a described search."""
     module, name = spec["model"]
     cls = _class(module, name, user_files)
     lexicon = Lexicon(_class(module, name, user_files) for module, name in spec["classes"])

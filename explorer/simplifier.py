@@ -1,7 +1,7 @@
-"""Makes a counterexample easier to read: shorter, then with fewer replicas, actions, switches, messages and values.
+"""Simplification of a counterexample: fewer steps, then fewer replicas, actions, switches, messages and values.
 
-A shortest counterexample is not the simplest. Small passes try other behaviours, each of which is taken step by step
-with the reference semantics and must end in a violation of the same property; what costs less is kept.
+A shortest counterexample is not always the simplest. Small passes propose other behaviours. Each one is replayed with
+the reference semantics and must end in a violation of the same property. A cheaper one is kept.
 
 Sources: A. Zeller and R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002), for leaving out steps;
 E. W. Dijkstra, "A Note on Two Problems in Connexion with Graphs" (1959), for the cheapest of the shortest behaviours.
@@ -31,28 +31,27 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value, field_values
 
 SECONDS = 30.0
-"""How long it may take."""
+"""Time limit."""
 MOST_STATES = 6_000
-"""States that one search around a counterexample may visit."""
-REMEMBERED = 200_000
+"""Most states of one search around a counterexample."""
+REMEMBERED = 200_000  # states with remembered steps
 MOST = (math.inf,) * 4
-"""States whose steps are remembered."""
 
 
 class Cost(NamedTuple):
-    """What makes a counterexample hard to read; what comes first counts most."""
+    """Complexity of a counterexample; earlier fields count more."""
 
     steps: int
-    replicas: int  # replicas that take one
+    replicas: int  # replicas that take a step
     actions: int  # different actions
     switches: int  # steps taken by another replica than the one before
     messages: int  # messages sent
-    left: int  # messages that are under way in the end: nobody needed them
+    left: int  # messages in flight at the end
     values: int  # the sum of all numbers in the last state
 
 
 class Costs:
-    """Says what behaviours of one protocol cost."""
+    """Computes the cost of behaviours of one protocol."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -60,7 +59,7 @@ class Costs:
         self._sent: dict[tuple[Value, Value], int] = {}
 
     def of(self, trace: Behaviour) -> Cost:
-        """Return what makes a behaviour hard to read."""
+        """Return the cost of a behaviour."""
         steps = trace[1:]
         actors = [step.actor for step in steps]
         sent = sum(self.sent(a.state, b.state) for a, b in zip(trace, steps, strict=False))
@@ -75,7 +74,7 @@ class Costs:
         )
 
     def sent(self, before: State, after: State) -> int:
-        """Return how many messages a step sends."""
+        """Return the number of messages that a step sends."""
         empty, sent = self._network.empty, 0
         for key, inbox in after.inboxes.items():
             old = before.inboxes.get(key, empty)
@@ -99,7 +98,7 @@ class Costs:
 
 
 def _sum(value: Value) -> int:
-    """Return the sum of the numbers in a value, without their signs."""
+    """Return the sum of the absolute values of the numbers in a value."""
     if isinstance(value, bool):
         return 0
     if isinstance(value, int):
@@ -112,7 +111,7 @@ def _sum(value: Value) -> int:
 
 
 class _TimeOver(Exception):  # noqa: N818 - a way out, not an error
-    """There is no time left."""
+    """The time limit is reached."""
 
 
 class Simplifier:
@@ -140,10 +139,10 @@ class Simplifier:
         self._failed = violation.failed
 
     def run(self, shortest: Callable[[int, float], Behaviour | None] | None = None) -> Violation:
-        """Simplify until nothing more helps, there is no time left, or the user interrupts it.
+        """Simplify until no pass helps, the time is over, or the user interrupts.
 
-        `shortest`: returns a shortest behaviour that shows the violation, given the most states that it may have and
-        seconds; None where there is none or no time. By default the counterexample is a shortest one already.
+        `shortest(most, seconds)` returns a shortest behaviour with the violation, of at most `most` states, or None.
+        Without the function, the counterexample counts as shortest already.
         """
         try:
             if shortest is not None:
@@ -171,7 +170,7 @@ class Simplifier:
         return replace(self._violation, trace=self.best, failed=self._failed)
 
     def _pass(self, what: str, tried: Iterator[Behaviour | None]) -> None:
-        """Keep what is better among the behaviours that a pass tries."""
+        """Keep the best of the behaviours that a pass proposes."""
         before = self.best
         try:
             for found in tried:
@@ -204,7 +203,7 @@ class Simplifier:
         return taken.action, self._encoded[by_whom]
 
     def _is_expanded(self, before: State | None, state: State) -> bool:
-        """Whether a search asks what a state leads to: one beyond a constraint is no deadlock."""
+        """Whether a search expands a state; a state beyond a constraint is no deadlock."""
         return self._system.is_within(state) if before is None else self._system.goes_on(before, state)
 
     def _shows(self, before: State | None, taken: Transition | None, state: State) -> bool:
@@ -220,7 +219,7 @@ class Simplifier:
             return True
 
     def _is_broken(self, before: State | None, taken: Transition | None, state: State) -> bool:
-        """Whether the property is false of a state, or of the step to it; what is asked for may raise an error."""
+        """Whether a state, or the step to it, violates the property; the evaluation may raise an error."""
         prop = self._property
         if prop is None:  # a deadlock, or an action in which an `assert` failed
             steps = self._steps(state) if self._is_expanded(before, state) else None
@@ -242,7 +241,7 @@ class Simplifier:
         return before, self._like(before, last, exactly=True), last.state
 
     def _like(self, state: State, step: TraceStep, *, exactly: bool = False) -> Transition | None:
-        """Return the step out of a state that is most like a step of a behaviour, or None."""
+        """Return the step out of a state that is most similar to a step of a behaviour, or None."""
         fitting = [t for t in self._steps(state) if (t.action, t.actor) == (step.action, step.actor)]
         if exactly:
             return next(t for t in fitting if (t.message, t.target) == (step.message, step.state))
@@ -254,7 +253,7 @@ class Simplifier:
         return same[0] if same else None
 
     def _along(self, steps: Sequence[TraceStep]) -> Behaviour | None:
-        """Take steps from the start, those that can be taken; return the way to the violation, or None."""
+        """Take the given steps as far as they are enabled; return the behaviour up to the violation, or None."""
         trace = [self.best[0]]
         if self._shows(None, None, trace[0].state):
             return tuple(trace)
@@ -290,7 +289,7 @@ class Simplifier:
             size = max(1, min(size if self.best is not before else size // 2, len(self.best) // 2))
 
     def _steps_moved(self) -> Iterator[Behaviour | None]:
-        """Move each step to each other place, so that those of one replica come together."""
+        """Move each step to each other place, which may bring the steps of one replica together."""
         for first in range(1, len(self.best)):
             for place in range(1, len(self.best)):
                 steps = list(self.best[1:])
@@ -299,13 +298,13 @@ class Simplifier:
                     yield self._along(steps)
 
     def _replicas_left_out(self) -> Iterator[Behaviour | None]:
-        """Look for a behaviour, no longer, in which one replica less takes steps."""
+        """Search for a behaviour, no longer, without the steps of one replica."""
         for actor, _ in Counter(step.actor for step in self.best[1:] if step.actor is not None).most_common()[::-1]:
             actors = {step.actor for step in self.best[1:]} - {actor} | {None}
             yield self._around(lambda taken, actors=actors: taken.actor in actors)  # type: ignore[misc]
 
     def _actions_left_out(self) -> Iterator[Behaviour | None]:
-        """Look for a behaviour, no longer, of the same replicas in which one action less is taken."""
+        """Search for a behaviour, no longer, of the same replicas without one action."""
         for action in sorted({str(step.action) for step in self.best[1:]}):
             actors = {step.actor for step in self.best[1:]}
             actions = {step.action for step in self.best[1:]} - {action}
@@ -314,17 +313,17 @@ class Simplifier:
             )
 
     def _reordered(self) -> Iterator[Behaviour | None]:
-        """Look for the cheapest of all behaviours, no longer, in which the same things happen."""
+        """Search for the cheapest behaviour, no longer, with the same actions, actors and messages."""
         allowed = {(step.action, step.actor, step.message) for step in self.best[1:]}
         yield self._around(lambda taken: (taken.action, taken.actor, taken.message) in allowed)
 
     def _cheapest(self) -> Iterator[Behaviour | None]:
-        """Look for the cheapest of all behaviours, no longer, of the same replicas and actions."""
+        """Search for the cheapest behaviour, no longer, with the same actions of the same replicas."""
         allowed = {(step.action, step.actor) for step in self.best[1:]}
         yield self._around(lambda taken: (taken.action, taken.actor) in allowed)
 
     def _around(self, allowed: Callable[[Transition], bool]) -> Behaviour | None:
-        """Return the cheapest behaviour, as far as switches, messages and values go, of those that are allowed."""
+        """Return the cheapest violating behaviour of allowed steps: by length, switches, messages and values."""
         waiting: list[tuple[tuple[int, int, int, int], int, State, Any]] = []
         ways: dict[tuple[State, Any], tuple[tuple[State, Any] | None, TraceStep]] = {}
         numbers = count()
@@ -356,14 +355,14 @@ class Simplifier:
         return None
 
     def _last(self, trace: Behaviour) -> Behaviour:
-        """Return a behaviour with the cheapest of the last steps that show the violation."""
+        """Return a behaviour whose last step is the cheapest that shows the violation."""
         before = trace[-2].state
         shown = [(*trace[:-1], step_of(t)) for t in self._steps(before) if self._shows(before, t, t.target)]
         return min(shown, key=self.costs.of)
 
 
 def _way(ways: dict[tuple[State, Any], Any], end: tuple[State, Any] | None) -> Behaviour:
-    """Return the behaviour that leads to the end of a way."""
+    """Return the behaviour to the end of a path."""
     steps: list[TraceStep] = []
     while end is not None:
         end, step = ways[end]
@@ -376,7 +375,7 @@ def _kind(message: Any) -> tuple[Any, ...]:
 
 
 def violation_of(protocol: Protocol, trace: Behaviour, name: str | None) -> Violation | None:
-    """Return the violation that a behaviour ends in."""
+    """Return the violation at the end of a behaviour, or None."""
     kinds = [prop for prop in protocol.properties.values() if prop.kind in ("invariant", "step_invariant")]
     names = [name] if name in (DEADLOCK, *protocol.properties) else [prop.name for prop in kinds]
     for one in names:
@@ -387,9 +386,9 @@ def violation_of(protocol: Protocol, trace: Behaviour, name: str | None) -> Viol
 
 
 def describe_simplification(name: str, before: Cost, after: Cost, done: Sequence[str], seconds: float) -> str:
-    """Return what simplifying did, as a note."""
+    """Return a note about a simplification."""
     changed = [
-        f"{old:,} -> {new:,} {what.replace('left', 'messages that nobody takes').replace('values', 'in values')}"
+        f"{old:,} -> {new:,} {what.replace('left', 'messages left in flight').replace('values', 'in values')}"
         for what, old, new in zip(Cost._fields, before, after, strict=True)
         if old != new
     ]

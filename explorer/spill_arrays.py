@@ -1,4 +1,4 @@
-"""Large arrays that spill: in memory while there is room, then in files without a name."""
+"""Large arrays: in memory while there is room, then in files without a name."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 AMPLE = 1 << 40
-"""Bytes of memory where nothing need spill."""
+"""Bytes of memory with which no array spills."""
 FIRST = 1 << 12
-"""Numbers for which a growing array has room at first."""
+"""Initial capacity of a growing array."""
 
 
 class SpillArena:
-    """Room for large arrays: in memory, then mapped to it from files that are gone with the process."""
+    """Allocator of large arrays: in memory up to a budget, then mapped from files that vanish with the process."""
 
     def __init__(self, left: int = AMPLE, folder: Path | None = None) -> None:
         self.left = left
@@ -39,13 +39,13 @@ class SpillArena:
         return found
 
     def give_back(self, array: NDArray[Any]) -> None:
-        """Take an array's bytes for free again, if they are of memory; the caller forgets the array."""
+        """Return an array's bytes to the budget, if they are in memory; the caller drops the array."""
         if not is_mapped(array):
             self.left += array.nbytes
 
 
 def reserve(file: int, size: int, place: str) -> None:
-    """Allocate a file now: a full disk found later would end the process."""
+    """Allocate the space of a file now: a full disk found later would end the process."""
     if not hasattr(os, "posix_fallocate"):
         os.truncate(file, size)
         return
@@ -56,7 +56,7 @@ def reserve(file: int, size: int, place: str) -> None:
 
 
 def is_mapped(array: NDArray[Any]) -> bool:
-    """Return whether an array is in a file."""
+    """Whether an array is mapped from a file."""
     base: Any = array
     while base is not None and not isinstance(base, np.memmap):
         base = getattr(base, "base", None)
@@ -64,7 +64,7 @@ def is_mapped(array: NDArray[Any]) -> bool:
 
 
 class SpillArray:
-    """Numbers that are appended to."""
+    """Growing array of numbers."""
 
     def __init__(self, room: SpillArena, kind: Any, expected: int = FIRST) -> None:
         self.count = 0

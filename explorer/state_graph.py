@@ -1,8 +1,7 @@
-"""The state graph of a search that is over, over any transition system; and what should stay reachable in it (AG EF).
+"""State graph of a finished search, over any transition system, with the check of `@reachable` (AG EF).
 
-States have the numbers in which the search stored them. Edges are found again when they are asked for, batch by batch:
-what is in no batch is in no memory. What lies beyond a constraint, and a step for which a bound has nothing left, is
-not in the graph.
+States keep the numbers that the search gave them. Edges are computed again on demand, batch by batch, so memory holds
+one batch only. States beyond a constraint, and steps that exceed a bound, are not in the graph.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ MOST_STATES = (1 << 31) - 1
 
 
 def require_countable(states: int) -> None:
-    """Raise InputError for more states than numbers of 32 bits tell apart."""
+    """Raise InputError for more states than 32-bit numbers can count."""
     if states > MOST_STATES:
         raise InputError(f"found {states:,} states; expected a state graph of at most {MOST_STATES:,}")
 
 
 class HiddenBounds:
-    """Evaluates properties in single states, and requires room there in bounds that the VIEW leaves out."""
+    """Evaluates properties in single states, and requires that hidden bounds have room there."""
 
     def __init__(self, semantics: Semantics, options: SearchRequest, most_spent: Mapping[str, int]) -> None:
         self._semantics = semantics
@@ -45,63 +44,64 @@ class HiddenBounds:
         self._limits = {name: limits[name] for name in sorted(hidden) if limits[name]}
 
     def holds(self, prop: Property, state: State) -> bool:
-        """Return whether a property is true of a state."""
+        """Whether a property holds in a state."""
         for name in self._limits:
             self._used[name] = max(self._used.get(name, 0), state.spent[name])
         self.require_room(prop.name)
         return self._semantics.holds(prop, state)
 
     def require_room(self, name: str) -> None:
-        """Raise where, of a bound that the VIEW leaves out, less is left in a state than a step may spend."""
+        """Raise InputError if a state has less of a hidden bound left than a step may spend."""
         for bound, used in self._used.items():
             limit, most = self._limits[bound], self._most_spent.get(bound, 1)
             if used + most > limit:
                 known = self._semantics.protocol.constant_of(bound)
                 left = "nothing" if used >= limit else f"less than a step spends ({most})"
                 raise InputError(
-                    f"{name}: VIEW {self._view} leaves out {known}, of which {left} is left in a state, so that"
-                    f" it is not known what can be reached; expected more than {known} = {limit}"
+                    f"{name}: VIEW {self._view} leaves out {known}, and a state has {left} of it left:"
+                    f"reachability is unknown;  expected more than {known} = {limit}"
                 )
 
     def spends_too_much(self, name: str) -> InputError:
-        """Return the error for a counterexample that spends more than there is of a bound that the VIEW leaves out.
+        """Return the error for a counterexample that exceeds a bound hidden by the VIEW.
 
-        Each state of the graph has room. A behaviour through them may spend more than the way by which each was found.
+        Each state of the graph has room. A behaviour through these states may still spend more than the path that first
+        reached each of them.
         """
         known = self._semantics.protocol.constant_of
         bounds = ", ".join(f"{known(bound)} = {limit}" for bound, limit in self._limits.items())
         return InputError(
-            f"{name} is violated, by a behaviour that spends more than there is of what VIEW {self._view} leaves out;"
-            f" expected more than {bounds}, to tell it"
+            f"{name} is violated, but its behaviour spends more than the bounds that VIEW {self._view} leaves out; "
+            f"to show it, expected more than {bounds}"
         )
 
 
 class StateStore(Protocol):
-    """The states that a search visited, by number."""
+    """Visited states of a search, by number."""
 
     count: int
-    starts: int  # how many are initial: the first ones
+    starts: int  # number of initial states, which come first
 
     def chunks(self, *, backwards: bool) -> Iterator[tuple[int, Any]]:
-        """Yield all states in batches, each with the number of its first; `backwards` from the deepest level on."""
+        """Yield all states in batches, each with the number of its first; with `backwards`, from the deepest level."""
 
     def numbers(self, keys: Any, which: NDArray[np.int64]) -> Numbers:
-        """Return the numbers of the states with keys[which]; BEYOND for those that were not visited."""
+        """Return the numbers of the states with keys[which]; BEYOND for states that were not visited."""
 
     def state(self, number: int) -> State:
         """Return a state."""
 
     def path_to(self, number: int) -> Behaviour:
-        """Return the behaviour by which the search found a state."""
+        """Return the behaviour by which the search first reached a state."""
 
     def forget_keys(self) -> None:
-        """Give back the room for what `numbers` needs."""
+        """Release the memory that `numbers` needs."""
 
 
 class Edges(NamedTuple):
-    """Steps out of a batch of states, with the numbers of the states to which they lead, BEYOND or BLOCKED."""
+    """Steps out of a batch of states, with the numbers of their targets; BEYOND or BLOCKED without a target."""
 
-    sources: NDArray[np.int64]  # the place of each one's source in the batch
+    sources: NDArray[np.int64]  # place of each source in the batch
     targets: Numbers
     labels: Labels
 
@@ -110,7 +110,7 @@ MarkBack = Callable[[SpillArena, Numbers, Numbers, NDArray[np.uint8]], None]
 
 
 class StateGraph:
-    """The states of a search, numbered, and the steps between them."""
+    """The numbered states of a search, and the steps between them."""
 
     def __init__(
         self,
@@ -129,16 +129,16 @@ class StateGraph:
 
     @property
     def count(self) -> int:
-        """How many states there are."""
+        """Number of states."""
         return self.store.count
 
     def take_notes(self) -> list[str]:
-        """Return what the user should know of the evaluation of properties, once."""
+        """Return the notes about the evaluation of properties, and clear them."""
         taken, self._notes = self._notes, []
         return taken
 
     def where(self, prop: Property) -> NDArray[np.uint8]:
-        """Return for each state whether a property is true of it, 1 or 0."""
+        """Return for each state whether a property holds, as 1 or 0."""
         found = np.zeros(self.count, np.uint8)
         for first, states in self.store.chunks(backwards=False):
             self._pause()
@@ -153,7 +153,7 @@ class StateGraph:
         return found
 
     def _raising(self, prop: Property, states: Any) -> int:
-        """Return the place of the first of some states of which a property raises an error."""
+        """Return the place of the first state in which a property raises an error."""
         for place in range(len(states)):
             try:
                 self.system.holds(prop, states[place : place + 1], self.bounds.holds)
@@ -173,10 +173,10 @@ class StateGraph:
 
 
 def without_way_out(graph: StateGraph, prop: Property, mark_back: MarkBack | None = None) -> NDArray[np.int64]:
-    """Return the numbers of the states from which a property cannot be reached: where AG EF is false of it.
+    """Return the numbers of the states from which a property cannot be reached: the violations of AG EF.
 
-    The deepest states come first: a state that leads to one which has a way out has one itself, and most need no more
-    than that. The edges between the others are kept, and followed backwards.
+    The deepest states come first. A state with a step to a marked state is marked at once, which settles most states.
+    The edges between the others are kept, and followed backwards.
     """
     marked = graph.where(prop)
     sources, targets = (SpillArray(graph.room, np.int32) for _ in range(2))
@@ -190,7 +190,7 @@ def without_way_out(graph: StateGraph, prop: Property, mark_back: MarkBack | Non
             open_ = inside & (marked[numbers] == 0)
             sources.append(numbers[open_])
             targets.append(edges.targets[open_])
-    graph.bounds.require_room(prop.name)  # now that all steps are known
+    graph.bounds.require_room(prop.name)  # all steps are known now
     (mark_back or _mark_back)(graph.room, sources.all, targets.all, marked)
     for used in (sources.all, targets.all):
         graph.room.give_back(used)
@@ -198,7 +198,7 @@ def without_way_out(graph: StateGraph, prop: Property, mark_back: MarkBack | Non
 
 
 def _mark_back(room: SpillArena, sources: Numbers, targets: Numbers, marked: NDArray[np.uint8]) -> None:
-    """Mark every state from which edges lead to a marked one."""
+    """Mark every state with a path to a marked state."""
     before: defaultdict[int, list[int]] = defaultdict(list)
     for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
         before[target].append(source)

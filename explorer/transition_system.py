@@ -1,8 +1,8 @@
-"""The interface between a protocol and what is done with the graph of its states.
+"""Interface between protocols and the analyses of their state graphs.
 
-Two implementations: `plain_system.py` has the reference semantics, whose batches are lists of states;
-`tables/learned_system.py` has rows of ids and the compiled kernel. State graphs, AG EF and temporal properties stand
-on it.
+There are two implementations. `plain_system.py` has the reference semantics; its batches are lists of states.
+`tables/learned_system.py` has rows of ids and the compiled kernel. State graphs, AG EF and temporal properties use the
+interface.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from kraftcheck.spec.language.formula import NEXT, Fairness
 from kraftcheck.spec.language.state import State, Step
 from kraftcheck.spec.values import Record
 
-States = TypeVar("States")  # a batch of states, as a system holds them
+States = TypeVar("States")  # a batch of states, in the form of the system
 Numbers = NDArray[np.int32]
 Labels = NDArray[np.uint16]
 Mask = NDArray[np.bool_]
 
 BEYOND, BLOCKED = -1, -2
-"""Instead of a target: the step leads beyond a constraint, or a bound alone keeps it from being taken."""
+"""Codes in place of a target: the step leads beyond a constraint, or only a bound prevents the step."""
 
 MOST_LABELS = 1 << 16
 
 
 class Steps(NamedTuple):
-    """Steps out of a batch of states, side by side."""
+    """Steps out of a batch of states, as parallel arrays."""
 
-    sources: NDArray[np.int64]  # the place of each one's source in the batch
-    keys: Any  # the canonical keys of the states to which they lead
+    sources: NDArray[np.int64]  # place of each source in the batch
+    keys: Any  # canonical keys of the target states
     ends: Numbers  # 0, BEYOND or BLOCKED
     labels: Labels
 
 
 class TransitionSystem(Protocol[States]):
-    """The states of a protocol under the options of a search: its constraints, symmetry and view."""
+    """The states of a protocol under the constraints, the symmetry and the view of a search."""
 
     @property
     def labels(self) -> LabelTable:
@@ -50,31 +50,31 @@ class TransitionSystem(Protocol[States]):
         """Return the initial states."""
 
     def successors(self, states: States, which: NDArray[np.int64]) -> Any:
-        """Yield `Steps` out of states[which], in pieces."""
+        """Yield the steps out of states[which], in batches of type `Steps`."""
 
     def holds(self, prop: Property, states: States, judge: Callable[[Property, State], bool]) -> Mask:
-        """Return for each state whether a property is true of it; `judge` evaluates it in one."""
+        """Return for each state whether a property holds; `judge` evaluates it in one state."""
 
     def canonical(self, states: States) -> Any:
-        """Return keys that are equal for states that count as one."""
+        """Return the canonical keys: equal for states that the symmetry or the view identifies."""
 
     def decode(self, states: States) -> list[State]:
-        """Return the states as the language has them."""
+        """Return the states as values of the language."""
 
 
 class Label(NamedTuple):
-    """The label of a step."""
+    """Label of a step."""
 
     action: str  # the action's name
-    actor: Any = None  # the id of the replica that takes it, where fairness tells replicas apart; else None
-    # the id of the replica that it hears from or sends to, where fairness tells those apart; else None
+    actor: Any = None  # id of the actor if fairness distinguishes replicas; else None
+    # id of the replica that it receives from or sends to, if fairness distinguishes pairs; else None
     peer: Any = None
-    # the name of the type of the message delivered, where fairness tells those apart; else None
+    # type name of the delivered message, if fairness distinguishes messages; else None
     kind: str | None = None
 
 
 class LabelTable:
-    """The labels of one search, by number. The first stand for the actions alone."""
+    """The labels of one search, by number; the first ones are the plain actions."""
 
     def __init__(self, actions: list[str], fairness: tuple[Fairness, ...]) -> None:
         self.labels = [Label(name) for name in actions]
@@ -112,12 +112,12 @@ class LabelTable:
             found = self._numbers[label] = len(self.labels)
             self.labels.append(label)
             if found >= MOST_LABELS:
-                raise InputError(f"fairness tells more than {MOST_LABELS} kinds of step apart")
+                raise InputError(f"fairness distinguishes more than {MOST_LABELS} kinds of step")
         return found
 
 
 def counterpart(message: Record | None, step: Step) -> Any:
-    """Return the replica that a step hears from, else the only one that it sends to, else None."""
+    """Return the replica that a step receives from, else the only one that it sends to, else None."""
     if message is not None:
         return getattr(message, "source", None)
     reached = {sent.dest for sent in step.sent}

@@ -1,1 +1,1 @@
-"""The symbolic engine: sets of states as decision diagrams instead of states one by one (`docs/symbolic.md`)."""
+"""The symbolic engine: sets of states as decision diagrams, instead of single states (`docs/symbolic.md`)."""

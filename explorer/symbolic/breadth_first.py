@@ -1,4 +1,4 @@
-"""Breadth first over sets: level by level, for the depth and for shortest counterexamples."""
+"""Level-by-level breadth-first search over sets of states."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from kraftcheck.spec.language.state import State
 
 
 class Books(Protocol):
-    """What notes what is found."""
+    """Callbacks through which a breadth-first search reports its results."""
 
     options: SearchRequest
     semantics: Semantics
 
     def note(self, reached: int, expanded: int) -> None:
-        """Note which states are known, and of which all steps are."""
+        """Record the reached states, and the expanded ones among them."""
 
     def found(self, name: str, trace: Behaviour) -> None:
-        """Note that a property is violated."""
+        """Record a violated property with its counterexample."""
 
     def is_known(self, name: str) -> bool:
-        """Whether a property is known to be violated."""
+        """Whether a violation of the property is already recorded."""
 
     def deeper(self, depth: int) -> None:
-        """Note how deep the search is."""
+        """Record the depth of the search."""
 
     def stop_at(self, limit: str) -> None:
-        """End the search at a limit."""
+        """End the search because it reached a limit."""
 
     def pause(self) -> None:
-        """Look at the clock."""
+        """Check the clock, and report progress."""
 
     def keep(self, sets: dict[str, int]) -> None:
-        """Keep sets for a checkpoint, and write it when it is due."""
+        """Keep named sets for the checkpoint; write the checkpoint when it is due."""
 
 
 class BreadthFirst:
-    """A search level by level."""
+    """Breadth-first search over the sets of one state space."""
 
     def __init__(self, books: Books, space: Space) -> None:
         self._books = books
@@ -56,14 +56,14 @@ class BreadthFirst:
         self._levels: list[int] = []
 
     def run(self) -> int:
-        """Search, until nothing is new; return the states that are reached, as they are seen."""
+        """Search until a level adds no state; return the reached states, projected by the VIEW."""
         store, space, view = self._space.store, self._space, self._space.view
         new, pruned, reached, known, expanded = space.start, EMPTY, EMPTY, EMPTY, EMPTY
         if space.kept():
             new, pruned, reached, known, expanded, *self._levels = space.kept().values()
             self._books.deeper(len(self._levels))
             space.learn(expanded)
-            space.successors(expanded)  # so that the steps out of the levels before can be counted
+            space.successors(expanded)  # so that the steps out of earlier levels can be counted
             space.pruned(expanded)
         while new != EMPTY or pruned != EMPTY:
             names = ("new", "pruned", "reached", "known", "expanded", *map(str, range(len(self._levels))))
@@ -79,7 +79,7 @@ class BreadthFirst:
                 break
             self._look_at_limits(reached)
             space.learn(frontier)
-            store.forget_products()  # of what was new in the level before
+            store.forget_products()  # cached products of the previous frontier
             view.require_room(frontier)
             self._check_steps(frontier)
             new = view.without(space.successors(frontier), known)
@@ -125,12 +125,12 @@ class BreadthFirst:
                 self._books.found(DEADLOCK, self._trace(bad))
 
     def _trace(self, bad: int) -> Behaviour:
-        """Return a behaviour to a state of a set, of those that follow from the last level."""
+        """Return a behaviour through the levels to some state of the set."""
         path = Predecessors(self._space).path(self._levels, self._space.store.one_of(bad))
         return behaviour_along(self._books.semantics, path)
 
 
 def wrong_step(semantics: Semantics, prop: Property, state: State) -> TraceStep:
-    """Return a step out of a state for which a property of steps does not hold."""
+    """Return a step out of the state that violates the step property."""
     wrong = (step for step in semantics.transitions(state) if not semantics.kept_by(prop, state, step))
     return step_of(next(wrong))

@@ -1,7 +1,7 @@
-"""Saves and restores a search by sets: its variables with their values, and the diagrams of what it has found.
+"""Checkpoints of the symbolic engine: variables with their values, and the diagrams found so far.
 
-A checkpoint may come from strangers, with digests of their own, so the diagrams must be well formed. Sets of few states
-are searched again as a whole; of large ones some levels, or some states, are.
+A checkpoint is untrusted input with digests of its own, so its diagrams must be checked for canonical form. A search of
+few states is repeated in full; of a larger one, random levels or states are checked.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ SHAPE = {
     "digest": str,
     "seconds": float,
 }
-"""The form of what a manifest notes: see `require_shape`."""
+"""Shape of the engine's entry in the manifest: see `require_shape`."""
 
 
 SATURATION = "saturation"
 
-WHOLE = 50_000  # states that are searched again as a whole
-LEVELS, STATES = 3, 32  # of a larger search by levels, and of another one
+WHOLE = 50_000  # most states of a search that is repeated in full
+LEVELS, STATES = 3, 32  # random levels checked of a larger breadth-first search; random states of another one
 LOW = (1 << 32) - 1
 
 Sets = Mapping[str, int]
@@ -56,30 +56,30 @@ Violated = Callable[[int, int], Mapping[str, int]]
 
 
 class Found(NamedTuple):
-    """What a search had found."""
+    """Contents of a checkpoint."""
 
-    replicas: tuple[Value, ...]  # what the variables are for, in their order
+    replicas: tuple[Value, ...]  # the replicas with variables, in variable order
     senders: tuple[Value, ...]
-    # the sets that are taken apart: replica, field, and all elements that they may have
+    # exploded sets: replica, field, and every element that the set may have
     parts: tuple[tuple[Value, str, tuple[Value, ...]], ...]
-    whole: tuple[str, ...]  # the fields of which sets must not be
-    order: tuple[tuple[Value, ...], ...]  # the variables in an order that was chosen, or none
-    values: tuple[tuple[Value, ...], ...]  # by level: the values by number, without those that are always there
-    nodes: NDArray[np.int64]  # the diagrams
+    whole: tuple[str, ...]  # fields whose sets stay opaque
+    order: tuple[tuple[Value, ...], ...]  # a chosen order of the variables, or empty
+    values: tuple[tuple[Value, ...], ...]  # by level: the values by number, without the standard values
+    nodes: NDArray[np.int64]  # nodes of the diagrams
     edges: NDArray[np.int64]
-    sets: dict[str, int]  # the sets by name
-    violations: list[Violation]  # what is violated
-    seconds: float  # time it took
+    sets: dict[str, int]  # root node of each set by name
+    violations: list[Violation]
+    seconds: float  # seconds of search
 
     def arrange(self, layout: Layout) -> None:
-        """Give a layout the variables that there were."""
+        """Set a layout to the variables of the checkpoint."""
         layout.replicas, layout.senders, layout.whole = list(self.replicas), list(self.senders), set(self.whole)
         layout.parts = {(replica, field): list(elements) for replica, field, elements in self.parts}
         layout.order = tuple(Key(*key) for key in self.order)
 
 
 def _fits(key: Key, value: Any, variables: Variables) -> bool:
-    """Whether a value is such as a variable may have."""
+    """Whether a value has the type that its variable requires."""
     if key.kind == LOCAL:
         return isinstance(value, Record) and fits(value, type(value)) and value.id == key.of  # type: ignore[attr-defined]
     if key.kind == SHARED:
@@ -92,7 +92,7 @@ def _fits(key: Key, value: Any, variables: Variables) -> bool:
 
 
 class SetsCheckpoint(SearchCheckpoint):
-    """The checkpoint of a search by sets."""
+    """Checkpoint of a symbolic search."""
 
     def __init__(self, protocol: Protocol, options: SearchRequest, starts: Sequence[State]) -> None:
         folder = folder_of(options)
@@ -106,7 +106,7 @@ class SetsCheckpoint(SearchCheckpoint):
                 self.found = self._read()
 
     def is_due(self, least: float = 0.0) -> bool:
-        """Return whether it is time for a checkpoint; writing takes a tenth of the time at most."""
+        """Whether a checkpoint is due; writing takes at most a tenth of the time."""
         return time.monotonic() - self._last >= max(self.options.checkpoint_every, 9 * self._took, least)
 
     def save(
@@ -118,7 +118,7 @@ class SetsCheckpoint(SearchCheckpoint):
         *,
         finished: bool = False,
     ) -> None:
-        """Write a checkpoint of the sets whose names begin with `KEPT`."""
+        """Write the sets whose root names begin with `KEPT`, the variables and the violations."""
         began = time.monotonic()
         sets = {name.removeprefix(KEPT): node for name, node in store.roots.items() if name.startswith(KEPT)}
         nodes, edges, roots = store.dump(list(sets.values()))
@@ -144,7 +144,8 @@ class SetsCheckpoint(SearchCheckpoint):
             "digest": blake2b(file.getvalue(), digest_size=DIGEST_BYTES).hexdigest(),
             "seconds": seconds,
         }
-        # Other searches find violations again, with behaviours to them. Theirs may be a state that is not a first one.
+        # Other search orders find violations again, with behaviours. The trace that they show may be a single state
+        # that is not initial.
         self.save_search(noted, violations if self.options.search == Search.BFS else [], finished=finished)
         for old in self.path.glob("sets-*.npz"):
             if old.name != name:
@@ -154,17 +155,17 @@ class SetsCheckpoint(SearchCheckpoint):
 
     def _read(self) -> Found:
         noted, violations = self.read_search(SHAPE)
-        require(self.options.search == Search.BFS or not violations, "a violation that is found again")
+        require(self.options.search == Search.BFS or not violations, "a violation, which only --search bfs saves")
         self._number = noted["number"]
         name = f"sets-{self._number}.npz"
         path = self.path / name
         require(noted["file"] == name and path.is_file(), f"{path}: it is missing")
         data = path.read_bytes()
         digest = blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
-        require(digest == noted["digest"], f"{path}: its content has changed: its digest is not the one noted")
+        require(digest == noted["digest"], f"{path}: content changed: its digest differs from the manifest's")
         with reading(str(path)):  # NumPy raises many kinds
             with ZipFile(BytesIO(data)) as file:
-                require([one.compress_type == ZIP_STORED for one in file.infolist()], f"{path}: it is packed")
+                require([one.compress_type == ZIP_STORED for one in file.infolist()], f"{path}: it is compressed")
             arrays = np.load(BytesIO(data))
             held: Any = decode(arrays["values"].tobytes(), self.lexicon)
             replicas, senders, parts, whole, order, values = held
@@ -174,26 +175,26 @@ class SetsCheckpoint(SearchCheckpoint):
         return found
 
     def restore(self, variables: Variables, store: Store) -> None:
-        """Give variables and a store that have nothing yet what was found."""
+        """Load the checkpoint into empty variables and an empty store."""
         assert self.found is not None
         others = (NoRoom, Rearranged, OpaqueSetRequired)
         with self.rejecting(), reading("a value that the protocol does not have", *others):
             self._restore(self.found, variables, store)
 
     def _restore(self, found: Found, variables: Variables, store: Store) -> None:
-        require(len(found.values) == len(variables.keys), "it has other variables")
+        require(len(found.values) == len(variables.keys), "its variables are not the protocol's")
         for level, values in enumerate(found.values):
             key, first = variables.keys[level], len(variables.standard(level))
             for value in values:
                 require(_fits(key, value, variables), f"{text_of(value)} as a value of {variables.name(level)}")
                 variables.number(level, variables.core(value) if key.kind == LOCAL else value)
-            require(len(variables.values[level]) == first + len(values), "two values are equal")
+            require(len(variables.values[level]) == first + len(values), "two values of a variable are equal")
         require_diagrams(found.nodes, found.edges, [len(values) for values in variables.values], found.sets)
         store.load(found.nodes, found.edges)
         store.roots.update({KEPT + name: node for name, node in found.sets.items()})
 
     def require_same(self, space: Space, checks: StateChecks, violated: Violated) -> None:
-        """Search again, and raise InputError where the checkpoint has something else."""
+        """Repeat the search, in full or in part; raise InputError if the checkpoint differs."""
         assert self.found is not None
         options, sets = self.options, space.kept()
         noted = {one.property for one in self.found.violations}
@@ -206,29 +207,29 @@ class SetsCheckpoint(SearchCheckpoint):
 
 
 def require_diagrams(nodes: NDArray[np.int64], edges: NDArray[np.int64], values: list[int], roots: Sets) -> None:
-    """Require that diagrams are in their canonical form."""
-    require(nodes.dtype == np.int64 and nodes.shape == (len(nodes), 2), "its nodes are no pairs of numbers")
-    require(edges.dtype == np.int64 and edges.ndim == 1, "its edges are no numbers")
-    require([root < len(nodes) + 2 for root in roots.values()], "a set that is no node")
+    """Require that diagrams are in canonical form."""
+    require(nodes.dtype == np.int64 and nodes.shape == (len(nodes), 2), "its nodes are not pairs of int64 numbers")
+    require(edges.dtype == np.int64 and edges.ndim == 1, "its edges are not int64 numbers")
+    require([root < len(nodes) + 2 for root in roots.values()], "a set whose root is not a node")
     levels, counts = nodes[:, 1] >> 32, nodes[:, 1] & LOW
     require((levels >= 0) & (levels < len(values)), "a node of an unknown level")
     require((counts > 0) & (counts <= len(edges)), "a node with a wrong number of edges")
-    require(nodes[:, 0] == np.cumsum(counts) - counts, "the edges of a node are not behind those of the one before")
+    require(nodes[:, 0] == np.cumsum(counts) - counts, "the edges of a node do not follow those of the node before")
     require(counts.sum() == len(edges), f"expected {counts.sum()} edges, found {len(edges)}")
     of = np.repeat(np.arange(len(nodes)), counts)
     number, child = edges >> 32, edges & LOW
     require((number >= 0) & (number < np.array([*values, 0])[levels[of]]), "an edge with an unknown value")
-    require((child > 0) & (child < of + 2), "an edge that leads to no earlier node")
-    require(np.array([0, len(values), *levels.tolist()])[child] > levels[of], "an edge that leads to no lower level")
-    require((np.diff(number) > 0) | (np.diff(of) > 0), "the edges of a node are not in order")
-    require((counts > 1) | (number[nodes[:, 0]] > 0), "a node that is superfluous")
+    require((child > 0) & (child < of + 2), "an edge whose child is not an earlier node")
+    require(np.array([0, len(values), *levels.tolist()])[child] > levels[of], "an edge to a child at no later level")
+    require((np.diff(number) > 0) | (np.diff(of) > 0), "the edges of a node are not sorted")
+    require((counts > 1) | (number[nodes[:, 0]] > 0), "a redundant node: its only value is 0")
     if len(nodes):
         sums = np.add.reduceat(mixed(edges.astype(np.uint64)), nodes[:, 0])
         require_distinct(sums + mixed(levels.astype(np.uint64)), "nodes")
 
 
 class SetsValidator:
-    """Searches a checkpoint again, or part of it, and compares the sets."""
+    """Repeats the search of a checkpoint, in full or in part, and compares the sets."""
 
     def __init__(
         self, space: Space, checks: StateChecks, constraints: tuple[Property, ...], violated: Violated, noted: set[str]
@@ -238,13 +239,13 @@ class SetsValidator:
         self._checks, self._constraints = checks, constraints
         self._violated = violated
         self._noted = noted
-        self._random = SystemRandom()  # whoever forges a checkpoint must not know the sample
+        self._random = SystemRandom()  # a forger of the checkpoint must not predict the sample
 
     def require_levels(self, sets: Sets) -> None:
-        """Require of a breadth-first search that each level follows from the one before."""
+        """Require that each breadth-first level follows from the one before."""
         names = ("new", "pruned", "reached", "known", "expanded")
         levels = list(sets.values())[len(names) :]
-        require([*sets] == [*names, *map(str, range(len(levels)))], "it has sets of another search")
+        require([*sets] == [*names, *map(str, range(len(levels)))], "its sets are of another search order")
         if self._store.count(sets["known"]) <= WHOLE:
             found = self._levels_again(levels)
             require([sets[name] for name in names] == found, "its last level does not follow from those before")
@@ -252,7 +253,7 @@ class SetsValidator:
         reached = EMPTY
         for level in levels:
             reached = self._store.union(reached, self._space.view.of(level))
-        require([sets["reached"], sets["expanded"]] == [reached] * 2, "its levels are not the states that are reached")
+        require([sets["reached"], sets["expanded"]] == [reached] * 2, "its levels are not the reached states")
         known = self._store.union(sets["known"], self._space.view.of(sets["new"]))
         for number in self._random.sample(range(len(levels) - 1), min(LEVELS, len(levels) - 1)):
             successors = self._successors(levels[number])
@@ -262,7 +263,7 @@ class SetsValidator:
             self._require_noted(levels[number], EMPTY)
 
     def _levels_again(self, levels: list[int]) -> list[int]:
-        """Search all levels again; return the sets that a checkpoint then has besides."""
+        """Repeat all levels; return the sets that the checkpoint must have besides the levels."""
         store, view = self._store, self._space.view
         new, pruned, reached, known, judged = self._space.start, EMPTY, EMPTY, EMPTY, EMPTY
         for number, level in enumerate(levels):
@@ -275,11 +276,11 @@ class SetsValidator:
         return [new, pruned, reached, known, reached]
 
     def require_reached(self, sets: Sets, *, has_beyond: bool) -> None:
-        """Require that each state of another search follows from others of it."""
+        """Require that each state is initial or follows from another state of the checkpoint."""
         store, reached, beyond = self._store, sets.get("reached", EMPTY), sets.get("beyond", EMPTY)
-        require([*sets] == ["reached", "beyond"][: 1 + has_beyond], "it has sets of another search")
+        require([*sets] == ["reached", "beyond"][: 1 + has_beyond], "its sets are of another search order")
         within = [self._within(reached), self._within(beyond)]
-        require(within == [reached, EMPTY], "its sets are not divided by the constraints")
+        require(within == [reached, EMPTY], "its sets are not separated by the constraints")
         if store.count(reached) + store.count(beyond) > WHOLE:
             self._space.learn(reached)
             for _ in range(STATES):
@@ -292,16 +293,16 @@ class SetsValidator:
             for root in self._space.groups.roots():
                 found = store.union(found, store.intersection(store.successors(self._within(found), root), whole))
         found = store.union(found, store.intersection(self._space.start, beyond))
-        require(found == whole, "it has states that are not reached")
+        require(found == whole, "it has unreachable states")
 
     def _require_predecessor(self, state: int, reached: int) -> None:
         store, roots = self._store, self._space.groups.roots()
         is_start = store.difference(state, self._space.start) == EMPTY
         is_next = any(store.predecessors(reached, root, state) != EMPTY for root in roots)
-        require(is_start or is_next, "it has a state that does not follow from others")
+        require(is_start or is_next, "it has an unreachable state")
 
     def _any_of(self, states: int) -> list[int]:
-        """Return a vector of a set, chosen at random."""
+        """Return a random vector of a set."""
         vector = [0] * self._store.levels
         while states != UNIT:
             level, edges = self._store.edges(states)
@@ -321,4 +322,4 @@ class SetsValidator:
 
     def _require_noted(self, expanded: int, more: int) -> None:
         new = self._violated(expanded, more).keys() - self._noted
-        require(not new, f"a violation of {', '.join(sorted(new))} is not noted")
+        require(not new, f"the violation of {', '.join(sorted(new))} is missing")

@@ -1,4 +1,4 @@
-"""Properties over sets of states: each is evaluated once for each distinct value of what it reads, by projection."""
+"""Evaluation of properties over sets of states, once for each distinct value of their reads."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Map, field_names
 
 MOST_WHOLE_STATES = 100_000
-"""In a set of which a property that reads whole states is evaluated."""
+"""Most states on which a property that reads whole states is evaluated, one by one."""
 
 
 class Binding(NamedTuple):
-    """Of which replicas and which channel a property is evaluated."""
+    """The replicas and the channel for which a property is evaluated."""
 
     me: Any = None
     peer: Any = None
@@ -36,7 +36,7 @@ class Binding(NamedTuple):
 
 
 class StateChecks:
-    """Evaluates properties of states."""
+    """Evaluates state properties on sets of states."""
 
     def __init__(self, space: Space, semantics: Semantics) -> None:
         self._space = space
@@ -46,13 +46,13 @@ class StateChecks:
         self._numbers: dict[tuple[str, Binding, tuple[Dim, ...]], int] = {}
 
     def within(self, constraints: Iterable[Property], states: int) -> int:
-        """Return the states of a set that are within constraints."""
+        """Return the states of a set that satisfy all constraints."""
         for prop in constraints:
             states = self._space.store.difference(states, self.violating(prop, states))
         return states
 
     def violating(self, prop: Property, states: int) -> int:
-        """Return the states of a set in which a property does not hold."""
+        """Return the states of a set that violate a property."""
         if "state" in prop.asks:
             return self._one_by_one(prop, states)
         found, store = EMPTY, self._space.store
@@ -66,12 +66,12 @@ class StateChecks:
     def _one_by_one(self, prop: Property, states: int) -> int:
         store, variables = self._space.store, self._space.variables
         if prop.kind == REACHABLE and self._space.view.hidden:
-            raise InputError(f"{prop.name} reads whole states, of which the VIEW leaves out bounds: not `state`")
+            raise InputError(f"{prop.name} reads whole states, but the VIEW leaves out bounds; read no `state`")
         number = store.count(states)
         if number > MOST_WHOLE_STATES:
             raise InputError(
-                f"{prop.name} reads whole states, and there are {number:,}: the engine symbolic looks at no more than "
-                f"{MOST_WHOLE_STATES:,} one by one; expected --engine tables"
+                f"{prop.name} reads whole states, and there are {number:,}: the engine symbolic evaluates it "
+                f"on at most {MOST_WHOLE_STATES:,}; expected --engine tables"
             )
         vectors = store.vectors(states, range(store.levels))
         return store.set_of([v for v in vectors if not self._semantics.holds(prop, variables.decode(v))])
@@ -89,7 +89,7 @@ class StateChecks:
                 yield Binding(me, peer, channel)
 
     def _base(self, prop: Property, binding: Binding) -> dict[str, Dim]:
-        """Return the dimensions of the parameters that a property ranges over."""
+        """Return the dimensions of the parameters `me`, `peer` and `message` of a property."""
         variables, base = self._space.variables, {}
         if binding.me is not None:
             base["me"] = (variables.local(binding.me), IDENTITY)
@@ -101,15 +101,18 @@ class StateChecks:
         return base
 
     def _spent(self, prop: Property) -> dict[str, Dim]:
-        """Return the dimensions of the bounds, where a property reads what is spent of them."""
+        """Return the dimensions of the bounds, if the property reads spent bounds."""
         variables = self._space.variables
         bounds = variables.bounds if SPENT in prop.asks else []
         return {name: (variables.levels[Key(BOUND, name)], IDENTITY) for name in bounds}
 
     def _events(self, prop: Property, binding: Binding, states: int) -> Iterator[Event]:
-        """Yield what is true of states in which a property does not hold, as events that change nothing."""
+        """Yield the combinations of read values that violate a property, as events without effect."""
         base, space = self._base(prop, binding), self._space
         spent = self._spent(prop)
+        # The property is evaluated on the set's projection onto the dimensions of its known reads. A read outside of
+        # them raises MissingRead: its dimensions are added, and the set is projected again. `seen` holds the vectors of
+        # earlier calls, so each vector is evaluated once in a search.
         while True:
             dims = tuple(dict.fromkeys((*base.values(), *spent.values(), *self._reads.get((prop.name, binding), ()))))
             try:
@@ -169,7 +172,7 @@ class StateChecks:
         return learning.calls.holds(prop, given)
 
     def _apart(self, core: Any, ask: Callable[[Read], Any]) -> Any:
-        """Return a local state of which sets that are taken apart are asked for."""
+        """Return a local state with read-tracking proxies for its exploded sets."""
         sets = self._space.variables.sets(core.id)
         return ExplodedLocalState(core, sets, lambda *part: ask(Read(None, None, core.id, part))).me if sets else core
 
@@ -185,7 +188,7 @@ class StateChecks:
 
 
 class Judged(NamedTuple):
-    """The events judged by a property of steps: bad ones, those to be judged for each set, and the number of all."""
+    """Verdicts of a step property: violating events, events to evaluate again for each set, and the number of both."""
 
     bad: list[Event]
     waiting: list[EventInfo]
@@ -193,21 +196,21 @@ class Judged(NamedTuple):
 
 
 class StepChecks:
-    """Evaluates properties of steps, on the events that are known."""
+    """Evaluates step properties on the learned events."""
 
     def __init__(self, space: Space, *, is_asked_again: bool) -> None:
         self._space = space
         self._is_asked_again = is_asked_again
         self._verdicts: dict[Any, bool] = {}
-        self._cores: dict[int, Step] = {}  # by the identity of a step that was learned, which stays
-        self._states = EMPTY, 0  # a set, and the collection of garbage after which it has its number
+        self._cores: dict[int, Step] = {}  # by the id of a learned step; learned steps are never freed
+        self._states = EMPTY, 0  # a set, and the garbage collection after which it has this node number
         self._numbers: dict[tuple[int, ...], int] = {}
         self._judged: dict[str, Judged] = {}
-        self._is_settled = True  # whether the events looked at are judged once for all sets
+        self._is_settled = True  # whether the verdict on the current event holds for every set
         self._found: dict[tuple[int, ...], dict[tuple[int, ...], list[int]]] = {}
 
     def violating(self, prop: Property, states: int) -> int:
-        """Return the states of a set out of which a step leads for which a property does not hold."""
+        """Return the states of a set with an outgoing step that violates a property."""
         if (states, self._space.store.collections) != self._states:
             self._states, self._found = (states, self._space.store.collections), {}
         judged, taken = self._judged.setdefault(prop.name, Judged([], [], 0)), self._space.learning.events.infos
@@ -226,7 +229,7 @@ class StepChecks:
         return found
 
     def _bad(self, prop: Property, taken: EventInfo) -> Iterator[Event]:
-        """Yield the cases of an event in which a property does not hold of it."""
+        """Yield the cases of an event that violate a property."""
         changes = dict(taken.event)
         if prop.of_actor:
             known = self._act_of(prop, *taken.act) if taken.act is not None else None
@@ -242,7 +245,7 @@ class StepChecks:
                     continue
                 case = changes[level]
                 if before is None:
-                    self._is_settled = False  # there may be more values later
+                    self._is_settled = False  # later values need a verdict too
                     number = variables.number(level, old)
                     target = self._space.labels.apply(case.key, number)
                     if target < 0:
@@ -253,16 +256,16 @@ class StepChecks:
     def _cases(
         self, prop: Property, known: dict[str, Any], changes: dict[int, Change], fields: dict[str, Any]
     ) -> Iterator[Event]:
-        """Yield an event where a property does not hold, for each value of the shared fields that decide it.
+        """Yield the event with each combination of shared values under which it violates a property.
 
-        Values that no state has together with the acting replica's local state, and those before, are left out.
+        Combinations that no state has, together with the actor's local state, are skipped.
         """
         try:
             if not self._holds(prop, known, fields):
                 self._require_change(known)
                 yield tuple(sorted(changes.items()))
         except MissingRead as missing:
-            self._is_settled = False  # other sets may have other values together
+            self._is_settled = False  # other sets may combine other values
             name = missing.read.field
             level = self._space.variables.shared(name)
             there = changes.get(level)
@@ -276,7 +279,7 @@ class StepChecks:
                 yield from self._cases(prop, known, changes | {level: case}, fields | {name: value})
 
     def _holds(self, prop: Property, known: dict[str, Any], fields: dict[str, Any]) -> bool:
-        """Return whether a property holds of a step, given the values of some shared fields."""
+        """Whether a property holds of a step, given the values of some shared fields."""
 
         def read(name: str) -> Any:
             if name not in fields:
@@ -295,7 +298,7 @@ class StepChecks:
         return verdict
 
     def _values_with(self, level: int, changes: dict[int, Change], fields: dict[str, Any]) -> list[int]:
-        """Return the values of a shared field that states have together with what is known of them."""
+        """Return the values of a shared field in the states that have the known values."""
         variables = self._space.variables
         held = [(at, change.key) for at, change in changes.items() if change.how == BY_VALUE and self._is_local(at)]
         for one, value in fields.items():
@@ -307,7 +310,7 @@ class StepChecks:
         return self._space.variables.keys[level].kind == LOCAL
 
     def _together(self, levels: tuple[int, ...]) -> dict[tuple[int, ...], list[int]]:
-        """Return which values the states have at the last of some levels, by the values at the others."""
+        """Return the values at the last of some levels, by the values at the other levels."""
         found = self._found.get(levels)
         if found is None:
             store, order = self._space.store, sorted(levels)
@@ -321,7 +324,7 @@ class StepChecks:
         return found
 
     def _act_of(self, prop: Property, me: Any, message: Any, step: Step) -> dict[str, Any] | None:
-        """Return what a property of a replica's own steps is given, without sets that are taken apart."""
+        """Return the arguments of a property of a replica's own steps, without exploded sets."""
         core = self._cores.get(id(step))
         if core is None:
             changed = step.sets if isinstance(step, DeltaStep) else ()
@@ -331,7 +334,7 @@ class StepChecks:
         return act_of(prop, me, message, core)
 
     def _require_change(self, known: dict[str, Any]) -> None:
-        """Refuse what may violate a property or not: a step of which only sets tell whether it changes anything."""
+        """Raise OpaqueSetRequired if only exploded sets tell whether the step changes its replica."""
         before, after, variables = known.get("before"), known.get("after"), self._space.variables
         fields = variables.layout.fields(after.id) if after is not None else ()
         if fields and before != after and variables.core(before) == variables.core(after):

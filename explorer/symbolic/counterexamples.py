@@ -1,4 +1,4 @@
-"""Paths into sets of reached states: shortest ones, level by level, or any; found backwards by predecessors."""
+"""Witness paths into sets of reached states, shortest or any, found backwards through predecessors."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from kraftcheck.spec.language.state import State
 
 Vector = tuple[int, ...]
 Way = tuple[str, list[State]]
-VIOLATING = "violating "  # begins the names of the roots into which ways are looked for
+VIOLATING = "violating "  # prefix of the names of roots that hold violating states
 
 
 class Predecessors:
-    """Finds a state of a set that leads to a given one."""
+    """Finds a state of a set that leads to a given state."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
         self._applied: dict[tuple[int, int], int] = {}
 
     def path(self, levels: Sequence[int], target: Sequence[int]) -> list[State]:
-        """Return states each of which leads to the next, and the last to the target, then this."""
+        """Return a path of states through the levels to the target."""
         path = [tuple(target)]
         for level in reversed(levels):
             if not self._holds(level, 0, path[-1]):
@@ -32,7 +32,7 @@ class Predecessors:
         return [self._space.variables.decode(vector) for vector in reversed(path)]
 
     def _before(self, states: int, target: Vector, *, is_last: bool) -> Vector:
-        """Return a state of a set that leads to the target; only a way's last step may be beyond action constraints."""
+        """Return a state of a set that leads to the target; only a path's last step may break action constraints."""
         for root in (*self._space.groups.roots(), *(self._space.pruned_roots() if is_last else ())):
             found = self._find(states, root, 0, target, set())
             if found is not None:
@@ -45,7 +45,7 @@ class Predecessors:
     def _find(
         self, a: int, r: int, at: int, target: Vector, failed: set[tuple[int, int, int]]
     ) -> list[tuple[int, int]] | None:
-        """Return what is another, from a level on, in a state of the set that leads to the target: level and value."""
+        """Return the (level, value) pairs that turn the target into a predecessor within the set; None without one."""
         if a == EMPTY or r == 0 or (a, r, at) in failed:
             return None
         if r == 1:
@@ -60,10 +60,10 @@ class Predecessors:
     def _branches(
         self, a: int, r: int, at: int, target: Vector
     ) -> Iterator[tuple[int, int, int, list[tuple[int, int]]]]:
-        """Yield what may follow at the next level: the set, the relation, the level behind it, and what is another."""
+        """Yield the choices at the next level: remaining set, relation, level behind it, and changed value."""
         level, edges = self._space.store.edges(a)
         there, changes = self._space.groups.nodes.node(r)
-        if any(target[at : min(level, there)]):  # a level that the set leaves out is 0 in it
+        if any(target[at : min(level, there)]):  # a level that the set skips has the value 0
             return
         if level < there:
             yield from ((child, r, level + 1, []) for value, child in edges if value == target[level])
@@ -74,7 +74,7 @@ class Predecessors:
                     yield child, rest, there + 1, [(there, value)]
 
     def _holds(self, a: int, at: int, target: Vector) -> bool:
-        """Whether a set has the rest of the target, from a level on."""
+        """Whether a set contains the target's values from a level on."""
         while a != UNIT:
             level, edges = self._space.store.edges(a)
             child = dict(edges).get(target[level], EMPTY)
@@ -100,10 +100,10 @@ class Predecessors:
 
 
 class Ways:
-    """Finds ways into sets.
+    """Finds witness paths into sets.
 
-    `violating`: where not all states are known: returns the states of a set that belong to a set of a name. Those that
-    the root has are then the known ones. None where all is reached and learned.
+    `violating(name, states)` returns the violating states among `states`. It is given while some states are unknown; a
+    root then holds only the known violating states. It is None once all states are reached and learned.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Ways:
         self._violating = violating
 
     def shortest(self, names: Iterable[str]) -> Iterator[Way]:
-        """Yield a shortest way into each of some sets, as they are seen, with its name."""
+        """Yield, with its name, a shortest path into each violating set."""
         space, store, wanted = self._space, self._space.store, list(names)
         new, pruned, known, levels = space.start, EMPTY, EMPTY, list[int]()
         while wanted:
@@ -140,7 +140,7 @@ class Ways:
                 new, pruned, known, *levels = store.collect_garbage([new, pruned, known, *levels])
 
     def any(self, names: Iterable[str]) -> Iterator[Way]:
-        """Yield a way into each of some sets, with its name: each event is taken from all that is known by then."""
+        """Yield, with its name, some path into each violating set, by chaining."""
         space, store, wanted, stages = self._space, self._space.store, list(names), list[int]()
         yield from self._into(wanted, space.start, space.start, stages, self._known)
         reached = self._checks.within(self._constraints, space.start)
@@ -159,15 +159,16 @@ class Ways:
                 reached, known, *stages = store.collect_garbage([reached, known, *stages])
 
     def _known(self, name: str, states: int) -> int:
-        """Return the states of a set that belong to a set of a name."""
+        """Return the states of a set that are in the violating set of a property."""
         return self._space.view.meet(states, self._space.store.roots[VIOLATING + name])
 
     def _into(
         self, wanted: list[str], states: int, expanded: int, sets: list[int], violating: Callable[[str, int], int]
     ) -> Iterator[Way]:
-        """Yield a way into each wanted set that some states are in, through sets that lead to these.
+        """Yield a path into each wanted set that contains some of the states.
 
-        The last step into `states` may be one that action constraints do not allow; out of `expanded` steps lead.
+        State properties are looked up in `states`, whose last step may break action constraints. Step properties are
+        looked up in `expanded`, whose outgoing steps are known.
         """
         for name in list(wanted):
             there = violating(name, states if name in self._beyond else expanded)

@@ -1,4 +1,4 @@
-"""The symbolic engine: all reachable states as one set (`docs/symbolic.md`)."""
+"""The symbolic engine: computes the reachable states as one set (`docs/symbolic.md`)."""
 
 from __future__ import annotations
 
@@ -32,44 +32,44 @@ from kraftcheck.spec.language.semantics import Semantics, initial_states
 from kraftcheck.spec.language.state import State
 
 SHOWING_SECONDS, SHOWING_TIMES = 30.0, 3.0
-"""How long a way into what is violated is looked for: so long at least, and so many times what the search took."""
+"""Time for finding a counterexample: at least these seconds, or this multiple of the search's time."""
 
-CHECKING_SECONDS = 10.0  # for properties, where a limit ended the search; or a tenth of what it took
-SELDOM = 1_000_000  # objects that Python makes, before it looks for some that nothing refers to
-LOOK_EVERY = 0.1  # seconds between two looks at the clock
+CHECKING_SECONDS = 10.0  # least seconds for checking properties after a limit; else a tenth of the search's time
+SELDOM = 1_000_000  # allocations between two runs of Python's garbage collector
+LOOK_EVERY = 0.1  # seconds between two checks of the clock
 SLOW_SECONDS, TABLES_RATE = 5.0, 100_000
-"""What the table engine takes for a search at most, more or less: seconds to learn, and states a second."""
-MOST_NAMED, FEWEST_NAMED = 3, 1_000  # variables that a note names, where the first has so many nodes
-MOST_COUNTED = 100_000  # nodes of a set of which the steps are counted where the search was stopped
+"""Upper estimate of the table engine's time: seconds to learn, and states a second."""
+MOST_NAMED, FEWEST_NAMED = 3, 1_000  # variables that a note names, and fewest nodes of the first one
+MOST_COUNTED = 100_000  # nodes of a set up to which steps are counted after the search was stopped
 
 
 class CheckpointDue(Exception):  # noqa: N818 - not an error
-    """It is time for a checkpoint, or to look for violations."""
+    """A checkpoint, or an early check for violations, is due."""
 
 
 class PathTimeout(Exception):  # noqa: N818 - not an error
-    """A counterexample is not found in the time that there is for it."""
+    """The time for finding a counterexample has passed."""
 
 
 class Pace:
-    """When the clock is looked at next, and until when a counterexample is looked for."""
+    """Time of the next clock check, and deadline of a counterexample search."""
 
     next_look = 0.0
     deadline: float | None = None
 
 
 Find = Callable[[list[str]], Iterable[tuple[str, list[State]]]]
-"""Finds counterexamples to properties, given their names."""
+"""Finds counterexamples, given the names of properties."""
 
 
 def explore(protocol: Protocol, options: SearchRequest) -> Result:
-    """Search the reachable states of a protocol as sets; raises InputError for what this engine does not do."""
+    """Search the reachable states of a protocol as sets; raise InputError for unsupported options."""
     capabilities.require_able("symbolic", protocol, options)
     return SymbolicSearch(protocol, options).run()
 
 
 class SymbolicSearch:
-    """One search."""
+    """One symbolic search."""
 
     def __init__(self, protocol: Protocol, options: SearchRequest) -> None:
         self.options = options
@@ -95,18 +95,18 @@ class SymbolicSearch:
 
     @property
     def protocol(self) -> Protocol:
-        """The protocol."""
+        """The protocol under check."""
         return self.semantics.protocol
 
     @property
     def found_before(self) -> Found | None:
-        """What the search had found that this one goes on from."""
+        """Contents of the checkpoint that this search resumes from."""
         return None if self._checkpoint is None else self._checkpoint.found
 
     def run(self) -> Result:
-        """Search, and return what was found."""
+        """Search, and return the result."""
         often = gc.get_threshold()
-        gc.set_threshold(SELDOM, *often[1:])  # what is learned stays
+        gc.set_threshold(SELDOM, *often[1:])  # learned objects are never freed
         try:
             with self._interruption:
                 return self._books.result_of(self._search, self._notes)
@@ -136,7 +136,7 @@ class SymbolicSearch:
             self._is_over = True
 
     def _search_spaces(self, found: Found | None) -> None:
-        """Search with the variables that are known, and again where others, or another order, are needed."""
+        """Search; start again with other variables, or another order, when the layout changes."""
         layout, options = self._layout(), self.options
         if found is not None:
             found.arrange(layout)
@@ -146,10 +146,13 @@ class SymbolicSearch:
                 self._search_space(self._new_space(layout, is_restored=found is not None))
                 return
             except (Rearranged, OpaqueSetRequired) as again:
+                # Every node, cache entry and relation is in terms of the layout's levels, so none outlives a change of
+                # the layout. The search restarts from the initial states. Memoized handler calls stay in
+                # `HandlerCache`, which drops only the calls that depend on the changed replicas or sets.
                 if isinstance(again, OpaqueSetRequired):
                     layout.keep_whole(again.field)
                 self.space = None
-                gc.collect()  # what was learned refers to itself
+                gc.collect()  # learned objects refer to each other in cycles
                 self._counted, found = 0, None
             except NoRoom:
                 most = self.space.store.most_nodes if self.space is not None else 0
@@ -168,7 +171,7 @@ class SymbolicSearch:
         return self.space
 
     def _search_space(self, space: Space) -> None:
-        """Search with the variables that are known."""
+        """Search with one layout of the variables."""
         self._violations = Violations(space, self.options, self.semantics)
         checks = self._violations.states
         self.note(space.view.of(checks.within(self.options.constraints, space.start)), EMPTY)
@@ -205,7 +208,7 @@ class SymbolicSearch:
         self._books.look_at_the_clock(0, nodes)
 
     def _saturated(self, space: Space) -> int:
-        """Return all reachable states; where something ends the search before, note those that are known."""
+        """Return all reachable states, by saturation; record the known ones if the search is stopped."""
         store, reached = space.store, space.store.union(space.start, space.kept().get("reached", EMPTY))
         self.keep({"reached": reached})
         while True:
@@ -229,11 +232,11 @@ class SymbolicSearch:
                 self._may_save = False
 
     def _note_part(self, space: Space, part: int) -> None:
-        """Note the states that are known where saturation is stopped."""
+        """Record the states known when saturation stops; the steps of large sets are not counted."""
         self.note(part, part if space.store.size(part) < MOST_COUNTED else EMPTY)
 
     def _chained(self, space: Space) -> tuple[int, int]:
-        """Return what is reached, and what is beyond the constraints: each event is taken from all known by then."""
+        """Return the reached states, and those beyond the constraints, by chaining over the events."""
         store, checks, constraints = space.store, self._violations.states, self.options.constraints
         reached = checks.within(constraints, space.start)
         beyond, before = store.difference(space.start, reached), EMPTY
@@ -258,7 +261,7 @@ class SymbolicSearch:
         return reached, beyond
 
     def _look(self, space: Space, reached: int, beyond: int = EMPTY, *others: int) -> list[int]:
-        """Evaluate properties in the states that are known; a violation ends the search. Return the sets."""
+        """Evaluate properties on the known states; a violation ends the search. Return the sets' current nodes."""
         sets = [reached, beyond, *others]
         try:
             bad = self._violations.early(reached, beyond)
@@ -269,7 +272,7 @@ class SymbolicSearch:
         return sets
 
     def _check_part(self) -> None:
-        """Look for violations in the states that are known, where a limit ended the search before all were."""
+        """Look for violations in the known states after a limit ended the search."""
         if self.space is None or "reached" not in self.space.store.roots:
             return
         self._is_over, self._pace.next_look = False, 0.0
@@ -280,17 +283,17 @@ class SymbolicSearch:
         except (PathTimeout, NoRoom, Rearranged, OpaqueSetRequired, InputError) as why:
             if isinstance(why, RaisedError):
                 raise
-            reason = why if isinstance(why, InputError) else "for want of room or time"
-            self._books.result.notes.append(f"properties were not evaluated in the states that are known: {reason}")
+            reason = why if isinstance(why, InputError) else "out of memory or time"
+            self._books.result.notes.append(f"properties were not checked on the states found so far: {reason}")
         else:
             self._show(self.space, bad)
         finally:
             self._pace.deadline, self._is_over = None, True
 
     def _show(self, space: Space, bad: dict[str, int], *, is_part: bool = False) -> None:
-        """Show by behaviours what is violated: by shortest ones, else by any, else by a state that does.
+        """Show each violation by a shortest behaviour, else by any behaviour, else by a violating state.
 
-        Where only a part of the states is known, others may be nearer to the start.
+        If only part of the states is known, an unknown violating state may be nearer to the initial states.
         """
         store, left = space.store, list(bad)
         store.roots.update({VIOLATING + name: states for name, states in bad.items()})
@@ -303,7 +306,7 @@ class SymbolicSearch:
                 break
         for name in left:
             self._books.result.notes.append(
-                f"{name}: the state shown is reached, but not how; for a behaviour: --search bfs, or --engine tables"
+                f"{name}: no behaviour to the state shown was found; use --search bfs or --engine tables"
             )
             with suppress(Stop) if self._interruption.asked else nullcontext():
                 self._tell(name, [space.variables.decode(store.one_of(store.roots[VIOLATING + name]))])
@@ -311,7 +314,7 @@ class SymbolicSearch:
             raise KeyboardInterrupt
 
     def _show_found(self, space: Space, find: Find, left: list[str], kind: str) -> None:
-        """Show what counterexamples are found in time; the names of others stay in `left`."""
+        """Show the counterexamples found in time; names without one stay in `left`."""
         most = max(SHOWING_SECONDS, SHOWING_TIMES * self._books.seconds)
         spare = (self.options.time_limit or math.inf) - self._books.seconds
         allowed = max(min(most, spare), 0)
@@ -328,7 +331,7 @@ class SymbolicSearch:
             self._pace.deadline = None
 
     def _tell(self, name: str, path: list[State]) -> None:
-        """Note what is violated, with the behaviour along a path."""
+        """Record a violated property with the behaviour along a path."""
         trace = behaviour_along(self.semantics, path)
         prop = next((one for one in self.options.properties if one.name == name), None)
         if prop is not None and prop.over_steps:
@@ -342,35 +345,35 @@ class SymbolicSearch:
         whole = any(read.of_inbox for some in reads for read in some)
         return layout_of(self.protocol, self.starts, whole_inboxes=whole)
 
-    # What is counted
+    # Counts, and callbacks of the search orders
 
     def note(self, reached: int, expanded: int) -> None:
-        """Note which states are known, and of which all steps are."""
+        """Record the reached states, and the expanded ones among them."""
         assert self.space is not None
         self._counted = self.space.store.count(reached)
         self.space.store.roots.update(reached=reached, expanded=expanded)
 
     def found(self, name: str, trace: Behaviour) -> None:
-        """Note that a property is violated."""
+        """Record a violated property with its counterexample."""
         self.is_known(name)
         self._books.violation(name, trace, self._traps.get(name))
 
     def is_known(self, name: str) -> bool:
-        """Whether a property is known to be violated; where the search ended with that before, it does again."""
+        """Whether a violation is recorded; raise Stop if one violation ends the search."""
         if name in self._books.violated and not self.options.keep_going:
             raise Stop
         return name in self._books.violated
 
     def deeper(self, depth: int) -> None:
-        """Note how deep the search is."""
+        """Record the depth of the search."""
         self._books.result.depth = depth
 
     def stop_at(self, limit: str) -> None:
-        """End the search at a limit."""
+        """End the search because it reached a limit."""
         self._books.stop_at(limit)
 
     def keep(self, sets: dict[str, int]) -> None:
-        """Keep sets for a checkpoint, and write it when it is due."""
+        """Keep named sets for the checkpoint; write the checkpoint when it is due."""
         if self._checkpoint is not None and self.space is not None:
             self.space.keep(sets)
             if self._checkpoint.is_due():
@@ -378,12 +381,12 @@ class SymbolicSearch:
 
     def _save(self, *, finished: bool = False) -> None:
         if self._checkpoint is not None and self.space is not None and self.space.kept():
-            kept = [one for one in self._books.result.violations if one.trap is None]  # traps are found anew
+            kept = [one for one in self._books.result.violations if one.trap is None]  # traps are found again
             made = (self.space.variables, self.space.store)
             self._checkpoint.save(*made, kept, self._books.seconds, finished=finished)
 
     def pause(self) -> None:
-        """Look at the clock, and report how far the search is."""
+        """Check the clock, and report progress."""
         now = time.monotonic()
         if self._is_over or self.space is None or (now < self._pace.next_look and not self._interruption.asked):
             return
@@ -402,21 +405,21 @@ class SymbolicSearch:
             self._look_for_order(space)
         saves = self._checkpoint is not None and self._checkpoint.is_due(self._books.seconds / 2)
         if saves or self._violations.is_due:
-            raise CheckpointDue  # saturation begins again, with what it has: so ever more time is between two
+            raise CheckpointDue  # saturation restarts from its partial result, so the interval between two grows
 
     def _totals(self) -> Totals:
         names = [*self.protocol.actions, *self.protocol.network.own_actions()]
         actions = dict.fromkeys(names, 0)
         if self.space is not None and self._is_over:
             expanded = self.space.store.roots.get("expanded", EMPTY)
-            if expanded != EMPTY or self.options.search != Search.BFS:  # breadth first no step is taken before
+            if expanded != EMPTY or self.options.search != Search.BFS:  # a breadth-first search expands nothing before
                 actions = self.space.fired(names, expanded, self._counted)
         generated, uncounted = len(self.starts) + sum(actions.values()), [one for one in names if one not in actions]
         return Totals(self._counted, generated, actions, dict(self.calls.counts), uncounted)
 
     @property
     def nodes(self) -> int:
-        """Nodes of the set of the states that were found."""
+        """Nodes of the diagram of the reached states."""
         return 0 if self.space is None else self.space.store.size(self.space.store.roots.get("reached", EMPTY))
 
     def _notes(self) -> list[str]:
@@ -424,17 +427,17 @@ class SymbolicSearch:
 
 
 def _notes(space: Space, result: Result, traps: Collection[str]) -> Iterator[str]:
-    """Yield notes for the user about a search."""
+    """Yield user-facing notes about a search."""
     yield from _about_diagram(space)
     yield from _about_violations(space, traps)
     if result.uncounted:
         yield "steps were not counted"
     if result.limit is None and result.seconds > SLOW_SECONDS + result.distinct_states / TABLES_RATE:
-        yield f"{result.distinct_states:,} states are few for so long a search: --engine tables may be faster"
+        yield f"few states ({result.distinct_states:,}) for the time taken: --engine tables may be faster"
 
 
 def _about_diagram(space: Space) -> Iterator[str]:
-    """Yield the size of the diagram, and the variables that have most of it."""
+    """Yield the size of the diagram, and the variables with most of its nodes."""
     store, reached = space.store, space.store.roots.get("reached", EMPTY)
     size, variables = store.size(reached), len(space.variables.keys)
     yield f"a diagram of {size:,} nodes over {variables:,} variables; {store.nodes_made:,} nodes were made for it"
@@ -445,7 +448,7 @@ def _about_diagram(space: Space) -> Iterator[str]:
 
 
 def _about_violations(space: Space, traps: Collection[str]) -> Iterator[str]:
-    """Yield how many states violate what; for traps the counterexample says so."""
+    """Yield the number of violating states of each property; the counterexample of a trap has its own."""
     for root, states in space.store.roots.items():
         name = root.removeprefix(VIOLATING)
         if name != root and name not in traps:

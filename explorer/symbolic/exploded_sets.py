@@ -1,12 +1,11 @@
-"""Sets within a local state that are exploded: of each element a variable of its own says whether it is in the set.
+"""Exploded sets of a local state: one Boolean variable for each possible element.
 
-What is left of the local state is its *core*. A handler or a property gets proxies in place of the sets, and each
-element that it asks for is noted. What is compared element by element ends with the first that decides it, so that
-`me.prepared == self.resource_managers` of two-phase commit has as many cases as there are elements, not as many as
-there are sets.
+The rest of the local state is its *core*. A handler or property gets read-tracking proxies for the sets, and each
+membership test is recorded. A comparison stops at the first element that decides it. So `me.prepared ==
+self.resource_managers` of two-phase commit has as many cases as elements, not as many as subsets.
 
-Where a set is used in a way that a proxy cannot follow, `OpaqueSetRequired` names it: the search begins again, and
-leaves that set whole.
+A use that a proxy cannot follow raises `OpaqueSetRequired` with the field. The search then restarts with that field's
+sets opaque.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from kraftcheck.spec.values import Record, Value, field_names
 
 
 class OpaqueSetRequired(BaseException):
-    """A set is used in a way that needs all of it. It is no Exception, so that no handler catches it."""
+    """Raised for a use that needs the whole set. It is no Exception, so that no handler catches it."""
 
     def __init__(self, field: str) -> None:
         self.field = field
 
 
 class Hole:
-    """Stands in a core where a set was."""
+    """Placeholder in a core for an exploded set."""
 
     __slots__ = ()
 
@@ -39,14 +38,14 @@ HOLE = Hole()
 
 
 def with_fields(record: Record, changes: dict[str, Any]) -> Any:
-    """Return a copy of a record with other things in some fields, whatever its class makes of them."""
+    """Return a copy of a record with other values in some fields, without calling its constructor."""
     copy = object.__new__(type(record))
     copy.__dict__.update({name: changes.get(name, record.__dict__[name]) for name in field_names(type(record))})
     return copy
 
 
 class OpaqueGuard:
-    """Refuses to be used as a set."""
+    """Stand-in for an exploded set; raises OpaqueSetRequired on every use."""
 
     __slots__ = ("_field",)
 
@@ -64,7 +63,7 @@ for _name in (*dir(SetProxy), "__getattribute__", "__setattr__", "__ne__", "__st
 
 
 class ExplodedLocalState:
-    """One replica's local state with exploded sets, for one call of a handler or a property."""
+    """One replica's local state with proxies for its exploded sets, for one call of a handler or property."""
 
     def __init__(self, core: Record, sets: Mapping[str, Sequence[Value]], has: Callable[[str, Value], bool]) -> None:
         self._has: dict[str, Has] = {name: lambda element, name=name: has(name, element) for name in sets}  # type: ignore[misc]
@@ -72,7 +71,7 @@ class ExplodedLocalState:
         self.me = with_fields(core, {name: SetProxy(sets[name], self._has[name]) for name in sets})
 
     def steps(self, made: Iterable[Any]) -> Iterator[Any]:
-        """Yield a handler's steps as steps of the core; of steps that turn out to be equal, the first."""
+        """Yield a handler's steps as steps of the core, without duplicates."""
         before: list[DeltaStep] = []
         for step in made:
             if not isinstance(step, Step):
@@ -105,7 +104,7 @@ class ExplodedLocalState:
         return SetChange(frozenset(value), None) if change is None else change
 
     def _is_same(self, one: DeltaStep, other: DeltaStep) -> bool:
-        """Whether two steps do the same to the sets that were read, and to all else."""
+        """Whether two steps have the same effect on the sets and on everything else."""
         if one.me == () or other.me == () or one.sets == other.sets:
             return one == other
         cores = [step.but(me=with_fields(step.me, dict.fromkeys(self._sets)), sets=()) for step in (one, other)]

@@ -1,4 +1,4 @@
-"""Handler calls, memoized: each is made once for each distinct value of what it reads."""
+"""Memoized handler calls: one call for each distinct value of its reads."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from kraftcheck.spec.values import Map, Record, Value, field_names, keyed
 
 
 class Read(NamedTuple):
-    """What a handler reads besides its replica and its message."""
+    """A read of a handler besides its replica and its message."""
 
     field: str | None  # the name of a shared field, or None
     projection: Projection | None = None  # the projection that is read, or None
-    replica: Value = None  # whose projection or set it is
-    # a field of a replica and an element: whether it is in that set, which is exploded. Or None.
+    replica: Value = None  # the replica that has the projection or set
+    # (field, element) for a membership test in an exploded set of the replica, or None
     part: tuple[str, Value] | None = None
 
 
 Answers = Callable[[Read], Any]
-"""Returns what a read gives; None of a replica that is not there. It raises `MissingRead` where that is not known."""
+"""Returns the value of a read, or None if the replica does not exist; raises `MissingRead` if it is unknown."""
 Path = tuple[tuple[Read, Any], ...]
 
 
 class CallResult(NamedTuple):
-    """A leaf of a decision tree."""
+    """Result of a call: a leaf of a decision tree."""
 
-    path: Path  # what was read, with what it gave
+    path: Path  # the reads, with their values, in order
     steps: tuple[Step, ...]
 
 
 class _Node(NamedTuple):
-    """A read of a handler, and where each value leads."""
+    """Inner node of a decision tree: a read, and the subtree for each of its values."""
 
     read: Read
     branches: dict[Any, _Node | CallResult]
 
 
 class HandlerCache(Calls):
-    """The handler calls of one protocol, in decision trees over what they read."""
+    """Memoized calls of one protocol, as decision trees over their reads."""
 
     def __init__(self, protocol: Protocol, shared_type: type[Record]) -> None:
         super().__init__(protocol)
@@ -57,7 +57,7 @@ class HandlerCache(Calls):
         self._known: dict[tuple[str, Value, Value], _Node | CallResult] = {}
 
     def set_layout(self, layout: Layout) -> None:
-        """Note the replicas that a projection may have, and the exploded sets; forget the calls that knew others."""
+        """Set the replicas and exploded sets of a layout; drop the calls that depend on others."""
         sets: dict[Value, dict[str, list[Value]]] = {}
         for (replica, field), elements in layout.parts.items():
             sets.setdefault(replica, {})[field] = list(elements)
@@ -70,7 +70,7 @@ class HandlerCache(Calls):
             self._known = {key: node for key, node in self._known.items() if key[0] not in reading}
 
     def result(self, action: Action, me: Any, message: Any, answers: Answers) -> CallResult:
-        """Return what a call comes to, given what its reads give."""
+        """Return the result of a call, given the values of its reads."""
         key = (action.name, me, message)
         node = self._known.get(key)
         while isinstance(node, _Node):
@@ -109,7 +109,7 @@ class HandlerCache(Calls):
     def holds(
         self, prop: Property, given: Mapping[str, Value], whole: Callable[[], Mapping[str, Value]] | None = None
     ) -> bool:
-        """Return whether a property is true of local states that may have exploded sets."""
+        """Whether a property holds of local states that may have exploded sets."""
         try:
             return super().holds(prop, given, whole)
         except ProtocolError as error:
@@ -118,7 +118,7 @@ class HandlerCache(Calls):
             raise
 
     def _insert(self, key: tuple[str, Value, Value], result: CallResult) -> None:
-        """Insert the path that leads to a result."""
+        """Insert the path of reads that leads to a result."""
         if not result.path:
             self._known[key] = result
             return

@@ -1,7 +1,7 @@
-"""What steps do to one variable: labels, which lead from a value to the next one, and maps from values to classes.
+"""Effects on single variables (labels), and abstractions of their values (maps).
 
-A label is applied to a value when that is met, and what comes of it is kept. A map says what is asked of a value: which
-messages of a channel can be delivered, or the answer to a projection.
+A label gives the next value of a variable. It is applied to a value on first use, and the result is cached. A map gives
+the classes of a value: the deliverable messages of a channel, or the value of a projection.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ IDENTITY = 0  # the map of each value to itself
 
 
 class Label(NamedTuple):
-    """What a step needs of one variable, and does to it."""
+    """Effect of a step on one variable: guards, and the value after."""
 
     level: int  # the variable's level
     guards: tuple[tuple[int, int], ...] = ()  # pairs (map, class): the value must be of that class
-    target: int | None = None  # the number of the value that it gets, or None
+    target: int | None = None  # the number of the value after, or None
     operations: tuple[tuple[str, Record], ...] = ()  # of a channel: pairs (operation, message)
-    # of a bound: how much is spent; 0 if something must be left of it, None if it is no bound's
+    # of a bound: the amount spent; 0 if the step only needs some left, None for other variables
     spends: int | None = None
 
 
 class Classes:
-    """One map: a function from a variable's value to its classes, which are numbered."""
+    """A map: a function from a variable's values to numbered classes."""
 
     def __init__(self, level: int, function: Callable[[Any], Iterable[Hashable]]) -> None:
         self.level = level
@@ -39,7 +39,7 @@ class Classes:
         self._known: dict[int, list[int]] = {}
 
     def of(self, number: int, value: Any) -> list[int]:
-        """Return the numbers of the classes of a value, sorted."""
+        """Return the class numbers of a value, sorted."""
         found = self._known.get(number)
         if found is None:
             found = self._known[number] = sorted({self.number(one) for one in self._function(value)})
@@ -72,19 +72,19 @@ class Labels:
                 store.arrays.message_maps[level] = self._messages[level]
 
     def messages(self, level: int) -> int:
-        """Return the map from a channel's content to the messages that can be delivered."""
+        """Return the map from a channel's content to its deliverable messages."""
         return self._messages[level]
 
     def is_part(self, level: int) -> bool:
-        """Whether a level is about an element of a set."""
+        """Whether a level holds the membership of an element in an exploded set."""
         return self._variables.keys[level].kind == PART
 
     def level_of_part(self, read: Read) -> int:
-        """Return the level that answers a read about an element of a set; -1 where it is about something else."""
+        """Return the level of the membership that a read tests; -1 for any other read."""
         return -1 if read.part is None else self._variables.part(read.replica, *read.part)
 
     def map(self, level: int, name: Hashable, function: Callable[[Any], Iterable[Hashable]]) -> int:
-        """Return the number of a map, made if it is not known by its name."""
+        """Return the number of a map; make the map if its name is new."""
         found = self._numbers.get((level, name))
         if found is None:
             found = self._numbers[level, name] = len(self._items)
@@ -92,7 +92,7 @@ class Labels:
         return found
 
     def pair(self, level: int, first: int, second: int) -> int:
-        """Return the map to pairs of what two maps lead to, of numbers of classes."""
+        """Return the map to pairs of classes, one of each of two maps."""
 
         def pairs(value: Any) -> list[Hashable]:
             number = self._variables.number(level, value)
@@ -104,7 +104,7 @@ class Labels:
         return number
 
     def first_of_pair(self, mapped: int) -> int:
-        """Return the first of the two maps of which one leads to pairs."""
+        """Return the first component of a map to pairs."""
         return self._firsts[mapped]
 
     def classes_of(self, level: int, mapped: int, number: int) -> list[int]:
@@ -114,17 +114,17 @@ class Labels:
         return self.classes(mapped).of(number, self._variables.values[level][number])
 
     def classes(self, mapped: int) -> Classes:
-        """Return a map."""
+        """Return the map with a number."""
         found = self._items[mapped]
         assert isinstance(found, Classes)
         return found
 
     def meaning(self, level: int, mapped: int, number: int) -> Any:
-        """Return the class of a number."""
+        """Return the class with a number, or for IDENTITY the value with that number."""
         return self._variables.values[level][number] if mapped == IDENTITY else self.classes(mapped).values[number]
 
     def label(self, label: Label) -> int:
-        """Return the number of a label."""
+        """Return the number of a label; add the label if it is new."""
         found = self._numbers.get(label)
         if found is None:
             found = self._numbers[label] = len(self._items)
@@ -134,12 +134,12 @@ class Labels:
         return found
 
     def spends(self, number: int) -> int:
-        """Return how much a label spends of a bound."""
+        """Return the amount that a label spends of its bound."""
         found = self._items[number]
         return (found.spends or 0) if isinstance(found, Label) else 0
 
     def apply(self, number: int, value: int) -> int:
-        """Answer what a label makes of a value, or what a map leads to; keep the answer."""
+        """Apply a label or a map to a value, and cache the result in the store."""
         item = self._items[number]
         if isinstance(item, Classes):
             result = self._store.add_items(item.of(value, self._variables.values[item.level][value]))

@@ -1,7 +1,7 @@
-"""Learns a protocol's events from what is reached: which replica states, messages and shared fields occur together.
+"""Learning of a protocol's events from the combinations of local states, messages and shared fields that are reached.
 
-A *watch* is a projection: of a replica's local state with the messages that can be delivered to it from one channel and
-with whatever handlers were found to read besides. Each new vector of it is a call of handlers, each outcome an event.
+A *watch* is a projection: a replica's local state, the messages deliverable to it from one channel, and further reads
+of handlers. Each new vector of a watch leads to handler calls; each outcome becomes an event.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Record, Value
 
 WHOLE = Projection("the local state", lambda protocol, me: me, of_inbox=False)
-"""What is asked of a replica that a step writes, where an action constraint compares it with what it was."""
+"""Read of a replica that a step writes, for an action constraint that compares it before and after."""
 
 
 class Place(NamedTuple):
-    """Where handlers are called: for a replica, on messages of a channel; or neither."""
+    """Call site of handlers: a replica, with a channel or without, or neither."""
 
     replica: Value
     channel: int | None
 
 
 class ReadDims:
-    """The dimensions of projections that answer what handlers read."""
+    """Dimensions of projections that answer the reads of handlers."""
 
     def __init__(self, protocol: Protocol, variables: Variables, labels: Labels, always: set[Value]) -> None:
         self._protocol, self._variables, self._labels = protocol, variables, labels
@@ -51,18 +51,18 @@ class ReadDims:
         self._dims: dict[Read, list[Dim]] = {}
 
     def decides(self, read: Read, level: int) -> bool:
-        """Whether a variable has the answer, and not only whether the replica is there."""
+        """Whether a variable has the value of a read, not only the presence of the replica."""
         assert read.projection is not None
         return self._variables.keys[level].kind == (CHANNEL if read.projection.of_inbox else LOCAL)
 
     def level_of(self, read: Read) -> int:
-        """Return the level of a shared field, or of an element of a set."""
+        """Return the level of a shared field or of a set membership."""
         if read.field is not None:
             return self._variables.shared(read.field)
         return self._labels.level_of_part(read)
 
     def more(self, read: Read, dims: Sequence[Dim]) -> list[Dim]:
-        """Return the dimensions to be watched besides others; of a set of which an element is, all elements."""
+        """Return the dimensions to add for a read; after the first element of a set, those of all its elements."""
         if read.part is not None:
             field, replica = read.part[0], read.replica
             all_of_it = [
@@ -73,7 +73,7 @@ class ReadDims:
         return self.of(read)
 
     def of(self, read: Read) -> list[Dim]:
-        """Return the dimensions that answer a read; what one means is None where no replica is."""
+        """Return the dimensions that answer a read; a dimension means None if the replica does not exist."""
         found = self._dims.get(read)
         if found is None:
             found = self._dims[read] = self._new(read)
@@ -102,7 +102,7 @@ class ReadDims:
 
 
 class Events:
-    """The events that were learned."""
+    """The events learned so far."""
 
     def __init__(self) -> None:
         self.infos: list[EventInfo] = []
@@ -111,11 +111,11 @@ class Events:
         self._changes: dict[tuple[int, Change], tuple[int, Change]] = {}
 
     def event(self, changes: dict[int, Change]) -> Event:
-        """Return an event; what equal ones have in common is kept once."""
+        """Return an event; equal changes share one object."""
         return tuple(self._changes.setdefault(change, change) for change in sorted(changes.items()))
 
     def add(self, info: EventInfo, last: int, gate: int, *, is_allowed: bool = True) -> None:
-        """Note an event, and the last level and the gate that it was learned from."""
+        """Add an event, with the last level and the gate of the watch it was learned from."""
         self.infos.append(info)
         if is_allowed:
             self._fresh.append(Source(info.event, last, gate))
@@ -123,46 +123,46 @@ class Events:
             self.pruned.append(info.event)
 
     def take_fresh(self) -> list[Source]:
-        """Return the events since the last time."""
+        """Return the events added since the last call."""
         fresh, self._fresh = self._fresh, []
         return fresh
 
 
 class EventBuilder:
-    """Builds the event of one step: what each variable must be, and what becomes of it."""
+    """Builds the event of one step: a guard and an effect for each variable."""
 
     def __init__(self, variables: Variables, labels: Labels) -> None:
         self._variables, self._labels = variables, labels
         self.changes: dict[int, Change] = {}
-        self._required: dict[int, int] = {}  # the values that were read
-        self._targets: dict[int, int] = {}  # of shared fields and elements of sets
+        self._required: dict[int, int] = {}  # values that were read
+        self._targets: dict[int, int] = {}  # new values of shared fields and set memberships
         self._guards: dict[int, list[Dim]] = {}
         self._operations: dict[int, list[tuple[str, Record]]] = {}
 
     def replace(self, level: int, before: Any, after: Any) -> None:
-        """Have a variable with one value get another."""
+        """Replace one value of a variable by another."""
         target = self._variables.number(level, after)
         self.changes[level] = Change(BY_VALUE, self._variables.number(level, before), target)
 
     def require(self, level: int, value: Any) -> None:
-        """Have a variable be of a value."""
+        """Require a variable to have a value."""
         self._required[level] = self._variables.number(level, value)
 
     def guard(self, level: int, mapped: int, meaning: Any) -> None:
-        """Have what is read of a variable be this, unless it is known already."""
+        """Require a class of a variable's value, unless the event already fixes the value."""
         if level not in self.changes:
             self._guards.setdefault(level, []).append((mapped, self._labels.classes(mapped).number(meaning)))
 
     def operate(self, level: int, operation: str, message: Any) -> None:
-        """Have the network do something with a message in a channel."""
+        """Apply a network operation to a message in a channel."""
         self._operations.setdefault(level, []).append((operation, message))
 
     def assign(self, targets: Mapping[int, int]) -> None:
-        """Give shared fields and elements of sets new values."""
+        """Assign values to shared fields and set memberships."""
         self._targets.update(targets)
 
     def build(self, channel: int | None, message: Any, written: Mapping[int, Any]) -> dict[int, Change]:
-        """Return the changes, given the message received from a channel and the other replicas that are written."""
+        """Return the changes, given the received message with its channel, and the other replicas written."""
         labels, changes, required = self._labels, self.changes, self._required
         for level, target in self._targets.items():
             if level in required:
@@ -186,7 +186,7 @@ class EventBuilder:
 
 
 class Learning:
-    """Learns one protocol."""
+    """Learns the events of one protocol."""
 
     def __init__(
         self,
@@ -208,10 +208,10 @@ class Learning:
         self._groups = groups
         self.watches = Watches(store, labels, groups)
         self._reading: dict[tuple[Place, str], tuple[Dim, ...]] = {}
-        self._own: dict[tuple[Place, str], int] = {}  # the watch of what an action reads
+        self._own: dict[tuple[Place, str], int] = {}  # the watch of an action's further reads
         self._done: dict[tuple[Any, ...], CallResult] = {}
         self._queue: list[Callable[[], None]] = []
-        self._watched: tuple[Dim, ...] = ()  # what is learned from
+        self._watched: tuple[Dim, ...] = ()  # the dimensions of the watch that is being learned from
         self.learned = 0
 
     @property
@@ -220,7 +220,7 @@ class Learning:
         return self.calls.protocol
 
     def begin(self) -> None:
-        """Watch what every protocol is learned from, and call the environment."""
+        """Add the watches that every protocol needs, and call the environment's actions."""
         network, kinds = self.protocol.network, {action.kind for action in self.protocol.actions.values()}
         for level, key in enumerate(self._variables.keys):
             if key.kind == LOCAL and "internal" in kinds:
@@ -245,7 +245,7 @@ class Learning:
         return tuple(sorted(dims))
 
     def answer(self, which: int, node: int) -> int:
-        """Learn from what is new in a watched projection."""
+        """Learn from the new vectors of a watch."""
         watch = self.watches.known[which]
         known = self._store.arrays.watch_known
         joined = self._store.union(int(known[which]), node)
@@ -265,10 +265,10 @@ class Learning:
         if fresh:
             self._groups.add(fresh)
 
-    # What is called
+    # Handler calls
 
     def _learner(self, place: Place, only: str | None) -> Callable[[dict[Dim, Any]], None]:
-        """Return what learns from the vectors of a watch: all actions, or one that reads more."""
+        """Return the learner for a watch's vectors: of all actions, or of one action with further reads."""
         base = self._base(place)
         local = (self._variables.local(place.replica), IDENTITY) if place.replica is not None else None
 
@@ -291,7 +291,7 @@ class Learning:
     def _try(
         self, action: Action, place: Place, me: Any, message: Any, found: dict[Dim, Any], *, is_first: bool = True
     ) -> None:
-        """Call a handler; where it reads more than is known here, watch that too."""
+        """Call a handler; if it reads outside of its watch, add a watch with that read."""
 
         def answers(read: Read) -> Any:
             if read.projection is not None and read.replica == place.replica and not read.projection.of_inbox:
@@ -316,16 +316,17 @@ class Learning:
             result = self.calls.result(action, me, message, answers)
             allowed = [self._is_allowed(place, me, step, ask) for step in result.steps]
         except MissingRead as missing:
+            # `Watches.each` catches a missing membership, and calls again with each of its values.
             if self._labels.level_of_part(missing.read) in (level for level, _ in self._watched):
                 raise
             if is_first and (place, action.name) in self._reading:
-                return  # its own watch has what it reads
+                return  # the action's own watch has its reads
             dims = self._reading.get((place, action.name), ())
             self._read_more(action, place, tuple(dict.fromkeys((*dims, *self.dims.more(missing.read, dims)))))
             return
         done = (place, action.name, me, message, id(result), *more.items())
         if done not in self._done:
-            self._done[done] = result  # as long as it is kept, its id is its own
+            self._done[done] = result  # kept alive, so that its id stays unique
             path = (*result.path, *[item for item in more.items() if item not in result.path])
             for step, is_allowed in zip(result.steps, allowed, strict=True):
                 self._add(action.name, place, me, message, path, step, is_allowed, found)
@@ -348,7 +349,7 @@ class Learning:
         )
 
     def _read_more(self, action: Action, place: Place, dims: tuple[Dim, ...]) -> None:
-        """Watch what an action reads, from now on."""
+        """Watch the further reads of an action from now on."""
         self._reading[place, action.name] = dims
         base = self._base(place)
 
@@ -408,7 +409,7 @@ class Learning:
         changes = builder.build(place.channel, message, written)
         self._bounds(changes, step)
         last = -1
-        if found:  # it begins no lower than what it was learned from
+        if found:  # an event begins no lower than its watch: see `kernel/saturation.py`
             (top, _), (last, _) = self._watched[0], self._watched[-1]
             changes.setdefault(top, Change(GENERAL, self._labels.label(Label(top))))
         pairs += [(level, None, self._targets(replica, step)[1]) for level, replica in written.items()]
@@ -418,7 +419,7 @@ class Learning:
         self.events.add(info, last, gate, is_allowed=is_allowed)
 
     def _act(self, builder: EventBuilder, level: int, me: Any, after: Any, step: Step) -> Any:
-        """Add what becomes of the actor; return it as `_targets` does."""
+        """Add the actor's new local state; return it as `_targets` does."""
         core = after
         if after is not me:
             targets, after = self._targets(after, step)
@@ -428,20 +429,20 @@ class Learning:
         return after
 
     def _require(self, builder: EventBuilder, place: Place, read: Read, answer: Any) -> None:
-        """Have what was read be what it was."""
+        """Require a read to have the value that it had."""
         if read.field is not None or read.part is not None:
             builder.require(self.dims.level_of(read), answer)
             return
         of_inbox = read.projection is not None and read.projection.of_inbox
         if read.replica == place.replica and not of_inbox:
-            return  # what the actor's own state is, is known
+            return  # the actor's own local state is required already
         for level, mapped in self.dims.of(read):
             builder.guard(level, mapped, answer if answer is None or self.dims.decides(read, level) else True)
             if answer is None:
                 break
 
     def _send(self, builder: EventBuilder, place: Place, message: Any, step: Step) -> None:
-        """Add what a step does with messages."""
+        """Add the message operations of a step."""
         variables = self._variables
         if step.consumes:
             assert place.channel is not None
@@ -454,7 +455,7 @@ class Learning:
                 builder.operate(level, operation, sent)
 
     def _targets(self, after: Any, step: Step) -> tuple[dict[int, int], Any]:
-        """Return what elements of sets become, by level, and the core after a step, with what changes in it."""
+        """Return the new set memberships by level, and the core after a step with its set changes."""
         variables = self._variables
         sets = variables.sets_of(after)
         if after is not step.me or not isinstance(step, DeltaStep):
@@ -469,7 +470,7 @@ class Learning:
         return targets, variables.core(after, changed.items())
 
     def _bounds(self, changes: dict[int, Change], step: Step) -> None:
-        """Add what a step needs and spends of bounds."""
+        """Add the bounds that a step needs or spends."""
         for name in {*step.spends, *step.needs}:
             level = self._variables.levels[Key(BOUND, name)]
             label = self._labels.label(Label(level, spends=step.spends.count(name)))

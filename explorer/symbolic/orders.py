@@ -1,6 +1,6 @@
-"""Another order of variables: what an event is about stands close together, or shared fields stand first.
+"""Choice of another variable order: the variables of an event close together, or shared fields first.
 
-Which of the two is better is tried: in a search within smaller bounds.
+Trial searches within smaller bounds compare the orders.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from kraftcheck.spec.language.state import State
 Order = tuple[Key, ...]
 
 LOOKS = (1 << 15, 1 << 13), (1 << 20, 1 << 16)
-"""When another order is looked for: nodes made by then, and the most of the smaller searches that compare orders."""
-MOVES = 3_000  # of one variable
-WARMTH = 0.02  # how much worse a move may be at first, as a part of the whole
-CLEARLY = 0.9  # of the nodes of one order are clearly fewer
-SMALL_MEMORY = 1 << 28  # bytes, for searches by which orders are compared
-LEAST = 2  # how many times closer together another order must bring what events are about
+"""For each trial: the nodes made before it, and the most nodes of its smaller searches."""
+MOVES = 3_000  # moves of one variable in simulated annealing
+WARMTH = 0.02  # accepted worsening at first, as a fraction of the cost
+CLEARLY = 0.9  # an order is clearly better with this fraction of the nodes
+SMALL_MEMORY = 1 << 28  # bytes for a trial search
+LEAST = 2  # least factor by which another order must shorten the span of events
 
 
 def closer_order(keys: Sequence[Key], events: Iterable[Event]) -> Order | None:
-    """Return an order that brings the first and the last variable of events at least twice as close, or None.
+    """Return an order with at most half the total span of the events, by simulated annealing; else None.
 
-    It is found by simulated annealing. Events about the same variables count once. Of an order and its reverse the one
-    is taken in which events begin later.
+    The span of an event is the distance from its first to its last variable. Events over the same variables count once.
+    Of an order and its reverse, the one is returned in which events begin later.
     """
     counted = Counter(tuple(level for level, _ in event) for event in events if len(event) > 1)
     groups, random, places = sorted(counted), Random(1), list(range(len(keys)))
@@ -50,7 +50,7 @@ def closer_order(keys: Sequence[Key], events: Iterable[Event]) -> Order | None:
         return total
 
     def begins(order: list[int]) -> float:
-        """Return how far from the end events begin."""
+        """Return the weighted distance of the events' first variables from the end."""
         spans(order)
         weights = {group: math.log2(1 + count) for group, count in counted.items()}
         return sum(weight * (len(order) - min(places[level] for level in group)) for group, weight in weights.items())
@@ -73,7 +73,7 @@ def closer_order(keys: Sequence[Key], events: Iterable[Event]) -> Order | None:
 
 
 def shared_first(keys: Sequence[Key]) -> Order:
-    """Return the same order, but shared fields first."""
+    """Return the order with the shared fields moved to the front."""
     return tuple(sorted(keys, key=lambda key: key.kind != SHARED))
 
 
@@ -83,9 +83,9 @@ def cheapest_order(
     made: Callable[[Order, Mapping[str, int], int], int | None],
     most: int,
 ) -> Order:
-    """Return the order in which a smaller search makes clearly fewest nodes, else the first.
+    """Return the order whose trial search makes clearly fewest nodes, else the first order.
 
-    The smaller search is the largest that the first order takes few nodes for, as bounds grow one by one.
+    The bounds of the trial grow one by one, as long as the first order needs at most `most` nodes.
     """
     limits, fewest = dict.fromkeys(bounds, 0), made(orders[0], dict.fromkeys(bounds, 0), most)
     while fewest is not None and limits != bounds:
@@ -105,29 +105,29 @@ def cheapest_order(
 
 
 class NodeBudgetExceeded(Exception):  # noqa: N818 - not an error
-    """A search that was only tried has made more nodes than it may."""
+    """A trial search made more nodes than its budget."""
 
 
 class OrderTrials:
-    """Looks for a better order of the variables while a set grows, by searches within smaller bounds."""
+    """Trial searches within smaller bounds, which look for a better variable order."""
 
     def __init__(
         self, calls: HandlerCache, semantics: Semantics, starts: list[State], constraints: tuple[Property, ...]
     ) -> None:
         self._calls, self._semantics, self._starts, self._constraints = calls, semantics, starts, constraints
         self._looks = list(LOOKS)
-        self._may_meet = True  # replicas that appear late
+        self._may_meet = True  # whether random walks may still look for replicas that appear late
 
     def give_up(self) -> None:
-        """Look no more."""
+        """Skip all further trials."""
         self._looks.clear()
 
     def is_due(self, nodes_made: int) -> bool:
-        """Return whether it is time to look, where so many nodes were made."""
+        """Whether a trial is due, given the number of nodes made."""
         return bool(self._looks) and nodes_made > self._looks[0][0]
 
     def look(self, space: Space, tick: Callable[[int], None]) -> None:
-        """Raise Rearranged where replicas will appear, or where another order of variables makes fewer nodes."""
+        """Raise LayoutChanged if random walks meet new replicas, or if another order needs fewer nodes."""
         layout = space.variables.layout
         if self._may_meet:
             self._may_meet = False
@@ -145,7 +145,7 @@ class OrderTrials:
     def _nodes_made(
         self, layout: Layout, tick: Callable[[int], None], order: Order, limits: Mapping[str, int], most: int
     ) -> int | None:
-        """Return how many nodes a search within smaller bounds makes in an order; None where they are more."""
+        """Return the number of nodes that a trial search makes in an order; None if it exceeds `most`."""
 
         def pause() -> None:
             tick(0 if small is None else small.store.nodes)

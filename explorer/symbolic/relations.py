@@ -1,8 +1,8 @@
-"""Relations between states: events over labels, as diagrams that grow.
+"""Transition relations over labels, as diagrams that grow.
 
-An event says for some variables what happens to each; the others stay. Events over the same variables are a group. Its
-relation is a tree by what happens to the variables from which the events are learned, and grows in place: so what is
-known of a part of it stays known when others are added. Where events end alike after that, their ends are shared.
+An event lists changes of some variables; the other variables stay. Events over the same variables form a group. Its
+relation is a tree over the variables that its events were learned from, and it grows in place. So cached results about
+a part of the tree stay valid when events are added elsewhere. Below the tree, equal ends of events are shared.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from kraftcheck.explorer.symbolic.store import Store, require
 from kraftcheck.spec.language.state import Step
 
 BY_VALUE, BY_MESSAGE, GENERAL = 0, 1, 2
-"""How an edge is found: by the value that it is for, by a message that can be delivered, or for any value."""
+"""Lookup of an edge: by the variable's value, by a deliverable message, or for any value."""
 
 
 class Change(NamedTuple):
-    """What an event does to one variable."""
+    """Effect of an event on one variable."""
 
     how: int  # BY_VALUE, BY_MESSAGE or GENERAL
     key: int  # the value, the message's class, or the label
@@ -32,26 +32,26 @@ Event = tuple[tuple[int, Change], ...]  # by level, in their order
 
 
 class Source(NamedTuple):
-    """An event with what it was learned from."""
+    """An event with the watch that it was learned from."""
 
     event: Event
-    last: int = -1  # the last level of the projection from which it was learned; -1 if there is none
-    # the tail of which it needs a vector, all levels of which are its own; 0 if there is none. It must be watched.
+    last: int = -1  # last level of the watch; -1 if there is none
+    # a watched tail over levels of the event: the event needs a vector of it; 0 if there is none
     gate: int = 0
 
 
 class EventInfo(NamedTuple):
-    """An event with what it is."""
+    """An event with its action and step, for counts and step properties."""
 
     action: str  # the action's name
     event: Event
-    # of replicas that it writes: the level, and the local states before (None: any) and after
+    # replicas that it writes: level, local state before (None: any) and after
     pairs: tuple[tuple[int, Any, Any], ...] = ()
-    act: tuple[Any, Any, Step] | None = None  # the acting replica, the delivered message or None, and the step
+    act: tuple[Any, Any, Step] | None = None  # the actor, the delivered message or None, and the step
 
 
 class RelationNodes:
-    """The nodes of all relations: 0 is no step, 1 the step that changes nothing more."""
+    """Nodes of all relations; node 0 is the empty relation, node 1 the identity on the remaining levels."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -87,7 +87,7 @@ class RelationNodes:
         return self._known[key]
 
     def new(self, level: int, gate: int = 0) -> int:
-        """Return a new node, without edges."""
+        """Add a node without edges; return its number."""
         if gate and self._store.arrays.tails[gate, 0] < level:
             gate = int(self._store.arrays.tails[gate, 2])
         number, arrays = len(self._levels), self._store.arrays
@@ -98,7 +98,7 @@ class RelationNodes:
         return number
 
     def add(self, number: int, change: Change, child: int) -> None:
-        """Give a node another edge."""
+        """Add an edge to a node."""
         key, result = (0, change.key) if change.how == GENERAL else (change.key, change.result)
         if change.how != BY_VALUE and result in self._store.guarded:
             self._store.arrays.relation_nodes[number, 5] = 1
@@ -106,7 +106,7 @@ class RelationNodes:
         self._edges[number].append((change, child))
 
     def branch(self, number: int, change: Change, level: int) -> int:
-        """Return the node to which an edge of a growing relation leads, made if there is none."""
+        """Return the child of an edge in a growing relation; make the child if the edge is new."""
         found = self._branches.get((number, change))
         if found is None:
             gate = int(self._store.arrays.relation_nodes[number, 4])
@@ -115,28 +115,28 @@ class RelationNodes:
         return found
 
     def node(self, number: int) -> tuple[int, list[tuple[Change, int]]]:
-        """Return a node's level, and its edges: what changes, and the node after."""
+        """Return a node's level, and its edges as (change, child)."""
         return self._levels[number], self._edges[number]
 
 
 class Groups:
-    """The events that are known, by the variables that they are about."""
+    """The known events, grouped by their variables."""
 
     def __init__(self, store: Store) -> None:
         self._arrays = store.arrays
         self.nodes = RelationNodes(store)
         self.events = 0
         self._groups: dict[tuple[tuple[int, ...], int], int] = {}
-        self._idle = False  # whether an event changes nothing, and needs nothing
+        self._idle = False  # whether some event changes and requires nothing
         self._ends: set[tuple[int, Change, int]] = set()
         self._tops = np.zeros(store.levels + 1, bool)
 
     def roots(self) -> list[int]:
-        """Return all relations."""
+        """Return the roots of all relations."""
         return [*self._groups.values(), *[1] * self._idle]
 
     def add(self, events: Iterable[Source]) -> None:
-        """Add events."""
+        """Add events to the relations of their groups."""
         alike: defaultdict[tuple[tuple[int, ...], int, Event], list[Event]] = defaultdict(list)
         for event, last, gate in events:
             self.events += 1
@@ -160,7 +160,7 @@ class Groups:
             self.nodes.add(*last)
 
     def _place(self, level: int, gate: int) -> int:
-        """Return a new relation that begins at a level."""
+        """Add an empty relation that begins at a level; return its root."""
         number, arrays = len(self._groups), self._arrays
         require(number + 1, len(arrays.event_root), "groups of events")
         arrays.event_root[number] = root = self.nodes.new(level, gate)
@@ -170,7 +170,7 @@ class Groups:
         return root
 
     def note_top(self, level: int) -> None:
-        """Note that an event or a watch begins at a level."""
+        """Record that an event or a watch begins at a level."""
         arrays = self._arrays
         if not self._tops[level]:
             self._tops[level] = True

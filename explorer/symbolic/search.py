@@ -1,4 +1,4 @@
-"""Fixpoints: the reachable states as one set, breadth first, by chaining or by saturation."""
+"""State space of a protocol over one variable layout: learning, successors and saturation."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from kraftcheck.spec.language.state import State
 
 
 class View:
-    """Tells states apart as a VIEW does. Where there is none, all states differ.
+    """Equality of states under a VIEW that leaves out bounds; without a VIEW, all states differ.
 
-    A set *as seen* has 0 for what is left out.
+    A *viewed* set has the value 0 at the bounds left out.
     """
 
     def __init__(
@@ -39,27 +39,27 @@ class View:
         self._projections = {
             level: learning.watches.projection([(level, IDENTITY)]) for level, limit in self._limits.items() if limit
         }
-        self._most = dict.fromkeys(self._limits, 1)  # that a step spends
+        self._most = dict.fromkeys(self._limits, 1)  # most that one step spends of a bound
         self._looked_at = 0
 
     def of(self, states: int) -> int:
-        """Return a set as it is seen."""
+        """Return the viewed set: a set with the bounds left out set to 0."""
         return self._store.successors(states, self._forget)
 
     def meet(self, states: int, seen: int) -> int:
-        """Return the states of a set that are in another, as it is seen."""
+        """Return the states of a set whose views are in a viewed set."""
         return self._store.predecessors(states, self._forget, seen)
 
     def without(self, states: int, seen: int) -> int:
-        """Return the states of a set that are not in another, as it is seen."""
+        """Return the states of a set whose views are not in a viewed set."""
         return self._store.difference(states, self.meet(states, seen))
 
     def event(self, event: Event) -> Event:
-        """Return what an event does to states as they are seen."""
+        """Return an event without its changes of the bounds left out."""
         return tuple((level, change) for level, change in event if level not in self._limits)
 
     def require_room(self, states: int) -> None:
-        """Raise InputError where a step out of a set, all learned, may need more of a bound left out than is left."""
+        """Raise InputError if a step out of a learned set may need more of a hidden bound than is left."""
         taken, self._looked_at = self._learning.events.infos[self._looked_at :], len(self._learning.events.infos)
         for one in taken if self._limits else ():
             for level, change in one.event:
@@ -71,15 +71,15 @@ class View:
             )
             if spent + self._most[level] > self._limits[level]:
                 named = self._learning.protocol.constant_of(self._bounds[level])
+                # States with equal views would differ in their successors, and a set has no first one to keep.
                 raise InputError(
-                    f"VIEW {self._name} leaves out {named}, of which not enough is left in a state, so that it matters "
-                    f"which of the states that look the same is found first, and the engine symbolic finds them in no "
-                    f"order; expected more than {named} = {self._limits[level]}, or --engine tables"
+                    f"VIEW {self._name} leaves out {named}, and a state has too little of it left; "
+                    f"expected more than {named} = {self._limits[level]}, or --engine tables"
                 )
 
 
 class Space:
-    """The state space of a protocol over one arrangement of variables."""
+    """State space of a protocol over one variable layout."""
 
     def __init__(
         self,
@@ -109,12 +109,12 @@ class Space:
         self.store.roots["start"] = self.store.set_of([self.variables.encode(state) for state in starts])
 
     def keep(self, sets: dict[str, int]) -> None:
-        """Keep these sets, by name, for a checkpoint; those that were kept before are not."""
+        """Replace the named sets that are kept for a checkpoint."""
         roots = {name: node for name, node in self.store.roots.items() if not name.startswith(KEPT)}
         self.store.roots = roots | {KEPT + name: node for name, node in sets.items()}
 
     def kept(self) -> dict[str, int]:
-        """Return what is kept for a checkpoint."""
+        """Return the named sets that are kept for a checkpoint."""
         roots = self.store.roots
         return {name.removeprefix(KEPT): node for name, node in roots.items() if name.startswith(KEPT)}
 
@@ -131,7 +131,7 @@ class Space:
         return result
 
     def learn(self, states: int) -> None:
-        """Learn what a set of states asks for; forget what relations made of sets before they grew."""
+        """Learn from a set until no watch has a new vector; drop cached products if events were added."""
         store, seen, events = self.store, -1, self.groups.events
         known = store.arrays.watch_known
         while seen != (seen := self.learning.learned):
@@ -143,33 +143,33 @@ class Space:
             store.forget_products()
 
     def successors(self, states: int) -> int:
-        """Return the successors of a set of states, of which everything was learned."""
+        """Return the successors of a set from which everything is learned."""
         found = EMPTY
         for root in self.groups.roots():
             found = self.store.union(found, self.store.successors(states, root))
         return found
 
     def pruned_roots(self) -> list[int]:
-        """Return the relations of the events that action constraints do not allow."""
+        """Return the relations of the events that action constraints forbid."""
         return self.groups.nodes.relations(self.learning.events.pruned)
 
     def pruned(self, states: int) -> int:
-        """Return the successors of a set by steps that action constraints do not allow."""
+        """Return the successors of a set by steps that action constraints forbid."""
         found = EMPTY
         for root in self.pruned_roots():
             found = self.store.union(found, self.store.successors(states, root))
         return found
 
     def stuck(self, states: int) -> int:
-        """Return the states of a set that have no successor, where everything was learned of them."""
+        """Return the states without successor of a set from which everything is learned."""
         for root in (*self.groups.roots(), *self.pruned_roots()):
             states = self.store.difference(states, self.store.enabled(states, root))
         return states
 
     def fired(self, names: Iterable[str], states: int, counted: int) -> dict[str, int]:
-        """Return how often each action fires in a set of states of which everything was learned.
+        """Return the number of times that each action fires in a set from which everything is learned.
 
-        Of the empty set, where steps are not counted, it is not said of those that are known to fire somewhere.
+        For the empty set nothing is counted: return 0 for the actions that never fire, and leave out the others.
         """
         if states == EMPTY:
             some = {taken.action for taken in self.learning.events.infos}
@@ -177,13 +177,13 @@ class Space:
         by_action: dict[tuple[str, int], list[Event]] = defaultdict(list)
         times: Counter[tuple[str, Event]] = Counter()
         for taken in self.learning.events.infos:
-            times[taken.action, taken.event] += 1  # steps that differ and do the same are counted each
+            times[taken.action, taken.event] += 1  # different steps with equal effects count separately
             by_action[taken.action, times[taken.action, taken.event]].append(taken.event)
         found = dict.fromkeys(names, 0)
         for (action, _), events in by_action.items():
             for relation in self.groups.nodes.relations(events):
                 if self.view.hidden:
-                    with suppress(NoRoom):  # labels that were not applied to states as they are seen
+                    with suppress(NoRoom):  # labels not yet applied to viewed states
                         self.store.enabled(states, relation)
                 found[action] += self.store.count_steps(states, relation, counted * len(events))
         return found
@@ -191,7 +191,7 @@ class Space:
     def saturated(self, reached: int) -> int:
         """Return all states reachable from a set.
 
-        Where an exception ends it, `store.roots["part"]` has those that were found.
+        If an exception ends the computation, `store.roots["part"]` holds the states found so far.
         """
         store = self.store
         while True:
@@ -210,7 +210,7 @@ class Space:
                 raise NoRoom
 
     def _whole(self, found: int, reached: int) -> int:
-        """Return the union of two sets, or only the first where there is no room for it."""
+        """Return the union of two sets, or only the first if the union does not fit."""
         try:
             return self.store.union(found, reached)
         except NoRoom:

@@ -1,4 +1,4 @@
-"""Sets of states as nodes of a store, for Python: made, combined, counted, listed, within a limit of memory."""
+"""Manager of the decision diagrams: makes, combines, counts and lists sets within a memory limit."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from kraftcheck.explorer.symbolic.kernel.saturation import learn, saturate
 from kraftcheck.spec.errors import ProtocolError
 
 EMPTY, UNIT = 0, 1
-KEPT = "kept "  # begins the names of roots that a checkpoint has
-EDGES_A_NODE = 5  # that there is room for at least
-FIRST = 1 << 16
-FEWEST = 1 << 10
-SCRATCH = 1 << 24
+KEPT = "kept "  # prefix of the names of roots that a checkpoint saves
+EDGES_A_NODE = 5  # least room for edges, for each node
+FIRST = 1 << 16  # initial size of the hash tables
+FEWEST = 1 << 10  # least value of --max-nodes in effect
+SCRATCH = 1 << 24  # room on the stack, in edges
 PRIMES = tuple((1 << 61) - less for less in (1, 31, 45, 229, 259, 283, 339, 391))
-"""Moduli for counting steps: a number is found from what is left over of it (Chinese remainder theorem)."""
+"""Moduli of step counts; a count follows from its residues by the Chinese remainder theorem."""
 Answer = Callable[[int, int, int], int]
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
 
 class NoRoom(Exception):  # noqa: N818 - it ends a search, as a limit does
-    """The diagrams do not fit into the memory that they may take."""
+    """The diagrams exceed their memory limit."""
 
 
 class Store:
-    """Decision diagrams over so many levels."""
+    """Decision diagrams over a fixed number of levels."""
 
     def __init__(self, levels: int, memory: int, answer: Answer, most: int | None = None) -> None:
         self.levels = levels
         self.arrays = d = Diagram()
         self._answer = answer
         self._error: BaseException | None = None
-        self.guarded: set[int] = set()  # labels that refuse values of other classes
+        self.guarded: set[int] = set()  # labels with guards
         self.roots: dict[str, int] = {}
         self.partial = EMPTY
         self.collections = self._collected = self._most = 0
@@ -86,20 +86,20 @@ class Store:
         rebuild_table(d, FIRST)
 
     def free(self) -> None:
-        """Give all memory back, which garbage may hold for long; nothing can be done with the sets from then on."""
+        """Release the diagrams' memory even if garbage still refers to them; no set is usable afterwards."""
         d = self.arrays
         for name, declared in d.declared.items():
             setattr(d, name, np.zeros((0, *declared.shape[1:]), declared.kind))
 
-    # What compiled code asks for
+    # Callbacks from compiled code
 
     def _called_back(self, kind: int, a: int, b: int) -> int:
-        """Answer a call from compiled code; what goes wrong is raised once that has returned."""
+        """Answer a callback from compiled code; keep an exception until the compiled code returns."""
         try:
             if self._error is None:
                 return self._answer(kind, a, b)
         except NoRoom:
-            pass  # what is under way comes back as a part of its result
+            pass  # the operation in progress returns a partial result
         except BaseException as error:
             self._error = error
         self.arrays.meta[codes.STOP] = 1
@@ -107,21 +107,21 @@ class Store:
         return -1
 
     def look_up(self, label: int, value: int, result: int) -> None:
-        """Note what a label makes of a value."""
+        """Cache the result of applying a label to a value."""
         put_lookup(self.arrays, label << 32 | value, result)
 
     def add_edge(self, relation: int, how: int, key: int, result: int, child: int) -> None:
-        """Give a relation's node another edge: see `add_edge` of the kernel."""
+        """Add an edge to a relation's node: see `add_edge` of the kernel."""
         limit = len(self.arrays.relation_edges)
         require(int(self.arrays.meta[codes.RELATION_EDGES]) + 1, limit, "edges of relations")
         add_edge(self.arrays, relation, how, key, result, child)
 
     def forget_products(self) -> None:
-        """Forget what relations made of sets: they have grown."""
+        """Invalidate the cached products of relations, which have grown."""
         self.arrays.meta[codes.ROUND] += 1
 
     def add_items(self, items: Sequence[int]) -> int:
-        """Note the classes of a value; return what a lookup leads to them with."""
+        """Store the classes of a value; return their position, packed as a lookup result."""
         d = self.arrays
         start = int(d.meta[codes.ITEMS])
         require(start + len(items), len(d.map_items), "classes of values")
@@ -132,14 +132,14 @@ class Store:
     # Operations
 
     def _run(self, function: Any, *arguments: int) -> int:
-        """Return the whole result of an operation."""
+        """Run an operation; raise OutOfNodes if its result is only partial."""
         result, complete = self.attempt(function, *arguments)
         if not complete:
             raise NoRoom
         return result
 
     def attempt(self, function: Any, *arguments: int) -> tuple[int, bool]:
-        """Return the result of a compiled operation, and whether it is all of it."""
+        """Run a compiled operation; return its result, and whether the result is complete."""
         meta = self.arrays.meta
         before, top = int(meta[codes.INCOMPLETE]), int(meta[codes.TOP])
         result = int(function(self.arrays, *arguments))
@@ -149,7 +149,7 @@ class Store:
         return result, int(meta[codes.INCOMPLETE]) == before
 
     def _raise_error(self, partial: int, top: int) -> None:
-        """Raise what went wrong in a call back; the stack below `top` is of operations under way outside."""
+        """Raise the exception of a callback, and cut the stack back to the operations outside (`top`)."""
         if self._error is not None:
             error, self._error, self.partial = self._error, None, partial
             self.arrays.meta[codes.STOP] = 0
@@ -161,11 +161,11 @@ class Store:
         return self._run(union, a, b)
 
     def difference(self, a: int, b: int) -> int:
-        """Return what is in the first set only."""
+        """Return the states of the first set that are not in the second."""
         return self._run(difference, a, b)
 
     def intersection(self, a: int, b: int) -> int:
-        """Return what is in both sets."""
+        """Return the intersection of two sets."""
         return self._run(intersection, a, b)
 
     def project(self, a: int, which: int) -> int:
@@ -177,7 +177,7 @@ class Store:
         return self._run(product, a, relation, 0)
 
     def predecessors(self, a: int, relation: int, b: int) -> int:
-        """Return the states of a set that a relation leads from into another set."""
+        """Return the states of a set with a successor, under a relation, in another set."""
         return self._run(predecessors, a, relation, b)
 
     def enabled(self, a: int, relation: int) -> int:
@@ -185,15 +185,15 @@ class Store:
         return self._run(product, a, relation, 1)
 
     def saturated(self, a: int) -> tuple[int, bool]:
-        """Return the least fixpoint of all events from a set, or what was found of it and False."""
+        """Return the least fixpoint of all events from a set, and whether it is complete."""
         return self.attempt(saturate, a, 0, 0, 0)
 
     def learn(self, level: int, value: int, child: int) -> None:
-        """Look at one edge for what is watched from its level on."""
+        """Learn from one edge, for the watches that begin at its level."""
         self.attempt(learn, level, value, child)
 
     def watch_tails(self, tails: Iterable[int]) -> None:
-        """Let summaries of nodes have the projections by these tails."""
+        """Choose the tails by which node summaries hold projections."""
         d = self.arrays
         ordered = sorted(tails, key=lambda tail: -int(d.tails[tail, 0]))
         d.slot_count[:] = 0
@@ -206,7 +206,7 @@ class Store:
     # Sets and vectors
 
     def set_of(self, vectors: Iterable[Sequence[int]]) -> int:
-        """Return the set of these vectors."""
+        """Return the set of some vectors."""
         result = EMPTY
         for vector in vectors:
             node, d = UNIT, self.arrays
@@ -218,13 +218,13 @@ class Store:
         return result
 
     def edges(self, a: int) -> tuple[int, list[tuple[int, int]]]:
-        """Return a node's level, and its edges: (value, child)."""
+        """Return a node's level, and its edges as (value, child)."""
         start, shape = self.arrays.nodes[a, :2].tolist()
         words = self.arrays.edges[start : start + (shape & 0xFFFFFFFF)].tolist()
         return shape >> 32, [(word >> 32, word & 0xFFFFFFFF) for word in words]
 
     def vectors(self, a: int, levels: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        """Yield the vectors of a set, with the values at these levels; at others they must be 0."""
+        """Yield the vectors of a set at some levels; at other levels their value must be 0."""
         if a == EMPTY:
             return
         if not levels:
@@ -238,7 +238,7 @@ class Store:
                 yield value, *rest
 
     def one_of(self, a: int) -> list[int]:
-        """Return a vector of a set that is not empty."""
+        """Return one vector of a non-empty set."""
         vector = [0] * self.levels
         while a != UNIT:
             level, edges = self.edges(a)
@@ -246,7 +246,7 @@ class Store:
         return vector
 
     def count(self, a: int) -> int:
-        """Return how many vectors a set has."""
+        """Return the number of vectors of a set."""
         if a == EMPTY:
             return 0
         marked = mark(self.arrays, np.array([a]))
@@ -258,7 +258,7 @@ class Store:
             limbs *= 2
 
     def count_steps(self, a: int, relation: int, most: int) -> int:
-        """Return how many pairs of a state and an event there are, at most `most`; the relation was applied before."""
+        """Return the number of pairs (state, event), at most `most`; the relation must have been applied before."""
         result, product = 0, 1
         for which, prime in enumerate(PRIMES):
             if product > most:
@@ -269,22 +269,22 @@ class Store:
         raise ProtocolError(f"more than {product:,} steps: the symbolic engine cannot count them")
 
     def size(self, a: int) -> int:
-        """Return how many nodes a set has."""
+        """Return the number of nodes of a set."""
         return int(mark(self.arrays, np.array([a])).sum()) - 2 if a else 0
 
     def sizes(self, a: int) -> Counter[int]:
-        """Return how many nodes a set has at each level."""
+        """Return the number of nodes of a set at each level."""
         marked = np.flatnonzero(mark(self.arrays, np.array([a])))[2:] if a else np.zeros(0, np.int64)
         return Counter((self.arrays.nodes[marked, 1] >> 32).tolist())
 
     @property
     def most_nodes(self) -> int:
-        """The most nodes that there may be at one time."""
+        """Capacity for nodes."""
         return len(self.arrays.nodes)
 
     @property
     def is_crowded(self) -> bool:
-        """Whether half of the room for nodes or for their edges is taken: garbage had better be collected."""
+        """Whether nodes or edges fill half of their room, so that garbage collection pays."""
         arrays, meta = self.arrays, self.arrays.meta
         nodes, edges = int(meta[codes.NODES]), int(meta[codes.EDGES])
         room = codes.BYTES_A_NODE * nodes + codes.BYTES_AN_EDGE * edges
@@ -292,21 +292,21 @@ class Store:
 
     @property
     def nodes(self) -> int:
-        """Nodes that there are now."""
+        """Number of nodes in the store now."""
         return int(self.arrays.meta[codes.NODES])
 
     @property
     def nodes_made(self) -> int:
-        """Nodes that were ever made."""
+        """Number of nodes ever made."""
         return self._collected + self.nodes
 
     @property
     def peak_nodes(self) -> int:
-        """The most nodes that there were at one time."""
+        """Largest number of nodes at one time."""
         return max(self._most, self.nodes)
 
     def collect_garbage(self, roots: list[int]) -> list[int]:
-        """Keep these sets, those of `roots` and what is watched, only; return the new nodes of these."""
+        """Drop all nodes but those of the given roots, named roots and watches; return the given roots renumbered."""
         d, before = self.arrays, self.nodes
         known = np.flatnonzero(d.watch_known > 1)
         kept = np.array([*roots, *self.roots.values(), *d.watch_known[known]], np.int64)
@@ -323,7 +323,7 @@ class Store:
     # Checkpoints
 
     def dump(self, roots: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64], list[int]]:
-        """Return the nodes and edges of some sets, numbered from 2 on, and the numbers of the sets."""
+        """Return the nodes and edges of some sets, renumbered from 2, and the sets' new numbers."""
         d = self.arrays
         marked = mark(d, np.array(roots, np.int64))
         kept = np.flatnonzero(marked[2:]) + 2
@@ -337,7 +337,7 @@ class Store:
         return np.stack([first, d.nodes[kept, 1]], axis=1), edges, numbers[list(roots)].tolist()
 
     def load(self, nodes: NDArray[np.int64], edges: NDArray[np.int64]) -> None:
-        """Take in what `dump` returned; there must be nothing yet."""
+        """Load the output of `dump` into an empty store."""
         d, count = self.arrays, len(nodes) + 2
         if 2 * count > len(d.nodes) or 2 * len(edges) > len(d.edges):
             raise NoRoom
@@ -348,6 +348,6 @@ class Store:
 
 
 def require(number: int, limit: int, what: str) -> None:
-    """Raise ProtocolError where there are more of something than there is room for."""
+    """Raise ProtocolError if a number exceeds its limit."""
     if number > limit:
         raise ProtocolError(f"more than {limit:,} {what}: the symbolic engine has no room for them")

@@ -1,11 +1,11 @@
-"""The variables of diagrams, in their order, and their values' numbers: a state becomes a vector, and back.
+"""Variables of the diagrams, their order, and the numbers of their values; the encoding of states as vectors.
 
-There is one variable for each replica's local state, for each channel (what one sender has under way to one replica),
-for each shared field and each bound. The number 0 stands for no replica, an empty channel, and a field's first value:
-diagrams leave it out. Sets that make most of the many values of a local state are taken apart (`parts.py`).
+Each replica's local state, channel, shared field and bound has one variable. A channel holds the messages in flight
+from one sender to one replica. The number 0 stands for no replica, an empty channel, or a field's
+first value; diagrams omit it. Sets that cause most of a local state's many values are exploded (`exploded_sets.py`).
 
-The order is: for each replica, its channels with the replicas before it, then its local state; last what is shared.
-Whether a replica is in a set of one before it stands beside its own local state.
+The order is: for each replica, its channels with the replicas before it, then its local state; shared fields and bounds
+come last. The membership of a replica in a set of an earlier replica stands beside the member's local state.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from kraftcheck.spec.language.state import State, Step
 from kraftcheck.spec.values import Map, Record, Value, field_names, keyed, ordered, text_of
 
 LOCAL, CHANNEL, SHARED, BOUND, PART = "local", "channel", "shared", "bound", "part"
-ANYONE = "anyone"  # the sender, where an inbox is not divided by senders
+ANYONE = "anyone"  # the sender of an inbox that is not divided into channels
 NOBODY = "nobody"  # the sender of messages without the field `source`
-FEWEST_VALUES = 64  # of a local state, before sets in it are taken apart
-WALKS, WALK_STEPS = 10, 30  # by which replicas are looked for that appear later
-FEWEST_SETS, SHARE = 16, 8  # that a field has then; local states for each that there is without these fields
+FEWEST_VALUES = 64  # values of a local state before its sets may be exploded
+WALKS, WALK_STEPS = 10, 30  # random walks, and steps of each, that look for replicas that appear later
+FEWEST_SETS, SHARE = 16, 8  # fewest values of a set to explode; fewest local states for each core
 
 
 class Rearranged(Exception):  # noqa: N818 - a way out of a search, not an error
-    """There are more variables than was known; the search begins again with them."""
+    """The variables must change; the search restarts with the new layout."""
 
 
 class Key(NamedTuple):
-    """What a variable holds: its kind; the replica, field or bound; of a channel also the sender.
+    """Identity of a variable: its kind; its replica, field or bound; for a channel also the sender.
 
-    Of a part it is whether an element is in a set of a replica: `sender` has the field and the element.
+    For a set membership, `sender` holds the field and the element.
     """
 
     kind: str
@@ -49,7 +49,7 @@ class Key(NamedTuple):
 
 
 class Layout:
-    """Which variables there must be. It grows while a protocol is learned."""
+    """The variables that a search needs; it grows while the protocol is learned."""
 
     def __init__(self, protocol: Protocol, *, whole_inboxes: bool) -> None:
         self.replicas: list[Value] = []
@@ -61,37 +61,37 @@ class Layout:
         self.divided = not whole_inboxes and protocol.network.rule_of("discard", Record()) is not None
 
     def arranged(self, order: tuple[Key, ...], limits: Mapping[str, int]) -> Layout:
-        """Return a copy with another order, and smaller bounds."""
+        """Return a copy with another order and smaller bounds."""
         copied = deepcopy(self)
         copied.order, copied.limits = order, limits
         return copied
 
     def require_replicas(self, keys: Iterable[Value]) -> bool:
-        """Note replicas and destinations; return whether one is new."""
+        """Add replicas and destinations; return whether one is new."""
         new = [key for key in keys if key not in self.replicas]
         self.replicas += new
         return bool(new)
 
     def require_parts(self, replica: Value, field: str, elements: Iterable[Value]) -> None:
-        """Take the sets of a field apart, which may have these elements, and replicas of the same kind."""
+        """Explode the sets of a field, with these elements; if one is a replica, with all replicas of its type."""
         new, known = list(elements), self.parts.setdefault((replica, field), [])
         if any(one in self.replicas for one in new):
             kinds = {type(one) for one in new}
             new += [one for one in self.replicas if type(one) in kinds]
         known += [one for one in ordered(set(new)) if one not in known]
-        self.replicas.sort(key=lambda one: all(one != owner for owner, _ in self.parts))  # their owners first
+        self.replicas.sort(key=lambda one: all(one != owner for owner, _ in self.parts))  # owners first
 
     def keep_whole(self, field: str) -> None:
-        """Take the sets of a field apart no more."""
+        """Make the sets of a field opaque."""
         self.whole.add(field)
         self.parts = {key: elements for key, elements in self.parts.items() if key[1] != field}
 
     def fields(self, replica: Value) -> tuple[str, ...]:
-        """Return the fields of a replica of which sets are taken apart."""
+        """Return the fields of a replica that have exploded sets."""
         return tuple(field for owner, field in self.parts if owner == replica)
 
     def _parts_beside(self, replica: Value) -> Iterator[Key]:
-        """Yield the parts that stand beside a replica's local state."""
+        """Yield the set memberships that stand beside a replica's local state."""
         place = self.replicas.index(replica)
         for (owner, field), elements in self.parts.items():
             for element in elements:
@@ -115,7 +115,7 @@ class Layout:
 
 
 class Variables:
-    """The variables of one search, and the numbers of their values."""
+    """The variables of one search, with the numbers of their values."""
 
     def __init__(self, protocol: Protocol, layout: Layout, starts: Sequence[State]) -> None:
         self.protocol = protocol
@@ -134,14 +134,14 @@ class Variables:
                 self.number(level, value)
 
     def standard(self, level: int) -> list[Any]:
-        """Return the values that a level has from the start."""
+        """Return the predefined values of a level."""
         key = self.keys[level]
         if key.kind == BOUND:
             return list(range(self.protocol.bounds[key.of] + 1))
         return {LOCAL: [None], CHANNEL: [self.network.empty], PART: [False, True]}.get(key.kind, [])
 
     def number(self, level: int, value: Value) -> int:
-        """Return the number of a value at a level."""
+        """Return the number of a value at a level; add the value if it is new."""
         numbers = self._numbers[level]
         key = keyed(value) if self.keys[level].kind == SHARED else value
         found = numbers.get(key)
@@ -153,7 +153,7 @@ class Variables:
         return found
 
     def name(self, level: int) -> str:
-        """Return what a variable is called in notes."""
+        """Return the name of a variable in notes."""
         key = self.keys[level]
         if key.kind == PART:
             return f"whether {text_of(key.sender[1])} is in {key.sender[0]} of {text_of(key.of)}"
@@ -162,7 +162,7 @@ class Variables:
         return f"{what} {text_of(key.of)}{sender}"
 
     def local(self, replica: Value) -> int:
-        """Return the level of a replica's local state, or begin again with one."""
+        """Return the level of a replica's local state; raise LayoutChanged if there is none yet."""
         level = self.levels.get(Key(LOCAL, replica))
         if level is None:
             self.layout.require_replicas([replica])
@@ -170,7 +170,7 @@ class Variables:
         return level
 
     def channel(self, message: Record) -> int:
-        """Return the level of a message's channel, or begin again with one."""
+        """Return the level of a message's channel; raise LayoutChanged if there is none yet."""
         destination, sender = message.dest, ANYONE  # type: ignore[attr-defined]
         if self.layout.divided:
             queue = self.network.queue(message)
@@ -190,10 +190,10 @@ class Variables:
         """Return the level of a shared field."""
         return self.levels[Key(SHARED, name)]
 
-    # Sets that are taken apart
+    # Exploded sets
 
     def _look_for_parts(self, level: int) -> None:
-        """Take sets apart, and begin again, where without them there are far fewer local states."""
+        """Explode sets, and raise LayoutChanged, if local states without them have far fewer values."""
         layout, replica, values = self.layout, self.keys[level].of, self.values[level][1:]
         if len(set(map(type, values))) > 1:
             return
@@ -207,7 +207,7 @@ class Variables:
             raise Rearranged
 
     def part(self, replica: Value, field: str, element: Value) -> int:
-        """Return the level that says whether an element is in a set, or begin again with one."""
+        """Return the level of a set membership; raise LayoutChanged if there is none yet."""
         level = self.levels.get(Key(PART, replica, (field, element)))
         if level is None:
             self.layout.require_parts(replica, field, [element])
@@ -215,13 +215,13 @@ class Variables:
         return level
 
     def sets(self, replica: Value) -> dict[str, list[Value]]:
-        """Return all elements that sets of a replica may have, by field, where they are taken apart."""
+        """Return the possible elements of a replica's exploded sets, by field."""
         if not self.layout.parts:
             return {}
         return {field: [*self.layout.parts[replica, field]] for field in self.layout.fields(replica)}
 
     def sets_of(self, local: Any) -> dict[str, list[Value]]:
-        """Return the same of a replica's local state."""
+        """Return the possible elements of a local state's exploded sets, by field."""
         sets = self.sets(local.id)
         for field in sets:
             if not isinstance(getattr(local, field, None), frozenset):
@@ -229,7 +229,7 @@ class Variables:
         return sets
 
     def core(self, local: Value, changed: Iterable[tuple[str, SetChange]] = ()) -> Value:
-        """Return what is left of a local state without the sets that are taken apart."""
+        """Return a local state with a hole, or the given change, for each exploded set."""
         fields = self.layout.fields(local.id)
         for field in fields:
             if field not in field_names(type(local)):
@@ -237,13 +237,13 @@ class Variables:
         return with_fields(local, dict.fromkeys(fields, HOLE) | dict(changed)) if fields else local
 
     def emptied(self, value: Value) -> Value:
-        """Return a core in which sets that are taken apart are empty; any other value as it is."""
+        """Return a core with empty sets for its holes; return any other value unchanged."""
         fields = self.layout.fields(getattr(value, "id", None)) if isinstance(value, Record) else ()
         held = {name for name in fields if getattr(value, name, None) is HOLE}
         return with_fields(value, dict.fromkeys(held, frozenset())) if held else value
 
     def guarded(self, local: Value) -> Value:
-        """Return a core, or a step that leads to one, that refuses to be asked for sets that are taken apart."""
+        """Return a core, or a step that leads to one, whose exploded sets raise on every use."""
         if not self.layout.parts or not isinstance(local, Record):
             return local
         if isinstance(local, Step):
@@ -252,7 +252,7 @@ class Variables:
         return with_fields(local, {field: OpaqueGuard(field) for field in fields}) if fields else local
 
     def members(self, local: Value) -> dict[int, int]:
-        """Return the numbers of the parts that a local state is taken apart into, by level."""
+        """Return the set memberships of a local state's exploded sets, by level."""
         parts = self.sets_of(local)
         found = {self.part(local.id, field, one): 0 for field, elements in parts.items() for one in elements}
         return found | {self.part(local.id, field, one): 1 for field in parts for one in getattr(local, field)}
@@ -260,7 +260,7 @@ class Variables:
     # States
 
     def encode(self, state: State) -> list[int]:
-        """Return a state's vector."""
+        """Return the vector of a state."""
         vector = [0] * len(self.keys)
         for replica, local in state.replicas.items():
             level = self.local(replica)
@@ -279,7 +279,7 @@ class Variables:
         return vector
 
     def _parts(self, destination: Value, inbox: Value) -> list[tuple[int, Value]]:
-        """Return the channels that an inbox is made of: level and content."""
+        """Return the channels of an inbox, as (level, content)."""
         if not self.layout.divided:
             return [(self.levels[Key(CHANNEL, destination, ANYONE)], inbox)]
         parts: dict[int, list[tuple[Record, int]]] = {}
@@ -288,14 +288,14 @@ class Variables:
         return [(level, self.network.from_items(items)) for level, items in parts.items()]
 
     def _whole(self, parts: Sequence[Value]) -> Value:
-        """Return the inbox of channels that are not empty."""
+        """Return the inbox with the messages of some non-empty channels."""
         if len(parts) == 1:
             return parts[0]
         return self.network.from_items(item for part in parts for item in self.network.to_items(part))
 
     def decode(self, vector: Sequence[int]) -> State:
         """Return the state of a vector."""
-        found: dict[Any, list[tuple[Key, Any]]] = defaultdict(list)  # by kind, without replicas and messages not there
+        found: dict[Any, list[tuple[Key, Any]]] = defaultdict(list)  # by kind, without absent values
         for key, values, number in zip(self.keys, self.values, vector, strict=True):
             if number or key.kind in (SHARED, BOUND):
                 found[key.kind].append((key, values[number]))
@@ -314,22 +314,22 @@ class Variables:
 
 
 def layout_of(protocol: Protocol, starts: Sequence[State], *, whole_inboxes: bool) -> Layout:
-    """Return the layout with which a search begins: the replicas of the initial states, backwards if all are alike."""
+    """Return the initial layout: the replicas of the initial states, reversed if all are of one type."""
     layout = Layout(protocol, whole_inboxes=whole_inboxes)
     for state in starts:
         layout.require_replicas(ordered(state.replicas))
         layout.require_replicas(ordered(state.inboxes))
     if len(set(map(type, layout.replicas))) == 1:
-        layout.replicas.reverse()  # of replicas alike the first one often does most
+        layout.replicas.reverse()  # of equal replicas the first often changes most, and should stand low in the diagram
     return layout
 
 
 def replicas_met(semantics: Semantics, starts: Sequence[State]) -> list[Value]:
-    """Return the replicas that some random walks meet: where more appear later, a search begins again for each."""
+    """Return the replicas that random walks meet; each one met later would restart the search."""
     random, met = Random(1), set[Value]()
     for _ in range(WALKS):
         state = random.choice(starts)
-        with suppress(RaisedError):  # the search will find it
+        with suppress(RaisedError):  # the search reports it
             for _ in range(WALK_STEPS):
                 met.update(state.replicas)
                 steps = list(semantics.transitions(state))

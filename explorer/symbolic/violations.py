@@ -1,4 +1,4 @@
-"""The known states that violate something: of the whole set, and of the part that is known while it grows."""
+"""Violating states of a search: among all states, or among those known so far."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Semantics
 
 FEWEST, SECONDS, AT_ONCE = 1 << 12, 5.0, 1 << 16
-"""Nodes made, and seconds searched, before the first look at what is known; or nodes with which it does not wait."""
+"""Nodes made and seconds passed before the first early check; with AT_ONCE nodes it does not wait."""
 GROWTH, SPARED = 2, 30
-"""Times as many nodes are made, and times as long as a look took is searched, before the next look."""
+"""Growth of the nodes made, and multiple of the last check's time, before the next early check."""
 
 
 class Violations:
-    """Evaluates the properties of a search on sets of states of one space."""
+    """Evaluates the properties of a search on sets of one state space."""
 
     def __init__(self, space: Space, options: SearchRequest, semantics: Semantics) -> None:
         self.states = StateChecks(space, semantics)
@@ -30,9 +30,9 @@ class Violations:
         self._nodes, self._not_before, self._at_once = FEWEST, time.monotonic() + SECONDS, AT_ONCE
 
     def of(self, states: int, more: int, *, is_part: bool = False) -> dict[str, int]:
-        """Return the states that violate something, by its name: of a set; of invariants also of more states.
+        """Return the violating states by property name; state properties are evaluated on `more` too.
 
-        Of a part of what is reached not all steps are known, so nothing is said of deadlocks.
+        With `is_part`, deadlocks are left out, since some steps are not known yet.
         """
         found = self._of(self._options.properties, states, more)
         if self._options.deadlock and not is_part and (stuck := self._space.stuck(states)) != EMPTY:
@@ -45,7 +45,7 @@ class Violations:
         return {name: bad for name, bad in found.items() if bad != EMPTY}
 
     def of_property(self, name: str, states: int) -> int:
-        """Return the states of a set that violate a property."""
+        """Return the states of a set that violate the named property."""
         return next(self._violating(prop, states) for prop in self._options.properties if prop.name == name)
 
     def _violating(self, prop: Property, states: int) -> int:
@@ -53,14 +53,14 @@ class Violations:
 
     @property
     def is_due(self) -> bool:
-        """Whether to look at what is known: it has grown, and looks have taken little of the time."""
+        """Whether an early check is due: the set has grown, and checks have taken little of the time."""
         made = self._space.store.nodes_made
         if made <= self._nodes or self._options.keep_going:
             return False
         return made > self._at_once or time.monotonic() > self._not_before
 
     def early(self, states: int, more: int) -> dict[str, int]:
-        """Return what `of` does of a part, but for properties that read whole states, and note when to look again."""
+        """Check the known states, except for properties that read whole states; schedule the next early check."""
         began = time.monotonic()
         try:
             return self._of([prop for prop in self._options.properties if "state" not in prop.asks], states, more)
@@ -71,7 +71,7 @@ class Violations:
 
 
 def without_way_out(space: Space, checks: StateChecks, prop: Property, reached: int, pause: Callable[[], None]) -> int:
-    """Return the states of a set from which a property cannot be reached within it (AG EF, backwards as sets)."""
+    """Return the states from which no state with the property is reachable within the set (AG EF, backwards)."""
     store = space.store
     pruned = set(space.learning.events.pruned)
     events = {

@@ -1,4 +1,4 @@
-"""Projections of sets: what they are about, their vectors, and which are watched for new ones."""
+"""Projections of sets: their dimensions and vectors, and watches for new vectors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Dim = tuple[int, int]  # level, map
 
 
 class Watch(NamedTuple):
-    """A projection that is watched."""
+    """A projection that is watched for new vectors."""
 
     number: int
-    dims: tuple[Dim, ...]  # its dimensions, by level
+    dims: tuple[Dim, ...]  # dimensions, sorted by level
     learn: Callable[[dict[Dim, Any]], None]  # called with each new vector, as classes by dimension
 
 
@@ -34,7 +34,7 @@ class Watches:
         self._tails: dict[tuple[int, int, int], int] = {}
 
     def add(self, dims: Iterable[Dim], learn: Callable[[dict[Dim, Any]], None]) -> int:
-        """Watch a projection; return its number."""
+        """Watch a projection for new vectors; return its number."""
         dims = tuple(sorted(dims))
         number = self.projection(dims)
         self.known[number] = Watch(number, dims, learn)
@@ -49,7 +49,7 @@ class Watches:
         return number
 
     def tail(self, dims: Sequence[Dim]) -> int:
-        """Return the number of the tail that these dimensions of different levels are, in their order."""
+        """Return the number of the tail with these dimensions, whose levels ascend."""
         tails = self._store.arrays.tails
         number = 0
         for level, mapped in reversed(dims):
@@ -62,7 +62,7 @@ class Watches:
         return number
 
     def _tails_of(self, number: int) -> list[int]:
-        """Return a projection's tails, from its first one on."""
+        """Return the tails of a projection, from its first one on."""
         tail, found = int(self._store.arrays.watch_tail[number]), []
         while tail:
             found.append(tail)
@@ -70,7 +70,7 @@ class Watches:
         return found
 
     def projection(self, dims: Iterable[Dim]) -> int:
-        """Return the number of a new projection. Of two dimensions of one level pairs are made."""
+        """Return the number of a new projection; two dimensions of one level are merged into pairs."""
         merged: dict[int, int] = {}
         for level, mapped in dims:
             merged[level] = self._labels.pair(level, merged[level], mapped) if level in merged else mapped
@@ -82,7 +82,7 @@ class Watches:
         return number
 
     def remove(self, number: int) -> None:
-        """Take a watch out of the list of its level; who stands at it goes on from it."""
+        """Remove a watch from its level's list; an iteration that stands at the watch still continues."""
         arrays, level = self._store.arrays, self.known[number].dims[0][0]
         self.active.remove(number)
         if arrays.first_watch[level] == number:
@@ -94,9 +94,9 @@ class Watches:
         arrays.next_watch[before] = arrays.next_watch[number]
 
     def each(self, number: int, dims: tuple[Dim, ...], node: int, use: Callable[[dict[Dim, Any]], None]) -> None:
-        """Give each vector of a projection, by dimension what it means; of parts only what is asked for.
+        """Call `use` with each vector of a projection, as meanings by dimension; set memberships are left out at first.
 
-        Where `use` asks for a part that is not given, it is called again for each value that there is.
+        If `use` raises MissingRead for a membership, it is called again with each value of that membership.
         """
         merged = [self._store.arrays.tails[tail, :2].tolist() for tail in self._tails_of(number)]
         levels = [level for level, _ in merged]
@@ -115,7 +115,7 @@ class Watches:
                 pending += [fixed | {missing: value} for value in self._values(node, levels, fixed, missing)]
 
     def _part_read(self, use: Callable[[dict[Dim, Any]], None], found: dict[Dim, Any], unknown: set[int]) -> int | None:
-        """Call `use`; return the level of the part that it asks for, where that is not given, or None."""
+        """Call `use`; return the level of the set membership that it misses, or None."""
         try:
             use(found)
         except MissingRead as missing:
@@ -126,7 +126,7 @@ class Watches:
         return None
 
     def _values(self, node: int, levels: list[int], fixed: dict[int, int], wanted: int) -> list[int]:
-        """Return the values that vectors of a set have at a level, of those with some values fixed."""
+        """Return the values at a level among the vectors that have some fixed values."""
         known: dict[tuple[int, int], set[int]] = {}
 
         def there(place: int, a: int) -> set[int]:
@@ -146,7 +146,7 @@ class Watches:
         return sorted(there(0, node))
 
     def _meant(self, merged: list[list[int]], dims: tuple[Dim, ...], vector: dict[int, int]) -> dict[Dim, Any]:
-        """Return what a vector means, by dimension."""
+        """Return the meanings of a vector, by dimension."""
         found: dict[Dim, Any] = {}
         for level, mapped in merged:
             if level in vector:

@@ -59,7 +59,7 @@ def test_a_view_that_leaves_out_bounds() -> None:
                 more = replace(options, view=None, max_states=theirs.distinct_states + 1)
                 seen["smaller" if explore_by_reference(protocol, more).limit else "equal"] += 1
             except InputError as error:
-                seen["refused"] += "of which not enough is left in a state" in str(error)
+                seen["refused"] += "has too little of it left" in str(error)
     assert all(seen[what] >= least for what, least in {"smaller": 2, "equal": 15, "refused": 5}.items()), seen
 
 

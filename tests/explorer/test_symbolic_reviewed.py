@@ -368,7 +368,7 @@ def test_what_cannot_be_checked_at_a_limit_loses_nothing(monkeypatch: pytest.Mon
         explore(protocol, options_of(protocol, search="saturation"))
     result = explore(protocol, options_of(protocol, search="saturation", time_limit=1e-9))
     assert (result.verdict, result.limit) == (Verdict.INCOMPLETE, "time_limit")
-    assert result.notes[0].startswith("properties were not evaluated in the states that are known: Two reads whole")
+    assert result.notes[0].startswith("properties were not checked on the states found so far: Two reads whole")
 
 
 @pytest.mark.parametrize("order", ["saturation", "chaining"])

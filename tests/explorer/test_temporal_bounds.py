@@ -104,7 +104,7 @@ def test_a_counterexample_that_spends_more_than_there_is_says_so(explore: Any) -
     protocol = Rounds()
     nine, five = anywhere(protocol.at_nine), anywhere(protocol.at_five)
     twice_round = ~eventually(nine & eventually(five & eventually(nine & infinitely_often(five))))
-    with pytest.raises(InputError, match=r"Claim is violated, by a behaviour that spends .* more than MaxTries = 11"):
+    with pytest.raises(InputError, match=r"Claim is violated, but its behaviour spends .* more than MaxTries = 11"):
         checked(explore, protocol, twice_round, weak("Go"), view="again")
     found = checked(explore, Rounds(tries=40), twice_round, weak("Go"), view="again")
     assert found.verdict is Verdict.VIOLATION
@@ -155,7 +155,7 @@ def test_less_is_left_than_a_step_spends(explore: Any) -> None:
     seen = always(~anywhere(Short().at_nine) & enabled("Go"))
     assert checked(explore, Short(tries=3), seen).verdict is Verdict.VIOLATION
     assert checked(explore, Short(tries=5), seen, view="again").verdict is Verdict.VIOLATION
-    message = r"leaves out MaxTries, of which less than a step spends \(2\) is left in a state"
+    message = r"leaves out MaxTries, and a state has less than a step spends \(2\) of it left"
     with pytest.raises(InputError, match=message):
         checked(explore, Short(tries=2), seen, view="again")
     prop = Short().properties["MayBeOutside"]

@@ -214,8 +214,8 @@ def test_a_behaviour_that_cannot_be_replayed_is_one_message(run, tmp_path, words
     outcome = run(command, f"{path}:Impure", "--quiet", *options)
     assert outcome.code == 2, outcome
     assert outcome.err == (
-        "kraftcheck: error: Impure: a behaviour that was found cannot be replayed: no step leads from its state 2 to"
-        " the next; most likely an action is not pure, which kraftcheck check --check-actions tests\n"
+        "kraftcheck: error: Impure: the behaviour found cannot be replayed: no step leads from its state 2 to"
+        " the next; most likely an action is not pure, as kraftcheck check --check-actions shows\n"
     )
 
 

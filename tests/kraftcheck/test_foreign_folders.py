@@ -166,7 +166,7 @@ def test_code_that_others_can_write_is_not_run(compiled: Callable[[], list[str]]
     file.write_bytes(b"what another user wrote")
     file.chmod(0o666)
     problem, result = compiled()
-    assert f"cannot be kept: other users can write to {file}, so each run compiles anew" in problem
+    assert f"cannot be kept: other users can write to {file}, so each run compiles again" in problem
     assert result == "6 0"
     assert file.read_bytes() == b"what another user wrote"
 

@@ -1,1 +1,1 @@
-"""Compiled code of the symbolic engine: diagrams in arrays. It knows no protocol, and imports nothing above it."""
+"""Compiled code of the symbolic engine: diagrams in arrays, without knowledge of protocols or imports from above."""

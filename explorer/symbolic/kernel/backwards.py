@@ -1,4 +1,4 @@
-"""The way back: the states of a set from which a relation leads into another set."""
+"""Preimage: the states of a set from which a relation leads into another set."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kraftcheck.explorer.tables.kernel.native import inlined
 
 @inlined
 def child_at(d: Any, b: Any, level: Any, value: Any) -> Any:
-    """Return what a set holds under a value at a level, none of its nodes being above that."""
+    """Return a set's child for a value at a level; the set's node must not be above that level."""
     if b == 0 or level_of(d, b) > level:
         return b if value == 0 else np.int64(0)
     low, end = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW)
@@ -61,7 +61,7 @@ def predecessors(d: Any, a: Any, r: Any, b: Any) -> Any:
     level = min(rule[0], level_of(d, a), level_of(d, b))
     start, n, skips = d.nodes[a, 0], d.nodes[a, 1] & LOW, level_of(d, a) > level
     base = d.meta[TOP]
-    # Of each edge, what of its child leads into the set: by the same kinds of event as in `product`.
+    # For each edge, compute the part of its child that leads into the set, with the kinds of events of `product`.
     for i in range(1 if skips else n):
         e = a if skips else d.edges[start + i]
         value, child, rest = e >> 32, e & LOW, np.int64(0)

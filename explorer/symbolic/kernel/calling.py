@@ -1,4 +1,4 @@
-"""How compiled functions of this folder are compiled, and how they call Python back."""
+"""Compilation of this folder's functions, and their callbacks into Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INT64: Any = types.int64
 
 
 def _call_back(_typing: Any, address: Any, kind: Any, a: Any, b: Any) -> Any:
-    """Call a function of three integers by its address."""
+    """Generate the call of a function of three integers by its address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         number = _ir.IntType(64)

@@ -1,4 +1,4 @@
-"""Passes over all nodes: which are reachable, how many vectors they hold, and garbage collection."""
+"""Passes over all nodes: reachability, numbers of vectors, garbage collection."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from kraftcheck.explorer.symbolic.kernel.projections import forget_summaries
 
 @jit
 def mark(d: Any, roots: Any) -> Any:
-    """Return, by node, whether it is reachable from the roots."""
+    """Return for each node whether it is reachable from the roots."""
     marked = np.zeros(d.meta[NODES], np.bool_)
     marked[:2] = True
     for root in roots:
         marked[root] = True
+    # Children have lower numbers than parents, so one descending pass marks every reachable node.
     for a in range(d.meta[NODES] - 1, 1, -1):
         if marked[a]:
             start = d.nodes[a, 0]
@@ -37,12 +38,13 @@ def mark(d: Any, roots: Any) -> Any:
 
 @jit
 def count(d: Any, marked: Any, total: Any, limbs: Any) -> Any:
-    """Return the number of vectors of each reachable node, as digits of 32 bits, the lowest first."""
+    """Return the number of vectors of each marked node, as 32-bit digits, the lowest first."""
     places = np.zeros(len(marked), np.int32)
     counts = np.zeros((total, limbs), np.uint64)
     counts[1, 0] = 1
     places[1] = 1
     free = 2
+    # Children come first, so their counts are complete. 32-bit digits in 64-bit words leave room for the carries.
     for a in range(2, len(marked)):
         if marked[a]:
             start = d.nodes[a, 0]
@@ -63,11 +65,12 @@ def count(d: Any, marked: Any, total: Any, limbs: Any) -> Any:
 
 @jit
 def collect_garbage(d: Any, roots: Any) -> None:
-    """Keep what is reachable from the roots, and renumber these."""
+    """Keep the nodes reachable from the roots, renumber them, and update the roots."""
     marked = mark(d, roots)
     renumbered = np.zeros(len(marked), np.int32)
     renumbered[1] = 1
     free, place = 2, 0
+    # Nodes and edges only move towards the front, so they are compacted in place.
     for a in range(2, len(marked)):
         if marked[a]:
             start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW
@@ -83,6 +86,7 @@ def collect_garbage(d: Any, roots: Any) -> None:
     d.meta[EDGES] = place
     for i in range(len(roots)):
         roots[i] = renumbered[roots[i]]
+    # The cache, the chosen edges and the summaries refer to the old numbers.
     d.cache[: d.meta[CACHE_MASK] + 1] = 0
     d.meta[CHOSEN_EDGES] = 0
     forget_summaries(d)

@@ -1,13 +1,13 @@
-"""A store of decision diagrams in arrays: nodes that are never equal, and a cache of results.
+"""Store of decision diagrams in arrays: unique nodes, and a cache of results.
 
-A diagram is a set of vectors of numbers, one number for each *level*. A node has a level and edges (value, child)
-sorted by value; a path that skips a level has the value 0 there, so what is absent or empty costs nothing. Node 0 is
-the empty set, node 1 the set of the one vector whose remaining values are all 0. Children have lower numbers than
-parents.
+A diagram is a set of vectors with one number for each *level*. A node has a level and edges (value, child), sorted by
+value. A path that skips a level has the value 0 there (zero suppression), so absent and empty parts cost nothing. Node
+0 is the empty set; node 1 is the set of the one vector whose remaining values are all 0. Children have lower numbers
+than parents.
 
-The arrays have the length of the memory limit from the start; the system gives memory to what is used. So nothing moves
-while compiled code runs, and numbers never wrap: where the limit is met, `STOP` is set, what is under way comes back as
-a part of its result, is counted in `INCOMPLETE`, and is not cached.
+The arrays have the length of the memory limit from the start; the system provides memory on first use. So nothing moves
+while compiled code runs, and numbers never wrap. At the limit `STOP` is set: an operation in progress returns a partial
+result, counts it in `INCOMPLETE`, and does not cache it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kraftcheck.explorer.symbolic.kernel.calling import call_back, jit
 from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import inlined
 
-# Places in `meta`.
+# Indices of `meta`.
 (
     NODES,
     EDGES,
@@ -47,66 +47,66 @@ from kraftcheck.explorer.tables.kernel.native import inlined
 ) = range(21)
 META_SIZE = 24
 
-# What Python is called for.
+# Reasons for calling Python.
 APPLY, LEARN, TICK = 1, 2, 3
 
-# Operations, as the cache knows them.
+# Operation codes in cache keys.
 UNION, DIFFERENCE, INTERSECTION, PRODUCT, DOMAIN, PROJECT, PAIRS = range(1, 8)
 BEFORE, LEARNED, FOLLOWED, CHOSEN = range(8, 12)
-SATURATED = 12  # its keys have a node where others have the operation, and differ from all by this number's place
+SATURATED = 12  # at bit 24 of the second key word: a node takes the place of the operation code there
 
 LOW = np.int64((1 << 32) - 1)
-MARGIN = 1 << 16  # nodes and edges that are left for what is under way when the limit is met
-BYTES_A_NODE = 152  # with its places in the hash table and in the cache, and its projections
+MARGIN = 1 << 16  # nodes and edges reserved for the operations in progress at the limit
+BYTES_A_NODE = 152  # with its entries in the hash table, the cache and the summaries
 BYTES_AN_EDGE = 8
-TICK_NODES = 1 << 17  # new nodes between two looks at the clock
-MOST_CACHED = 2  # results for each node that there is, before the cache is doubled no more
+TICK_NODES = 1 << 17  # new nodes between two callbacks that check the clock
+MOST_CACHED = 2  # results for each node, up to which the cache is doubled
 UNKNOWN = np.int64(-3)
-EDGES_OF = np.int64(1 << 28)  # what is looked up from here on are edges of relations, by node
+EDGES_OF = np.int64(1 << 28)  # lookup keys from here on are edges of relations, by node
 MOST_NODES = (1 << 31) - 1
 
 
 class Diagram(Arrays):
-    """The store, and the relations over it."""
+    """The diagram store, and the relations over it."""
 
     meta = array(np.int64)
-    nodes = array(np.int64, 3)  # start of the edges; level << 32 | number of edges; where its summary is, or 0
+    nodes = array(np.int64, 3)  # start of the edges; level << 32 | number of edges; place of its summary, or 0
     edges = array(np.int64)  # value << 32 | child
     table = array(np.int32)  # hash table of nodes
-    cache = array(np.int64, 3)  # two words of key, result
-    scratch = array(np.int64)  # edges that are being put together, as a stack
-    stamps = array(np.int64)  # by place on the stack: the child on which events were fired
+    cache = array(np.int64, 3)  # two key words, result
+    scratch = array(np.int64)  # stack of edges under construction
+    stamps = array(np.int64)  # by place on the stack: the child to which events were applied
 
     lookups = array(np.int64, 2)  # label << 32 | value -> value, or start << 24 | number of map items
-    map_items = array(np.int64)  # classes to which a map leads
-    relation_nodes = array(np.int64, 6)  # level; are there edges by value, by class; first general one; gate; guards?
+    map_items = array(np.int64)  # lists of the classes of values
+    relation_nodes = array(np.int64, 6)  # level; has edges by value; by class; first general edge; gate; has guards
     relation_edges = array(np.int64, 3)  # next value or label; child; the next edge for the same value or class
     first_event = array(np.int64)  # by level: the first group of events that begins there
     next_event = array(np.int64)
     event_root = array(np.int64)  # by group: its relation
-    watch_version = array(np.int64)  # by level: how often its watches changed
-    next_top = array(np.int64)  # by level: the first level from it on at which an event or a watch begins
-    first_watch = array(np.int64)  # by level: the first projection that is watched
+    watch_version = array(np.int64)  # by level: number of changes of its watches
+    next_top = array(np.int64)  # by level: the first level from there on where an event or a watch begins
+    first_watch = array(np.int64)  # by level: its first watch
     next_watch = array(np.int64)
-    watch_known = array(np.int64)  # by watch: what was seen of it
+    watch_known = array(np.int64)  # by watch: the vectors learned so far
     watch_tail = array(np.int64)
-    tails = array(np.int64, 4)  # level; map (0: the value itself); the tail of the levels after (0: none); slot
+    tails = array(np.int64, 4)  # level; map (0: identity); tail of the later levels (0: none); slot
     slot_tail = array(np.int64)
-    slot_count = array(np.int64)  # by level: slots of tails that begin there or below
+    slot_count = array(np.int64)  # by level: number of slots of tails that begin there or later
     summaries = array(np.int32)
-    chosen = array(np.int32)  # edges of relations that something may follow
+    chosen = array(np.int32)  # lists of relation edges that a projection allows
     message_maps = array(np.int64)  # by level: the map to deliverable messages
 
 
 @inlined
 def level_of(d: Any, a: Any) -> Any:
-    """Return the level of a node; of node 1 it is the number of levels."""
+    """Return the level of a node; for node 1, the number of levels."""
     return d.nodes[a, 1] >> 32
 
 
 @inlined
 def push(d: Any, edge: Any) -> None:
-    """Put an edge on the stack."""
+    """Push an edge onto the stack."""
     top = d.meta[TOP]
     if top >= len(d.scratch):
         d.meta[STOP] = 2
@@ -127,7 +127,7 @@ def _hash_edges(level: Any, words: Any, start: Any, n: Any) -> Any:
 
 @jit
 def rebuild_table(d: Any, size: Any) -> None:
-    """Enter every node into a hash table of this size."""
+    """Rebuild the hash table of the nodes with a given size."""
     d.table[:size] = 0
     d.meta[TABLE_MASK] = size - 1
     for a in range(2, d.meta[NODES]):
@@ -139,7 +139,7 @@ def rebuild_table(d: Any, size: Any) -> None:
 
 @jit
 def grow_cache(d: Any) -> None:
-    """Double the cache; what is in it stays."""
+    """Double the cache, and keep its entries."""
     d.meta[REMEMBERED] = 0
     size = d.meta[CACHE_MASK] + 1
     d.cache[size : 2 * size] = 0
@@ -154,7 +154,7 @@ def grow_cache(d: Any) -> None:
 
 @jit
 def _add(d: Any, level: Any, base: Any, n: Any, place: Any) -> Any:
-    """Add a node; return its number, 0 where there is no room left."""
+    """Add a node; return its number, or 0 if there is no room."""
     meta = d.meta
     a, start = meta[NODES], meta[EDGES]
     if a + 1 >= len(d.nodes) or start + n >= len(d.edges):
@@ -187,10 +187,11 @@ def _add(d: Any, level: Any, base: Any, n: Any, place: Any) -> Any:
 
 @jit
 def make(d: Any, level: Any, base: Any, n: Any) -> Any:
-    """Return the node with the edges scratch[base:base + n], sorted and without the empty set."""
+    """Return the node with the edges scratch[base:base + n], which are sorted and have non-empty children."""
     if n == 0:
         return np.int64(0)
     scratch, edges = d.scratch, d.edges
+    # Zero suppression: a node with the only value 0 is represented by its child.
     if n == 1 and scratch[base] >> 32 == 0:
         return scratch[base] & LOW
     mask = d.meta[TABLE_MASK]
@@ -211,9 +212,9 @@ def make(d: Any, level: Any, base: Any, n: Any) -> Any:
 
 @inlined
 def _cache_place(d: Any, key1: Any, key2: Any) -> Any:
-    """Return the first of the two places where the cache may keep a key.
+    """Return the first of the two cache places of a key.
 
-    It is unsigned: compiled code took the second place for one that is counted from the end.
+    The place is unsigned: for a signed one, compiled code took the second place as counted from the end.
     """
     hashed = np.uint64(mix(key1 ^ (key2 * np.int64(0x2545F4914F6CDD1D))))
     return hashed & np.uint64(d.meta[CACHE_MASK]) & ~np.uint64(1)
@@ -221,7 +222,7 @@ def _cache_place(d: Any, key1: Any, key2: Any) -> Any:
 
 @inlined
 def cached(d: Any, key1: Any, key2: Any) -> Any:
-    """Return the result that is known for a key, or UNKNOWN."""
+    """Return the cached result of a key, or UNKNOWN."""
     i = _cache_place(d, key1, key2)
     if d.cache[i, 0] == key1 and d.cache[i, 1] == key2:
         return d.cache[i, 2]
@@ -233,7 +234,7 @@ def cached(d: Any, key1: Any, key2: Any) -> Any:
 
 @inlined
 def _keep(d: Any, key1: Any, key2: Any, result: Any) -> None:
-    """Cache a result in the first of its two places; what was there goes to the second."""
+    """Cache a result at the first of its key's two places; move the old entry to the second."""
     i = _cache_place(d, key1, key2)
     if d.cache[i, 1] and (d.cache[i, 0] != key1 or d.cache[i, 1] != key2):
         for k in range(3):
@@ -245,7 +246,7 @@ def _keep(d: Any, key1: Any, key2: Any, result: Any) -> None:
 
 @inlined
 def remember(d: Any, key1: Any, key2: Any, result: Any, before: Any) -> None:
-    """Cache a result, unless it is only a part of one: `before` is what INCOMPLETE was at first."""
+    """Cache a complete result; `before` is the value of INCOMPLETE at the start of the operation."""
     if d.meta[INCOMPLETE] == before:
         _keep(d, key1, key2, result)
         d.meta[REMEMBERED] += 1
@@ -253,7 +254,7 @@ def remember(d: Any, key1: Any, key2: Any, result: Any, before: Any) -> None:
 
 @jit
 def put_lookup(d: Any, key: Any, value: Any) -> None:
-    """Note what a label makes of a value."""
+    """Cache the result of applying a label to a value."""
     meta, lookups = d.meta, d.lookups
     size = meta[LOOKUP_MASK] + 1
     if 3 * meta[LOOKUPS] > 2 * size and 2 * size <= len(lookups):
@@ -280,7 +281,7 @@ def _enter(d: Any, key: Any, value: Any) -> None:
 
 @inlined
 def known_lookup(d: Any, label: Any, value: Any) -> Any:
-    """Return what a label makes of a value (-1: refused), or UNKNOWN."""
+    """Return the cached result of a label for a value (-1: refused), or UNKNOWN."""
     key = label << 32 | value
     mask = d.meta[LOOKUP_MASK]
     i = np.int64(mix(key)) & mask
@@ -293,13 +294,13 @@ def known_lookup(d: Any, label: Any, value: Any) -> Any:
 
 @inlined
 def first_edge(d: Any, r: Any, how: Any, key: Any) -> Any:
-    """Return the first edge of a relation for a value (how: 0) or a class (1); negative where there is none."""
+    """Return a relation's first edge for a value (`how` = 0) or a class (1); negative if there is none."""
     return known_lookup(d, EDGES_OF + (r << 1 | how), key)
 
 
 @jit
 def add_edge(d: Any, r: Any, how: Any, key: Any, result: Any, child: Any) -> None:
-    """Give a relation's node another edge. What goes through the node's edges meanwhile does not see it."""
+    """Add an edge to a relation's node. An iteration in progress over the node's edges does not see it."""
     rule, number = d.relation_nodes[r], d.meta[RELATION_EDGES]
     d.meta[RELATION_EDGES] = number + 1
     d.relation_edges[number, 0] = result
@@ -315,7 +316,7 @@ def add_edge(d: Any, r: Any, how: Any, key: Any, result: Any, child: Any) -> Non
 
 @inlined
 def looked_up(d: Any, label: Any, value: Any) -> Any:
-    """Return what a label makes of a value, asking Python where it is not known."""
+    """Return the result of a label for a value; call Python if it is not cached."""
     found = known_lookup(d, label, value)
     if found == UNKNOWN:
         found = call_back(d.meta[CALLBACK], APPLY, label, value)
@@ -324,5 +325,5 @@ def looked_up(d: Any, label: Any, value: Any) -> Any:
 
 @inlined
 def classes_of(d: Any, mapped: Any, value: Any) -> Any:
-    """Return the classes to which a map leads, as start << 24 | number; none where Python could not say."""
+    """Return the classes of a value, as start << 24 | number; none after a failed callback."""
     return max(looked_up(d, mapped, value), np.int64(0))

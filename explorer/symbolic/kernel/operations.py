@@ -1,4 +1,4 @@
-"""Operations on diagrams: union, difference, intersection, projection, product with a relation."""
+"""Operations on diagrams: union, difference, intersection, product with a relation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from kraftcheck.explorer.tables.kernel.native import inlined
 
 @inlined
 def finish(d: Any, level: Any, base: Any) -> Any:
-    """Return the node with the edges on the stack from `base` on, which are sorted."""
+    """Return the node with the sorted edges on the stack from `base` on; pop the edges."""
     result = make(d, level, base, d.meta[TOP] - base)
     d.meta[TOP] = base
     return result
@@ -65,7 +65,7 @@ def union(d: Any, a: Any, b: Any) -> Any:
         if level_of(d, a) > level:
             a, i, end = b, j, stop
             b = key1 >> 32
-        # b skips the level: it has the value 0 there
+        # b skips the level, so its value there is 0
         if d.edges[i] >> 32 == 0:
             push(d, union(d, d.edges[i] & LOW, b))
             i += 1
@@ -100,7 +100,7 @@ def union(d: Any, a: Any, b: Any) -> Any:
 
 @jit
 def difference(d: Any, a: Any, b: Any) -> Any:
-    """Return what is in the first set and not in the second."""
+    """Return the states of the first set that are not in the second."""
     if a == 0 or a == b:
         return np.int64(0)
     if b == 0:
@@ -116,7 +116,7 @@ def difference(d: Any, a: Any, b: Any) -> Any:
     level = level_of(d, a)
     i, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & LOW)
     j, stop = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & LOW)
-    if level > level_of(d, b):  # a has the value 0 at the level of b
+    if level > level_of(d, b):  # a's value at the level of b is 0
         rest = d.edges[j] & LOW if d.edges[j] >> 32 == 0 else np.int64(0)
         result = difference(d, a, rest)
     else:
@@ -141,7 +141,7 @@ def difference(d: Any, a: Any, b: Any) -> Any:
 
 @jit
 def intersection(d: Any, a: Any, b: Any) -> Any:
-    """Return what is in both sets."""
+    """Return the intersection of two sets."""
     if a == b:
         return a
     if a == 0 or b == 0:
@@ -181,7 +181,7 @@ def intersection(d: Any, a: Any, b: Any) -> Any:
 
 @jit
 def collect(d: Any, level: Any, base: Any) -> Any:
-    """Return the node with the edges on the stack from `base` on, in any order; those of one value are united."""
+    """Return the node with the unsorted edges on the stack from `base` on; unite the children of equal values."""
     scratch, top = d.scratch, d.meta[TOP]
     for i in range(base + 1, top):
         if scratch[i - 1] >> 32 >= scratch[i] >> 32:
@@ -203,7 +203,7 @@ def collect(d: Any, level: Any, base: Any) -> Any:
 
 @inlined
 def applied(d: Any, label: Any, value: Any, child: Any) -> Any:
-    """Return what a label makes of a value under a child that is not empty; -1 where it is refused."""
+    """Return the result of a label for a value; -1 if it is refused or the child is empty."""
     if child == 0:
         return np.int64(-1)
     return looked_up(d, label, value)
@@ -211,7 +211,7 @@ def applied(d: Any, label: Any, value: Any, child: Any) -> Any:
 
 @inlined
 def may_apply(d: Any, label: Any, value: Any) -> Any:
-    """Whether a label is not known to refuse a value."""
+    """Whether a label may accept a value: no refusal is cached."""
     return known_lookup(d, label, value) != -1
 
 
@@ -219,7 +219,7 @@ def may_apply(d: Any, label: Any, value: Any) -> Any:
 def product(d: Any, a: Any, r: Any, keep: Any) -> Any:
     """Return the successors of a set under a relation; with `keep`, the states of the set that have one.
 
-    What is cached holds until events are added: then the caller begins another ROUND.
+    Cached results are valid until events are added; the caller then begins another ROUND.
     """
     if a == 0 or r == 0:
         return np.int64(0)
@@ -236,7 +236,7 @@ def product(d: Any, a: Any, r: Any, keep: Any) -> Any:
     rule, level = d.relation_nodes[r], d.relation_nodes[r, 0]
     start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW
     base = d.meta[TOP]
-    # Above the relation's first level nothing changes: each edge leads to the product of its child.
+    # Above the relation's first level nothing changes: each edge keeps its value, with the product of its child.
     if level_of(d, a) < level:
         for i in range(start, start + n):
             child = product(d, d.edges[i] & LOW, r, keep)
@@ -246,18 +246,18 @@ def product(d: Any, a: Any, r: Any, keep: Any) -> Any:
     else:
         skips = level_of(d, a) > level
         table = d.relation_edges
-        # At that level: of each edge (of a node that skips the level, of value 0) the events that its value enables.
+        # At the relation's level: apply the enabled events to each edge, or to the value 0 if the set skips the level.
         for i in range(1 if skips else n):
             e = a if skips else d.edges[start + i]
             value, child = e >> 32, e & LOW
-            # Events that require this very value, and say the one that it becomes.
+            # Events that require this very value, and name the next value.
             k = first_edge(d, r, np.int64(0), value) if rule[1] else UNKNOWN
             while k >= 0:
                 after = product(d, child, table[k, 1], keep)
                 if after:
                     push(d, (value if keep else table[k, 0]) << 32 | after)
                 k = table[k, 2]
-            # Events that require a class of values, and say by a label what becomes of each.
+            # Events that require a class of values (a deliverable message); a label computes the next value.
             if rule[2]:
                 packed = classes_of(d, d.message_maps[level], value)
                 for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
@@ -269,7 +269,7 @@ def product(d: Any, a: Any, r: Any, keep: Any) -> Any:
                             if target >= 0:
                                 push(d, (value if keep else target) << 32 | after)
                         k = table[k, 2]
-            # Events that require nothing of this level.
+            # Events for any value; a label computes the next value, or refuses.
             k = rule[3]
             while k >= 0:
                 if may_apply(d, table[k, 0], value):

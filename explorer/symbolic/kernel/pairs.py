@@ -1,4 +1,4 @@
-"""Counts the steps out of a set of states, modulo a number."""
+"""Number of steps out of a set of states, modulo a prime."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
 
 @jit
 def count_steps(d: Any, a: Any, r: Any, which: Any, modulus: Any) -> Any:
-    """Return the number of pairs (state, event) of a set and a relation that was applied to it, modulo a number."""
+    """Return the number of pairs (state, event), modulo a number; the relation must have been applied to the set."""
     if a == 0 or r == 0:
         return np.int64(0)
     if a == 1 and r == 1:
@@ -35,7 +35,7 @@ def count_steps(d: Any, a: Any, r: Any, which: Any, modulus: Any) -> Any:
     level = d.relation_nodes[r, 0] if r > 1 else level_of(d, a)
     start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW
     result, rule, table = np.int64(0), d.relation_nodes[r], d.relation_edges
-    # The same phases as in `product`, whose lookups are all cached: see there.
+    # The same phases as in `product`, whose lookups are all cached by now.
     if r == 1 or level_of(d, a) < level:
         for i in range(start, start + n):
             result = (result + count_steps(d, d.edges[i] & LOW, r, which, modulus)) % modulus

@@ -1,8 +1,8 @@
-"""Projections of sets, and which edges of a relation some vector of a projection may follow.
+"""Projections of sets, and the relation edges that a projection allows.
 
-A projection is a *tail*: a level, a map from its values to classes, and the tail of the levels after. Tails that are
-watched have a *slot*. A node that was looked at keeps its projections by all tails that begin at its level or below in
-one line, its *summary*; so what is learned of a set, and what cannot follow it, is seen without a walk.
+A projection is a *tail*: a level, a map from its values to classes, and the tail of the later levels. Watched tails
+have a *slot*. A node's *summary* holds its projections by all watched tails that begin at its level or later. So new
+vectors, and events that cannot apply, are found without a walk over the diagram.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from kraftcheck.explorer.symbolic.kernel.operations import collect, may_apply, u
 from kraftcheck.explorer.tables.kernel.native import inlined
 
 MOST_SUMMED, FEWEST_SUMMED = 8, 1 << 20
-"""Projections in summaries for each node, and in all, before these are dropped: most nodes are garbage.
+"""Summary entries for each node, and in all, before all summaries are dropped; most nodes are garbage then.
 
-Where few nodes are new since then, there may be twice as many: what is asked for needs them.
+If few nodes are new since the last drop, the limit doubles instead: the summaries are in use.
 """
-MOST_CHOSEN = 1 << 22  # edges in lists of those that may be followed, before these are made anew
+MOST_CHOSEN = 1 << 22  # edges in lists of allowed edges, before the lists are made again
 
 
 @inlined
 def push_classes(d: Any, mapped: Any, value: Any, child: Any) -> None:
-    """Put an edge on the stack for each class of a value."""
+    """Push an edge onto the stack for each class of a value."""
     if mapped == 0:
         push(d, value << 32 | child)
     else:
@@ -60,7 +60,7 @@ def push_classes(d: Any, mapped: Any, value: Any, child: Any) -> None:
 
 @jit
 def project(d: Any, a: Any, t: Any) -> Any:
-    """Return a projection of a set, by any tail."""
+    """Return the projection of a set by any tail, watched or not."""
     if a == 0 or t == 0:
         return np.int64(a != 0)
     key1, key2 = a << 32 | t, np.int64(PROJECT) << 32
@@ -99,7 +99,7 @@ def forget_summaries(d: Any) -> None:
 
 @jit
 def has_room(d: Any, n: Any) -> Any:
-    """Make room for more projections in summaries; return whether there is."""
+    """Make room for more summary entries; return whether there is room."""
     meta = d.meta
     if meta[SUMMARIES] + n > min(len(d.summaries), MOST_SUMMED * meta[NODES] + meta[SUMMED]):
         if 4 * (meta[NODES] - meta[DROPPED_AT]) >= meta[NODES]:
@@ -112,11 +112,11 @@ def has_room(d: Any, n: Any) -> Any:
 
 @jit
 def projected(d: Any, a: Any, t: Any) -> Any:
-    """Return a projection of a set that is not empty, by a tail that is watched, from the node's summary."""
+    """Return the projection of a non-empty set by a watched tail, from the node's summary."""
     if t == 0:
         return np.int64(1)
     tails, level = d.tails, level_of(d, a)
-    if level > tails[t, 0]:  # the set has the value 0 there
+    if level > tails[t, 0]:  # the set's value there is 0
         base, rest = d.meta[TOP], projected(d, a, tails[t, 2])
         if rest:
             push_classes(d, tails[t, 1], np.int64(0), rest)
@@ -125,6 +125,7 @@ def projected(d: Any, a: Any, t: Any) -> Any:
         if d.meta[STOP]:
             d.meta[INCOMPLETE] += 1
             return np.int64(0)
+        # Make the node's summary: its projections by all watched tails that begin here or later.
         base, before = d.meta[TOP], d.meta[INCOMPLETE]
         start, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & LOW)
         for slot in range(d.slot_count[level]):
@@ -160,9 +161,9 @@ def projected(d: Any, a: Any, t: Any) -> Any:
 
 @jit
 def may_follow(d: Any, projection: Any, r: Any) -> Any:
-    """Whether a vector of a projection, by the tail that is the relation's gate, may be followed by it.
+    """Whether the relation has an event that some vector of a projection, by the relation's gate, allows.
 
-    What is cached holds until events are added: of a vector that was seen, with other values of what is read besides.
+    Results are cached until events are added: a known vector gets further events when other reads have new values.
     """
     gate, level, result = d.relation_nodes[r, 4], d.relation_nodes[r, 0], np.int64(0)
     if gate == 0 or projection == 0:
@@ -192,14 +193,14 @@ def may_follow(d: Any, projection: Any, r: Any) -> Any:
 
 @inlined
 def lets_pass(d: Any, a: Any, r: Any) -> Any:
-    """Whether a set may be followed by a relation, as far as its projection by the gate tells."""
+    """Whether a set may have successors under a relation, judged by its projection onto the gate."""
     gate = d.relation_nodes[r, 4]
     return gate == 0 or may_follow(d, projected(d, a, gate), r) != 0
 
 
 @jit
 def _chosen(d: Any, projection: Any, r: Any) -> Any:
-    """Return which general edges of a relation a projection may follow: start << 24 | number."""
+    """Return the general edges of a relation that a projection allows, as start << 24 | number."""
     key1, key2 = projection << 32 | r, np.int64(CHOSEN) << 56 | d.meta[ROUND] << 32 | d.meta[RELATION_EDGES]
     found = cached(d, key1, key2)
     if found != UNKNOWN:
@@ -226,18 +227,19 @@ def _chosen(d: Any, projection: Any, r: Any) -> Any:
 
 @inlined
 def _applies(d: Any, rule: Any, label: Any, value: Any) -> Any:
-    """Whether a label is not known to refuse a value; of a node with guards, whether it does not refuse it.
+    """Whether a label may accept a value; at a node with guards, whether it does.
 
-    What follows a guard is known only of sets of which the guard is true, so these are not left for later.
+    Events below a guard are learned only from states that satisfy it, so a guard is evaluated before its child is
+    followed.
     """
     return looked_up(d, label, value) >= 0 if rule[5] else may_apply(d, label, value)
 
 
 @jit
 def push_edges(d: Any, a: Any, r: Any, value: Any) -> None:
-    """Put on the stack which edges of a relation a value with the set `a` under it may follow.
+    """Push the relation edges that a value, with the set `a` as its child, may follow.
 
-    Each is the edge's number << 1, and 1 if the edge has the next value instead of a label.
+    An entry is the edge's number << 1, plus 1 if the edge names the next value instead of a label.
     """
     rule, table = d.relation_nodes[r], d.relation_edges
     if rule[1]:

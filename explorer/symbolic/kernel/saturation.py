@@ -1,9 +1,9 @@
-"""Saturation: the least fixpoint of a relation, node by node, from the last level to the first.
+"""Saturation: the least fixpoint of all events, node by node, from the last level to the first.
 
-A set is saturated from a level on once no event that begins there or below leads out of it. What is learned on the way
-is learned of the node that needs it: a *watch* is a projection of which every new vector is given to Python, which adds
-events. An event is enabled only under the vectors from which it was learned, and begins no lower than their watch. So
-nothing that was saturated before is missed by it, and what relations made of saturated sets stays true when they grow.
+A set is saturated from a level on if no event that begins there or later leads out of it. Events are learned during
+saturation, from the node that needs them: new vectors of a *watch* go to Python, which adds events. An event is enabled
+only under the vectors that it was learned from, and it begins no lower than their watch. So a set that was saturated
+before misses no new event, and cached results about saturated sets stay valid when relations grow.
 
 References
 ----------
@@ -48,7 +48,7 @@ from kraftcheck.explorer.tables.kernel.native import inlined
 
 @inlined
 def _is_stopped(meta: Any) -> Any:
-    """Whether what is under way is to come back as a part of its result; note that it does."""
+    """Whether the operation must return a partial result now; count it if so."""
     if meta[STOP]:
         meta[INCOMPLETE] += 1
         return True
@@ -57,9 +57,9 @@ def _is_stopped(meta: Any) -> Any:
 
 @jit
 def learn(d: Any, level: Any, value: Any, child: Any) -> Any:
-    """Give Python what is new in the projections that are watched from a level on, of one edge.
+    """Pass the new vectors of one edge to Python, for the watches that begin at a level.
 
-    A watch that comes to the level meanwhile is looked at too.
+    Repeat while Python adds watches to the level.
     """
     version = np.int64(-1)
     while version != d.watch_version[level]:
@@ -86,7 +86,7 @@ def _learn_once(d: Any, level: Any, value: Any, child: Any) -> None:
 
 @inlined
 def _place(words: Any, low: Any, high: Any, value: Any) -> Any:
-    """Return where the edge of a value stands among sorted ones, or would stand."""
+    """Return the place of a value's edge among sorted edges, or its insertion point."""
     while low < high:
         middle = (low + high) >> 1
         if words[middle] >> 32 < value:
@@ -98,7 +98,7 @@ def _place(words: Any, low: Any, high: Any, value: Any) -> Any:
 
 @jit
 def _child(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any) -> Any:
-    """Return the child of a value: of the edges on the stack from `base` to `end`; where there are none, of a set."""
+    """Return a value's child: of the stack edges from `base` to `end` if there are any, else of the set `b`."""
     if end > base:
         i = _place(d.scratch, base, end, value)
         return d.scratch[i] & LOW if i < end and d.scratch[i] >> 32 == value else np.int64(0)
@@ -111,7 +111,7 @@ def _child(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any) -> Any:
 
 @inlined
 def _make_room(d: Any, place: Any, n: Any) -> Any:
-    """Move what is on the stack from a place on, by so many places; return whether there is room for it."""
+    """Move the stack from a place on by `n` places; return whether there is room."""
     top = d.meta[TOP]
     for _ in range(n):
         push(d, 0)
@@ -125,9 +125,9 @@ def _make_room(d: Any, place: Any, n: Any) -> Any:
 
 @jit
 def _put(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any, child: Any) -> Any:
-    """Set the child of a value among the sorted edges on the stack from `base` to `end`.
+    """Set the child of a value among the sorted stack edges from `base` to `end`.
 
-    Where there are none, those of the saturated set `b` come first. What is above them on the stack stays there.
+    If there are none yet, copy the edges of the saturated set `b` first. Entries above `end` stay on the stack.
     """
     scratch, stamps = d.scratch, d.stamps
     if end == base and b:
@@ -152,13 +152,13 @@ def _put(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any, child: Any
 
 @jit
 def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
-    """Return a set, or its successors, saturated, united with a set that is so already.
+    """Return the saturated union of `b`, saturated already, with the set `a`, or with its successors under `r`.
 
-    The successors are not made first and united then, but added to the other set edge by edge. Most of them are found
-    to be there, and no node is made for these. One function does all that calls itself in a circle.
+    Successors are added to `b` edge by edge, not built as a set of their own: most are in `b`, and need no node.
+    Saturation and image call each other, so they are one function.
 
-    In recursive calls numbers are `np.int64`: Numba would compile the function again for a literal one, and then fails
-    to load what is cached of a function that calls another version of itself.
+    In recursive calls numbers are `np.int64`. For a literal number, Numba compiles the function again, and then cannot
+    load the cached code of a function that calls another version of itself.
     """
     if a == 0:
         return b
@@ -166,7 +166,7 @@ def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
         return union(d, a, b)
     meta, scratch, stamps, table = d.meta, d.scratch, d.stamps, d.relation_edges
     before, none = meta[INCOMPLETE], np.int64(0)
-    # Find the level at which there is something to do: a node of either set, the relation, or an event.
+    # Find the first level with something to do: a node of either set, the relation, or an event.
     q = min(level_of(d, a), d.next_top[p])
     if r:
         q = min(q, d.relation_nodes[r, 0])
@@ -181,7 +181,7 @@ def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
             return b if r else a
         base, start, skips = meta[TOP], d.nodes[a, 0], level_of(d, a) > q
         stop, end, i = start + (1 if skips else d.nodes[a, 1] & LOW), base, base
-        # Without a relation the set itself is saturated: its children first.
+        # Without a relation, saturate the set itself: first its children.
         if r == 0:
             for j in range(start, stop):
                 e = a if skips else d.edges[j]
@@ -189,9 +189,9 @@ def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
                 stamps[meta[TOP]] = -1
                 push(d, e & ~LOW | child)
             start, end = stop, meta[TOP]
-        # The edges from `base` to `end` become the result. What may be done with one edge is put above them.
+        # The edges from `base` to `end` become the result; relation edges to apply are pushed above them.
         while not meta[STOP]:
-            # What the relation makes of the next edge of the set.
+            # Apply the relation to the next edge of the set.
             if start < stop:
                 e = a if skips else d.edges[start]
                 start += 1
@@ -200,7 +200,7 @@ def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
                     push_edges(d, child, r, value)
                 elif lets_pass(d, child, r):
                     push(d, np.int64(-1))
-            # What events make of the next edge of the result, if its child has grown since they were applied to it.
+            # Apply this level's events to the next edge of the result, if its child has grown since the last time.
             elif i < end and d.next_top[q] == q:
                 value, child = scratch[i] >> 32, scratch[i] & LOW
                 if stamps[i] != child:
@@ -213,7 +213,7 @@ def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
                 i += 1
             else:
                 break
-            # Add each successor's saturated child to the edge of its value.
+            # Add the saturated child of each successor to the edge of its value.
             while meta[TOP] > end:
                 meta[TOP] -= 1
                 k = scratch[meta[TOP]] >> 1
@@ -230,13 +230,15 @@ def saturate(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
                     new = saturate(d, child, rest, q + 1, old)
                     if new != old:
                         end, place = _put(d, base, end, q, b, target, new)
-                        i = min(i, place)  # what leads on is complete first, as far as it goes
+                        i = min(i, place)  # continue at the first edge that changed
         _is_stopped(meta)
         found = b if end == base else finish(d, q, base)
         remember(d, key1, b << 32 | own, found, before)
+        # A saturated result is a fixpoint: adding the same successors to it, or saturating it, returns it.
         if found != b:
             remember(d, key1, found << 32 | own, found, before)
             remember(d, found << 32, own, found, before)
+    # Python may have added an event or a watch at an earlier level meanwhile.
     if d.next_top[p] < q and not meta[STOP]:
         found = saturate(d, found, none, p, none)
     return found
