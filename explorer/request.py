@@ -1,7 +1,7 @@
 """Search requests: the checks, the order, the options and the limits of a search.
 
 Each field of `SearchRequest` declares its form outside of a search. The command line, the Python API, the pytest
-plugin, messages, JSON and the identity of a checkpoint follow from the declarations. A new option is a field here; its
+plugin, messages, JSON and the identity of a checkpoint follow from the declarations. A new option is a field here. Its
 type for Python callers is in `kraftcheck/api.py`, and its group in a command's help is in the command.
 """
 

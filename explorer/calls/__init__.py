@@ -1,4 +1,4 @@
-"""Calls of handlers and properties: counted, tested for purity, and given proxies that track what is read."""
+"""Calls of handlers and properties: counts, purity tests, and read-tracking proxies."""
 
 from kraftcheck.explorer.calls.handlers import MissingRead, with_function
 from kraftcheck.explorer.calls.proxies import SharedProxy

@@ -1,7 +1,7 @@
-"""Calls actions and properties for every engine, and tests that actions are pure: a sample, or all calls.
+"""Calls of actions and properties for every engine, with purity tests of a sample of calls, or of all.
 
-An action may depend on its input alone. One that asks the machine for something else (the time, chance, a file), keeps
-state between calls, changes its input or depends on the order of a set is an `ActionError` that names it.
+An action may depend on its input alone. An action that reads the time, chance or a file raises `ActionError`. So does
+one that keeps state between calls, changes its input, or depends on the order of a set.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from kraftcheck.spec.language.state import Step, is_within, note_spent
 from kraftcheck.spec.values import Value, field_values
 
 Arguments = Mapping[str, Value]
-"""What an action or a property asks for, by name."""
+"""Arguments of an action or a property, by name."""
 Outcome = frozenset[tuple[Any, ...]]
 FAILED: Outcome = frozenset({("an assert failed",)})
-BY_ORDER = "is not pure: what it yields depends on the order of a set or a map; go through ordered(...)"
+BY_ORDER = "is not pure: its steps depend on the order of a set or a map; use ordered(...)"
 YIELDED_OTHERS = "is not pure: called twice on the same input, it yielded other steps"
 _OF_TIME = [function for function in vars(time).values() if isinstance(function, BuiltinFunctionType)]
 IMPURE = {*_OF_TIME, os.getpid, os.urandom, os.listdir, os.stat, os.times, builtins.input, open}
-"""Built-in functions whose answer is not always the same."""
+"""Built-in functions that return different values from call to call."""
 CLOCKS = {"now", "today", "utcnow"}  # class methods of dates
 
 
 class ImpureCalls:
-    """Notes, while it is entered, the first call of a built-in function whose answer is not always the same."""
+    """Context that records the first call of a built-in function with varying results."""
 
     def __init__(self) -> None:
         self.found: str | None = None
 
     def __enter__(self) -> ImpureCalls:
         self._before, self._collects = sys.getprofile(), gc.isenabled()
-        gc.disable()  # whoever is told of collections may well look at the clock
-        if self._before is None:  # a profiler that runs already stays the only one
+        gc.disable()  # callbacks of the collector may read the clock
+        if self._before is None:  # a profiler that is active already stays
             sys.setprofile(self._look)
         return self
 
@@ -77,9 +77,9 @@ def _is_impure(function: Any) -> bool:
 
 
 class PurityTest:
-    """Calls actions again on equal input, and compares: all calls, or of each action the first, second, fourth, eighth.
+    """Calls actions again on equal input, and compares: all calls, or the first, second, fourth, eighth of each action.
 
-    A call is made again at once, with sets and maps gone through in two orders; and once more in the end.
+    A call is repeated at once, with its sets and maps in two orders, and once more at the end.
     """
 
     def __init__(self, protocol: Any, *, thorough: bool) -> None:
@@ -91,7 +91,7 @@ class PurityTest:
         self._made: list[tuple[Action, Any, Any, Arguments, Outcome]] = []
 
     def is_due(self, action: Action) -> bool:
-        """Count a call of an action; return whether it is one to test."""
+        """Count a call of an action; return whether to test it."""
         count = self._calls[action.name] = self._calls[action.name] + 1
         if not self._thorough and (count < self._due.get(action.name, 1) or not self._protocol.is_sampled):
             return False
@@ -118,7 +118,7 @@ class PurityTest:
         return steps
 
     def call_again(self) -> None:
-        """Repeat every tested call, the last first, so that state kept between calls differs. Raises ActionError."""
+        """Repeat every tested call, the last first; raise ActionError if state kept between calls shows."""
         while self._made:
             self._compare(*self._made.pop())
 
@@ -129,7 +129,7 @@ class PurityTest:
     def _reordered(
         self, kind: type[Ascending], action: Action, me: Any, message: Any, given: Arguments, found: Outcome
     ) -> Outcome | None:
-        """Return what an action yields with sets of a class, or FAILED; None where they do not serve the action."""
+        """Return an action's outcome with sets of another class, or FAILED; None if the action rejects the class."""
         leading = [item for item in (me, message) if item is not None]
         if kind not in self._in_order:
             self._in_order[kind] = InOrder(self._protocol, kind)
@@ -138,7 +138,7 @@ class PurityTest:
             return self._outcome(self._in_order[kind].call(action.function, arguments))
         except AssertionError:
             return FAILED
-        except Exception:  # the action looks at the class itself
+        except Exception:  # the action inspects the class
             return None
 
     def _outcome(self, steps: Iterable[Step]) -> Outcome:
@@ -146,14 +146,14 @@ class PurityTest:
 
 
 class MissingRead(BaseException):
-    """A call reads what is not known yet. It is no Exception, so that no handler catches it."""
+    """Raised for a read whose value is unknown. It is no Exception, so that no handler catches it."""
 
     def __init__(self, read: Any = None) -> None:
         self.read = read
 
 
 class Calls:
-    """The calls of one protocol's actions and properties by an engine."""
+    """The calls of one protocol's actions and properties, as an engine makes them."""
 
     def __init__(self, protocol: Protocol, *, thorough: bool = False) -> None:
         self.protocol = protocol
@@ -163,9 +163,9 @@ class Calls:
         self._actions: dict[type, list[Action]] = {}
 
     def applicable(self, me: Any, message: Any, receiver: Any = None) -> Iterator[Action]:
-        """Yield the actions of a replica, or of the environment; on a message where one is given.
+        """Yield the actions that apply to a replica, or to None for the environment, and to a message or None.
 
-        `receiver` is asked whether it receives the message, if it is not `me`.
+        `receiver`, by default `me`, decides whether the replica receives the message.
         """
         for action in self._actions_on(type(message)):
             if me is None or action.kind == "environment":
@@ -177,7 +177,7 @@ class Calls:
                 yield action
 
     def _actions_on(self, kind: type) -> list[Action]:
-        """Return the actions on messages of a class; those on no message for the class of None."""
+        """Return the actions on messages of a class; for NoneType, the actions without a message."""
         if kind not in self._actions:
             self._actions[kind] = [
                 action
@@ -197,10 +197,10 @@ class Calls:
         *,
         filters: bool = False,
     ) -> list[Step]:
-        """Return the steps of an action that bounds do not rule out.
+        """Return the steps of an action that its bounds allow.
 
-        `whole` returns what is given without proxies, and `settle` the steps without them. With `filters` the action's
-        loops over sets ask first which elements pass their tests.
+        `whole` returns the arguments without proxies; `settle` returns the steps without proxies. With `filters`, the
+        action's loops over sets test an element before they read its membership.
         """
         self.counts[action.name] += 1
         is_tested = (settle is None or whole is not None) and self.purity.is_due(action)
@@ -213,10 +213,10 @@ class Calls:
         return [step for step in steps if is_within(step, self.protocol.bounds)]
 
     def holds(self, prop: Property, given: Arguments, whole: Callable[[], Arguments] | None = None) -> bool:
-        """Return whether a property is true of what is given.
+        """Whether a property holds of its arguments.
 
-        With `whole` its loops over sets ask first which elements pass their tests; a probe, which looks at how the
-        property is evaluated, sees that without proxies.
+        With `whole`, the property's loops over sets test an element before they read its membership. A probe, which
+        observes the evaluation, gets the arguments without proxies.
         """
         if whole is None:
             return evaluate_property(self.protocol, prop, given)
@@ -237,7 +237,7 @@ def _settled(action: Action, settle: Callable[[Iterable[Any]], Iterable[Any]], *
 
 
 def with_function(action: Action, function: Callable[..., Any], **changes: Any) -> Action:
-    """Return an action that asks for what another one asks for, and calls something else."""
+    """Return an action with the same parameters that calls another function."""
     vars(function)["__wrapped__"] = action.function  # an error names its file and line
     made = replace(action, function=function, **changes)
     vars(made).update(asks=action.asks, actors=action.actors)
@@ -245,7 +245,7 @@ def with_function(action: Action, function: Callable[..., Any], **changes: Any) 
 
 
 class TestedSemantics(Semantics):
-    """Calls actions as `Semantics` does, some of them under a test."""
+    """Semantics that tests some calls of actions for purity."""
 
     def __init__(self, protocol: Any, purity: PurityTest) -> None:
         super().__init__(protocol)
@@ -258,7 +258,7 @@ class TestedSemantics(Semantics):
 
 
 def _fields(*records: Any) -> tuple[Any, ...]:
-    """Return the fields of records: quicker than `_encoded`, and blind to a change deep in them."""
+    """Return the fields of records: faster than `_encoded`, but blind to a change deep in a field."""
     return tuple(field_values(record) for record in records if record is not None)
 
 

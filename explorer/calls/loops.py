@@ -1,9 +1,9 @@
-"""Rewrites loops over sets to test an element first, and only then ask whether it is in the set.
+"""Rewriting of loops over sets: test an element first, and read its membership only if it passes.
 
 `[m for m in shared.msgs if isinstance(m, Vote) and m.ballot == me.ballot]` depends on the votes of one ballot alone. A
-copy of the function goes through `among(shared.msgs, lambda m: isinstance(m, Vote) and m.ballot == me.ballot)`, which
-for any set but a `SetProxy` is the set itself; the tests stay. Only tests that compare, look into fields and ask for
-classes are used, as others may have effects.
+copy of the function iterates over `among(shared.msgs, lambda m: isinstance(m, Vote) and m.ballot == me.ballot)`. For
+any set but a `SetProxy` that is the set itself; the loop keeps its tests. Only comparisons, attribute accesses and type
+tests are moved, since other tests may have effects.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _SIMPLE = (
 
 
 def among(elements: Any, passes: Callable[[Any], Any]) -> Iterable[Any]:
-    """Return a set, or those of its elements alone that pass a test."""
+    """Return a set unchanged, or for a `SetProxy` its elements that pass a test."""
     return elements.among(passes) if type(elements) is SetProxy else elements
 
 
 @cache
 def filtered_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that filters first; the same one where its source is not found or has no such loop."""
+    """Return a function whose loops filter first; the same function if it has no source, or no loop to rewrite."""
     code = getattr(function, "__code__", None)
     definition = definition_of(code) if code is not None else None
     if definition is None:
@@ -48,12 +48,12 @@ def filtered_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def filtered_property(prop: Property) -> Property:
-    """Return a property that filters first; by its name no probe takes note of it."""
+    """Return a property whose loops filter first, under a name that no probe records."""
     return replace(prop, name=f"{prop.name} ", function=filtered_function(prop.function))
 
 
 class _Loops(ast.NodeTransformer):
-    """Puts `among` into loops."""
+    """Inserts `among` into loops."""
 
     def __init__(self) -> None:
         self.found = 0

@@ -1,7 +1,7 @@
-"""Read-tracking proxies of records, projections and sets: a call is memoized under what it read, and nothing else.
+"""Read-tracking proxies of records, projections and sets: a call is memoized under its reads.
 
-A proxy shows the class of what it stands for (`__class__`), so that `isinstance(me, Controller)` works, as handlers and
-properties of `registration` ask. Methods that look closer (`type_inspection.py`) get the records themselves.
+A proxy shows the class of its record (`__class__`), so that `isinstance(me, Controller)` works in handlers and
+properties. Methods that inspect types more closely (`type_inspection.py`) get the records themselves.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Map, Record, Value, field_names, ordered
 
 ABSENT = object()
-"""What a `ProjectionProxy` reads of a replica that is not there."""
+"""Result of reading an absent replica through a `ProjectionProxy`."""
 UNREAD = object()
 NO_CHANGES: Mapping[str, Value] = {}
 SETS = (frozenset, set)
 
 Fields = tuple[tuple[str, type, Value], ...]
-"""Names of fields, each with the type of its value, as 1 and True are equal, and the value."""
+"""Names of fields, each with its value and the value's type, since 1 and True are equal."""
 
 
 class SetChange(Record):
-    """What a step does to a set."""
+    """Change of a set by a step."""
 
     added: frozenset[Any]
     removed: frozenset[Any] | None  # None: all other elements
 
 
 class DeltaStep(Step):
-    """A step of plain values that also has what it changes, so that it applies to whatever else is there."""
+    """A step of plain values that also has its changes as deltas, which apply to any state of the rest."""
 
-    # of other replicas, by id, the fields that change; `writes` has them as they are after this step
+    # changed fields of other replicas, by id; `writes` has these replicas after this step
     peers: tuple[tuple[Value, Fields], ...] = ()
-    # the changes of exploded sets, by field of the shared record or of `me`; in its place stands what is added
+    # changes of exploded sets, by field of the shared record or of `me`; the field itself holds the added elements
     sets: tuple[tuple[str, SetChange], ...] = ()
 
 
 class ReadProxy:
-    """Reads like a record; all but reading one field takes the whole record, by `_whole`, which is noted."""
+    """Proxy of a record. Any use but reading one field reads the whole record, by `_whole`, and is recorded."""
 
     __slots__ = ()
 
@@ -59,7 +59,7 @@ class ReadProxy:
 
 
 class SharedProxy(ReadProxy):
-    """Reads like the shared record, field by field."""
+    """Proxy of the shared record, read field by field."""
 
     __slots__ = ("_read", "_type")
 
@@ -68,7 +68,7 @@ class SharedProxy(ReadProxy):
         self._read = read
 
     def read_through(self, change: Callable[[Value], Value]) -> SharedProxy:
-        """Return a proxy of the same record, whose values are changed."""
+        """Return a proxy of the same record that converts each value it reads."""
         return SharedProxy(self._type, lambda name: change(self._read(name)))
 
     def _whole(self) -> Any:
@@ -88,7 +88,7 @@ class SharedProxy(ReadProxy):
 
 
 class LocalProxy(ReadProxy):
-    """Reads like a replica's record; `note` gets the name of each field read, or None for the whole record."""
+    """Proxy of a replica's record; `note` receives the name of each field read, or None for the whole record."""
 
     def __init__(
         self, record: Record, note: Callable[[str | None], None], changes: Mapping[str, Value] = NO_CHANGES
@@ -97,14 +97,14 @@ class LocalProxy(ReadProxy):
         self._note = note
         self._names = field_names(type(record))
         self._changes = changes
-        self.__dict__.update(changes)  # what is known is found without `__getattr__`
+        self.__dict__.update(changes)  # known values are found without `__getattr__`
 
     def _whole(self) -> Any:
         self._note(None)
         return self._peek()
 
     def _peek(self) -> Any:
-        """Return the record, which is not noted: the caller notes it in another way."""
+        """Return the record without recording a read; the caller records it in another way."""
         return self._record.but(**self._changes) if self._changes else self._record
 
     @property  # type: ignore[misc]
@@ -119,7 +119,7 @@ class LocalProxy(ReadProxy):
         return value
 
     def but(self, **changes: Value) -> Any:
-        """Return a copy in which the named fields have the given values."""
+        """Return a copy with other values in some fields."""
         kind = type(self._record)
         is_plain = kind.but is Record.but and not hasattr(kind, "__post_init__") and changes.keys() <= {*self._names}
         return self._changed({**self._changes, **changes}) if is_plain else self._whole().but(**changes)
@@ -132,7 +132,7 @@ class LocalProxy(ReadProxy):
 
 
 class PeerProxy(LocalProxy):
-    """Reads like another replica's record, whose id is known."""
+    """Proxy of another replica's record, whose id is known."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class PeerProxy(LocalProxy):
 
 
 class ProjectionProxy(Map[Any, Any]):
-    """Reads like the map of a projection of all replicas; each value is read once."""
+    """Proxy of a projection's map over all replicas; each value is read once."""
 
     __slots__ = ("_all", "_keys", "_known", "_read")
 
@@ -200,12 +200,12 @@ class ProjectionProxy(Map[Any, Any]):
 
     @property
     def was_read_whole(self) -> bool:
-        """Whether all was read: only then it can be part of a step, which was compared with others."""
+        """Whether the whole map was read; only then may it be part of a step, which is compared with others."""
         return self._all is not None
 
 
 class Elements(Protocol):
-    """All elements that may be in a set."""
+    """All elements that a set may have."""
 
     def __iter__(self) -> Iterator[Value]: ...
 
@@ -216,7 +216,7 @@ Has = Callable[[Value], bool]
 
 
 def _with_sets(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return an operator that knows sets only, as those of `frozenset` do."""
+    """Return an operator that accepts sets only, as the operators of `frozenset` do."""
 
     @wraps(method)
     def operator(self: Any, other: Any) -> Any:
@@ -226,7 +226,7 @@ def _with_sets(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 class SetProxy:
-    """Reads like a set that is asked for one element at a time, with elements added or removed since."""
+    """Proxy of a set: reads the membership of one element at a time, and keeps added and removed elements."""
 
     __slots__ = ("_added", "_elements", "_has", "_removed")
 
@@ -247,11 +247,11 @@ class SetProxy:
         return frozenset
 
     def _with(self, added: frozenset[Value], removed: frozenset[Value]) -> Any:
-        """Return it with other elements added or removed; a plain set where the whole was read."""
+        """Return the set with other additions and removals; a plain set if the whole was read."""
         return added if self._has is _read_before else SetProxy(self._elements, self._has, added, removed)
 
     def _candidates(self) -> Iterator[Value]:
-        """Yield all that may be in it."""
+        """Yield every element that may be in the set."""
         yield from self._elements
         yield from self._added.difference(self._elements)
 
@@ -270,7 +270,7 @@ class SetProxy:
         return any(True for _ in self)
 
     def __hash__(self) -> int:
-        """Read the whole: a cache may keep what it hashes, and use it when reads are no longer tracked."""
+        """Read the whole set: a cache may keep the hash, and use it when reads are no longer tracked."""
         whole = frozenset(self)
         self._elements, self._added, self._removed, self._has = (), whole, frozenset(), _read_before
         return hash(whole)
@@ -281,7 +281,7 @@ class SetProxy:
     def __reduce__(self) -> Any:
         return frozenset, (tuple(self),)
 
-    # A comparison ends with the first element that decides it.
+    # A comparison stops at the first element that decides it.
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Set) and not isinstance(other, SETS):
@@ -331,39 +331,39 @@ class SetProxy:
     __ror__, __rand__, __rxor__ = __or__, __and__, __xor__
 
     def union(self, *others: Iterable[Value]) -> Any:
-        """Return the union with others."""
+        """Return the union with other iterables."""
         return self | frozenset().union(*others)
 
     def difference(self, *others: Iterable[Value]) -> Any:
-        """Return what is in none of the others."""
+        """Return the elements that are in no other iterable."""
         return self - frozenset().union(*others)
 
     def intersection(self, *others: Iterable[Value]) -> frozenset[Value]:
-        """Return what is in all others too."""
+        """Return the elements that are in all other iterables too."""
         return frozenset(self).intersection(*others)
 
     def symmetric_difference(self, other: Iterable[Value]) -> frozenset[Value]:
-        """Return what is in one of the two only."""
+        """Return the elements that are in exactly one of the two."""
         return frozenset(self).symmetric_difference(other)
 
     def issubset(self, other: Iterable[Value]) -> bool:
-        """Whether it is a subset of another."""
+        """Whether the set is a subset of another."""
         return bool(self <= frozenset(other))
 
     def issuperset(self, other: Iterable[Value]) -> bool:
-        """Whether another is a subset of it."""
+        """Whether the set is a superset of another."""
         return bool(self >= frozenset(other))
 
     def isdisjoint(self, other: Iterable[Value]) -> bool:
-        """Whether they have nothing in common."""
+        """Whether the set has no element in common with another."""
         return not any(element in self for element in other)
 
     def copy(self) -> Any:
-        """Return it."""
+        """Return a copy."""
         return self._with(self._added, self._removed)
 
     def among(self, passes: Callable[[Any], Any]) -> Iterator[Value]:
-        """Yield elements, where it can be told asking only for those that pass a test."""
+        """Yield the elements; if the possible elements can be filtered, read only those that pass a test."""
         passing = getattr(self._elements, "passing", None)
         if passing is None:
             yield from self
@@ -374,18 +374,18 @@ class SetProxy:
         yield from self._added.difference(self._elements.known)  # type: ignore[attr-defined]
 
     def changes(self, has: Has) -> SetChange | None:
-        """Return what was added and removed, where it is read by this function; else None."""
+        """Return the additions and removals if the set is read by the given function; else None."""
         return SetChange(unwrap(self._added), self._removed) if self._has is has else None
 
     def minimal(self) -> SetProxy:
-        """Return it without additions and removals that do nothing."""
+        """Return the set without redundant additions and removals."""
         added = frozenset(e for e in ordered(self._added) if not (e in self._elements and self._has(e)))
         removed = frozenset(e for e in ordered(self._removed) if e in self._elements and self._has(e))
         return SetProxy(self._elements, self._has, added, removed)
 
 
 def unwrap(value: Any) -> Any:
-    """Return a value without proxies: what they stand for is read whole. A value without any stays the same object."""
+    """Return a value without proxies, after reading them whole; a value without proxies stays the same object."""
     kind = type(value)
     if kind is SetProxy:
         return unwrap(frozenset(value))

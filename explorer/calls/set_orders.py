@@ -1,4 +1,4 @@
-"""Gives handlers equal input whose sets and maps are gone through in a given order: a set has no order of its own."""
+"""Handler inputs with a chosen iteration order of sets and maps, to find dependence on that order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OPERATORS = ("__and__", "__or__", "__sub__", "__xor__", "__rand__", "__ror__", 
 
 
 class Ascending(frozenset[Any]):
-    """A set that is gone through in the canonical order. Its unions and differences are of its class too."""
+    """A set that iterates in canonical order; its unions and differences do so too."""
 
     __slots__ = ("_elements",)
 
@@ -51,7 +51,7 @@ for _name in (*_MAKING_SETS, *_OPERATORS):
 
 
 class Descending(Ascending):
-    """A set that is gone through in the opposite order."""
+    """A set that iterates in reverse canonical order."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ class Descending(Ascending):
 
 
 class InOrder:
-    """Calls a protocol's handlers so that sets are of a class: those given to them, constants, and those they make."""
+    """Calls handlers with all sets of one class: arguments, constants, and the sets that handlers make."""
 
     def __init__(self, protocol: Protocol, kind: type[Ascending]) -> None:
         self._kind = kind
@@ -75,13 +75,13 @@ class InOrder:
         own.update({name: changed(value, kind) for name, value in collections.items()})
 
     def call(self, function: Any, arguments: tuple[Any, ...]) -> list[Step]:
-        """Return what a handler yields, as plain values."""
+        """Return the steps of a handler, as plain values."""
         made = _making(function, self._kind)(self._protocol, *[changed(one, self._kind) for one in arguments])
         return [changed(step, frozenset) for step in made]
 
 
 def unordered(step: Step, network: Network) -> tuple[Any, ...]:
-    """Return what a step does, whatever the order of its parts as far as that does not matter."""
+    """Return the effects of a step, without the orders that do not matter."""
     if isinstance(network, BagWithMemory | MessageSet | MessageSetWithMemory):
         runs = groupby(step.sends, lambda send: send[0])
         sends: Any = tuple((operation, frozenset(Counter(run).items())) for operation, run in runs)
@@ -95,7 +95,7 @@ def unordered(step: Step, network: Network) -> tuple[Any, ...]:
 
 
 def changed(value: Value, kind: type[frozenset[Any]]) -> Any:
-    """Return an equal value with sets of a class, and maps in the order that it stands for."""
+    """Return an equal value with sets of a class, and maps in the order of that class."""
     own = type(value)
     if issubclass(own, frozenset):
         return kind([changed(one, kind) for one in value])
@@ -108,7 +108,7 @@ def changed(value: Value, kind: type[frozenset[Any]]) -> Any:
         return Map(reversed(items) if kind is Descending else items)
     if issubclass(own, Record):
         return _changed_record(value, kind)
-    through = getattr(own, "read_through", None)  # of a proxy, which reads when it is asked
+    through = getattr(own, "read_through", None)  # a proxy converts when it is read
     return value if through is None else through(value, partial(changed, kind=kind))
 
 
@@ -124,7 +124,7 @@ def _changed_record(value: Any, kind: type[frozenset[Any]]) -> Any:
 
 @cached
 def _collections(record_type: type[Record]) -> list[str]:
-    """Return the fields of a record class that may have a set or a map in them."""
+    """Return the fields of a record class that may contain a set or a map."""
     try:
         return [name for name, kind in field_types(record_type).items() if not _is_scalar(kind)]
     except NameError:
@@ -139,7 +139,7 @@ def _is_scalar(kind: Any) -> bool:
 
 @cache
 def _making(function: FunctionType, kind: type[Ascending]) -> Any:
-    """Return a function that makes sets of a class; the same one where it makes none, or has no source."""
+    """Return a function that makes sets of a class; the same function if it makes none or has no source."""
     code = getattr(function, "__code__", None)
     definition = definition_of(code) if code is not None and _may_make_sets(code) else None
     if definition is None:
@@ -151,7 +151,7 @@ def _making(function: FunctionType, kind: type[Ascending]) -> Any:
 
 
 def _may_make_sets(code: CodeType) -> bool:
-    """Return whether a function may make sets: that is quickly seen."""
+    """Whether a function may make sets, by a quick look at its code."""
     inner = [one for one in code.co_consts if isinstance(one, CodeType)]
     return not (_BUILTINS.isdisjoint(code.co_names) and _OPCODES.isdisjoint(code.co_code[::2])) or any(
         map(_may_make_sets, inner)
@@ -159,7 +159,7 @@ def _may_make_sets(code: CodeType) -> bool:
 
 
 class _Making(ast.NodeTransformer):
-    """Has a function make sets of a class, but for those that are only asked for an element."""
+    """Rewrites a function to make sets of a class, except for sets that only serve a membership test."""
 
     def __init__(self) -> None:
         self.found = 0

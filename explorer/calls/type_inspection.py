@@ -1,4 +1,4 @@
-"""Finds the methods that inspect the type of a record: a proxy answers `type(peer) is Server` otherwise."""
+"""Detection of methods that inspect the type of a record: a proxy answers `type(peer) is Server` differently."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import cached
 
 REVEALING = {"type", "vars", "__dict__"}
-"""Names by which a proxy differs from what it stands for."""
+"""Names by which code can tell a proxy from its record."""
 LANGUAGE, EXAMPLES = "kraftcheck.spec.", "kraftcheck.spec.examples."
 MOST_WRAPPED = 4
-"""How often a function may be wrapped: a property of a memoised function."""
+"""Most wrappers around a function, for example a property of a memoized function."""
 
 Named = dict[str, list[FunctionType]]
 
 
 def note_types(protocol: Protocol) -> set[str]:
-    """Note and return the names of the actions and properties that may ask for a type, also by way of others."""
+    """Record and return the names of actions and properties that may inspect a type, directly or transitively."""
     methods, known = _methods(type(protocol)), dict[FunctionType, bool]()
     owners: list[Any] = [*protocol.actions.values(), *protocol.properties.values()]
     protocol.by_type = found = {owner.name for owner in owners if _inspects_types(owner.function, methods, known)}
@@ -45,12 +45,12 @@ def _classes(module: ModuleType) -> list[type]:
 
 
 def _is_language(value: Any) -> bool:
-    module = str(value.__module__)  # code that was made has none
+    module = str(value.__module__)  # generated code has none
     return module.startswith(LANGUAGE) and not module.startswith(EXAMPLES)
 
 
 def _behind(value: Any) -> list[FunctionType]:
-    """Return the function behind a method, a property or a memoised function."""
+    """Return the function inside of a method, a property or a memoized function."""
     for _ in range(MOST_WRAPPED):
         if isinstance(value, FunctionType):
             return [] if _is_language(value) else [value]
@@ -62,7 +62,7 @@ def _behind(value: Any) -> list[FunctionType]:
 
 
 def _inspects_types(function: Callable[..., Any], methods: Named, known: dict[FunctionType, bool]) -> bool:
-    """Whether a function may inspect a type, also by way of others; one that is not known counts as yes."""
+    """Whether a function may inspect a type, directly or transitively; an unknown function counts as yes."""
     waiting, seen = _behind(function), set[FunctionType]()
     if not waiting:
         return True
@@ -81,7 +81,7 @@ def _inspects_types(function: Callable[..., Any], methods: Named, known: dict[Fu
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """Yield the names that a function uses, those of functions within it included."""
+    """Yield the names that a function uses, including those of inner functions."""
     yield from (*code.co_names, *code.co_freevars)
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
@@ -89,11 +89,11 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _called(function: FunctionType, names: set[str], methods: Named) -> Iterator[FunctionType]:
-    """Yield the functions for which names that a function uses may stand."""
+    """Yield the functions that the names used by a function may refer to."""
     closure = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     cells = {name: cell.cell_contents for name, cell in closure if _is_filled(cell)}
     for name in names:
-        if name.startswith("@"):  # put in by pytest, which rewrites asserts, for the text of one that fails
+        if name.startswith("@"):  # added by pytest's rewriting of asserts
             continue
         value = cells.get(name, function.__globals__.get(name))
         yield from _behind(value)

@@ -1,1 +1,1 @@
-"""Breadth-first search on Apache Spark: the table engine's kernel, level by level, on as many machines as there are."""
+"""Breadth-first search on Apache Spark: the table engine's kernel, level by level, on several machines."""

@@ -1,8 +1,8 @@
-"""The shared folder as a checkpoint: after each level a manifest says which of its files count.
+"""Checkpoints of the Spark engine: the shared folder, with a manifest after each level.
 
-Before a search goes on, the driver searches part of it again, since it may come from strangers, with digests of their
-own. Of few states all levels are searched. Of more it is only required that a sample of them leads to states whose
-parts are defined, and that these are in their partitions.
+A checkpoint is untrusted input with digests of its own, so the driver repeats part of the search before it continues. A
+small search is repeated in full. Of a larger one, sampled states must be in their partitions, and lead to states with
+defined parts.
 """
 
 from __future__ import annotations
@@ -34,43 +34,43 @@ SHAPE = {
     "seconds": float,
     "figures": [dict],
 }
-"""The form of what a manifest notes: see `require_shape`."""
+"""Shape of the engine's entry in the manifest: see `require_shape`."""
 
-WHOLE = 50_000  # states that are searched again as a whole
-GROUPS, PIECE = 16, 1 << 10  # row groups of larger ones, and states of each
+WHOLE = 50_000  # most states of a search that is repeated in full
+GROUPS, PIECE = 16, 1 << 10  # row groups of a larger search that are sampled, and states of each
 
 
 @dataclass
 class RunLog:
-    """What a search has found so far. A checkpoint saves it, by these names; the states are in the shared folder."""
+    """Findings of a search so far, saved in a checkpoint under these names; the states are in the shared folder."""
 
     parts: int = 0  # number of partitions
-    # number of states in each partition that has any, by level
+    # number of states in each non-empty partition, by level
     levels: list[dict[int, int]] = field(default_factory=list)
-    named: list[int] = field(default_factory=list)  # levels that are the first to have some global ids
-    actions: Counter[str] = field(default_factory=Counter)  # times each action fired, and times it was called in Python
-    calls: Counter[str] = field(default_factory=Counter)
-    seconds: float = 0.0  # time that the search took
-    violations: list[Violation] = field(default_factory=list)  # what is violated
-    figures: list[dict[str, Any]] = field(default_factory=list)  # what each level took
+    named: list[int] = field(default_factory=list)  # levels that introduce global ids
+    actions: Counter[str] = field(default_factory=Counter)  # number of times that each action fired
+    calls: Counter[str] = field(default_factory=Counter)  # number of times that each was called in Python
+    seconds: float = 0.0  # time of the search
+    violations: list[Violation] = field(default_factory=list)
+    figures: list[dict[str, Any]] = field(default_factory=list)  # statistics of each level
 
     def count(self, level: int) -> int:
-        """Return the number of states in a level; the first is 1, the last -1 too."""
+        """Return the number of states in a level; the first is 1, the last is also -1."""
         return sum(self.levels[level if level < 0 else level - 1].values())
 
     @property
     def distinct(self) -> int:
-        """States found."""
+        """Number of states found."""
         return sum(sum(parts.values()) for parts in self.levels)
 
     @property
     def depth(self) -> int:
-        """Levels that have states."""
+        """Number of levels with states."""
         return sum(1 for parts in self.levels if parts)
 
 
 class SparkCheckpoint(SearchCheckpoint):
-    """Saves and restores a search in the shared folder."""
+    """Checkpoint of a search, in its shared folder."""
 
     def __init__(self, protocol: Protocol, options: SearchRequest) -> None:
         folder = folder_of(options)
@@ -82,12 +82,12 @@ class SparkCheckpoint(SearchCheckpoint):
         self.shared = SharedFolder(folder)
 
     def save(self, log: RunLog, *, finished: bool) -> None:
-        """Make the levels found so far the checkpoint."""
+        """Save the levels found so far as the checkpoint."""
         noted = vars(log) | {"levels": [sorted(parts.items()) for parts in log.levels]}
         self.save_search(noted, noted.pop("violations"), finished=finished)
 
     def restore(self, load: Callable[[list[int]], None]) -> RunLog:
-        """Return what the search had found; remove what the folder holds beyond that."""
+        """Return the findings of the checkpoint; remove later files from the folder."""
         with self.rejecting():
             noted, violations = self.read_search(SHAPE)
             levels = [dict(map(tuple, parts)) for parts in noted["levels"]]
@@ -107,21 +107,21 @@ class SparkCheckpoint(SearchCheckpoint):
         return RunLog(**{**noted, **tallies, "levels": levels, "violations": violations})
 
     def close(self) -> None:
-        """Let other processes have the folder; remove a temporary one."""
+        """Release the folder; remove a temporary one."""
         super().close()
         if self.temporary is not None:
             self.temporary.close()
 
 
 class SampleSearch:
-    """Searches part of a checkpoint again, and compares."""
+    """Repeats part of a checkpointed search, and compares."""
 
     def __init__(self, tasks: TaskExpander, log: RunLog) -> None:
         self._tasks = tasks
         self._log = log
 
     def require_same(self, starts: States) -> None:
-        """Search again, and raise CorruptFileError where the checkpoint has something else."""
+        """Repeat the search, and raise CorruptFileError if the checkpoint differs."""
         self._tasks.begin(())
         try:
             if self._log.distinct <= WHOLE:
@@ -129,12 +129,12 @@ class SampleSearch:
             else:
                 self._search_some()
         except UnknownPartError:
-            require(False, "its states lead to one that it does not define")
+            require(False, "its states lead to an undefined state")
         violated = {violation.property for violation in self._log.violations}
         for kind, mask in self._tasks.events:
             named = {prop.name for prop in self._tasks.table_expander.properties_in(kind, mask)}
             new = ({DEADLOCK} if kind == STUCK else named) - violated
-            require(not new, f"a violation of {', '.join(sorted(new))} is not noted")
+            require(not new, f"the violation of {', '.join(sorted(new))} is missing")
 
     def _search_all(self, starts: States) -> None:
         levels, known = self._log.levels, set[bytes]()
@@ -156,7 +156,7 @@ class SampleSearch:
         require(fired == self._log.actions, "actions fired another number of times")
 
     def _looks(self, states: States, part: int | None = None) -> Iterator[bytes]:
-        """Yield what states are compared by; require that they are of a partition."""
+        """Yield the comparison keys of states; require that the states belong to a partition."""
         self._tasks.ids.require_known(states)
         compared = self._tasks.ids.compared(states)
         if part is not None:

@@ -1,7 +1,8 @@
-"""Records that tasks and driver exchange: what global ids mean, and what else a task reports. The driver gives the ids.
+"""Records that tasks and driver exchange: definitions of global ids, and reports.
 
-A *definition* says what a global id means. A value is given by its canonical encoding, and named by its fingerprint,
-a 128-bit hash. Control rows and inbox contents are made of values, and are given by the ids of these.
+A *definition* gives the meaning of a global id, which the driver assigns. A value is given by its canonical encoding,
+and identified by its fingerprint, a 128-bit hash. Control rows and inboxes consist of values, and are given by the ids
+of these.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ FINGERPRINT_BYTES = 16
 
 
 class Kind(IntEnum):
-    """Kinds of record: definitions up to INBOX, then what else a task reports."""
+    """Kinds of records: definitions up to INBOX, then reports of tasks."""
 
     CLASS, MODEL_VALUE, SLOT, SHARED, LOCAL, MESSAGE, CONTROL, INBOX, COUNTS, CALLS, EVENT, NEW, READ = range(13)
 
@@ -33,16 +34,16 @@ DDL = "kind int not null, column int not null, encoding binary not null, numbers
 
 
 class Definition(NamedTuple):
-    """One record."""
+    """A definition or a report."""
 
-    kind: Kind  # the kind of record
-    # the column of a shared value; the slot of an inbox content; the place of a model value in their order
+    kind: Kind
+    # column of a shared value; slot of an inbox; place of a model value in the order
     column: int = 0
-    # the canonical encoding of a value, or of an inbox content that is not counts of messages. Of a hidden read:
-    # the name of the field or bound, and the reader.
+    # canonical encoding of a value, or of an inbox that is not counts of messages; for a hidden read, the name of the
+    # field or bound, and the reader
     encoding: bytes = b""
-    # of a control row: what is spent, then the ids of its shared values and local states. Of an inbox content: each
-    # message's id and count.
+    # for a control row: spent bounds, then ids of shared values and local states; for an inbox: id and count of each
+    # message
     numbers: tuple[int, ...] = ()
 
 
@@ -66,13 +67,13 @@ def from_table(table: Any) -> Iterator[Definition]:
 
 
 class CollisionError(InputError):
-    """Two values have one fingerprint."""
+    """Two values share a fingerprint."""
 
 
 class IdAssigner:
-    """Gives global ids.
+    """Assigns global ids.
 
-    The ids depend on the set of what was reported, not on who reported what first.
+    The ids depend on the set of reported definitions, not on the order of the reports.
     """
 
     def __init__(self, base: int) -> None:
@@ -81,7 +82,7 @@ class IdAssigner:
         self._others: set[Definition] = set()
 
     def load(self, definitions: Iterable[Definition]) -> None:
-        """Take over definitions in the order of their ids, as a checkpoint has them."""
+        """Load definitions in the order of their ids, as a checkpoint has them."""
         for definition in definitions:
             if definition.kind in VALUES:
                 self._add(definition)
@@ -89,7 +90,7 @@ class IdAssigner:
                 self._others.add(self._key(definition))
 
     def merge(self, reports: Sequence[Iterable[Definition]]) -> list[Definition]:
-        """Return what is new in reports, in the order of the ids that it gets."""
+        """Return the new definitions in reports, in the order of the ids assigned to them."""
         listed = [list(report) for report in reports]
         new = list(filter(self._add, sorted({d for report in listed for d in report if d.kind in VALUES})))
         others: dict[Definition, Definition] = {}
@@ -101,14 +102,14 @@ class IdAssigner:
         return sorted([*new, *(others[key] for key in fresh)])
 
     def _others_in(self, report: list[Definition]) -> Iterator[Definition]:
-        """Yield the definitions of a report that are no values, with global ids."""
+        """Yield a report's definitions other than values, with global ids."""
         own = [self._values[d.kind, d.column][fingerprint(d.encoding)][0] for d in report if d.kind in VALUES]
         for definition in report:
             if definition.kind not in VALUES:
                 yield self._resolved(definition, own)
 
     def _add(self, definition: Definition) -> bool:
-        """Give a value an id; return False where it has one."""
+        """Assign an id to a value; return False if it has one."""
         known = self._values.setdefault((definition.kind, definition.column), {})
         encoding = definition.encoding
         key = fingerprint(encoding)
@@ -139,7 +140,7 @@ class IdAssigner:
         return definition._replace(numbers=(*map(resolve, given[: self._base]), *replicas))
 
     def _key(self, definition: Definition) -> Definition:
-        """Return a definition without the slots, at the end of a control row, that have no replica."""
+        """Return a definition without the empty slots at the end of a control row."""
         numbers = definition.numbers
         if definition.kind == Kind.CONTROL:
             last = len(numbers)

@@ -1,4 +1,4 @@
-"""Searches breadth first on Spark: the driver's part. It handles counts, global ids and counterexamples, not levels."""
+"""Driver of a breadth-first search on Spark: counts, global ids and counterexamples."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from kraftcheck.spec.language.protocol import Protocol
 def explore(protocol: Protocol, options: SearchRequest) -> Result:
     """Search the reachable states of a protocol on Spark, breadth first.
 
-    `options`: what to check and where to stop. `master` and `conf` say which Spark; `checkpoint` or `resume` is the
+    `options.master` and `options.conf` choose and configure Spark. `options.checkpoint` or `options.resume` is the
     folder that driver and executors share. Limits are checked between two levels.
     """
     parts = split(options)
     others = [
-        f"{prop.name} reads {reason(prop) or 'what the tables have no room for'}"
+        f"{prop.name} reads {reason(prop) or 'more than the tables have room for'}"
         for prop in (*parts.non_local, *parts.non_local_constraints)
     ]
     capabilities.require_able("spark", protocol, options, others)
@@ -72,7 +72,7 @@ class SparkSearch:
         self.log.violations = self._books.result.violations
 
     def run(self) -> Result:
-        """Search, and return what was found. Where the user interrupts it, the running job is cancelled."""
+        """Search, and return the result; an interruption cancels the running job."""
         with self._interruption:
             return self._checker.result_of(self._search_unless_cancelled)
 
@@ -80,7 +80,7 @@ class SparkSearch:
         try:
             self._search()
         except InputError as error:
-            self._heed()  # a job that fails since it was cancelled is an interruption
+            self._heed()  # a job that fails because it was cancelled is an interruption
             raise self._traced(error) from error
         finally:
             self._books.result.depth = self.log.depth
@@ -152,7 +152,7 @@ class SparkSearch:
         self._checkpoint.save(self.log, finished=finished)
 
     def _define(self, level: int, reports: list[list[Definition]]) -> None:
-        """Give global ids to what tasks report as new in a level."""
+        """Assign global ids to the definitions that tasks report as new in a level."""
         new = self._assigner.merge(reports)
         if new:
             self.shared.write_definitions(level, new)
@@ -160,7 +160,7 @@ class SparkSearch:
             self.tasks.load(self.log.named)
 
     def _take(self, discovered: list[Definition]) -> list[Definition]:
-        """Take in what the states of the last level lead to; return what is violated."""
+        """Merge the reports on the successors of the last level; return the violations."""
         log, names = self.log, self.expander.learner.action_names
         reports: list[list[Definition]] = []
         events: list[Definition] = []
@@ -183,20 +183,20 @@ class SparkSearch:
     def _tallies(self) -> tuple[dict[str, int], dict[str, int]]:
         return dict(self.log.actions), dict(self.log.calls)
 
-    # What is violated
+    # Violations
 
     def _take_events(self, events: list[Definition], level: int) -> None:
-        """Turn what tasks report of a level into violations: of several, that of the least state first."""
+        """Record the violations that tasks report for a level; for several states, that of the least state first."""
         for _, kind, _, (mask, *state) in sorted(events, key=lambda event: (event.numbers[1:], event.column)):
             names = {DEADLOCK} if kind == STUCK else {prop.name for prop in self.expander.properties_in(kind, mask)}
             if not names <= self._books.violated:
                 self._checker.note(kind, mask, self._behaviour(np.array(state, np.int32), level))
 
     def _traced(self, error: InputError) -> InputError:
-        """Return what a method raised in another process with the behaviour that leads there; other errors as they are.
+        """Return an error that a method raised in a task, with the behaviour to it; return other errors unchanged.
 
-        A task knows of a call only what it read, so the driver expands the level again, and what there is of the next;
-        by tables of their own, since what raises may leave tables half learned.
+        A task has only the reads of a call, not the state. So the driver expands the level again, and the part of the
+        next level that exists. It uses tables of its own, since an error may leave tables incomplete.
         """
         if not isinstance(error, TaskRaisedError):
             return error

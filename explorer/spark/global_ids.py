@@ -1,9 +1,9 @@
-"""Translates between the ids of one process and the global ids, and reports what has no global id yet.
+"""Translation between a process's own ids and global ids, and reports of parts without a global id.
 
-Each process learns on its own and numbers values in the order in which it meets them. The driver gives global ids,
-level by level. Under symmetry the images of a value have global ids too, and the image of a state that is least by
-them represents it, whoever found which. Under a VIEW each control row also has a class, the number of what the VIEW
-shows of it: states with the same class and the same inboxes count as one.
+Each process numbers values in the order in which it meets them. The driver assigns global ids, level by level. Under
+symmetry the images of a value have global ids too. The image of a state that is least by global ids represents it, so
+every process chooses the same one. Under a VIEW each control row also has a class, the number of its visible part.
+States with the same class and the same inboxes count as one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class UnknownPartError(AssertionError):
 
 
 class IdMap:
-    """The ids of one kind of value, in this process and globally."""
+    """Ids of one kind of value: the process's own ids, and global ids."""
 
     def __init__(self, *, zero: bool = False) -> None:
         self.own: list[int] = []
@@ -45,23 +45,23 @@ class IdMap:
             self.add(0)
 
     def add(self, own: int) -> None:
-        """Give the next global id to what has an id in this process."""
+        """Assign the next global id to an own id."""
         self.note(own, len(self.own))
         self.own.append(own)
 
     def note(self, own: int, number: int) -> None:
-        """Note the global id of what has an id in this process."""
+        """Record the global id of an own id."""
         self.fit(own + 1)
-        require(self.to_global[own] == UNKNOWN, "two global ids mean the same")
+        require(self.to_global[own] == UNKNOWN, "two global ids have one meaning")
         self.to_global[own] = number
 
     def fit(self, count: int) -> None:
-        """Make room for so many ids of this process."""
+        """Make room for a number of own ids."""
         self.to_global = grown(self.to_global, count, UNKNOWN)
 
 
 class ControlClasses:
-    """The classes of control rows, by global id: numbers of what a VIEW shows of them."""
+    """Classes of control rows, by global id: numbers of their visible parts under a VIEW."""
 
     def __init__(self, hidden: list[int] | None) -> None:
         self.is_viewed = hidden is not None
@@ -70,7 +70,7 @@ class ControlClasses:
         self._by_shown: dict[tuple[int, ...], int] = {}
 
     def add(self, number: int, row: tuple[int, ...]) -> None:
-        """Note the class of a control row; without a VIEW each is in one of its own."""
+        """Record the class of a control row; without a VIEW each row is its own class."""
         self.by_id = grown(self.by_id, number + 1)
         self.by_id[number] = self._class_of(row) if self.is_viewed else number
 
@@ -78,7 +78,7 @@ class ControlClasses:
         shown = list(row)
         for column in self._hidden:
             shown[column] = 0
-        while shown and shown[-1] == 0:  # replicas that do not exist yet; later rows have more of these
+        while shown and shown[-1] == 0:  # absent replicas; later rows have more of them
             shown.pop()
         return self._by_shown.setdefault(tuple(shown), len(self._by_shown))
 
@@ -98,8 +98,8 @@ class GlobalIds:
         self.slots, self.messages, self.controls = IdMap(), IdMap(), IdMap()
         self.locals = IdMap(zero=True)  # 0: no replica
         self.shared = [IdMap() for _ in interner.shared.names]
-        self._contents = IdMap(zero=True)  # global ids are numbered by slot, 0 is the empty inbox
-        self._contents_of: list[list[int]] = []  # the process's ids, by slot and global id
+        self._contents = IdMap(zero=True)  # global ids are numbered by slot; 0 is the empty inbox
+        self._contents_of: list[list[int]] = []  # own ids, by slot and global id
         self._arrays: tuple[States, list[States]] | None = None
         self._symmetric = len(interner.group) > 1
         hides = None if hidden is None else hidden.columns(interner.bounds, interner.shared.names)
@@ -107,18 +107,18 @@ class GlobalIds:
 
     @property
     def is_viewed(self) -> bool:
-        """Whether states that a VIEW shows alike count as one."""
+        """Whether states with equal views count as one."""
         return self._control_classes.is_viewed
 
     @property
     def counts(self) -> list[int]:
-        """Number of global ids that each column of a state may have, 0 included."""
+        """Number of global ids in each column of a state, including 0."""
         return [len(self.controls.own), *map(len, self._contents_of)]
 
     # Definitions
 
     def load(self, definitions: Iterable[Definition]) -> None:
-        """Learn what global ids mean; each definition has the next id of its kind."""
+        """Load definitions; each one defines the next id of its kind."""
         self._arrays = None
         for kind, column, encoding, numbers in definitions:
             require(not (numbers if kind in VALUES else encoding and kind == Kind.CONTROL), "a definition of two kinds")
@@ -132,7 +132,7 @@ class GlobalIds:
             elif kind == Kind.CONTROL:
                 self._add_control(numbers)
             else:
-                require(kind == Kind.INBOX, "a record that is no definition")
+                require(kind == Kind.INBOX, "a record that is not a definition")
                 self._add_inbox(column, encoding, numbers)
 
     def _add_value(self, kind: Kind, column: int, value: Any) -> None:
@@ -154,7 +154,7 @@ class GlobalIds:
         module, _, name = encoding.decode().partition(":")
         found = self.classes.get((module, name))
         if found is None:
-            raise InputError(f"there are values of {name} (module {module}), which the protocol does not have")
+            raise InputError(f"unknown class {name} (module {module})")
         return found
 
     def _add_control(self, numbers: tuple[int, ...]) -> None:
@@ -187,7 +187,7 @@ class GlobalIds:
     # States
 
     def to_own(self, states: States) -> States:
-        """Return states with the ids of this process."""
+        """Return states with own ids in place of global ids."""
         if self._arrays is None:
             self._arrays = np.array(self.controls.own, np.int32), [np.array(o, np.int32) for o in self._contents_of]
         controls, contents = self._arrays
@@ -206,9 +206,9 @@ class GlobalIds:
             require((states.min(axis=0) >= 0) & (states.max(axis=0) < most), "a state has a part that is not defined")
 
     def to_global(self, rows: States) -> States:
-        """Return states with global ids, all of which must be known; under symmetry their representatives.
+        """Return states with global ids; under symmetry, their representatives.
 
-        Under symmetry the images of their parts must be known too.
+        All parts must have global ids, and under symmetry the images of parts too.
         """
         self._fit()
         result = np.zeros((len(rows), 1 + len(self.slots.own)), np.int32)
@@ -227,7 +227,7 @@ class GlobalIds:
         return result
 
     def compared(self, states: States) -> States:
-        """Return what states with global ids are compared by: under a VIEW the class replaces the control row."""
+        """Return the comparison keys of states with global ids: under a VIEW the class replaces the control row."""
         if not self.is_viewed:
             return states
         result = states.copy()
@@ -241,7 +241,7 @@ class GlobalIds:
         self.slots.fit(len(self.interner.slots))
 
     def unknown(self, rows: States, column: int) -> list[int]:
-        """Return the parts of states in a column, and their images, that have no global id, by ids of this process."""
+        """Return the own ids of a column's parts, and of their images, that have no global id."""
         self._fit()
         ids = self._contents if column else self.controls
         used = rows[:, column]
@@ -253,7 +253,7 @@ class GlobalIds:
 
 
 class IdReport:
-    """Notes parts of states that need global ids, and defines them."""
+    """Collects the parts of states that need global ids, and defines them."""
 
     def __init__(self, ids: GlobalIds) -> None:
         self._ids = ids
@@ -264,16 +264,16 @@ class IdReport:
         self._seen = Lexicon(ids.lexicon.classes, ids.lexicon.model_values.values())
 
     def note(self, rows: States) -> None:
-        """Note the control rows and inbox contents of states, and their images, that have no global id."""
+        """Collect the control rows and inboxes of states, and their images, that have no global id."""
         self._controls.update(self._ids.unknown(rows, 0))
         for column in range(1, rows.shape[1]):
             self._contents.update(self._ids.unknown(rows, column))
 
     def definitions(self) -> Iterator[Definition]:
-        """Yield the definitions of what was noted, and before them those of what it is made of.
+        """Yield the definitions of the collected parts, after those of their values.
 
-        In `numbers`, and as the slot of an inbox, a value without a global id is -1 - n, where n is the place of its
-        definition among the values yielded.
+        In `numbers`, and as the slot of an inbox, a value without a global id is -1 - n. The number n is the place of
+        its definition among the values yielded.
         """
         composites = [*map(self._control, sorted(self._controls)), *map(self._inbox, sorted(self._contents))]
         yield from self._lexicon()
@@ -281,7 +281,7 @@ class IdReport:
         yield from composites
 
     def _lexicon(self) -> Iterator[Definition]:
-        """Yield the classes and model values that are new."""
+        """Yield the new classes and model values."""
         known = self._ids.lexicon
         for cls in self._seen.classes:
             if cls not in known.classes:
@@ -291,7 +291,7 @@ class IdReport:
                 yield Definition(Kind.MODEL_VALUE, value.index, value.name.encode())
 
     def _number(self, ids: IdMap, kind: Kind, own: int, value: Value, column: int = 0) -> int:
-        """Return the global id of a value, or refer to its definition in this report."""
+        """Return the global id of a value, or a reference to its definition in this report."""
         if own < len(ids.to_global) and ids.to_global[own] != UNKNOWN:
             return int(ids.to_global[own])
         place = self._places.setdefault((kind, column, own), len(self._values))
@@ -327,7 +327,7 @@ class IdReport:
         return Definition(Kind.CONTROL, 0, b"", tuple(numbers))
 
     def _inbox(self, own: int) -> Definition:
-        """Return the definition of an inbox content."""
+        """Return the definition of an inbox."""
         interner = self._ids.interner
         slot = interner.inboxes.slot_of_content(own)
         if own in interner.inboxes.content_values:

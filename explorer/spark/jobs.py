@@ -1,4 +1,4 @@
-"""Runs a level's tasks: on Spark, or for a small level in the driver's process, on the same files."""
+"""Jobs for the levels of a search: tasks on Spark, or for a small level in the driver's process, on the same files."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from kraftcheck.explorer.spark.shared_folder import SharedFolder, States, groups
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.spec.language.protocol import Protocol
 
-SMALL = 20_000  # states of a level that are not worth a second task, and no job while few states are visited
-FEW = 1_000_000  # visited states up to which the driver does a small level itself
-TASK = 1 << 18  # states that a task expands, about
+SMALL = 20_000  # states of a level that are not worth a second task, nor a job in a small search
+FEW = 1_000_000  # visited states up to which the driver runs a small level itself
+TASK = 1 << 18  # approximate number of states that a task expands
 PARTITIONS_A_CORE, LEAST_PARTITIONS = 4, 8
 MOST_PARTITIONS = 1 << 15
 
@@ -43,24 +43,24 @@ class Jobs:
         self._description = to_spec(protocol, options)
 
     def partitions(self) -> int:
-        """Return how many partitions a new search has."""
+        """Return the number of partitions of a new search."""
         cores = PARTITIONS_A_CORE * self._cluster.parallelism
         usual = min(MOST_PARTITIONS, max(LEAST_PARTITIONS, 1 << (cores - 1).bit_length()))
         return self._cluster.number("spark.kraftcheck.partitions", usual, least=1, most=MOST_PARTITIONS)
 
     def discover(self, log: RunLog) -> list[Definition]:
-        """Expand the last level; return how often actions fired, what is violated, and which values are new."""
+        """Expand the last level; return the firing counts, the violations and the new values."""
         level = len(log.levels)
-        return self._run(log, level, f"level {level}: {log.count(-1):,} states, what they lead to", tasks.DISCOVER)
+        return self._run(log, level, f"level {level}: expanding {log.count(-1):,} states", tasks.DISCOVER)
 
     def deduplicate(self, log: RunLog, counts: list[int]) -> list[Definition]:
-        """Find the next level, and note it; return what the tasks discovered of its states.
+        """Find and record the next level; return the tasks' reports on its states.
 
-        The tasks expand the last level and send the successors to their partitions, which keep those that are new.
+        Tasks expand the last level and send successors to their partitions, which keep the new ones.
         """
         began = time.monotonic()
         level, total = len(log.levels), log.count(-1)
-        self._cluster.describe(f"level {level + 1}: the new ones among the successors of {total:,} states")
+        self._cluster.describe(f"level {level + 1}: new states among the successors of {total:,} states")
         shares = self._shares(log, level)
         reducers = 1 if total <= SMALL else min(log.parts, 2 * self._cluster.parallelism)
         self._shared.begin_level(level + 1)
@@ -90,13 +90,13 @@ class Jobs:
         return [row for row in rows if row.kind != Kind.NEW]
 
     def predecessor(self, log: RunLog, target: Any, level: int) -> States:
-        """Return the least state of a level that leads to another, or to an image of it."""
-        title = f"counterexample: what leads to it in level {level}"
+        """Return the least state of a level that leads to a given state or to an image of it."""
+        title = f"counterexample: predecessors in level {level}"
         leading = self._run(log, level, title, tasks.FIND_PREDECESSORS, target=target.tolist())
         return np.array(min(definition.numbers for definition in leading), np.int32)
 
     def _run(self, log: RunLog, level: int, title: str, name: str, **more: Any) -> list[Definition]:
-        """Run a level's tasks; return what they report."""
+        """Run a level's tasks; return their reports."""
         self._cluster.describe(title)
         shares = self._shares(log, level)
         arguments = self._arguments(log, tasks=shares, **more)
@@ -104,11 +104,11 @@ class Jobs:
         return list(from_table(runner.run(len(shares), name, arguments, DDL)))
 
     def _runner(self, log: RunLog, states: int) -> Cluster | DriverTasks:
-        """Return who runs the tasks of a level with so many states: Spark, or for a small one the driver itself."""
+        """Return the runner of a level's tasks: Spark, or for a small level the driver itself."""
         return self._driver if states <= self._small and log.distinct <= FEW else self._cluster
 
     def _shares(self, log: RunLog, level: int) -> list[list[tuple[int, int, int]]]:
-        """Divide a level among tasks: return the level, partition and number of each one's row groups."""
+        """Divide a level among tasks; return the row groups of each, as (level, partition, group)."""
         parts = log.levels[level - 1]
         total = log.count(level)
         wanted = 1 if total <= SMALL else max(-(-total // TASK), self._cluster.parallelism)
@@ -131,7 +131,7 @@ class Jobs:
 
 
 class DriverFolder(SharedFolder):
-    """Keeps in memory the states that this process has read: small levels are a few states in very many files."""
+    """Shared folder that keeps the states read by this process in memory: small levels are spread over many files."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
         super().__init__(path)
@@ -150,19 +150,19 @@ class DriverFolder(SharedFolder):
 
 
 class DriverTasks:
-    """Runs tasks as `kraftcheck.explorer.cluster.Cluster` does, one after the other, in this process."""
+    """Runs tasks as `kraftcheck.explorer.cluster.Cluster` does, but one after the other, in this process."""
 
     def __init__(self, expander: TaskExpander, run_id: str) -> None:
         self._expander = expander
         self._run_id = run_id
 
     def run(self, count: int, name: str, arguments: str, schema: str) -> Any:
-        """Run tasks; return the table that they make. Parameters as those of `Cluster.run`."""
+        """Run tasks; return the table of their rows. Parameters as in `Cluster.run`."""
         return pa.Table.from_batches(self._run(name, arguments, _numbers(count)), SCHEMA)
 
     def exchange(self, count: int, first: tuple[str, str, str], reducers: int, second: tuple[str, str, str]) -> Any:
-        """Run tasks whose rows go to others; return the table that those make. Parameters as those of `Cluster`."""
-        assert reducers == 1, "what is worth several tasks is worth a job"
+        """Run tasks that send rows to a second task; return the second's rows. Parameters as in `Cluster.exchange`."""
+        assert reducers == 1, "several reducers need a job"
         sent = self._run(first[0], first[1], _numbers(count))
         return pa.Table.from_batches(self._run(second[0], second[1], sent), SCHEMA)
 

@@ -1,7 +1,7 @@
-"""How states with global ids are packed, sent and put in order.
+"""Packing, transfer and order of states with global ids.
 
-A state is a row of 32-bit numbers: its control row, then the number of each slot's inbox content among the contents of
-that slot (0: empty).
+A state is a row of 32-bit numbers. The first one is its control row. Each other one belongs to a slot: the number of
+its inbox among the inboxes of that slot (0: empty).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WORD_BYTES = 8
 
 
 class StatePacking:
-    """How the states of a level are packed."""
+    """Bit layout of the packed states of a level."""
 
     def __init__(self, counts: list[int]) -> None:
         self._fields = packing([max(1, (count - 1).bit_length()) for count in counts])
@@ -34,7 +34,7 @@ class StatePacking:
         return Partition(self._fields)
 
     def pack(self, states: States) -> Words:
-        """Return the packed words of states; columns that they lack are 0."""
+        """Return states as packed words; missing columns are 0."""
         words = np.zeros((len(states), self._fields.words), np.uint64)
         pack_states(states, self._fields, words)
         return words
@@ -46,7 +46,7 @@ class StatePacking:
         return states
 
     def to_bytes(self, words: Words) -> bytes:
-        """Return packed words as bytes, without those that no state uses."""
+        """Return packed words as bytes, without the bytes that no state uses."""
         octets = np.ascontiguousarray(words.astype("<u8", copy=False)).view(np.uint8)
         return octets[:, : self.bytes_a_state].tobytes()
 
@@ -66,7 +66,7 @@ def by_partition(compared: States, parts: int) -> Iterator[tuple[int, NDArray[np
 
 
 def in_order(words: Words) -> Words:
-    """Return packed words in their order as numbers."""
+    """Return packed words in ascending order."""
     return words[np.lexsort(words.T)]
 
 

@@ -1,10 +1,10 @@
-"""The folder that driver and executors share: each level's states, and what their global ids mean.
+"""Folder shared by driver and executors: the states of each level, and the definitions of global ids.
 
-    levels/00007/part-00003.parquet    the states of level 7 that partition 3 owns, a column of ids for each field
-    names/00007.parquet                definitions of the global ids that level 7 is the first to have
+The file `levels/00007/part-00003.parquet` has the states of level 7 in partition 3, a column for each field. The file
+`names/00007.parquet` has the definitions of the new global ids in level 7.
 
-A file appears in one go, and its content follows from the search alone: a task that runs twice writes the same file
-twice. So nobody reads half a file, and all read the same. Pages have checksums: a file that was damaged is an error.
+A file appears atomically, and its content follows from the search alone: a task that runs twice writes the same file
+twice. So no process reads half a file, and all read the same. Pages have checksums, so a damaged file is an error.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from kraftcheck.spec.errors import InputError
 
 States = NDArray[np.int32]
 GROUP = 1 << 16
-"""States of a row group: a task reads one at a time, and tasks share a file by them."""
+"""States of a row group, the unit that a task reads; tasks share a file by row groups."""
 
 ID_BYTES = 4
 LEVELS, DEFINITIONS = "levels", "names"
 
 
 def groups_of(rows: int) -> int:
-    """Return how many row groups a file of so many states has."""
+    """Return the number of row groups of a file with this many states."""
     return -(-rows // GROUP)
 
 
@@ -53,7 +53,7 @@ class SharedFolder:
         return self.path / DEFINITIONS / f"{level:05d}.parquet"
 
     def clear(self, after: int = 0) -> None:
-        """Remove all levels after one; after level 0, everything."""
+        """Remove all levels after a given one; after level 0, remove everything."""
         for folder in (self.path / LEVELS, self.path / DEFINITIONS):
             make_folder(folder)
             for path in folder.iterdir():
@@ -66,7 +66,7 @@ class SharedFolder:
     # Levels
 
     def begin_level(self, level: int) -> None:
-        """Make the folder of a level, empty."""
+        """Create the folder of a level, empty."""
         remove(self._level(level))
         make_folder(self._level(level))
 
@@ -83,47 +83,47 @@ class SharedFolder:
                 yield _states(file.read_row_group(group, use_threads=False))
 
     def read_level(self, level: int) -> Iterator[States]:
-        """Yield the states of a level in whatever files it has, a row group at a time."""
+        """Yield the states of a level from all of its files, a row group at a time."""
         for path in sorted(self._level(level).glob("part-*.parquet")):
             yield from self.read_part(level, int(path.stem.removeprefix("part-")))
 
     def read_group(self, level: int, part: int, group: int) -> States:
-        """Return the states of one of the row groups."""
+        """Return the states of one row group."""
         with _opened(self._part(level, part)) as file:
             return _states(file.read_row_group(group, use_threads=False))
 
     def count(self, level: int, part: int) -> int:
-        """Return the number of states in a file; 0 where it is missing or not whole."""
+        """Return the number of states in a file; 0 if the file is missing or incomplete."""
         try:
             return int(pq.read_metadata(self._part(level, part)).num_rows)
         except (OSError, ValueError, pa.ArrowException):
             return 0
 
     def sync(self, level: int, parts: list[int]) -> None:
-        """Make a level survive a loss of power."""
+        """Flush a level to disk, so that it survives a loss of power."""
         for path in [*(self._part(level, part) for part in parts), self._level(level)]:
             sync(path)
 
     # Definitions
 
     def write_definitions(self, level: int, definitions: list[Definition]) -> None:
-        """Write the definitions of the global ids that a level is the first to have."""
+        """Write the definitions of the global ids that a level introduces."""
         _write(to_table(definitions), self._definitions(level))
 
     def read_definitions(self, level: int) -> Iterator[Definition]:
-        """Yield the definitions of the global ids that a level is the first to have."""
+        """Yield the definitions of the global ids that a level introduces."""
         with _opened(self._definitions(level)) as file:
             yield from from_table(file.read(use_threads=False))
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Open a file of numbers that are not packed; what cannot be read of it is an InputError."""
+    """Open a file of uncompressed numbers; raise InputError if it cannot be read."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             rows, size = file.metadata.num_rows, path.stat().st_size
             if rows * ID_BYTES > size:
-                raise ValueError(f"it is said to have {rows:,} rows in {size:,} bytes")
+                raise ValueError(f"its header says {rows:,} rows, but it has {size:,} bytes")
             yield file
     except (InputError, MemoryError):
         raise

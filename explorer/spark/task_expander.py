@@ -1,4 +1,4 @@
-"""Expands states for the tasks of one process, by the tables that this process learns and keeps."""
+"""Expansion of states for the tasks of one process, which keeps its memo tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kraftcheck.spec.language.semantics import Semantics, initial_states
 
 
 class TaskExpander:
-    """Expands states that have global ids."""
+    """Expands states with global ids."""
 
     def __init__(self, protocol: Protocol, options: SearchRequest, shared: SharedFolder) -> None:
         self.table_expander = Expander.of(protocol, replace(options, view=None), 1)
@@ -38,19 +38,19 @@ class TaskExpander:
         self.begin(())
 
     def load(self, levels: list[int]) -> None:
-        """Load the definitions of these levels, in order, as far as they are not loaded."""
+        """Load the definitions of these levels, in order, unless they are loaded."""
         for level in levels[len(self._loaded) :]:
             self.ids.load(self.shared.read_definitions(level))
             self._loaded.append(level)
 
     def begin(self, violated: Iterable[str]) -> None:
-        """Forget what the task before has found."""
+        """Drop the findings of the previous task."""
         self.table_expander.restart(violated)
         self.events: dict[tuple[int, int], Definition] = {}
         self._visited = VisitedSet(self.table_expander.threads)
 
     def successors(self, states: States) -> Iterator[States]:
-        """Yield the successors of states, with the ids of this process: each once, under symmetry one of its images."""
+        """Yield the successors of states, with own ids and without duplicates; under symmetry, one image of each."""
         for first in range(0, len(states), BATCH):
             part = states[first : first + BATCH]
             rows = self.ids.to_own(part)
@@ -63,7 +63,7 @@ class TaskExpander:
                 yield from self._visited.add(self.table_expander.found())
 
     def predecessor(self, states: States, target: States) -> Any:
-        """Return the first of some states that leads to a state or an image of it, or None; all with global ids."""
+        """Return the first state that leads to the target or to an image of it, or None; all with global ids."""
         images = self.table_expander.images(self.ids.to_own(target[None]))
         for first in range(0, len(states), BATCH):
             part = states[first : first + BATCH]

@@ -1,6 +1,6 @@
-"""The tasks of a search, over Arrow batches. Python runs for a batch of states, not for a single one.
+"""The Spark tasks of a search, over Arrow batches; Python code runs for a batch of states, not for a single one.
 
-Each task is given its arguments as JSON. A process keeps what it has learned for the tasks that follow.
+A task receives its arguments as JSON. A process keeps its memo tables for later tasks.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from kraftcheck.explorer.tables.states.visited import Partition
 Arguments = dict[str, Any]
 Batches = Iterator[Any]
 
-MOST_BYTES = 1 << 20  # of states in one row on their way to a partition
+MOST_BYTES = 1 << 20  # bytes of states in one row sent to a partition
 
 _COLUMNS = {"task": pa.int32(), "part": pa.int32(), "states": pa.binary()}
 STATES_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
 STATES_DDL = "task int not null, part int not null, states binary not null"
 
 
-_expanders: dict[str, TaskExpander] = {}  # this process's, by run: one at a time
+_expanders: dict[str, TaskExpander] = {}  # the expander of this process, by run: one at a time
 
 
 def install_expander(run: str, expander: TaskExpander) -> None:
-    """Let the tasks of a run use an expander of this process."""
+    """Set this process's expander for the tasks of a run."""
     if run not in _expanders:
         _expanders.clear()
     _expanders[run] = expander
 
 
 def _expander(arguments: Arguments) -> TaskExpander:
-    """Return this process's expander for a run; another run begins with a new one."""
+    """Return this process's expander for a run; make one for a new run."""
     if arguments["run"] not in _expanders:
         protocol, options = from_spec(arguments["description"], Path(arguments["user_files"]))
         protocol.hidden_reads = hidden_reads(protocol, options, first_found=False)
@@ -62,7 +62,7 @@ def _prepared(arguments: Arguments) -> TaskExpander:
 
 
 def _states(expander: TaskExpander, arguments: Arguments, batches: Batches) -> Iterator[States]:
-    """Yield the states of the tasks whose numbers batches hold, a row group at a time."""
+    """Yield the states of the tasks whose numbers the batches hold, a row group at a time."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             for level, part, group in arguments["tasks"][number]:
@@ -70,7 +70,7 @@ def _states(expander: TaskExpander, arguments: Arguments, batches: Batches) -> I
 
 
 def discover(arguments: Arguments, batches: Batches) -> Batches:
-    """Expand states; report how often each action fired, what is violated, and which values are new."""
+    """Expand states; report the firing counts, the violations and the new values."""
     discovery = _Discovery(arguments)
     for states in _states(discovery.expander, arguments, batches):
         discovery.expand(states)
@@ -78,7 +78,7 @@ def discover(arguments: Arguments, batches: Batches) -> Batches:
 
 
 class _Discovery:
-    """Collects what states lead to: how often each action fires, what is violated, and which values are new."""
+    """Collects the reports on expanded states: firing counts, violations and new values."""
 
     def __init__(self, arguments: Arguments) -> None:
         self.expander = _prepared(arguments)
@@ -86,12 +86,12 @@ class _Discovery:
         self._unknown = IdReport(self.expander.ids)
 
     def expand(self, states: States) -> None:
-        """Expand states."""
+        """Expand states, and collect the new parts of their successors."""
         for rows in self.expander.successors(states):
             self._unknown.note(rows)
 
     def report(self) -> Iterator[Definition]:
-        """Yield what was found."""
+        """Yield the reports."""
         expander, learner = self.expander, self.expander.table_expander.learner
         calls = [learner.calls.counts[name] - self._before[name] for name in learner.action_names]
         yield Definition(Kind.COUNTS, 0, b"", tuple(expander.table_expander.fired.tolist()))
@@ -104,7 +104,7 @@ class _Discovery:
 
 
 def expand(arguments: Arguments, batches: Batches) -> Batches:
-    """Expand states; yield their successors, packed, each to the partition that owns it."""
+    """Expand states; yield their packed successors, addressed to the partitions that own them."""
     expander = _prepared(arguments)
     layout, parts, reducers = StatePacking(arguments["counts"]), arguments["parts"], arguments["reducers"]
     waiting: dict[int, list[bytes]] = defaultdict(list)
@@ -130,7 +130,7 @@ def expand(arguments: Arguments, batches: Batches) -> Batches:
 
 
 def deduplicate(arguments: Arguments, batches: Batches) -> Batches:
-    """Find out which states that were sent to partitions are new, write these as the next level, and discover."""
+    """Write the new states among those sent to partitions as the next level, and expand them."""
     compared = None
     known = _expanders.get(arguments["run"])
     if arguments["description"]["view"] is not None:
@@ -159,7 +159,7 @@ def deduplicate(arguments: Arguments, batches: Batches) -> Batches:
 
 
 def _candidates(batches: Batches, layout: StatePacking) -> tuple[dict[int, Partition], Counter[int]]:
-    """Return the states that were sent, each once, by partition, and how many there were."""
+    """Return the states sent to each partition, without duplicates, and the number received."""
     candidates: dict[int, Partition] = {}
     received: Counter[int] = Counter()
     for batch in batches:
@@ -173,7 +173,7 @@ def _candidates(batches: Batches, layout: StatePacking) -> tuple[dict[int, Parti
 
 
 def _fresh(candidates: Partition, before: Iterator[States], layout: StatePacking) -> Words:
-    """Return the packed words of those candidates that are not among the states before, in order."""
+    """Return the packed words of the candidates that are not visited, in ascending order."""
     visited = _marked(candidates, (layout.pack(states) for states in before))
     return in_order(candidates.words()[visited[candidates.places != 0] == 0])
 
@@ -181,7 +181,7 @@ def _fresh(candidates: Partition, before: Iterator[States], layout: StatePacking
 def _fresh_by_view(
     candidates: Partition, before: Iterator[States], layout: StatePacking, compared: Callable[[States], States]
 ) -> Words:
-    """Return the same where states that look alike count as one: of those that do, the least."""
+    """Return the new candidates under a VIEW: of candidates with equal views, the least."""
     words = candidates.words()
     keys = layout.pack(compared(layout.unpack(words)))
     least = first_of_each(keys, words)
@@ -195,7 +195,7 @@ def _fresh_by_view(
 
 
 def _marked(candidates: Partition, visited: Iterator[Words]) -> Any:
-    """Return for each place of a partition whether its entry is among packed words."""
+    """Return for each place of a partition whether its entry is among some packed words."""
     flags = np.zeros(len(candidates.places), np.uint8)
     for words in visited:
         mark(candidates.keys, candidates.places, candidates.layout, words, flags)
@@ -203,7 +203,7 @@ def _marked(candidates: Partition, visited: Iterator[Words]) -> Any:
 
 
 def find_predecessors(arguments: Arguments, batches: Batches) -> Batches:
-    """Report the first state of each row group that leads to a given one."""
+    """Report the first state of each row group that leads to a given state."""
     expander = _prepared(arguments)
     target = np.array(arguments["target"], np.int32)
     found = (expander.predecessor(states, target) for states in _states(expander, arguments, batches))
@@ -214,6 +214,6 @@ def find_predecessors(arguments: Arguments, batches: Batches) -> Batches:
 TASKS: dict[str, Callable[[Arguments, Batches], Batches]] = {
     f"{__name__}:{task.__name__}": task for task in (discover, expand, deduplicate, find_predecessors)
 }
-"""The tasks by the names that executors find them by."""
+"""The tasks, by the names under which executors find them."""
 
 DISCOVER, EXPAND, DEDUPLICATE, FIND_PREDECESSORS = TASKS

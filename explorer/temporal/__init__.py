@@ -1,1 +1,1 @@
-"""Temporal properties: fair behaviours that a formula forbids, found in the state graph (`docs/temporal.md`)."""
+"""Temporal properties: fair counterexamples to formulas, found in the state graph (`docs/temporal.md`)."""

@@ -1,8 +1,8 @@
-"""From a formula to an automaton that accepts the behaviours of which it is true.
+"""Translation of a formula to an automaton that accepts exactly its behaviours (tableau construction).
 
-It is a generalised Büchi automaton whose transitions are labelled and accepting. A state is a set of formulas that the
-rest of a behaviour must satisfy; it is unfolded when it is reached. An *until* may be put off, but not for ever: for
-each there is a set of the transitions that do not put it off.
+The result is a generalised Büchi automaton with labels and acceptance on its transitions. A state is a set of formulas
+that the rest of a behaviour must satisfy; it is expanded when it is reached. An *until* may be postponed, but not for
+ever. So each until has an acceptance set: the transitions that do not postpone it.
 
 References
 ----------
@@ -27,37 +27,37 @@ Obligations = frozenset[Formula]
 class Move(NamedTuple):
     """A transition of an automaton."""
 
-    source: int  # numbers of states
+    source: int  # number of a state
     target: int
-    wanted: int  # atoms, by their numbers as bits, that must be true, and those that must be false
-    unwanted: int
-    accepts: int  # the acceptance sets to which it belongs, as bits
+    wanted: int  # bits of the atoms that must be true
+    unwanted: int  # bits of the atoms that must be false
+    accepts: int  # bits of the acceptance sets that contain the transition
 
 
 class Automaton(NamedTuple):
-    """A generalised Büchi automaton; its first state is 0."""
+    """Generalised Büchi automaton; its initial state is 0."""
 
     atoms: tuple[Atom, ...]  # the atoms, in the order of their numbers
-    states: int  # how many states there are
+    states: int  # number of states
     moves: tuple[Move, ...]  # the transitions, by source
-    acceptance: int  # all acceptance sets, as bits: each must be met infinitely often
+    acceptance: int  # bits of all acceptance sets; an accepting run meets each infinitely often
 
 
 class Branch(NamedTuple):
-    """One way to satisfy obligations now."""
+    """A way to satisfy obligations at the present state."""
 
-    wanted: frozenset[Atom] = frozenset()  # atoms that are true, or false, now
-    unwanted: frozenset[Atom] = frozenset()
-    later: Obligations = frozenset()  # what remains for the rest of the behaviour
-    put_off: frozenset[Until] = frozenset()  # the untils that are put off
+    wanted: frozenset[Atom] = frozenset()  # atoms that must be true now
+    unwanted: frozenset[Atom] = frozenset()  # atoms that must be false now
+    later: Obligations = frozenset()  # obligations of the next state
+    put_off: frozenset[Until] = frozenset()  # untils that are postponed
 
     def covers(self, other: Branch) -> bool:
-        """Return whether whatever goes the other way may go this one."""
+        """Whether every behaviour that may take the other branch may take this one."""
         return all(mine <= theirs for mine, theirs in zip(self, other, strict=True))
 
 
 def automaton_of(formula: Formula) -> Automaton:
-    """Return an automaton that accepts what a formula is true of."""
+    """Return an automaton that accepts exactly the behaviours that satisfy a formula."""
     first: Obligations = frozenset([pushed(formula)])
     numbers, waiting = {first: 0}, [first]
     found: list[tuple[int, Branch, int]] = []
@@ -72,7 +72,7 @@ def automaton_of(formula: Formula) -> Automaton:
     atoms = tuple(dict.fromkeys(formula.atoms()))
     untils = sorted({until for _, branch, _ in found for until in branch.put_off}, key=repr)
     if max(len(untils), len(atoms)) > MOST_UNTILS:
-        raise ProtocolError(f"the formula is too large: more than {MOST_UNTILS} atoms, or things to happen eventually")
+        raise ProtocolError(f"the formula is too large: more than {MOST_UNTILS} atoms or eventualities")
     acceptance = (1 << len(untils)) - 1
     moves = [
         Move(
@@ -89,7 +89,7 @@ def _bits(formulas: Sequence[Formula], chosen: Iterable[Formula]) -> int:
 
 
 def _merged(automaton: Automaton) -> Automaton:
-    """Return an automaton in which states from which the same is possible are one."""
+    """Return an automaton without equivalent states: states with the same transitions are merged."""
     while True:
         by_moves: dict[frozenset[Move], int] = {}
         number = []
@@ -105,7 +105,7 @@ def _merged(automaton: Automaton) -> Automaton:
 
 
 def _branches(state: Obligations) -> list[Branch]:
-    """Return the ways to satisfy obligations now, without those that another one covers."""
+    """Return the branches of some obligations, without those that another branch covers."""
     found = list(dict.fromkeys(_unfolded(tuple(sorted(state, key=repr)), frozenset(), Branch())))
     kept: list[Branch] = []
     for one in sorted(found, key=lambda branch: sum(map(len, branch))):
@@ -115,7 +115,7 @@ def _branches(state: Obligations) -> list[Branch]:
 
 
 def _unfolded(todo: tuple[Formula, ...], done: frozenset[Formula], branch: Branch) -> Iterator[Branch]:
-    """Yield the ways to satisfy what is still to do besides what a branch has already."""
+    """Yield the extensions of a branch that satisfy all remaining formulas."""
     while todo and (todo[0] in done or todo[0] == Truth(True)):
         todo = todo[1:]
     if not todo:
@@ -126,8 +126,10 @@ def _unfolded(todo: tuple[Formula, ...], done: frozenset[Formula], branch: Branc
 
 
 def _ways(formula: Formula, branch: Branch) -> list[tuple[tuple[Formula, ...], Branch]]:
-    """Return the ways to satisfy one formula now: what is still to do for it, and the branch."""
+    """Return the ways to satisfy one formula now, each as (remaining formulas, branch)."""
     later = branch._replace(later=branch.later | {formula})
+    # Expansion laws: `l U r` is `r or (l and next(l U r))`; `l R r` is `(l and r) or (r and next(l R r))`. Only the
+    # second way of an until postpones it.
     match formula:
         case Truth():
             return []

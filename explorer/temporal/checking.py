@@ -1,4 +1,4 @@
-"""Checks a temporal property: whether a fair behaviour breaks it, and a short one that does."""
+"""Check of a temporal property: search for a fair lasso that violates it."""
 
 from __future__ import annotations
 
@@ -18,40 +18,42 @@ from kraftcheck.spec.language.formula import NEXT, Atom, Enabled, Fairness, Form
 
 MOST_NODES = (1 << 31) - 4
 CHUNK = 1 << 20
-"""States that are looked at together."""
+"""States that are processed together."""
 FIRST_KINDS = 1 << 10
-"""Kinds of states that are told apart at first."""
+"""Initial capacity for kinds of states."""
 NONE = np.uint64(0)
 
 
 class Move(NamedTuple):
     """A step of a lasso."""
 
-    target: int  # the number of the state to which it leads
-    label: Label | None  # what it is called; None for a stutter
+    target: int  # number of the target state
+    label: Label | None  # label of the step; None for a stutter
 
 
 class Lasso(NamedTuple):
-    """A behaviour that goes on for ever, by the numbers of its states."""
+    """An infinite behaviour, by the numbers of its states: a path, then a cycle."""
 
     start: int  # an initial state
-    way: tuple[Move, ...]  # the steps to the cycle
-    # the steps that are taken again and again, the last back to where they began. Empty: it stutters.
+    way: tuple[Move, ...]  # steps to the cycle
+    # steps of the cycle; the last leads back to its beginning. Empty if the behaviour stutters.
     cycle: tuple[Move, ...]
-    kept: tuple[str, ...]  # of each condition of fairness, how the cycle meets it
-    # the names of actions that somewhere change what must stay as it is in the cycle for the property to be broken
+    kept: tuple[str, ...]  # for each fairness condition, how the cycle satisfies it
+    # names of actions that would change an atom that must stay constant in the cycle
     waited: tuple[str, ...] = ()
 
 
 class Finding(NamedTuple):
-    """What is known of a temporal property."""
+    """Result of checking a temporal property."""
 
-    lasso: Lasso | None  # a behaviour that breaks it, or None
-    notes: tuple[str, ...] = ()  # what the user should know
+    lasso: Lasso | None  # a counterexample, or None
+    notes: tuple[str, ...] = ()  # notes for the user
 
 
 def check(name: str, formula: Formula, fairness: tuple[Fairness, ...], graph: LabelledGraph) -> Finding:
     """Check a temporal property on a state graph."""
+    # The automaton accepts the violations. A node of its product with the state graph is a pair of states. The property
+    # is violated if a reachable strongly connected component of the product is accepting and fair.
     automaton = automaton_of(~formula)
     if graph.count * automaton.states > MOST_NODES:
         found = f"{graph.count:,} states, and {automaton.states} of the formula's automaton"
@@ -71,7 +73,7 @@ def check(name: str, formula: Formula, fairness: tuple[Fairness, ...], graph: La
 
 
 def _can_accept(automaton: Automaton) -> set[int]:
-    """Return the states of an automaton that lie on a cycle on which it accepts."""
+    """Return the states of an automaton that lie on an accepting cycle."""
     reach = np.eye(automaton.states, dtype=bool)
     for move in automaton.moves:
         reach[move.source, move.target] = True
@@ -93,7 +95,7 @@ def _can_accept(automaton: Automaton) -> set[int]:
 
 
 class Product:
-    """The product of a state graph with an automaton, under some conditions of fairness."""
+    """Product of a state graph with an automaton, under fairness conditions."""
 
     def __init__(self, graph: LabelledGraph, automaton: Automaton, conditions: list[Condition]) -> None:
         self._graph, self._automaton, self._conditions = graph, automaton, conditions
@@ -118,7 +120,7 @@ class Product:
         arrays.order, arrays.rank, arrays.mark = (room.array(size, np.int32) for _ in range(3))
 
     def _tell_states_apart(self, of_labels: Masks) -> None:
-        """Number what is true of states, given the atoms that labels enable."""
+        """Partition the states by true atoms and enabled conditions, given the atoms that labels enable."""
         held = {bit: self._graph.holds(a.prop) for bit, a in enumerate(self._automaton.atoms) if isinstance(a, Held)}
         self.arrays.kind = self._graph.room.array(self._graph.count, np.int32)
         most = FIRST_KINDS
@@ -126,7 +128,7 @@ class Product:
             most *= 16
 
     def _are_told_apart(self, of_labels: Masks, held: dict[int, NDArray[np.bool_]], most: int) -> bool:
-        """Do so, and return True, if there are no more than so many kinds."""
+        """Partition the states into at most `most` kinds; return whether these are enough."""
         arrays, graph, known = self.arrays, self._graph, 0
         slots = np.full(2 * most, -1, np.int32)
         arrays.held, arrays.enabled = np.zeros(most, np.uint64), np.zeros(most, np.uint64)
@@ -142,16 +144,18 @@ class Product:
         return True
 
     def close(self) -> None:
-        """Give back the room of large arrays."""
+        """Release the memory of large arrays."""
         for name in ("kind", "parent", "order", "rank", "mark"):
             self._graph.room.give_back(getattr(self.arrays, name))
 
     def reach(self) -> int:
-        """Visit what can be reached; return how many nodes that is."""
+        """Visit the reachable nodes; return their number."""
         return int(kernel.reach(self.arrays, np.arange(self._graph.starts, dtype=np.int64) * self._automaton.states))
 
     def find_fair(self) -> bool:
         """Mark the nodes of fair components; return whether there is one."""
+        # A component may violate strong fairness alone: a condition is enabled in some of its nodes, but never taken.
+        # Without these nodes, the rest may be fair, so its components are searched again.
         arrays, most, again = self.arrays, 1, 1
         while again:
             most, again = kernel.find_fair(arrays, self._acceptance, self._weak, self._strong, most)
@@ -159,7 +163,7 @@ class Product:
         return most > 1
 
     def idle_atoms(self, name: str) -> list[str]:
-        """Say which atoms were the same in every state."""
+        """Return notes about the atoms that have one value in all states."""
         found = []
         for bit, atom in enumerate(self._automaton.atoms):
             if isinstance(atom, Held):
@@ -168,10 +172,10 @@ class Product:
                     found.append(f"{name}: {atom.prop.name} was {'never false' if true.all() else 'never true'}")
         return found
 
-    # A behaviour
+    # Counterexample
 
     def lasso(self, reached: int) -> Lasso:
-        """Return a behaviour into the fair cycle that is reached first, or that stutters fairly if that is shorter."""
+        """Return the lasso into the fair component reached first, or a shorter one that ends in a fair stutter."""
         arrays, every = self.arrays, self._weak | self._strong
         first, still = kernel.first_fair(arrays, reached, self._acceptance, every)
         way = self._way(first)
@@ -183,19 +187,22 @@ class Product:
         return self._told(way, cycle)
 
     def _way(self, node: int) -> list[int]:
-        """Return the nodes on a shortest way to a node."""
+        """Return the nodes on a shortest path to a node."""
         way = [node]
         while self.arrays.parent[way[-1]] != way[-1]:
             way.append(int(self.arrays.parent[way[-1]]))
         return way[::-1]
 
     def _cycle(self, node: int) -> list[tuple[int, int]]:
-        """Return the edges of a fair cycle through a node, as numbers of edges and the nodes to which they lead."""
+        """Return the edges of a fair cycle through a node, each as (edge number, target node)."""
         arrays = self.arrays
         inside = arrays.mark == arrays.mark[node]
+        # Strong fairness demands only the conditions that are enabled somewhere in the component.
         ever = np.bitwise_or.reduce(arrays.enabled[arrays.kind[np.flatnonzero(inside) // self._automaton.states]])
         accepts, weak, strong = self._acceptance, self._weak, self._strong & ever
         here, edges = node, []
+        # Walk to the nearest edge that fulfils an open demand, an acceptance set or a fairness condition, until no
+        # demand is open. Then return to the first node.
         while True:
             source, edge, move, count = kernel.seek(arrays, here, -1, accepts, weak | strong, weak)
             edges += self._between(here, source) if source >= 0 else []
@@ -221,7 +228,7 @@ class Product:
         return edges
 
     def _between(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the edges by which the last `seek` came from one node to another."""
+        """Return the edges along which the last `seek` came from one node to another."""
         way = [end]
         while way[-1] != start:
             way.append(int(self.arrays.rank[way[-1]]))
@@ -242,7 +249,7 @@ class Product:
         return Lasso(way[0] // states, tuple(taken), tuple(again), tuple(self._kept(round_, again)), waited)
 
     def _waited(self, states: list[int], inside: set[int]) -> tuple[str, ...]:
-        """Return the names of the actions that change what a cycle keeps as it is, and insists on."""
+        """Return the actions that would change an atom that the cycle keeps constant and the automaton requires."""
         insisted = NONE
         for move in self._automaton.moves:
             if move.source in inside and move.target in inside:
@@ -259,7 +266,7 @@ class Product:
         return tuple(sorted(names))
 
     def _moves(self, state: int, edges: list[tuple[int, int]]) -> list[Move]:
-        """Return the steps along edges, without those that change nothing."""
+        """Return the steps along edges, without stutters."""
         found = []
         for edge, node in edges:
             target = node // self._automaton.states
@@ -269,7 +276,7 @@ class Product:
         return found
 
     def _kept(self, states: list[int], moves: list[Move]) -> list[str]:
-        """Say of each condition how a cycle meets it."""
+        """Return for each fairness condition how a cycle satisfies it."""
         found = []
         for bit, condition in enumerate(self._conditions):
             taken = any(move.label is not None and condition.concerns(move.label) for move in moves)
@@ -280,7 +287,7 @@ class Product:
 
 
 def _atoms_of_labels(labels: list[Label], atoms: tuple[Atom, ...], kind: type[Enabled] | type[Taken]) -> Masks:
-    """Return for each label the atoms of a kind that name its action, as bits."""
+    """Return for each label the bits of the atoms of one type that name its action."""
     return np.array(
         [
             sum(

@@ -1,4 +1,4 @@
-"""Fairness as conditions on the labels of steps, and what temporal properties need before a search."""
+"""Fairness conditions over labels of steps, and the requirements of temporal properties on a search."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ MOST_CONDITIONS = 60
 
 
 class Condition(NamedTuple):
-    """One condition of fairness."""
+    """A fairness condition for one subject: all steps, a replica, a pair of replicas, or a message type."""
 
-    fairness: Fairness  # what it comes from
-    whom: Any = None  # the replica, the pair of replicas or the type of message of which it is, or None
+    fairness: Fairness  # the declared fairness
+    whom: Any = None  # the replica, pair or message type; None for all steps
 
     def concerns(self, label: Label) -> bool:
-        """Return whether steps of a label are its actions."""
+        """Whether steps with a label are actions of the condition."""
         named = NEXT in self.fairness.actions or label.action in self.fairness.actions
         return named and self.whom == whom(self.fairness, label)
 
@@ -35,12 +35,12 @@ class Condition(NamedTuple):
 
 
 def whom(fairness: Fairness, label: Label) -> Any:
-    """Return the replica, the pair, or the type of message of which a step is, where fairness tells these apart."""
+    """Return the replica, the pair or the message type of a label, whichever the fairness distinguishes."""
     return {"": None, "replica": label.actor, "pair": (label.actor, label.peer), "message": label.kind}[fairness.each]
 
 
 def conditions_of(fairness: Iterable[Fairness], labels: list[Label]) -> list[Condition]:
-    """Return the conditions that fairness comes to, given the labels that steps have."""
+    """Return the conditions of declared fairness, given the labels of steps."""
     found = {Condition(one): None for one in fairness if not one.each} | {
         condition: None
         for one in fairness
@@ -53,29 +53,29 @@ def conditions_of(fairness: Iterable[Fairness], labels: list[Label]) -> list[Con
 
 
 def bits_of(labels: list[Label], conditions: list[Condition]) -> NDArray[np.uint64]:
-    """Return for each label the conditions of which its steps are actions, as bits."""
+    """Return for each label the bits of the fairness conditions whose action it is."""
     return np.array(
         [sum(1 << bit for bit, one in enumerate(conditions) if one.concerns(label)) for label in labels], np.uint64
     )
 
 
 def require_reachable(protocol: Protocol, options: SearchRequest) -> None:
-    """Check, before a search, that it can find out what stays reachable."""
+    """Raise InputError if the search cannot decide its `@reachable` properties."""
     for prop in options.reachable:
         _require_known(f"{prop.name}, without=", prop.without, _actions(protocol), protocol)
-    _require_shown(protocol, options.view, options.reachable, "be reached")
+    _require_shown(protocol, options.view, options.reachable, "reachability")
 
 
 def require_temporal(protocol: Protocol, options: SearchRequest) -> None:
-    """Check, before a search, that the temporal properties and the fairness can be what they say."""
+    """Raise InputError if the search cannot decide its temporal properties, or their actions are unknown."""
     known = [NEXT, *_actions(protocol)]
     for prop in options.temporal:
         formula = prop.formula(protocol)
         misplaced = changed_by_stuttering(formula)
         if misplaced is not None:
             raise InputError(
-                f"{prop.name}: {misplaced} stands where a stutter changes what is said; a step may be asked for"
-                " eventually(...), or ruled out always(...)"
+                f"{prop.name}: {misplaced} is sensitive to stuttering here; require a step by"
+                " eventually(...), or forbid it by always(...)"
             )
         for atom in formula.atoms():
             if isinstance(atom, Enabled | Taken):
@@ -84,7 +84,7 @@ def require_temporal(protocol: Protocol, options: SearchRequest) -> None:
             _require_known(f"{prop.name}, {one}", one.actions, known, protocol)
     for one in options.fairness:
         _require_known(str(one), one.actions, known, protocol)
-    _require_shown(protocol, options.view, options.temporal, "follow")
+    _require_shown(protocol, options.view, options.temporal, "the verdict")
 
 
 def _actions(protocol: Protocol) -> list[str]:
@@ -96,7 +96,7 @@ def _require_shown(protocol: Protocol, view: str | None, properties: Iterable[Pr
     hidden = protocol.hidden(view).shared if view and names else ()
     if hidden:
         raise InputError(
-            f"{names}: VIEW {view} leaves out {', '.join(sorted(hidden))}, on which it may depend what can {what};"
+            f"{names}: VIEW {view} leaves out {', '.join(sorted(hidden))}, on which {what} may depend;"
             " expected a view that leaves out bounds only"
         )
 

@@ -1,4 +1,4 @@
-"""The labelled state graph that temporal properties are checked on, as arrays, made from any `StateGraph`."""
+"""Labelled state graph in arrays, for temporal properties; built from any `StateGraph`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Masks = NDArray[np.uint64]
 
 
 class Marks(NamedTuple):
-    """Labels of states, in the order of the states: steps that are enabled there and lead to no state of the graph."""
+    """Labels by state, in the order of states: enabled steps whose target is outside of the graph."""
 
     states: Numbers
     labels: Labels
@@ -28,29 +28,29 @@ class Marks(NamedTuple):
 
 
 class _GrowingMarks:
-    """Marks, as they are found."""
+    """Marks under construction."""
 
     def __init__(self, room: SpillArena) -> None:
         self._states, self._labels = SpillArray(room, np.int32), SpillArray(room, np.uint16)
 
     def append(self, states: NDArray[Any], labels: Labels) -> None:
-        """Append some; those of the same state and label are one."""
+        """Append marks; drop duplicates among them."""
         both = np.unique(states.astype(np.int64) << 16 | labels)
         self._states.append((both >> 16).astype(np.int32))
         self._labels.append((both & 0xFFFF).astype(np.uint16))
 
     def all(self) -> Marks:
-        """Return them, in the order of the states if so they were appended."""
+        """Return all marks, in the order in which they were appended."""
         return Marks(self._states.all, self._labels.all)
 
 
 class LabelledGraph:
-    """The states of a search that is over, by number, and the steps between them that change the state."""
+    """The numbered states of a finished search, and the steps between them that change the state."""
 
     def __init__(self, graph: StateGraph, *, expected: int, strict_bounds: bool) -> None:
         self.count, self.starts, self.room, self.book = graph.count, graph.store.starts, graph.room, graph.system.labels
         self._graph, self._strict = graph, strict_bounds
-        self.first = graph.room.array(graph.count + 1, np.int64)  # where the edges of a state begin
+        self.first = graph.room.array(graph.count + 1, np.int64)  # place of a state's first edge
         targets, labels = (SpillArray(graph.room, kind, expected) for kind in (np.int32, np.uint16))
         outside = {BEYOND: _GrowingMarks(graph.room), BLOCKED: _GrowingMarks(graph.room)}
         used = np.zeros(len(self.book.labels), bool)
@@ -79,15 +79,15 @@ class LabelledGraph:
         graph.store.forget_keys()
 
     def holds(self, prop: Property) -> Mask:
-        """Return for each state whether a property is true of it."""
+        """Return for each state whether a property holds."""
         return self._graph.where(prop).view(np.bool_)
 
     def labels_in_use(self) -> list[Label]:
-        """Return the labels of steps that can be taken somewhere."""
+        """Return the labels of steps that are enabled in some state."""
         return [label for label, used in zip(self.book.labels, self._used, strict=True) if used]
 
     def enabled(self, bits: Masks, first: int, count: int) -> Masks:
-        """Return for some states, from `first` on, the bits of the labels of steps that are enabled and change them."""
+        """Return, for each state from `first` on, the bits of the labels of enabled steps that change it."""
         from kraftcheck.explorer.temporal.kernel.product import gather
 
         found = np.zeros(count, np.uint64)

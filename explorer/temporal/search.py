@@ -1,4 +1,4 @@
-"""Checks what should stay reachable, and temporal properties, on the state graph of a complete search."""
+"""Check of `@reachable` and temporal properties on the state graph of a complete search."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 def strict_bounds(protocol: Protocol, options: SearchRequest) -> bool:
-    """Return whether an action for which a bound has nothing left is not enabled, as options or the protocol say."""
+    """Whether an exhausted bound disables an action, by the options or the protocol."""
     return protocol.strict_bounds if options.strict_bounds is None else options.strict_bounds
 
 
 def check_reachable(
     graph: StateGraph, options: SearchRequest, books: Bookkeeping, mark_back: MarkBack | None = None
 ) -> None:
-    """Check what should stay reachable (AG EF)."""
+    """Check the `@reachable` properties (AG EF)."""
     for prop in options.reachable:
         found = without_way_out(graph, prop, mark_back)
         books.followed.add(prop.name)
@@ -46,7 +46,7 @@ def check_reachable(
 
 def check_temporal(graph: StateGraph, semantics: Semantics, options: SearchRequest, books: Bookkeeping) -> None:
     """Check the temporal properties of a search."""
-    from kraftcheck.explorer.temporal.checking import check  # most searches do without its compiled code
+    from kraftcheck.explorer.temporal.checking import check  # most searches do not need its compiled code
 
     if not options.temporal:
         return
@@ -58,7 +58,7 @@ def check_temporal(graph: StateGraph, semantics: Semantics, options: SearchReque
         notes.append(
             f"{beyond:,} states have steps beyond a constraint; a behaviour that takes one breaks no temporal property"
         )
-    if options.view is not None:  # a formula need not have an atom for which states are looked at
+    if options.view is not None:  # check the hidden bounds, even for a formula without atoms
         names = ", ".join(prop.name for prop in options.temporal)
         labelled.holds(Property(names, PREDICATE, lambda protocol: True, ()))
     for prop in options.temporal:
@@ -76,7 +76,7 @@ def check_temporal(graph: StateGraph, semantics: Semantics, options: SearchReque
 def _behaviour_of(
     lasso: Lasso, semantics: Semantics, options: SearchRequest, decode: Callable[[int], State]
 ) -> tuple[Behaviour, None, Loop] | None:
-    """Return a lasso as a behaviour, and how it goes on; None where bounds that the VIEW leaves out do not last."""
+    """Return a lasso as a behaviour with its loop; None if it exceeds bounds that the VIEW leaves out."""
     identity = canonicalizer(semantics.protocol, None, options.view)
     steps = [TraceStep(decode(lasso.start))]
     for move in (*lasso.way, *lasso.cycle):
@@ -109,13 +109,13 @@ def _is_called(transition: Transition, move: Move) -> bool:
 
 
 MOST_REASONS = 2
-"""Reasons that are given for one action."""
+"""Most reasons given for one action."""
 
 
 def never_taken(
     semantics: Semantics, actions: Sequence[str], cycle: Sequence[TraceStep], numbers: Sequence[int]
 ) -> tuple[str, ...]:
-    """Say of actions why a cycle never takes them: each is not enabled, or undone, or nothing makes it happen."""
+    """Explain for each action why a cycle never takes it: it is not enabled, undone, or not required."""
     taken = {step.action for step in cycle[1:]}
     return tuple(f"{action} {_why(semantics, action, cycle, numbers)}" for action in actions if action not in taken)
 

@@ -1,4 +1,4 @@
-"""Kafka's replicas and messages as the model sees them, and what differs from a state of the model."""
+"""Kafka's replicas and messages in the model's terms, and their differences from a state of the model."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kraftcheck.spec.errors import InputError
 
 
 class PendingChange(NamedTuple):
-    """A voter change that a leader has not finished: which, the voter to add, and where it ends in the log, or 0."""
+    """Unfinished voter change of a leader: the operation, the voter to add, and its end in the log, or 0."""
 
     operation: Operation
     voter: Voter | Nil
@@ -38,7 +38,7 @@ class PendingChange(NamedTuple):
 
 
 class KafkaReplica(NamedTuple):
-    """What is compared of one of Kafka's replicas; the names are those of the model's `Replica`."""
+    """The compared fields of a Kafka replica, under the names of the model's `Replica`."""
 
     mode: Mode
     epoch: int
@@ -47,7 +47,7 @@ class KafkaReplica(NamedTuple):
     voted: Key | Nil
     log: tuple[Any, ...]
     start: int
-    high_watermark: int  # of a leader the one that it shows, else that of its log; 0 where there is none
+    high_watermark: int  # of a leader, the value that it shows; else that of its log; 0 without one
     voters: frozenset[Voter]
     version: int
     granted: frozenset[ModelValue]  # ids only: Kafka keeps no directory ids of votes
@@ -55,20 +55,20 @@ class KafkaReplica(NamedTuple):
     fetched: bool
     offsets: dict[Key, int]
     ends: tuple[int, ...]
-    pending: tuple[Record, ...]  # the requests whose answers it waits for
-    held: bool  # whether it would fetch from a bootstrap server now; the driver keeps this back until the model does so
-    due: bool  # whether a follower wants to send UpdateVoter, or AddVoter or RemoveVoter of its own, as soon as it can
+    pending: tuple[Record, ...]  # the requests whose answers it awaits
+    held: bool  # whether it would fetch from a bootstrap server; the driver withholds the fetch until the model fetches
+    due: bool  # whether a follower wants to send UpdateVoter, or its own AddVoter or RemoveVoter, as soon as it can
     updated: bool
-    # of a leader: the voter change under way, and at kraft.version 0 the voters that support the next version
+    # of a leader: the unfinished voter change; at kraft.version 0, the voters that support the next version
     change: PendingChange | Nil
     heard: frozenset[Voter]
 
 
-class NotUnderWay(Exception):  # noqa: N818 - what it is
+class NotUnderWay(Exception):  # noqa: N818 - an event of a walk
     """The model delivers, or sends, a message that Kafka has not sent."""
 
 
-class KafkaThrew(Exception):  # noqa: N818 - what it is
+class KafkaThrew(Exception):  # noqa: N818 - an event of a walk
     """A command made Kafka throw an exception."""
 
     def __init__(self, problem: str, place: str) -> None:
@@ -87,16 +87,16 @@ class KafkaCluster:
         self._reader = MessageReader(self._hosts, self._book, lambda node: self.replicas[self._hosts[node]].epoch)
         self.replicas: dict[ModelValue, KafkaReplica] = {}
         self.under_way: dict[int, Record] = {}
-        self._answers: set[int] = set()  # of those under way
+        self._answers: set[int] = set()  # the answers among them
         self._stale: list[int] = []
         self._requests: dict[int, Record] = {}
-        self._preferred: dict[int, tuple[Key, ...]] = {}  # of EndQuorumEpoch, as Kafka orders them
+        self._preferred: dict[int, tuple[Key, ...]] = {}  # candidates of each EndQuorumEpoch, in Kafka's order
 
     def start(self) -> None:
-        """Format the disks and start every process."""
+        """Format the disks, and start every process."""
         p = self.protocol
         if p.without_pre_vote:
-            raise InputError("WithoutPreVote: every version of Kafka that is driven asks for pre-votes (KIP-996)")
+            raise InputError("WithoutPreVote: every supported version of Kafka has pre-votes (KIP-996)")
         self._take(
             self._driver.ask(
                 "cluster",
@@ -113,31 +113,31 @@ class KafkaCluster:
         )
 
     def do(self, command: str, **arguments: Any) -> None:
-        """Do a command; see `LockstepDriver.handle`."""
+        """Execute a driver command; see `LockstepDriver.handle`."""
         self._take(self._driver.ask(command, **arguments))
 
     def find(self, message: Record) -> int | None:
-        """Return the driver's number of a message under way: the youngest of equal ones."""
+        """Return the driver's number of a message in flight, the youngest of equal ones; None without one."""
         return max((number for number, found in self.under_way.items() if found == message), default=None)
 
     def preferred(self, message: Record) -> tuple[Key, ...]:
-        """Return the candidates of an EndQuorumEpoch under way, in Kafka's order; none where it is not."""
+        """Return the candidates of an EndQuorumEpoch in flight, in Kafka's order; empty if it is not in flight."""
         return self._preferred.get(self.find(message) or 0, ())
 
     def deliver(self, number: int, *, fails: bool = False) -> None:
-        """Deliver a message; `fails` where it makes a leader, which ends before its first record is in its log."""
+        """Deliver a message; with `fails`, its receiver takes office and ends before its first record is in its log."""
         del self.under_way[number]
         self._answers.discard(number)
         self.do("deliver", message=number, fails=fails)
 
     def drop(self, number: int) -> None:
-        """Lose a message."""
+        """Drop a message in flight."""
         self.under_way.pop(number, None)
         self._answers.discard(number)
         self._driver.ask("drop", message=number)
 
     def merge(self, messages: Iterable[Record]) -> None:
-        """Drop answers to administrators that the model has merged with equal ones."""
+        """Drop the answers to administrators that the model has merged with equal ones."""
         left = Counter[Record](message for message in messages if isinstance(message, AdminResponse))
         for number, message in sorted(self.under_way.items(), reverse=True):
             if message in left:
@@ -146,40 +146,40 @@ class KafkaCluster:
                     self.drop(number)
 
     def stale_answers(self) -> Iterator[Record]:
-        """Deliver the answers that nobody waits for any more, and yield them: they must do nothing."""
+        """Deliver and yield the answers that Kafka no longer awaits; they must have no effect."""
         while self._stale:
             number = self._stale[0]
             message = self.under_way[number]
             before = dict(self.replicas), set(self.under_way) - {number}
             self.deliver(number)
             if (self.replicas, set(self.under_way)) != before:
-                raise KafkaThrew(f"a stale answer does something: {message}", "KafkaRaftClient.handleInboundMessage")
+                raise KafkaThrew(f"a stale answer has an effect: {message}", "KafkaRaftClient.handleInboundMessage")
             yield message
 
     def offset_of(self, host: ModelValue, batches: int) -> tuple[int, int]:
-        """Return the end offset in records, and the epoch, of a replica's first batches."""
+        """Return the end offset, in records, and the epoch of a replica's first batches."""
         held = self._book.of(number_of(host))
         return held.ends[batches - 1], held.batches[batches - 1].epoch
 
     def is_answer(self, number: int) -> bool:
-        """Return whether a message under way is an answer."""
+        """Whether a message in flight is an answer."""
         return number in self._answers
 
-    # What the driver says
+    # Answers of the driver
 
     def _take(self, answer: Answer) -> None:
-        """Note what became of a command, and settle what the model leaves out."""
+        """Record the result of a command, and dispose of the messages that the model leaves out."""
         threw = [found for found in self._settled(answer) if found is not None]
         if threw:
             raise threw[0]
 
     def _settled(self, answer: Answer) -> Iterator[KafkaThrew | None]:
-        """Yield what was thrown, by this command and by those that follow from it."""
+        """Yield the exceptions thrown by this command and by those that follow from it."""
         for node, state in answer.get("states", {}).items():
             self._note(int(node), state)
         silent = [number for found in answer.get("sent", ()) if (number := self._sent(found)) is not None]
         self._stale = [number for number in answer.get("stale", ()) if number in self.under_way]
-        for node, state in answer.get("states", {}).items():  # which may wait for an answer to what was sent just now
+        for node, state in answer.get("states", {}).items():  # a state may await an answer to a request sent just now
             waits = tuple(self._requests[number] for number in state["waits"] if number in self._requests)
             host = self._hosts[int(node)]
             self.replicas[host] = self.replicas[host]._replace(pending=waits)
@@ -190,7 +190,7 @@ class KafkaCluster:
             yield from self._settled(self._driver.ask("deliver" if is_answer else "drop", message=number))
 
     def _sent(self, found: Json) -> int | None:
-        """Note a message; return its number where the model leaves it out."""
+        """Record a message in flight; return its number if the model leaves it out."""
         number: int = found["id"]
         p = self.protocol
         if found["answer"]:
@@ -206,7 +206,7 @@ class KafkaCluster:
         if not found["answer"]:
             self._requests[number] = message
         older = self.find(message)
-        if older is not None and not isinstance(message, AdminResponse):  # equal messages are one in the model
+        if older is not None and not isinstance(message, AdminResponse):  # the model merges equal messages
             self.drop(older)
         self.under_way[number] = message
         return None
@@ -243,7 +243,7 @@ class KafkaCluster:
         )
 
     def _change(self, held: Held, state: Json) -> PendingChange | Nil:
-        """Return the voter change that a leader has not finished."""
+        """Return the unfinished voter change of a leader."""
         if "adding" in state:
             found = state["adding"]
             voter = Voter(self._book.key(found["key"]), found["endpoint"])
@@ -254,12 +254,12 @@ class KafkaCluster:
 
 
 def leads_elsewhere(state: Json, node: int) -> bool:
-    """Return whether a replica knows another one that leads."""
+    """Whether a replica knows another replica as the leader."""
     return state["leader"] not in (-1, node)
 
 
 def thrown(answer: Answer) -> KafkaThrew | None:
-    """Return what Kafka threw, if it did; the place is the innermost of its own methods."""
+    """Return the exception that Kafka threw, or None; its place is the innermost of Kafka's own methods."""
     if "error" not in answer:
         return None
     own = (line for line in answer["trace"] if "org.apache.kafka" in line and "Lockstep" not in line)
@@ -280,30 +280,30 @@ def numbers(hosts: frozenset[ModelValue]) -> list[int]:
 ID = attrgetter("id")
 STANDS = (Mode.PROSPECTIVE, Mode.CANDIDATE)
 WAITS = (Mode.FOLLOWER, Mode.UNATTACHED)
-VOTE_IS_HIDDEN = (Mode.LEADER, Mode.RESIGNED)  # Kafka's state does not show whom it voted for; nobody asks any more
+VOTE_IS_HIDDEN = (Mode.LEADER, Mode.RESIGNED)  # Kafka's state does not show its vote, which matters no more
 
 
 class FieldDifference(NamedTuple):
-    """One thing that differs."""
+    """A difference between a state of the model and Kafka's."""
 
     where: ModelValue | None  # the replica, or None for messages
     field: str  # a field of the model's `Replica`, or the name of a message's type
-    model: Any  # what the model and Kafka have; None for a message that one of them has not
+    model: Any  # values of the model and of Kafka; None for a message that one side lacks
     kafka: Any
 
 
 def messages_of(state: State) -> set[Record]:
-    """Return the messages under way in a state of the model."""
+    """Return the messages in flight in a state of the model."""
     return {shown for shown, _ in known_messages(state)}
 
 
 def known_messages(state: State) -> Iterator[tuple[Record, Record]]:
-    """Yield the messages under way in a state of the model, each as Kafka shows it, and with what the model knows."""
+    """Yield the messages in flight in a state of the model: as Kafka shows each, and as the model has it."""
     return ((canonical(message), message) for inbox in state.inboxes.values() for message in inbox)
 
 
 def differences(state: State, cluster: KafkaCluster) -> Iterator[FieldDifference]:
-    """Yield what differs between a state of the model and Kafka's, replicas first."""
+    """Yield the differences between a state of the model and Kafka's, replicas first."""
     for host, replica in state.replicas.items():
         if not isinstance(replica, Admin):
             yield from of_replica(replica, cluster.replicas[host])
@@ -316,9 +316,9 @@ def differences(state: State, cluster: KafkaCluster) -> Iterator[FieldDifference
 
 
 def of_replica(model: Replica, kafka: KafkaReplica) -> Iterator[FieldDifference]:
-    """Yield what differs between a replica of the model and Kafka's."""
+    """Yield the differences between a replica of the model and Kafka's."""
     has_ended = model.mode in ENDED, kafka.mode is Mode.DOWN
-    if any(has_ended):  # nothing else of it matters any more
+    if any(has_ended):  # its other fields no longer matter
         if not all(has_ended):
             yield FieldDifference(model.id, "mode", model.mode, kafka.mode)
         return
@@ -328,7 +328,7 @@ def of_replica(model: Replica, kafka: KafkaReplica) -> Iterator[FieldDifference]
 
 
 def _compared(model: Replica, kafka: KafkaReplica) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the fields that are compared of a replica in its mode, with the model's value and Kafka's."""
+    """Yield the compared fields of a replica in its mode: name, the model's value, Kafka's value."""
     for field in ("mode", "epoch", "leader", "leader_endpoint", "log", "start", "voters", "version"):
         yield field, getattr(model, field), getattr(kafka, field)
     if model.mode not in VOTE_IS_HIDDEN:
@@ -349,7 +349,7 @@ def _compared(model: Replica, kafka: KafkaReplica) -> Iterator[tuple[str, Any, A
 
 
 def _compared_of_leader(model: Replica, kafka: KafkaReplica) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the fields that are compared of a leader only."""
+    """Yield the fields that are compared for leaders only."""
     is_known = model.high_watermark > epoch_start(model.log, model.epoch)
     yield "high_watermark", model.high_watermark if is_known else 0, kafka.high_watermark
     yield "offsets", model.offsets, Map({key: end for key, end in kafka.offsets.items() if not matches(key, model.key)})
@@ -359,24 +359,24 @@ def _compared_of_leader(model: Replica, kafka: KafkaReplica) -> Iterator[tuple[s
 
 
 def shown(change: Change | Nil) -> PendingChange | Nil:
-    """Return what Kafka shows of a voter change under way."""
+    """Return the part of a voter change in progress that Kafka shows."""
     return Nil.NIL if isinstance(change, Nil) else PendingChange(change.operation, change.voter, change.offset)
 
 
 def _change(was: Replica, kafka: KafkaReplica) -> Change | Nil:
-    """Return the voter change under way as the model has it: Kafka does not show who is to be answered."""
+    """Return Kafka's voter change as the model has it; Kafka does not show the client to answer."""
     found = kafka.change
     if isinstance(found, Nil) or found == shown(was.change):
         return Nil.NIL if isinstance(found, Nil) else was.change
     client, asked = (ADMIN, Nil.NIL) if isinstance(was.change, Nil) else (was.change.client, was.change.asked)
-    if isinstance(was.change, Nil):  # the model has refused it
+    if isinstance(was.change, Nil):  # the model has refused the change
         moved = {voter.key for voter in was.voters ^ kafka.voters}
         asked = found.voter.key if isinstance(found.voter, Voter) else next(iter(ordered(moved)), Nil.NIL)
     return Change(found.operation, found.voter, found.offset > 0, found.offset, client, asked)
 
 
 def without(state: State, message: Record) -> State:
-    """Return a state in which a message is not under way."""
+    """Return a state without a message in flight."""
     inbox = state.inboxes.get(message.dest, Map())  # type: ignore[attr-defined]
     kept = Map((found, copies) for found, copies in inbox.items() if canonical(found) != message)
     dest = message.dest  # type: ignore[attr-defined]
@@ -408,8 +408,8 @@ def adopted(guess: State, cluster: KafkaCluster) -> State:
 
 
 def _adopted_replica(was: Replica, kafka: KafkaReplica) -> Replica:
-    """Return one of Kafka's replicas as the model has it; what Kafka does not show stays as it was."""
-    high = max(0, kafka.high_watermark)  # below 0 where no batch ends right there
+    """Return a Kafka replica as the model has it; fields that Kafka does not show keep their values in `was`."""
+    high = max(0, kafka.high_watermark)  # negative if no batch ends there
     same = ("mode", "epoch", "leader", "leader_endpoint", "log", "voters", "version", "fetched", "updated")
     return was.but(
         **{field: getattr(kafka, field) for field in same},
@@ -425,7 +425,7 @@ def _adopted_replica(was: Replica, kafka: KafkaReplica) -> Replica:
 
 
 def _adopted_votes(was: Replica, kafka: KafkaReplica) -> dict[str, Any]:
-    """Return the votes that a replica gave and got, as fields of the model."""
+    """Return the vote of a replica and the votes that it received, as fields of the model."""
     keys = {voter.key.id: voter.key for voter in kafka.voters}
     granted, rejected = (frozenset(keys[v] for v in votes if v in keys) for votes in (kafka.granted, kafka.rejected))
     is_same_epoch = was.epoch == kafka.epoch

@@ -1,4 +1,4 @@
-"""The command with which Kafka takes a step of the model."""
+"""Driver commands that make Kafka take the steps of the model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kraftcheck.spec.language.semantics import Transition
 Command = Callable[[KafkaCluster, State, Transition], None]
 
 TIMEOUTS = ("FetchTimeout", "ElectionTimeout", "PreVoteTimeout", "ResignedTimeout")
-"""Steps that a replica takes when the timer of its state expires."""
+"""Steps in which the timer of a replica's mode expires."""
 
 STARTS = ("Restart", "RestartLosingUnflushed", "LoseDisk", "MoveEndpoint", "ChangeSoftware")
 
@@ -39,11 +39,11 @@ AT_ONCE = {
     "ResignedTimeout": ("ElectionTimeout",),
     **dict.fromkeys((*STARTS, *ELECTS), ("ElectionTimeout",)),
 }
-"""By action, what Kafka may take in the same poll: a timer has expired already, or an only voter that starts stands."""
+"""By action, timeouts that Kafka may take in the same poll: a timer has expired, or a sole voter stands at once."""
 
 
 def fails_in_office(before: State, step: Transition) -> bool:
-    """Return whether a replica is elected in a step, and its process ends before the first record is in its log."""
+    """Whether a replica is elected in a step, and its process ends before its first record is in the log."""
     elected = step.target.shared.elected - before.shared.elected
     return any(step.target.replicas[term.leader].mode is not Mode.LEADER for term in elected)
 
@@ -62,7 +62,7 @@ def _snapshot(cluster: KafkaCluster, _: State, step: Transition) -> None:
 
 
 def _found(cluster: KafkaCluster, step: Transition) -> int:
-    """Return the driver's number of a step's message."""
+    """Return the driver's number of a step's message; raise NotUnderWay without one."""
     assert step.message is not None
     number = cluster.find(canonical(step.message))
     if number is None:
@@ -86,7 +86,7 @@ def _plainly(command: str, **arguments: int) -> Command:
 
 
 def _fetch_from_bootstrap_server(cluster: KafkaCluster, _: State, step: Transition) -> None:
-    """Kafka chose a server at random when it could; the fetch goes to the one that the model chooses."""
+    """Send the fetch that the driver withholds, to the bootstrap server that the model chooses."""
     if not cluster.replicas[step.actor].held:
         raise NotUnderWay(f"{step.actor} would not fetch from a bootstrap server")
     server = step.target.replicas[step.actor].pending.dest
@@ -94,7 +94,7 @@ def _fetch_from_bootstrap_server(cluster: KafkaCluster, _: State, step: Transiti
 
 
 def _retry(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    """A follower turns to a bootstrap server or to its leader, whichever it did not ask last."""
+    """Time out a request; a follower then asks a bootstrap server or its leader, whichever it did not ask last."""
     servers = cluster.protocol.bootstrap_servers - {step.actor}
     wanted = getattr(step.target.replicas[step.actor].pending, "dest", None)
     follows = before.replicas[step.actor].mode is Mode.FOLLOWER
@@ -103,16 +103,16 @@ def _retry(cluster: KafkaCluster, before: State, step: Transition) -> None:
 
 
 def _nothing(cluster: KafkaCluster, _: State, step: Transition) -> None:
-    """What is sent over a cut link waits: the model does not deliver it."""
+    """Do nothing: the model does not deliver messages over a cut link."""
 
 
 def _repeat_begin_quorum_epoch(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    """Where an equal request is under way already, another one would change nothing."""
+    """Repeat the requests that have no equal one in flight; another equal one would change nothing."""
     for message in messages_of(step.target) - messages_of(before):
         cluster.do("repeat-begin", node=number_of(step.actor), voter=number_of(message.dest))  # type: ignore[attr-defined]
 
 
-# Voter changes. A step says what was asked by what becomes of it: by the change, or by the answer.
+# Voter changes: a step of the model shows its request by its effect only, the change or the answer.
 
 
 def _add_voter(cluster: KafkaCluster, before: State, step: Transition) -> None:
@@ -126,7 +126,7 @@ def _remove_voter(cluster: KafkaCluster, before: State, step: Transition) -> Non
 
 
 def _asked(before: State, step: Transition) -> Key | None:
-    """Return which replica a leader begins to add, or has removed; None where it refuses."""
+    """Return the replica that a leader begins to add, or has removed; None if the leader refuses."""
     me, after = before.replicas[step.actor], step.target.replicas[step.actor]
     change = Nil.NIL if after.change == me.change else after.change
     if isinstance(change, Change) and isinstance(change.asked, Key):
@@ -138,9 +138,9 @@ def _asked(before: State, step: Transition) -> Key | None:
 
 
 def answers_the_same(cluster: KafkaCluster, before: State, step: Transition, other: Transition) -> bool:
-    """Return whether another outcome of an action may be what becomes of the same request.
+    """Whether another outcome of an action may answer the same request.
 
-    An administrator's request is no message: outcomes of AddVoter and RemoveVoter may be those for other replicas.
+    An administrator's request is no message, so outcomes of AddVoter and RemoveVoter may be for other replicas.
     """
     if step.action not in ("AddVoter", "RemoveVoter"):
         return True
@@ -160,14 +160,14 @@ def answers_the_same(cluster: KafkaCluster, before: State, step: Transition, oth
 
 
 def _errors(before: State, step: Transition, operation: Operation) -> set[Error]:
-    """Return the errors with which a replica answers an administrator."""
+    """Return the errors in a replica's answers to an administrator."""
     known, now = messages_of(before), messages_of(step.target)
     answers = [m for m in now - known or now if isinstance(m, AdminResponse) and m.operation is operation]
     return {answer.error for answer in answers if answer.source == step.actor}
 
 
 def _refused(cluster: KafkaCluster, before: State, step: Transition, operation: Operation) -> Key:
-    """Return one of the replicas for which a request would be answered so."""
+    """Return a replica for which a request would get the step's answer."""
     me: Replica = before.replicas[step.actor]
     protocol = cluster.protocol
     assert isinstance(protocol, QuorumVoterChanges)
@@ -179,7 +179,7 @@ def _refused(cluster: KafkaCluster, before: State, step: Transition, operation: 
         keys = ordered({voter.key for voter in me.voters} | {replica.key for replica in running})
         fitting = [key for key in keys if protocol.begin_removing(me, key, ADMIN)[2] in errors]
     if not fitting:
-        raise InputError(f"{step.action} by {step.actor} that is refused is driven with PlainAnswers only")
+        raise InputError(f"{step.action} by {step.actor}: a refusal can be driven with PlainAnswers only")
     return fitting[0]
 
 
@@ -192,7 +192,7 @@ COMMANDS: dict[str, Command] = {
     "LoseDisk": _plainly("lose-disk"),
     "TakeSnapshot": _snapshot,
     "LoseMessage": _lose,
-    # a follower has a timer for UpdateVoter, and for AddVoter and RemoveVoter of its own
+    # a follower has one timer for UpdateVoter, and for its own AddVoter and RemoveVoter
     **dict.fromkeys(("SendUpdateVoter", "Join"), _plainly("update-period")),
     "Upgrade": _plainly("upgrade", version=1),
     "Downgrade": _plainly("upgrade", version=0),
@@ -210,24 +210,24 @@ COMMANDS: dict[str, Command] = {
     "AddVoter": _add_voter,
     "RemoveVoter": _remove_voter,
 }
-"""By action; what delivers a message needs no entry."""
+"""Commands by action; an action that delivers a message needs no entry."""
 
 NOT_DRIVEN = {
     "DuplicateMessage": "Kafka's channels are TCP connections: a request is not delivered twice",
 }
-"""Actions that Kafka cannot be made to take, and why."""
+"""Actions that Kafka cannot be made to take, with the reason."""
 
 
 def says_what_is_asked(step: Transition) -> bool:
-    """Return whether a step's effect says what its command has to ask for; one that a leader refuses may not."""
+    """Whether a step's effect shows the request to send; a refused AddVoter may not."""
     return step.action != "AddVoter" or isinstance(step.target.replicas[step.actor].change, Change)
 
 
 def is_driven(action: str, has_message: bool) -> bool:
-    """Return whether Kafka can be made to take an action, given whether it delivers a message."""
+    """Whether Kafka can be made to take an action, with or without a message to deliver."""
     return action in COMMANDS or (has_message and action not in NOT_DRIVEN)
 
 
 def command_of(step: Transition) -> Command:
-    """Return what makes Kafka take a step that is driven."""
+    """Return the command that makes Kafka take a step."""
     return COMMANDS.get(step.action, _deliver)

@@ -1,14 +1,14 @@
-"""A cover: walks which together take every labelled step of a bounded model's state graph.
+"""Cover of a bounded state graph: walks that together take every labelled step.
 
-Each walk takes steps that no walk has taken, goes by a shortest way to the next one where there is none, and ends
-where none is left. Kafka does not always follow: it takes an urgent step at once where the model may wait, and it drops
-answers that it no longer waits for. So a walk keeps the model's state, which has all messages, beside the one that
-Kafka agrees with. What Kafka refuses several times is counted under a rule.
+A walk takes steps that no walk has taken; if there is none, it takes a shortest path to the next one. It ends when none
+is left. Kafka does not always follow. It takes an urgent step at once where the model may wait, and it drops answers
+that it no longer awaits. So a walk keeps the model's state, with all messages, beside the state that Kafka agrees with.
+Steps that Kafka refuses several times are counted by reason.
 
 References
 ----------
-R. Korf, "Real-Time Heuristic Search" (1990), for the way to the next step: distances are lower bounds, which are
-mended where a walk finds them too low.
+R. Korf, "Real-Time Heuristic Search" (1990), for the path to the next step. Distances are lower bounds, which are
+raised where a walk finds them too low.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics, follow, initial_states, way_to
 
 MOST_STATES = 500_000
-"""States that are kept in memory."""
+"""Most states that are kept in memory."""
 
 
 class Edge(NamedTuple):
     """A labelled step."""
 
-    label: Taken  # its name
-    target: int  # the number of the state that it leads to
+    label: Taken
+    target: int  # number of the target state
     is_driven: bool  # whether Kafka can be made to take it
 
 
 @dataclass
 class StateGraph:
-    """A state graph."""
+    """State graph of the model with labelled steps."""
 
-    init: str  # the start: "Init", or the name of one to which steps lead. Its state is number 0.
-    states: list[State] = field(default_factory=list)  # the states, in the order of discovery
+    init: str  # "Init", or the name of a scenario; its state is number 0
+    states: list[State] = field(default_factory=list)  # in the order of discovery
     numbers: dict[State, int] = field(default_factory=dict)
-    edges: list[list[Edge]] = field(default_factory=list)  # for each state its steps; none for those beyond the depth
-    depth: int = 0  # the number of steps to the state that is farthest
-    is_whole: bool = True  # whether every state is there
-    # whether a request for a pre-vote stays under way when its sender does not ask any more (LatePreVotes)
+    edges: list[list[Edge]] = field(default_factory=list)  # by state: its steps; empty beyond the depth
+    depth: int = 0  # number of steps to the farthest state
+    is_whole: bool = True  # whether every state is included
+    # whether a pre-vote request stays in flight after its sender has stopped asking (LatePreVotes)
     has_late_pre_votes: bool = True
 
     @property
     def size(self) -> int:
-        """The number of labelled steps."""
+        """Number of labelled steps."""
         return sum(map(len, self.edges))
 
 
@@ -79,48 +79,48 @@ def state_graph(semantics: Semantics, init: str, depth: int | None = None) -> St
                 edges.append(Edge(label, target, is_driven(label.action, label.message is not None)))
             graph.edges.append(edges)
             if len(graph.states) > MOST_STATES:
-                raise InputError(f"expected at most {MOST_STATES:,} states, found more: cover them to a --depth")
+                raise InputError(f"expected at most {MOST_STATES:,} states, found more; limit the --depth")
         first = last
         graph.depth += first < len(graph.states)
     return graph
 
 
 TRIES = 4
-"""How often Kafka must refuse a step before it is given up."""
+"""Refusals by Kafka after which a step is given up."""
 
 MOST_FRUITLESS = 10 * TRIES
-"""Walks one after the other that find nothing new, after which no more are begun."""
+"""Consecutive walks without news, after which no more walks are begun."""
 
 NETWORK = ("LoseMessage", "DuplicateMessage")
-"""Steps of the network, which are about messages too."""
+"""Steps of the network, which concern messages too."""
 
 Place = tuple[int, int]
 """A labelled step: the number of its state, and its place among the steps there."""
 
 
 class Reason(StrEnum):
-    """Why a labelled step is not taken."""
+    """Reason why a labelled step was not taken."""
 
     POSTPONED = "an urgent step postponed"
     """Kafka takes a timeout at once where the model may do something else first."""
     STALE = "a stale answer taken"
-    """Kafka drops the message, an answer that it no longer waits for; in the model it has an effect."""
+    """Kafka drops the message, an answer that it no longer awaits; in the model it has an effect."""
     UNSENT = "a request that Kafka, taking an urgent step, does not send"
-    """In the model a follower has fetched before it takes that step."""
+    """In the model, a follower has fetched before it takes the urgent step."""
     OUTCOME = "another outcome"
-    """Kafka takes the action with another of its outcomes, perhaps one beyond the bounds."""
+    """Kafka takes the action with another outcome, perhaps one beyond the bounds."""
     NOT_DRIVEN = "not driven"
     """Kafka cannot be made to take the action: see `commands.NOT_DRIVEN`."""
     DIFFERS = "behind a difference"
-    """A walk ended with a finding before it."""
+    """A walk ended with a finding before the step."""
     LEFT = "the walk left the graph"
-    """Kafka's state is none of the graph, and the walk has gone on from it: a rule of known differences."""
+    """Kafka's state is outside of the graph, and the walk went on from it: a rule of known differences."""
     MISSING = "missing"
-    """Nothing explains it."""
+    """No rule explains it."""
 
 
 class Cover:
-    """The labelled steps of a state graph, taken and to be taken."""
+    """The labelled steps of a state graph: taken, left, and given up."""
 
     def __init__(self, graph: StateGraph) -> None:
         self.graph = graph
@@ -129,9 +129,9 @@ class Cover:
         self._left = [len(edges) for edges in graph.edges]
         self._barred: dict[Place, Reason] = {}
         self._refused: Counter[tuple[Place, Reason]] = Counter()
-        self._leads: dict[Place, tuple[Reason, int | None]] = {}  # where Kafka goes instead; None: out of the graph
-        self._closed: dict[Place, Reason] = {}  # taken, and given up as a part of a way
-        self._in_vain: Counter[Place] = Counter()  # how often in a row
+        self._leads: dict[Place, tuple[Reason, int | None]] = {}  # Kafka's own target; None: outside of the graph
+        self._closed: dict[Place, Reason] = {}  # taken, but given up as parts of paths
+        self._in_vain: Counter[Place] = Counter()  # number of consecutive failures
         self._reopened = False
         self._walk: CoverWalk | None = None
         self._fruitless = self._tried = 0
@@ -141,30 +141,30 @@ class Cover:
                 self._bar(place, Reason.NOT_DRIVEN)
 
     def goes_on(self) -> bool:
-        """Whether a step is left that a walk can reach."""
+        """Whether a walk can reach a step that is left."""
         self._end_walk()
         if self._fruitless < MOST_FRUITLESS and (self._settle(0) or self._settles_anew()):
             return True
-        if not self._reopened:  # what was in vain on some ways may not be on others
+        if not self._reopened:  # a step that failed on some paths may succeed on others
             self._reopened = True
-            self._fruitless = -1 if self._closed else 0  # what is opened counts as found
+            self._fruitless = -1 if self._closed else 0  # reopened steps count as news
             self._closed.clear()
             self._in_vain.clear()
         return self._fruitless < MOST_FRUITLESS and self._settles_anew()
 
     def _settles_anew(self) -> bool:
-        """Settle with distances from before: where Kafka goes instead can have made a way shorter."""
+        """Reset the distances, and settle: Kafka's own targets may have shortened a path."""
         self._distances = [0] * len(self.graph.states)
         return self._settle(0)
 
     def walk(self, lockstep: Lockstep) -> Choose:
-        """Return what picks the steps of the next walk, given both sides."""
+        """Return the chooser of steps for the next walk."""
         self.walks += 1
         self._walk = CoverWalk(self, lockstep)
         return self._walk
 
     def _end_walk(self) -> None:
-        """Note a last step on which both sides differ, and whether a walk found anything new."""
+        """Record a last step on which both sides differ, and whether the walk found anything new."""
         if self._walk is None:
             return
         if self._walk.last is not None:
@@ -175,22 +175,22 @@ class Cover:
 
     @property
     def far(self) -> int:
-        """More steps than any way to a step that is left has."""
+        """A distance above that of any path to a step that is left."""
         return 2 * self.graph.depth + 10
 
     @property
     def learnt(self) -> int:
-        """A number that grows with whatever is found out."""
+        """A count that grows with every discovery."""
         return self.taken + len(self._barred) + len(self._leads) + len(self._closed) + self._tried
 
-    # Noting
+    # Recording
 
     def is_taken(self, place: Place) -> bool:
         """Whether a step was taken."""
         return bool(self._taken[place[0]][place[1]])
 
     def take(self, place: Place) -> None:
-        """Note that a step was taken."""
+        """Record that a step was taken."""
         node, number = place
         self._in_vain[place] = 0
         if not self._taken[node][number]:
@@ -199,7 +199,7 @@ class Cover:
             self._left[node] -= self._barred.pop(place, None) is None
 
     def refuse(self, place: Place, reason: Reason, leads: int | None = None) -> None:
-        """Note that Kafka did not take a step, or did not go where the model goes."""
+        """Record that Kafka did not take a step, or did not go to the model's target."""
         self._refused[place, reason] += 1
         self._tried += reason is not Reason.MISSING and self._refused[place, reason] <= 2 * TRIES
         if self._refused[place, reason] < TRIES or reason is Reason.MISSING:
@@ -221,7 +221,7 @@ class Cover:
     # Choosing
 
     def next(self, nodes: Iterable[int], offered: Container[tuple[object, ...]]) -> Place | None:
-        """Return which step to take: a new one, or the first on the way to one; None where no way leads to one."""
+        """Return the step to take: a new one, or the first on a path to one; None if no path leads to one."""
         fresh: list[tuple[int, Place]] = []
         ways: list[tuple[int, Place]] = []
         gone: list[tuple[int, Place]] = []
@@ -245,7 +245,7 @@ class Cover:
         return best
 
     def _nearer(self, place: Place) -> int | None:
-        """Return the state to which a step leads on a way to a step that is left, None where it leads on no way."""
+        """Return the target of a step that begins a path to a step that is left; None for any other step."""
         target = self._target(*place)
         if target is None or target == place[0] or self._is_closed(place):
             return None
@@ -263,11 +263,11 @@ class Cover:
         return not self.is_taken(place) and place not in self._barred
 
     def _onward(self, node: int, target: int | None) -> int:
-        """Return 0 for a step that leads nowhere else, 1 for one to a state with steps that are left, else 2."""
+        """Return 0 for a step to its own state or out of the graph, 1 if the target has steps left, else 2."""
         return 0 if target in (node, None) else 1 if self._left[target or 0] else 2
 
     def _is_closed(self, place: Place) -> bool:
-        """Whether no way leads through a step."""
+        """Whether paths must avoid a step."""
         return place in self._barred or place in self._closed
 
     def _target(self, node: int, number: int) -> int | None:
@@ -281,7 +281,7 @@ class Cover:
                 yield target
 
     def _settle(self, start: int) -> bool:
-        """Mend distances until the way down from a state ends at a step that is left; return whether one does."""
+        """Raise distances until the descent from a state ends at a step that is left; return whether it does."""
         way, far = [start], self.far
         while self._distances[start] < far:
             node = way[-1]
@@ -298,12 +298,12 @@ class Cover:
                 way.append(nearest)
         return False
 
-    # What is not taken
+    # Steps not taken
 
     def untaken(self) -> Iterator[tuple[Edge, Reason, bool]]:
-        """Yield the labelled steps that no walk took, with the reason, and whether it is the step's own.
+        """Yield the labelled steps that no walk took, with the reason, and whether the reason is the step's own.
 
-        A step out of a state that is reached only behind such a step has the same reason.
+        A step that can be reached only behind an untaken step has the same reason.
         """
         behind = self._behind()
         for place in self._places(range(len(self.graph.edges))):
@@ -312,7 +312,7 @@ class Cover:
                 yield self.edge(place), own or behind.get(place[0], Reason.MISSING), own is not None
 
     def _behind(self) -> dict[int, Reason]:
-        """Return the states that no walk can reach, each with the reason."""
+        """Return the states that no walk can reach, with the reasons."""
         reached = self._reachable({0})
         found: dict[int, Reason] = {}
         for place in self._places(sorted(reached)):
@@ -329,7 +329,7 @@ class Cover:
         return found
 
     def _why_closed(self, place: Place) -> Reason | None:
-        """Return why a step does not lead to its target, None where it does."""
+        """Return the reason why a step does not lead to its target; None if it does."""
         if self._is_closed(place):
             return self._barred.get(place) or self._closed[place]
         return self._leads[place][0] if place in self._leads else None
@@ -345,7 +345,7 @@ class Cover:
 
 
 def why_gone(edge: Edge) -> Reason:
-    """Return why the message of a step is not under way in Kafka."""
+    """Return the reason why the message of a step is not in flight in Kafka."""
     message = edge.label.message
     if isinstance(message, FetchRequest):
         return Reason.UNSENT
@@ -353,10 +353,10 @@ def why_gone(edge: Edge) -> Reason:
 
 
 class CoverWalk:
-    """Picks the steps of one walk of a cover.
+    """Chooses the steps of one walk of a cover.
 
-    Where Kafka has dropped messages that the model still has, both sides are in several states of the graph at once:
-    with and without each of these messages.
+    If Kafka has dropped messages that the model still has, the walk is in several states of the graph at once. Each of
+    these messages is in some of them, and not in others.
     """
 
     def __init__(self, cover: Cover, lockstep: Lockstep) -> None:
@@ -371,7 +371,7 @@ class CoverWalk:
         self._idle = self._learnt = 0
 
     def __call__(self, offers: Offers) -> Chosen | None:
-        """Return the next step; None where no new one can be reached, or the walk has left the graph."""
+        """Return the next step; None if no new step can be reached, or the walk has left the graph."""
         offered = {offer[:3]: offer for offer in offers.all}
         for take in self._way:
             if self._lockstep.also == (take.action, take.actor):
@@ -388,7 +388,7 @@ class CoverWalk:
         self._nodes = self._equal(reached, offers.state)
         self._idle = self._idle + 1 if self._cover.learnt == self._learnt else 0
         self._learnt = self._cover.learnt
-        if self._idle > self._cover.far:  # what it goes for cannot be had
+        if self._idle > self._cover.far:  # its goal cannot be reached
             self.last = None
             return None
         self.last = self._cover.next(self._nodes, offered)
@@ -399,7 +399,7 @@ class CoverWalk:
         return offers.outcomes(offered[label[:3]]), label.outcome - 1
 
     def _arrived(self, node: int, number: int, state: State) -> list[int]:
-        """Note the last step, in each state in which it was taken, and return where it led in the graph."""
+        """Record the last step in each state in which it was taken; return its targets in the graph."""
         label = self._graph.edges[node][number].label
         reached: list[int] = []
         for other in self._nodes or ():
@@ -411,16 +411,16 @@ class CoverWalk:
         return reached
 
     def _left(self, place: Place, state: State) -> None:
-        """Note a step after which Kafka's state is not in the graph."""
+        """Record a step after which Kafka's state is outside of the graph."""
         target = self._graph.states[self._graph.edges[place[0]][place[1]].target]
         if self._lockstep.also is None and state.spent != target.spent:
-            self._cover.refuse(place, Reason.OUTCOME)  # one beyond the bounds
+            self._cover.refuse(place, Reason.OUTCOME)  # an outcome beyond the bounds
             return
         self._cover.take(place)
         self._cover.refuse(place, Reason.LEFT if self._lockstep.also is None else Reason.POSTPONED)
 
     def _from(self, node: int, number: int, state: State) -> Iterator[int]:
-        """Yield where a step from one state led: to its target, to that of another outcome, or one step further."""
+        """Yield the target that a step had: its own, that of another outcome, or the one after an urgent step."""
         cover, edges, also = self._cover, self._graph.edges, self._lockstep.also
         outcomes = self._outcomes(node, number)
         for other in outcomes:
@@ -449,7 +449,7 @@ class CoverWalk:
         return sorted(others, key=lambda other: other != number)
 
     def _equal(self, reached: list[int], state: State) -> list[int]:
-        """Return states that are one for Kafka, and note the steps between them: answers dropped without effect."""
+        """Return the states that are one for Kafka; record the steps between them, dropped answers without effect."""
         found = dict.fromkeys(reached)
         exact = self._graph.numbers.get(state)
         if reached and exact is not None:
@@ -467,14 +467,14 @@ class CoverWalk:
 
     @staticmethod
     def _is_dropped(edge: Edge, state: State) -> bool:
-        """Whether a step delivers an answer that is not under way any more."""
+        """Whether a step delivers an answer that is no longer in flight."""
         is_answer = edge.label.action not in NETWORK and why_gone(edge) is Reason.STALE
         return is_answer and edge.label.message not in state.inboxes.get(edge.label.actor, ())
 
     def _is_at(self, node: int, state: State) -> bool:
-        """Whether a state is one of the graph, but for messages that Kafka has dropped or not sent.
+        """Whether a state is one of the graph, except for messages that Kafka has dropped or not sent.
 
-        Where the graph has no late requests for pre-votes, they are under way for ever on the other side.
+        If the graph has no late pre-vote requests, they stay in flight for ever on the other side.
         """
         expected = self._graph.states[node]
         if state == expected:

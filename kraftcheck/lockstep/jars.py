@@ -1,4 +1,4 @@
-"""Gets Kafka's jars by Maven or from a folder, with the driver that fits them."""
+"""Kafka's jars, from Maven or from a folder, and the driver compiled for them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ FAMILIES = {
     "org/apache/kafka/common/record/internal/MemoryRecords.class": ("since_4_3", "until_4_2"),
     "org/apache/kafka/common/utils/internals/LogContext.class": ("since_4_4", "until_4_3"),
 }
-"""By a class that Kafka has from a version on: the folder that fits since then, and the one that fits until then."""
+"""By a class that Kafka has from a version on: the source folder since that version, and the one until then."""
 
 QUIET = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
-"""Options of Java: an archive of classes that does not fit is not used, without a word on standard output."""
+"""Options of Java: an unsuitable class archive is ignored, without a message on standard output."""
 
-PATIENCE = 600.0  # seconds that Maven or the compiler may take
+PATIENCE = 600.0  # seconds for Maven or the compiler
 MOST_KEPT = 24  # compiled drivers; the oldest go first
 
 REHEARSAL: tuple[dict[str, object], ...] = (
@@ -41,23 +41,23 @@ REHEARSAL: tuple[dict[str, object], ...] = (
     {"do": "append", "node": 1, "value": "1"},
     *({"do": "deliver", "message": number} for number in range(13, 19)),
 )
-"""Commands that load the classes that most walks need: an election and a fetch."""
+"""Commands that load the classes of most walks: an election and a fetch."""
 
 
 def cache() -> Path:
-    """Return the folder in which compiled drivers are kept, and where Maven put Kafka's jars."""
+    """Return the cache folder of compiled drivers and of the paths to Kafka's jars."""
     given = os.environ.get("XDG_CACHE_HOME")
     folder = Path(given or Path.home() / ".cache") / "kraftcheck" / "kafka"
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
     problem = distrusted(folder)
     if problem is not None:
-        raise InputError(f"{folder}: {problem}, and what is in it is executed; remove it, or set XDG_CACHE_HOME")
+        raise InputError(f"{folder}: {problem}, and its files are executed; remove it, or set XDG_CACHE_HOME")
     return folder
 
 
 def holds(jar: Path, name: str) -> bool:
-    """Return whether there is a class in a jar."""
+    """Whether a jar contains a class."""
     try:
         with ZipFile(jar) as file:
             return name in file.namelist()
@@ -66,7 +66,7 @@ def holds(jar: Path, name: str) -> bool:
 
 
 def _jdk(name: str) -> Path:
-    """Return a program of the JDK."""
+    """Return the path of a JDK program."""
     found, where = java_program(name)
     if found is None:
         raise InputError(f"{NEEDS}: there is no {name} on {where}")
@@ -80,7 +80,7 @@ def _require_new_enough(program: Path) -> None:
 
 
 def _identity(file: Path) -> str:
-    """Return what changes when a file is replaced by another."""
+    """Return a text that changes when a file is replaced by another."""
     return f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}"
 
 
@@ -113,7 +113,7 @@ def built(java: Path, jars: Sequence[Path], kafka: str) -> Path:
 
 
 def _require_kafka(jars: Sequence[Path], kafka: str) -> None:
-    """Check that Kafka's Raft client and MockLog are in the jars, once."""
+    """Require exactly one jar with Kafka's Raft client, and one with MockLog."""
     for wanted, what in ((CLIENT, "kafka-raft"), (KIT, "kafka-raft's test kit (classifier test or test-fixtures)")):
         found = [jar for jar in jars if holds(jar, wanted)]
         if not found:
@@ -124,7 +124,7 @@ def _require_kafka(jars: Sequence[Path], kafka: str) -> None:
 
 
 def _compile(compiler: Path, jars: Sequence[Path], kafka: str, new: Path) -> None:
-    """Compile what fits these jars, into a jar: Java keeps no archive of classes in a folder."""
+    """Compile the driver for these jars, into a jar: Java keeps no class archive for a folder."""
     sources = sorted(SOURCES.glob("common/*.java"))
     for held, (since, until) in FAMILIES.items():
         family = since if any(holds(jar, held) for jar in jars) else until
@@ -143,13 +143,13 @@ def _compile(compiler: Path, jars: Sequence[Path], kafka: str, new: Path) -> Non
 
 
 def _archive(java: Path, jars: Sequence[Path], target: Path) -> None:
-    """Make an archive of the classes that walks need; without one the driver is only slower to start."""
+    """Make an archive of the classes that walks need; without one, the driver only starts more slowly."""
     entries = os.pathsep.join(map(str, (target / "driver.jar", *jars)))
     with replacing(target / "classes.jsa") as new:
         options = (*QUIET, f"-XX:ArchiveClassesAtExit={new}")
         commands = "".join(f"{json.dumps(command)}\n" for command in REHEARSAL)
         run_to_end([str(java), *options, "-cp", entries, MAIN], PATIENCE, commands)
-        new.touch()  # an empty one is not used
+        new.touch()  # an empty archive is not used
 
 
 def _forget_the_oldest(folder: Path) -> None:
@@ -169,7 +169,7 @@ LOG = "org/apache/kafka/raft/internals/KafkaRaftLog.class"
 VERSION = re.compile(r"\d+\.\d+\.\d+(-\w+)?")
 CORE = re.compile(r"kafka-raft-(\d[\w.-]*?)\.jar")
 MISSING = re.compile(r"Could not find artifact (\S+)|(\S+) was not found in ")
-CLASSIFIERS = ("test", "test-fixtures")  # of the jar with Kafka's own MockLog; it has another name from 4.4 on
+CLASSIFIERS = ("test", "test-fixtures")  # of the jar with Kafka's MockLog; renamed in 4.4
 
 POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
@@ -183,7 +183,7 @@ DEPENDENCY = """\
 
 
 class Artifact(NamedTuple):
-    """What Maven is asked for, by Maven's names."""
+    """An artifact, in Maven's terms."""
 
     group: str
     artifact: str
@@ -192,26 +192,26 @@ class Artifact(NamedTuple):
 
 
 class Classpath(NamedTuple):
-    """What the driver runs with."""
+    """Class path and Java of a driver."""
 
     java: Path  # the program `java`
     entries: tuple[Path, ...]  # the compiled driver, then Kafka's jars
-    version: str  # kafka's version, as its jar's name has it
+    version: str  # Kafka's version, from the name of its jar
 
     @property
     def text(self) -> str:
-        """As `java -cp` takes it."""
+        """The class path as text, for `java -cp`."""
         return os.pathsep.join(map(str, self.entries))
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Options of Java: the archive of the driver's classes, where one was made."""
+        """Options of Java: the driver's class archive, if there is one."""
         archive = self.entries[0].with_name("classes.jsa")
         return (f"-XX:SharedArchiveFile={archive}",) if archive.is_file() and archive.stat().st_size else ()
 
 
 def classpath(kafka: str, *, disk: bool = False) -> Classpath:
-    """Return everything that is needed to drive one of Kafka's versions."""
+    """Return the class path that drives a version of Kafka."""
     java = _jdk("java")
     jars = _from_folder(Path(kafka)) if Path(kafka).is_dir() else _by_maven(kafka)
     driver = built(java, jars, kafka) / "driver.jar"
@@ -228,7 +228,7 @@ def _from_folder(folder: Path) -> list[Path]:
 
 
 def _by_maven(version: str) -> list[Path]:
-    """Return the jars of a version with its test kit."""
+    """Return the jars of a version, with its test kit."""
     if not VERSION.fullmatch(version):
         raise InputError(f"--kafka {version}: expected a version such as 4.3.0, or a folder with jars")
     problem = ""
@@ -250,7 +250,7 @@ class NotInMavenError(Exception):
 
 
 def fetched(wanted: Sequence[Artifact], name: str) -> list[Path]:
-    """Return the jars of artifacts and of all that they need; Maven fetches those that its repository does not have."""
+    """Return the jars of artifacts and of their dependencies; Maven fetches missing ones."""
     folder = cache() / name
     pom, noted = POM.format(dependencies="\n".join(map(_dependency, wanted))), folder / "jars"
     if noted.is_file():
@@ -282,7 +282,7 @@ def _dependency(one: Artifact) -> str:
 
 
 def _fail(name: str, said: str, code: int) -> NoReturn:
-    """Raise what Maven said went wrong."""
+    """Raise the problem that Maven reported."""
     missing = MISSING.search(said)
     if missing is not None:
         raise NotInMavenError(f"there is no {missing[1] or missing[2]}")

@@ -1,4 +1,4 @@
-"""One walk on both sides: a step of the model, the same step of Kafka, and what differs."""
+"""One walk on both sides: the model takes a step, Kafka takes the same step, and their states are compared."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from kraftcheck.spec.values import Value
 
 
 def broken(semantics: Semantics, properties: Iterable[Property], before: State, after: State) -> Iterator[Property]:
-    """Yield the state properties that a step breaks, with a look at what the step changes alone."""
+    """Yield the state properties that a step breaks; where possible, only changed replicas are checked."""
     kept = before.replicas
     changed = {key: replica for key, replica in after.replicas.items() if kept.get(key) is not replica}
     same_shared = before.shared == after.shared
@@ -65,7 +65,7 @@ def broken(semantics: Semantics, properties: Iterable[Property], before: State, 
 def _is_wide(
     semantics: Semantics, prop: Property, kept: Mapping[Any, Record], changed: Mapping[Any, Record], same_shared: bool
 ) -> bool:
-    """Return whether a property may read what a step changes beside the replicas that it is about."""
+    """Whether a property may read a change of a step beyond the replicas that it ranges over."""
     asks = prop.asks
     if "message" in asks or "state" in asks or ("shared" in asks and not same_shared):
         return True
@@ -77,7 +77,7 @@ def _is_wide(
 
 
 def _holds_of(semantics: Semantics, prop: Property, changed: Mapping[Any, Record], state: State) -> bool:
-    """Return whether a property is true wherever a changed replica stands in it."""
+    """Whether a property holds for every binding to a changed replica."""
     if "me" not in prop.asks:
         return True
     known: dict[str, Value] = {"shared": state.shared}
@@ -97,11 +97,11 @@ def _holds_of(semantics: Semantics, prop: Property, changed: Mapping[Any, Record
 
 
 Choose = Callable[[Offers], Chosen | None]
-"""Picks the next step of a walk among those that can be driven; None ends the walk."""
+"""Chooses the next step of a walk among those that can be driven; None ends the walk."""
 
 
 class LockstepVerdict(StrEnum):
-    """How walks ended; the more severe comes later. They are incomplete where an error or the user ended them."""
+    """Verdict of walks, in order of severity; `INCOMPLETE` if an error or the user ended them."""
 
     AGREES = "agrees"
     INCOMPLETE = "incomplete"
@@ -111,18 +111,18 @@ class LockstepVerdict(StrEnum):
 
 
 class Finding(NamedTuple):
-    """Where model and Kafka part, or Kafka breaks a property."""
+    """A difference between the model and Kafka, or a property that Kafka violates."""
 
-    verdict: LockstepVerdict  # what it is
+    verdict: LockstepVerdict
     step: int  # the number of the step; the first is 1
     taken: Taken | None  # the step
-    differences: tuple[FieldDifference, ...] = ()  # what differs, where something does
-    violated: tuple[str, ...] = ()  # names of the properties that Kafka's own states break
-    problem: str = ""  # what Kafka threw, and where
+    differences: tuple[FieldDifference, ...] = ()  # the differences, if any
+    violated: tuple[str, ...] = ()  # properties that Kafka's own states violate
+    problem: str = ""  # the exception that Kafka threw, with its place
 
 
 class _Step(NamedTuple):
-    """A step that both sides took: the states before, between and after it, what differs, and what Kafka threw."""
+    """A step taken on both sides: the states before, between and after it, differences, and Kafka's exception."""
 
     number: int
     taken: Taken
@@ -132,17 +132,17 @@ class _Step(NamedTuple):
 
 
 class _Judge:
-    """Finds out what a step shows, while Kafka is taking the next one."""
+    """Evaluates a step while Kafka takes the next one."""
 
     def __init__(self, lockstep: Lockstep) -> None:
         self.findings: list[Finding] = []
         self.is_over = False
         self.waiting: _Step | None = None
         self._lockstep = lockstep
-        self._known: set[str] = set()  # violated before
+        self._known: set[str] = set()  # properties violated before
 
     def look(self) -> None:
-        """Look at the step that waits for it, if one does."""
+        """Evaluate the waiting step, if there is one."""
         if self.waiting is None:
             return
         (number, taken, states, differing, problem), self.waiting = self.waiting, None
@@ -159,13 +159,13 @@ class _Judge:
 
 
 MOST_STEPS = 5_000
-"""Steps after which what was learnt of the model is forgotten."""
+"""Steps after which the model's memoized calls are dropped."""
 
 
 class Lockstep:
-    """Walks on both sides."""
+    """Makes walks on both sides."""
 
-    # the action and the actor of the step that Kafka took at once after the last one, where it did
+    # action and actor of the urgent step that Kafka took together with the last step, or None
     also: tuple[str, object] | None = None
 
     def __init__(
@@ -177,7 +177,7 @@ class Lockstep:
         self.ignored = ignored
         self.taken: Counter[str] = Counter()
         self.steps = 0
-        # the states of the last walk, as the model has them: those of the start, then those of each step
+        # the model's states of the last walk: those of the start, then those of each step
         self.behaviour = list[tuple[TraceStep, ...]]()
         self._forget()
         found = [prop for prop in protocol.properties.values() if prop.name not in ignored]
@@ -185,7 +185,7 @@ class Lockstep:
         self._of_steps = [prop for prop in found if prop.kind == "step_invariant" and not prop.of_actor]
 
     def walk(self, choose: Choose, depth: int) -> tuple[list[Taken], list[Finding]]:
-        """Walk until the end, a difference or a violation."""
+        """Walk until the end, a difference or a violation; return the steps and the findings."""
         state, walked, judge = self._start(), list[Taken](), _Judge(self)
         differing = tuple(differences(state, self.cluster))
         if differing:
@@ -199,9 +199,11 @@ class Lockstep:
             taken = Taken(step.action, step.actor, step.message, which + 1)
             walked.append(taken)
             self.also = None
+            # Kafka takes a step in a process of its own. Meanwhile, Python evaluates the properties of the step before.
+            # So a violation shows only when Kafka takes the next step already, and that step is removed from the walk.
             self.driver.meanwhile = judge.look
             states, differing, problem = self._take(state, step, alike)
-            judge.look()  # where nothing was asked of Kafka
+            judge.look()  # if Kafka was asked for nothing
             if judge.is_over:  # the step before was the last one
                 walked.pop()
                 break
@@ -222,7 +224,7 @@ class Lockstep:
         return walked, judge.findings
 
     def _start(self) -> State:
-        """Begin a walk on both sides; return the state once every process has started."""
+        """Begin a walk on both sides; return the state after every process has started."""
         if self.steps - self._forgot > MOST_STEPS:
             self._forget()
         self.cluster = KafkaCluster(self.driver, self.protocol)
@@ -233,11 +235,11 @@ class Lockstep:
         return state
 
     def _along(self, step: TraceStep, more: tuple[State, ...]) -> tuple[TraceStep, ...]:
-        """Return a step as one of a behaviour, with the one that was taken at once with it."""
+        """Return a step of a behaviour, with the urgent step that Kafka took together with it."""
         return (step, *(TraceStep(state, *(self.also or ())) for state in more))
 
     def _begun(self, state: State) -> State:
-        """Return the state once every process has started: an only voter has elected itself by then."""
+        """Return the state after every process has started; a sole voter has elected itself by then."""
         self.also = None
         offers = Offers(self._timeouts, state)
         for offer in offers.all if any(differences(state, self.cluster)) else ():
@@ -250,11 +252,14 @@ class Lockstep:
     def _take(
         self, state: State, step: Transition, alike: list[Transition]
     ) -> tuple[tuple[State, ...], tuple[FieldDifference, ...], str]:
-        """Take a step on both sides; return the states after it, the last being Kafka's, what differs, what was thrown.
+        """Take a step on both sides; return the states after it, the differences, and Kafka's exception as text.
 
-        There are no states where Kafka cannot be asked for the step. Where the model has several outcomes, Kafka may
-        take any of them. Where Kafka throws and the model's process ends, they agree.
+        The last state is Kafka's. There are no states if Kafka cannot be asked for the step. If the model has several
+        outcomes, Kafka may take any of them. An exception of Kafka agrees with a process that ends in the model.
         """
+        # The driver answers after Kafka has polled until nothing is left to do at its virtual time. In these polls,
+        # Kafka may have taken an urgent timeout as well. So its state is compared with each outcome of the step first,
+        # and then with each outcome followed by an urgent timeout of the same replica.
         try:
             problem, lost = self._drive(state, step)
         except NotUnderWay as missing:
@@ -276,7 +281,7 @@ class Lockstep:
         return (adopted(target, self.cluster),), differing, problem
 
     def _drive(self, state: State, step: Transition) -> tuple[str, list[Record]]:
-        """Have Kafka take a step; return what it threw, and the answers that nobody waits for, which it dropped."""
+        """Make Kafka take a step; return its exception as text, and the stale answers that it dropped."""
         problem, lost = "", list[Record]()
         try:
             command_of(step)(self.cluster, state, step)
@@ -289,7 +294,7 @@ class Lockstep:
         return problem, lost
 
     def _reachable(self, state: State, candidates: Sequence[Transition]) -> Iterator[tuple[Transition, str, State]]:
-        """Yield where steps lead, by themselves and then with an urgent step, whose action is named."""
+        """Yield the targets of steps: first alone, then followed by an urgent step, whose action is named."""
         yield from ((candidate, "", candidate.target) for candidate in candidates)
         for candidate in candidates:
             yield from ((candidate, action, final) for action, final in self._urgent(state, candidate))
@@ -297,12 +302,12 @@ class Lockstep:
     def _differing(
         self, state: State, step: Transition, target: State, lost: list[Record]
     ) -> Iterator[FieldDifference]:
-        """Yield what differs after a step, given the state without the answers that Kafka dropped."""
+        """Yield the differences after a step; `target` is its state without the answers that Kafka dropped."""
         shown = list(differences(target, self.cluster))
         yield from shown or (*self._effects(step.target, lost), *self._successors(state, step))
 
     def _successors(self, state: State, step: Transition) -> Iterator[FieldDifference]:
-        """Yield the candidates that Kafka prefers in another order, but for those that have fetched equally far."""
+        """Yield a different order of preferred successors, except among candidates that have fetched equally far."""
         for message in () if step.step.consumes else step.step.sent:
             if not isinstance(message, EndQuorumEpochRequest):
                 continue
@@ -313,9 +318,9 @@ class Lockstep:
                 yield FieldDifference(message.source, "preferred", *orders)
 
     def _effects(self, state: State, lost: list[Record]) -> Iterator[FieldDifference]:
-        """Yield the answers that do something in the model, though Kafka dropped them: it knows answers by number.
+        """Yield the answers that Kafka dropped although they have an effect in the model.
 
-        The model has no numbers, and may take an answer for that to an equal request.
+        Kafka matches answers by number. The model has no numbers, and may accept the answer to an equal request.
         """
         for message in lost:
             rest = without(state, message)
@@ -331,7 +336,7 @@ class Lockstep:
     def _urgent(self, state: State, step: Transition) -> Iterator[tuple[str, State]]:
         """Yield the states after a step and a timeout of the same replica, which Kafka takes within one poll.
 
-        The request that the model sends in between Kafka does not send.
+        Kafka does not send the fetch that the model sends in between.
         """
         urgent = AT_ONCE.get(step.action, ())
         if not urgent:
@@ -344,7 +349,7 @@ class Lockstep:
                 yield second.action, self._without(second.target, unsent)
 
     def _forget(self) -> None:
-        """Begin anew with what is remembered of the model, so that memory stays bounded."""
+        """Drop the memoized calls of the model, so that memory stays bounded."""
         self.semantics = Semantics(self.protocol)
         self._menu = Menu(self.semantics, is_driven)
         self._timeouts = Menu(self.semantics, lambda action, _: action in TIMEOUTS)
@@ -357,7 +362,7 @@ class Lockstep:
         return state
 
     def violated(self, before: State, after: State) -> Iterator[str]:
-        """Yield the properties that do not hold in a state, or over the step to it."""
+        """Yield the properties violated in a state, or by the step to it."""
         yield from (prop.name for prop in broken(self.semantics, self._of_states, before, after))
         for prop in self._of_steps:
             if not self.semantics.holds_over(prop, before, after):
@@ -365,14 +370,14 @@ class Lockstep:
 
 
 def _asking(alike: list[Transition], which: int) -> tuple[list[Transition], int]:
-    """Return the chosen outcome, or one before it whose effect says what Kafka is to be asked for."""
+    """Return the chosen outcome, or an earlier one whose effect shows the request to send."""
     while which > 0 and not says_what_is_asked(alike[which]):
         which -= 1
     return alike, which
 
 
 def _ends(before: State, after: State) -> bool:
-    """Return whether a process ends between two states."""
+    """Whether a process ends between two states."""
     return any(
         isinstance(replica, Replica) and replica.mode in ENDED and before.replicas[host].mode not in ENDED
         for host, replica in after.replicas.items()
@@ -380,7 +385,7 @@ def _ends(before: State, after: State) -> bool:
 
 
 def is_like_awaited(state: State, answer: Record) -> bool:
-    """Return whether an answer that Kafka dropped may be equal to one that its receiver waits for."""
+    """Whether an answer that Kafka dropped may equal one that its receiver awaits."""
     me = state.replicas[answer.dest]  # type: ignore[attr-defined]
     if isinstance(answer, FetchResponse | FetchSnapshotResponse):
         return bool(me.pending == answer.request)

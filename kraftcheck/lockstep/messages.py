@@ -1,4 +1,4 @@
-"""Kafka's messages as messages of the model: one function for each kind of request and answer."""
+"""Conversion of Kafka's messages to the model's: one function for each kind of request and answer."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ Json = dict[str, Any]
 class Held(NamedTuple):
     """A replica's whole log."""
 
-    batches: tuple[Batch, ...] = ()  # as the model has them, those before the log start included
-    ends: tuple[int, ...] = ()  # the end offset of each, in records
+    batches: tuple[Batch, ...] = ()  # as in the model, including those before the log start
+    ends: tuple[int, ...] = ()  # end offset of each batch, in records
 
     def count(self, offset: int) -> int:
-        """Return how many batches end at an offset of records or before it; below 0 where none ends right there."""
+        """Return the number of batches that end at or before a record offset; negative if none ends exactly there."""
         found = bisect_right(self.ends, offset)
         return found if offset <= 0 or offset in self.ends[found - 1 : found] else -offset
 
@@ -70,11 +70,11 @@ class LogBook:
         return self._logs.get(node, Held())
 
     def up_to(self, offset: int, epoch: int) -> Held:
-        """Return the log that ends at an offset with an epoch; empty where none was seen."""
+        """Return the known log that ends at an offset with an epoch; empty if there is none."""
         return self._up_to.get((offset, epoch), Held())
 
     def note(self, node: int, state: Json) -> Held:
-        """Take over a replica's log from a report of the driver, and return it."""
+        """Update a replica's log from a report of the driver, and return it."""
         start = state["start"]
         held = self.of(node)
         if start == 0:
@@ -91,7 +91,7 @@ class LogBook:
         return held
 
     def batch(self, found: Json) -> Batch:
-        """Return a batch as the model has it."""
+        """Return a batch as a batch of the model."""
         return Batch(found["epoch"], tuple(map(self._record, found["records"])))
 
     def _record(self, found: Json) -> LeaderChange | KRaftVersion | Voters | Data:
@@ -104,11 +104,11 @@ class LogBook:
         return Data(int(found["data"]))
 
     def voters(self, found: list[list[int]]) -> frozenset[Voter]:
-        """Return a voter set: id, directory and endpoint of each."""
+        """Return a voter set, given the id, the directory and the endpoint of each voter."""
         return frozenset(Voter(Key(self._hosts[node], directory), endpoint) for node, directory, endpoint in found)
 
     def key(self, found: list[int]) -> Key:
-        """Return a replica key: id and directory."""
+        """Return a replica key, given its id and directory."""
         return Key(self._hosts[found[0]], found[1])
 
 
@@ -130,15 +130,15 @@ ERRORS = {
     126: Error.DUPLICATE_VOTER,
     127: Error.VOTER_NOT_FOUND,
 }
-"""Kafka's error codes, as far as the model has them."""
+"""Kafka's error codes that the model has."""
 
 
 NO_LEADER = {"leaderEpoch": 0, "leaderId": -1}
-"""What an answer says of the leader where the whole request is refused."""
+"""Leader fields of an answer that refuses the whole request."""
 
 
 class Unknown(Record):
-    """A message of Kafka's that the model has no form for."""
+    """A message of Kafka without a counterpart in the model."""
 
     api: str
     text: str
@@ -147,7 +147,7 @@ class Unknown(Record):
 
 
 def directory_of(node: int, text: str) -> int:
-    """Return the number of a replica's directory id: the lower half of its UUID, below 0 if it is another replica's.
+    """Return the number of a directory id: the lower half of its UUID, negative if it is another replica's.
 
     The upper half is the replica's id; only an unknown directory has none.
     """
@@ -157,10 +157,10 @@ def directory_of(node: int, text: str) -> int:
 
 
 def canonical(message: Record) -> Record:
-    """Return a message without what Kafka leaves to chance, or does not say.
+    """Return a message without the parts that Kafka leaves to chance, or does not show.
 
-    These are the order of candidates that have fetched equally far, the voter set that is committed, and what an answer
-    to an administrator is about.
+    These are the order of candidates that have fetched equally far, the committed voter set, and the subject of an
+    answer to an administrator.
     """
     if isinstance(message, EndQuorumEpochRequest):
         return message.but(preferred=tuple(ordered(message.preferred)))
@@ -172,7 +172,7 @@ def canonical(message: Record) -> Record:
 
 
 class MessageReader:
-    """Reads Kafka's messages."""
+    """Converts Kafka's messages."""
 
     def __init__(self, hosts: Mapping[int, ModelValue], book: LogBook, epochs: Callable[[int], int]) -> None:
         self._hosts = hosts
@@ -180,13 +180,13 @@ class MessageReader:
         self._epochs = epochs
 
     def read(self, found: Json, request: Record | None) -> Record:
-        """Return a message as the model has it, before `canonical`."""
+        """Return a message of the model, before `canonical`."""
         name = f"_{found['api'].lower()}_{'response' if found['answer'] else 'request'}"
         source, dest = self._hosts[found["from"]], self._hosts[found["to"]]
         read = getattr(self, name, lambda *_: None)
         try:
             message = read(found, request, source, dest)
-        except KeyError:  # an error that the model does not have
+        except KeyError:  # an error code that the model lacks
             message = None
         if message is None or names_another(found):
             return Unknown(found["api"], str(found["data"]), source, dest)
@@ -335,7 +335,7 @@ class MessageReader:
         voters = frozenset(Voter(key, ports.get(node, FIRST_PORT) - FIRST_PORT) for node, key in keys["currentVoters"])
         observers = frozenset(key for _, key in keys["observers"] if key.id != source)
         high = self._count(found, part["highWatermark"])
-        epoch = part["leaderEpoch"] if problem is Error.NONE else self._epochs(found["from"])  # an error names none
+        epoch = part["leaderEpoch"] if problem is Error.NONE else self._epochs(found["from"])  # an error names no epoch
         return DescribeQuorumResponse(problem, epoch, high, voters, frozenset(), observers, source, dest)
 
     def _update_raft_voter_response(self, found: Json, request: Any, source: ModelValue, dest: ModelValue) -> Record:
@@ -347,7 +347,7 @@ class MessageReader:
 
 
 def partition(data: Json) -> Any:
-    """Return the one partition that a request or an answer is about; None where an answer has none."""
+    """Return the one partition of a request or an answer; None if an answer has none."""
     topics = data.get("topics")
     return topics[0]["partitions"][0] if topics and topics[0]["partitions"] else None
 
@@ -358,14 +358,14 @@ def error(data: Json) -> Error:
 
 
 def leader_endpoint(data: Json) -> int:
-    """Return the endpoint of the leader that a message names; 0 where it names none of it."""
+    """Return the endpoint of the leader that a message names, or 0."""
     told = data.get("nodeEndpoints") or data.get("leaderEndpoints") or [data.get("currentLeader", {})]
     port: int = told[0].get("port", 0)
     return port - FIRST_PORT if port > 0 else 0
 
 
 def names_another(found: Json) -> bool:
-    """Return whether a message names another sender than it has, or the leader's endpoint is another replica's.
+    """Whether a message names another sender than its own, or another replica's endpoint for the leader.
 
     The model has one field for both.
     """
@@ -387,10 +387,10 @@ def _names_another_endpoint(data: Json, part: Json) -> bool:
 
 
 def is_silent(found: Json, *, plain_answers: bool) -> bool:
-    """Return whether the model leaves a message out.
+    """Whether the model leaves a message out.
 
-    It has no answers to BeginQuorumEpoch and EndQuorumEpoch that carry no error, and none to administrators, unless
-    `plain_answers`.
+    Unless `plain_answers`, it has no answers without an error to BeginQuorumEpoch and EndQuorumEpoch, and no answers to
+    administrators.
     """
     if plain_answers or not found["answer"]:
         return False
@@ -398,4 +398,3 @@ def is_silent(found: Json, *, plain_answers: bool) -> bool:
     if found["api"] in ("BEGIN_QUORUM_EPOCH", "END_QUORUM_EPOCH"):
         return part is not None and part["errorCode"] == 0
     return bool(found["to"] == 0)
-

@@ -1,4 +1,4 @@
-"""The running driver: one command in, one answer out, both a line of JSON."""
+"""The running driver: a command and its answer are each a line of JSON."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from kraftcheck.processes import end_all
 from kraftcheck.spec.errors import InputError
 
 OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", *QUIET)
-GRACE = 5.0  # seconds that the process has to end by itself
-PATIENCE = 120.0  # seconds that it may take for one command
-TAIL = 16_384  # bytes read of what it said last
+GRACE = 5.0  # seconds for the process to end by itself
+PATIENCE = 120.0  # seconds for one command
+TAIL = 16_384  # bytes read from the end of its error output
 
 Answer = dict[str, Any]
 
 
-class DriverDied(InputError):  # noqa: N818 - what it is
+class DriverDied(InputError):  # noqa: N818 - an event of a walk
     """The Java process ended in the middle of a walk."""
 
 
 class Driver:
-    """A Java process with Kafka's replicas in it."""
+    """Java process that holds Kafka's replicas."""
 
     def __init__(self, java: Path, classpath: str, options: Sequence[str] = (), *, disk: bool = False) -> None:
         self._folder = TemporaryDirectory(prefix="kraftcheck-lockstep-") if disk else None
@@ -40,7 +40,7 @@ class Driver:
         self.died: DriverDied | None = None
         self.meanwhile: Callable[[], None] | None = None
         self._owed = 0
-        self._said = TemporaryFile()  # noqa: SIM115 - closed by close; a pipe that nobody reads would fill up
+        self._said = TemporaryFile()  # noqa: SIM115 - closed by close; an unread pipe would fill up
         try:
             self._process = subprocess.Popen(
                 command, stdin=pipe, stdout=pipe, stderr=self._said, text=True, bufsize=1, start_new_session=True
@@ -50,19 +50,20 @@ class Driver:
             raise InputError(f"{java}: cannot be started: {error.strerror}") from None
 
     def ask(self, command: str, **arguments: Any) -> Answer:
-        """Do a command, and return what became of it."""
+        """Execute a command, and return the answer."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         if self.died is not None:
             raise self.died
         line = ""
         with suppress(OSError):
-            while self._owed:  # answers that nobody waited for: it was interrupted
+            while self._owed:  # left over from an interrupted command
                 self._process.stdout.readline()
                 self._owed -= 1
             self._process.stdin.write(json.dumps({"do": command, **arguments}) + "\n")
             self._process.stdin.flush()
             self._owed += 1
+        # `meanwhile` is the caller's own work while Java executes the command: see `Lockstep.walk`.
         work, self.meanwhile = self.meanwhile, None
         if work is not None:
             work()
@@ -83,7 +84,7 @@ class Driver:
         return answer
 
     def _last_words(self, line: str) -> str:
-        """Return how the process ended; if it did not, but said something strange, end it."""
+        """Return a text about the end of the process; if it still runs after a strange answer, end it."""
         if line:
             self._end(0)
             return f"the Java process gave no answer, but said: {line[:200]}"

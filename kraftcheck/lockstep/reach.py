@@ -1,4 +1,4 @@
-"""Which of Kafka's lines and branches walks reached, counted by JaCoCo inside the Java process."""
+"""Coverage of Kafka's lines and branches by walks, measured by JaCoCo in the Java process."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kraftcheck.spec.errors import InputError
 
 JACOCO = "0.8.13"
 PACKAGES = ("org/apache/kafka/raft", "org/apache/kafka/raft/internals")
-PATIENCE = 120.0  # seconds that the report may take
+PATIENCE = 120.0  # seconds for the report
 
 
 class Counted(NamedTuple):
-    """Lines or branches: how many were reached, of how many."""
+    """Numbers of lines or branches: reached, and in all."""
 
     reached: int = 0
     all: int = 0
@@ -29,16 +29,16 @@ class Counted(NamedTuple):
 
 
 class ClassReach(NamedTuple):
-    """What was reached of a class, its inner classes included."""
+    """Coverage of a class, including its inner classes."""
 
     name: str  # without the package
-    lines: Counted  # how many
+    lines: Counted
     branches: Counted
-    unreached: tuple[str, ...]  # its methods of which no line was reached, by name
+    unreached: tuple[str, ...]  # names of the methods without a reached line
 
 
 class Reach:
-    """Counts what a Java process reaches; use it as a context around the process, whose options it gives."""
+    """Measures the coverage of a Java process: a context around the process, which gets `options`."""
 
     def __init__(self, path: Classpath) -> None:
         wanted = (
@@ -58,12 +58,12 @@ class Reach:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Options of Java that make it count."""
+        """Options of Java that measure coverage."""
         includes = ":".join(f"{package.replace('/', '.')}.*" for package in PACKAGES)
         return (f"-javaagent:{self._agent}=destfile={self._data},includes={includes}",)
 
     def classes(self) -> list[ClassReach]:
-        """Return what was reached of each class, once the process has ended."""
+        """Return the coverage of each class, after the process has ended."""
         report = self._data.with_suffix(".xml")
         command = [str(self._java), "-jar", str(self._reporter), "report", str(self._data)]
         done = run_to_end([*command, "--classfiles", str(self._kafka), "--xml", str(report)], PATIENCE)
@@ -79,7 +79,7 @@ class Reach:
 
 
 def _read(report: Path) -> Iterable[ClassReach]:
-    """Yield the classes of a report of JaCoCo, by name."""
+    """Yield the classes in a report of JaCoCo, by name."""
     found: dict[str, ClassReach] = {}
     for package in ElementTree.parse(report).getroot().iter("package"):
         for one in package.iter("class") if package.get("name") in PACKAGES else ():

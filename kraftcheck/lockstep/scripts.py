@@ -1,7 +1,8 @@
-"""Walks that somebody has told: the stories of a scenario, and the traces of a file.
+"""Scripted walks: the stories of a scenario, and the traces of a file.
 
-A script says the next step when it hears where the last one led, for beside Kafka that can be elsewhere: Kafka takes
-an urgent step at once, drops answers that it no longer waits for, and its known differences are in the model.
+A script receives the state that its last step led to, and yields the next step. Beside Kafka that state can differ:
+Kafka takes urgent steps at once, drops answers that it no longer awaits, and has known differences, which the model
+includes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from kraftcheck.traces.replay.replayer import ReplayedState, Replayer, ReplayVer
 from kraftcheck.traces.scenarios import Command, ScenarioError, Stage, Story
 
 BEGINNING = 2**16
-"""Bytes that tell what a file holds."""
+"""Bytes at the beginning of a file that show its kind."""
 
 BESIDE = ", which the model alone can do; beside Kafka"
 
@@ -32,15 +33,15 @@ WORDS_OF_WALKS = ("model", "variant", "set", "go")
 class Wanted(NamedTuple):
     """The next step of a script."""
 
-    place: str  # where it stands: the file and the line or state
-    transition: Transition  # the step
+    place: str  # its place: file and line, or state
+    transition: Transition
 
 
 class Arrived(NamedTuple):
-    """What became of a step."""
+    """Result of a step."""
 
     state: State  # the state after it
-    # the action and the actor of the step that Kafka took at once after it, where it did
+    # action and actor of the urgent step that Kafka took together with it, or None
     also: tuple[str, object] | None = None
 
 
@@ -48,7 +49,7 @@ Script = Generator[Wanted, Arrived, None]
 
 
 class ScriptedWalk:
-    """Takes the steps of a script."""
+    """Chooses the steps of a script."""
 
     def __init__(self, script: Callable[[Arrived], Script], lockstep: Lockstep) -> None:
         self._make = script
@@ -75,7 +76,7 @@ class ScriptedWalk:
 
 
 def scripted(script: Callable[..., Script]) -> Callable[[Lockstep], Choose]:
-    """Return what picks the steps of a script, given both sides."""
+    """Return a function that makes the chooser of a script's steps for a lockstep."""
 
     def choose(lockstep: Lockstep) -> Choose:
         return ScriptedWalk(lambda begun: script(semantics=lockstep.semantics, begun=begun), lockstep)
@@ -84,7 +85,7 @@ def scripted(script: Callable[..., Script]) -> Callable[[Lockstep], Choose]:
 
 
 def file_kind(path: Path) -> str:
-    """Return what a file with a walk is: "walk", "scenario" or "trace"."""
+    """Return the kind of a file: "walk", "scenario" or "trace"."""
     lines = map(str.strip, Source(path).beginning(BEGINNING).splitlines())
     first = next((line for line in lines if line and not line.startswith("#")), "")
     word = first.partition(" ")[0]
@@ -97,7 +98,7 @@ def file_kind(path: Path) -> str:
 
 
 def rehearse(story: Story, semantics: Semantics, init: str) -> None:
-    """Go through a story with the model alone."""
+    """Check a story by executing it on the model alone."""
     stage = Stage(semantics)
     with _at(story, story.start):
         stage.begin(init, story.words.then)
@@ -108,7 +109,7 @@ def rehearse(story: Story, semantics: Semantics, init: str) -> None:
 
 
 def tell(story: Story, semantics: Semantics, init: str, begun: Arrived) -> Script:
-    """Return the script of a story that `rehearse` finds possible."""
+    """Return the script of a story that `rehearse` has checked."""
     stage, ahead = Stage(semantics, any_outcome=True), _Ahead(begun)
     with _at(story, story.start, BESIDE):
         yield from ahead.lead_to(init, semantics, _place(story, story.start))
@@ -125,7 +126,7 @@ def tell(story: Story, semantics: Semantics, init: str, begun: Arrived) -> Scrip
 
 
 class _Ahead:
-    """The state of a script, and the steps that Kafka took at once, which the script asks for later."""
+    """State of a script, and the urgent steps that Kafka took before the script asks for them."""
 
     def __init__(self, begun: Arrived) -> None:
         self._taken: list[tuple[str, object]] = []
@@ -137,18 +138,18 @@ class _Ahead:
             self._taken.append(arrived.also)
 
     def take(self, place: str, transition: Transition) -> Script:
-        """Ask for a step."""
+        """Request a step."""
         self._arrive((yield Wanted(place, transition)))
 
     def lead_to(self, init: str, semantics: Semantics, place: str) -> Script:
-        """Ask for the steps from the first initial state to a named start."""
+        """Request the steps from the first initial state to a named start."""
         for number, take in enumerate(way_to(semantics.protocol, init), start=1):
             if not self.has(take.action, take.actor):
                 where = f"step {number} of {init}"
                 yield from self.take(place, follow(semantics, self.state, take, where, any_outcome=True))
 
     def has(self, action: str, actor: object) -> bool:
-        """Whether Kafka has taken a step already; if so, this is the step."""
+        """Whether Kafka has taken a step already; if so, count it as this step."""
         if (action, actor) not in self._taken:
             return False
         self._taken.remove((action, actor))
@@ -161,7 +162,7 @@ def _place(story: Story, command: Command) -> str:
 
 @contextmanager
 def _at(story: Story, command: Command, beside: str = "") -> Iterator[None]:
-    """Say of what goes wrong at which command it does."""
+    """Prefix errors with the place and the text of a command."""
     try:
         yield
     except (ScenarioError, ProtocolError) as error:
@@ -174,15 +175,15 @@ def _at(story: Story, command: Command, beside: str = "") -> Iterator[None]:
 class Retold(NamedTuple):
     """A step of a trace."""
 
-    number: int  # the number of the state that it leads to
+    number: int  # number of the target state
     step: Taken
 
 
 class Trace(NamedTuple):
     """A trace of a model or its variant, as steps."""
 
-    file: str  # where it was read
-    init: str  # the start that its first state is
+    file: str  # the file it was read from
+    init: str  # the start of its first state
     steps: list[Retold]
 
 

@@ -1,4 +1,4 @@
-"""Many walks on both sides: what was found, by kind, each with a walk that shows it."""
+"""Survey: many walks on both sides, and their findings by class, each with a short walk."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics
 
 CONTINUATIONS = 25
-"""Walks that go on from where something new was found, each in its own way: a difference may turn into a violation."""
+"""Walks that continue from a new finding, each with its own choices: a difference may become a violation."""
 
 
 BROKEN = 20
-"""Walks that are kept to go on from, of those on which Kafka broke a property."""
+"""Walks on which Kafka violated a property that are kept as beginnings of further walks."""
 
 
 class Kind(NamedTuple):
-    """Findings that show the same."""
+    """A class of findings."""
 
-    first: Finding  # the one that a shortest walk shows
+    first: Finding  # the finding of a shortest walk
     steps: tuple[Step, ...]  # that walk
-    times: int  # on how many walks it was found
-    file: Path | None = None  # where the walk was written to, if it was
-    behaviour: tuple[TraceStep, ...] = ()  # the walk's states, up to where it was found; see `Lockstep.behaviour`
+    times: int  # number of walks that found it
+    file: Path | None = None  # file of the walk, if it was written
+    behaviour: tuple[TraceStep, ...] = ()  # states of that walk, up to the finding; see `Lockstep.behaviour`
 
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Look for garbage seldom: states are many small objects without cycles; looking takes a quarter of the time."""
+    """Collect garbage rarely in the block: states are many small objects without cycles."""
     usual = gc.get_threshold()
     gc.set_threshold(100_000, 20, 100)
     try:
@@ -66,7 +66,7 @@ def rare_collections() -> Iterator[None]:
 
 
 class Survey:
-    """Walks through one model, on both sides."""
+    """Makes walks through one model, on both sides, and classifies their findings."""
 
     def __init__(
         self, driver: Driver, protocol: QuorumBase, about: WalkFile, report: Callable[[], object] | None = None
@@ -79,11 +79,11 @@ class Survey:
         self._kinds: dict[Sign, Kind] = {}
         self._drawn: Counter[Sort] = Counter()
         self._tried: Counter[Sort] = Counter()
-        self._broken: list[tuple[Step, ...]] = []  # walks up to where Kafka broke a property, the shortest
+        self._broken: list[tuple[Step, ...]] = []  # the shortest walks up to a property that Kafka violated
 
     @property
     def steps(self) -> int:
-        """Steps taken on both sides."""
+        """Number of steps taken on both sides."""
         return self._lockstep.steps
 
     @property
@@ -93,14 +93,14 @@ class Survey:
 
     @property
     def taken(self) -> Counter[str]:
-        """How often each action was taken with the same effect on both sides."""
+        """Number of times that each action had the same effect on both sides."""
         return self._lockstep.taken
 
     def draw(self, walks: int, depth: int, seed: str) -> None:
         """Make random walks; walk `i` depends on the seed, on `i` and on the walks before it.
 
-        After something new is found several walks go on from there, each in its own way; and of the later walks every
-        second one goes on from where Kafka broke a property.
+        Several walks continue from a new finding, each with its own choices. Every second later walk continues from a
+        state in which Kafka violated a property.
         """
         for number in range(walks):
             drawn = RandomWalk(f"{seed}/{number}", self._drawn, self._tried)
@@ -114,7 +114,7 @@ class Survey:
                 self._walk(GivenWalk(found, then=drawn), len(found) + depth)
 
     def take(self, steps: tuple[Step, ...]) -> None:
-        """Take given steps."""
+        """Make a walk of given steps."""
         given = GivenWalk(steps)
         problems: list[InputError] = []
 
@@ -130,18 +130,18 @@ class Survey:
             raise problem
 
     def follow(self, choose: Callable[[Lockstep], Choose]) -> None:
-        """Make a walk of what somebody chooses who knows where it is."""
+        """Make a walk with a chooser that knows the lockstep."""
         self._walk(choose(self._lockstep), sys.maxsize)
 
     def cover(self, graph: StateGraph) -> Cover:
-        """Make walks which together take every labelled step of a state graph."""
+        """Make walks that together take every labelled step of a state graph."""
         made = Cover(graph)
         while made.goes_on():
             self.follow(made.walk)
         return made
 
     def _walk(self, choose: Choose, depth: int) -> tuple[Step, ...]:
-        """Make a walk; return its beginning up to what was not found before, or nothing."""
+        """Make a walk; return its steps up to the last new finding, or none."""
         walked, findings = self._lockstep.walk(choose, depth)
         self.walks += 1
         states = self._lockstep.behaviour
@@ -165,18 +165,18 @@ class Survey:
         return tuple(map(Step.of, walked[:fresh]))
 
     def findings(self) -> Iterator[Finding]:
-        """Yield one finding of each kind."""
+        """Yield one finding of each class."""
         return (kind.first for kind in self._kinds.values())
 
     def kinds(self) -> list[Kind]:
-        """Return what was found: violations first, then what was found most often."""
+        """Return the classes of findings: violations first, then by frequency."""
         order = list(LockstepVerdict)
         return sorted(self._kinds.values(), key=lambda kind: (-order.index(kind.first.verdict), -kind.times))
 
     def write(self, folder: Path) -> list[Kind]:
-        """Make a shortest walk for each kind shorter, and write it to a file; return the kinds with these.
+        """Shrink a shortest walk of each class, and write it to a file; return the classes with these walks.
 
-        Where the Java process ends, walks are written as they were found.
+        If the Java process ends, walks are written without shrinking.
         """
         folder.mkdir(parents=True, exist_ok=True)
         written = []
@@ -194,7 +194,7 @@ class Survey:
 
 
 def summary(finding: Finding) -> list[str]:
-    """Return what a finding is, in a line or several."""
+    """Return the summary of a finding, in a line or several."""
     if finding.violated:
         return [f"violated: {', '.join(finding.violated)}"]
     if finding.problem:
@@ -207,7 +207,7 @@ Sign = tuple[Any, ...]
 
 
 def sign_of(finding: Finding) -> Sign:
-    """Return what two findings share that show the same thing: not where they are, but what differs."""
+    """Return the signature of a finding: its differences, without their place."""
     action = None if finding.taken is None else finding.taken.action
     if finding.verdict is LockstepVerdict.VIOLATES:
         return finding.verdict, frozenset(finding.violated)
@@ -218,7 +218,7 @@ def sign_of(finding: Finding) -> Sign:
 def shrink(
     lockstep: Lockstep, steps: list[Step], wanted: Sign, report: Callable[[int], None] | None = None
 ) -> list[Step]:
-    """Return a walk that shows the same, from which no piece can be left out."""
+    """Return a walk with the same finding, from which no piece can be left out."""
     best = _shown(lockstep, steps, wanted)
     if best is None:
         return steps
@@ -242,7 +242,7 @@ def shrink(
 
 
 def simplified(lockstep: Lockstep, steps: list[Step], wanted: Sign) -> tuple[QuorumBase, list[Step]]:
-    """Return the model with fewer replicas and kinds of events, and a walk through it that shows the same."""
+    """Return the model with fewer replicas and kinds of events, and a walk through it with the same finding."""
     best = lockstep.protocol
     constants = best.constants.values()
     for host in reversed(ordered(best.hosts)):
@@ -262,17 +262,17 @@ def _values(protocol: QuorumBase) -> dict[str, Any]:
 def _if_shown(
     lockstep: Lockstep, protocol: QuorumBase, changes: dict[str, Any], steps: list[Step], wanted: Sign
 ) -> tuple[QuorumBase, list[Step]] | None:
-    """Return the model with other constants, and the walk through it, or None where it does not show what is wanted."""
+    """Return the model with other constants and a walk with the wanted finding, or None."""
     try:
         other = type(protocol)(**{**_values(protocol), **changes})
-    except ConstantError:  # nobody is left to vote
+    except ConstantError:  # no voter is left
         return None
     shown = _shown(Lockstep(lockstep.driver, other, go_on=lockstep.go_on, ignored=lockstep.ignored), steps, wanted)
     return None if shown is None or len(shown) > len(steps) else (other, shown)
 
 
 def _shown(lockstep: Lockstep, steps: list[Step], wanted: Sign) -> list[Step] | None:
-    """Return the steps that were taken up to what is wanted, or None where it is not shown."""
+    """Return the steps up to the wanted finding, or None if the walk does not have it."""
     walked, findings = lockstep.walk(GivenWalk(steps, skips=True), len(steps))
     shown = [finding.step for finding in findings if sign_of(finding) == wanted]
     return list(map(Step.of, walked[: shown[0]])) if shown else None
@@ -281,30 +281,30 @@ def _shown(lockstep: Lockstep, steps: list[Step], wanted: Sign) -> list[Step] | 
 class Task(NamedTuple):
     """Walks to make through one model."""
 
-    name: str  # what the walks are called: the file and the line where they stand in one
-    file: WalkFile  # what is walked through. It has the steps where they are known beforehand.
+    name: str  # name of the walks: file and line, if they come from one
+    file: WalkFile  # the model and settings, and the steps if known beforehand
     config: ModelConfig  # the constants
-    kind: Callable[[], type[QuorumBase]]  # returns the model that does what Kafka is known to do
-    blaming: Callable[[], AbstractContextManager[object]]  # within which errors say where in the model they are
-    # returns what picks the steps, given both sides; None where `file` has them, or they are drawn
+    kind: Callable[[], type[QuorumBase]]  # returns the model with Kafka's known differences
+    blaming: Callable[[], AbstractContextManager[object]]  # context in which errors name their place in the model
+    # returns the chooser of steps for a lockstep; None if `file` has the steps, or they are drawn
     choose: Callable[[Lockstep], Choose] | None = None
-    # the constants of the model whose state graph is covered, None where there is none; `config` has wider bounds
+    # constants of the model whose state graph is covered, or None; `config` has wider bounds
     covered: ModelConfig | None = None
-    path: Path | None = None  # the walk file of which the errors do not say which it is; None where there is none
+    path: Path | None = None  # walk file that errors do not name by themselves, or None
 
 
 class Made(NamedTuple):
-    """What came of a task."""
+    """Result of a task."""
 
-    survey: Survey | None = None  # what the walks showed; None where none could be begun
-    cover: Cover | None = None  # what was covered, where that was asked for
-    problem: InputError | None = None  # why it went no further, if it did not
-    interrupted: bool = False  # whether the user stopped it
-    kinds: Sequence[Kind] = ()  # the findings, one of each kind, with the files that they were written to
+    survey: Survey | None = None  # the walks and findings; None if no walk could begin
+    cover: Cover | None = None  # the cover, if one was requested
+    problem: InputError | None = None  # the error that ended the task, if any
+    interrupted: bool = False  # whether the user interrupted it
+    kinds: Sequence[Kind] = ()  # the classes of findings, with the files of their walks
 
     @property
     def verdict(self) -> LockstepVerdict:
-        """The most severe finding; agreement only where nothing ended the walks early and no step is missing."""
+        """The most severe finding; agreement only if the walks were complete and no step is missing."""
         order = list(LockstepVerdict)
         untaken = () if self.cover is None else self.cover.untaken()
         is_missing = any(reason is Reason.MISSING for _, reason, _ in untaken)
@@ -315,7 +315,7 @@ class Made(NamedTuple):
 
 @contextmanager
 def naming(path: Path | str | None) -> Iterator[None]:
-    """Say which file bad input is in."""
+    """Prefix errors about input with its file."""
     try:
         yield
     except InputError as error:
@@ -345,7 +345,7 @@ def make(driver: Driver, task: Task, arguments: argparse.Namespace, report: Call
 
 
 def _walk(survey: Survey, kind: type[QuorumBase], task: Task, arguments: argparse.Namespace) -> Cover | None:
-    """Make the walks of a survey; return the cover that they make, where one is asked for."""
+    """Make the walks of a survey; return the cover, if one is requested."""
     if task.covered is not None:
         bound = bind(kind, task.covered)
         return survey.cover(state_graph(Semantics(bound.protocol), bound.init, arguments.depth))

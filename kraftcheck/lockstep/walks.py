@@ -1,6 +1,6 @@
-"""Walks: drawn at random, or read from a file.
+"""Walks: candidate steps, random choice, and walk files.
 
-A walk file is text. Lines that begin with `#`, and blank ones, say nothing to the program:
+A walk file is text. Blank lines, and lines that begin with `#`, are ignored:
 
     model quorum
     set Hosts = {n1, n2}
@@ -9,10 +9,9 @@ A walk file is text. Lines that begin with `#`, and blank ones, say nothing to t
     HandleVoteRequest by n2 on VoteRequest(epoch=0, pre_vote=TRUE, ...)
     RemoveVoter by n1, outcome 2
 
-`without NAME` leaves a known difference out of the model, so that it shows; `ignore NAME` says which property is not
-looked at. `go on` is there where the walk goes on
-from Kafka's state after a difference. Where an action has several outcomes, `outcome` says which one, in the order of
-the model.
+The line `without NAME` removes a known difference from the model, so that it shows. The line `ignore NAME` skips a
+property. The line `go on` continues the walk from Kafka's state after a difference. If an action has several outcomes,
+`outcome` numbers them in the order of the model.
 """
 
 from __future__ import annotations
@@ -35,23 +34,23 @@ from kraftcheck.spec.values import Value, text_of
 
 
 class Candidate(NamedTuple):
-    """An action, who may take it, and on which message; whether it is enabled is not known yet."""
+    """An action with its actor and message, perhaps not enabled."""
 
     action: str  # as in `Transition`
     actor: Any
     message: Record | None
-    inbox: Value | None = None  # the actor's inbox, where the step is the network's own; else None
+    inbox: Value | None = None  # the actor's inbox for the network's own step; else None
 
 
 Sort = tuple[object, ...]
-"""What makes steps alike: the action, the actor's mode, and what its message is about."""
+"""Key of similar steps: the action, the actor's mode, and the kind of its message."""
 
 Card = dict[Sort, list[Candidate]]
-"""What one replica can be offered, by kind."""
+"""Candidate steps of one replica, by sort."""
 
 
 class Menu:
-    """What can be driven, for each state of a replica; most replicas stay as they are from step to step."""
+    """Candidate steps that can be driven, cached by state of a replica; most replicas stay the same in a step."""
 
     def __init__(self, semantics: Semantics, driven: Callable[[str, bool], bool]) -> None:
         self.semantics = semantics
@@ -64,7 +63,7 @@ class Menu:
         self._of_type: dict[tuple[type, type], list[str]] = {}
 
     def card(self, key: Value, state: State) -> Card:
-        """Return what a replica can be offered, or for None what the environment can."""
+        """Return the candidate steps of a replica, or for None those of the environment."""
         if key is None:
             return {(name,): [Candidate(name, None, None)] for name in self._alone}
         me = state.replicas[key]
@@ -99,7 +98,7 @@ class Menu:
 
 
 class Offers:
-    """What can be driven in a state."""
+    """Candidate steps of a state."""
 
     def __init__(self, menu: Menu, state: State) -> None:
         self.state = state
@@ -109,19 +108,19 @@ class Offers:
 
     @property
     def all(self) -> list[Candidate]:
-        """Every offer."""
+        """All candidate steps."""
         return [offer for _, alike in self.by_kind() for offer in alike]
 
     def by_kind(self) -> list[tuple[Sort, list[Candidate]]]:
-        """Return the offers, by replica and kind."""
+        """Return the candidate steps, by replica and sort."""
         return [entry for card in self._cards.values() for entry in card.items()]
 
     def of(self, actor: Value) -> list[Candidate]:
-        """Return the offers to one replica."""
+        """Return the candidate steps of one replica."""
         return [offer for alike in self._cards[actor].values() for offer in alike]
 
     def outcomes(self, offer: Candidate) -> list[Transition]:
-        """Return the enabled steps of an offer, in the order of the model."""
+        """Return the enabled steps of a candidate, in the order of the model."""
         semantics, choices = self._semantics, tuple[Choice, ...]()
         if offer.inbox is None:
             action = semantics.protocol.actions[offer.action]
@@ -137,7 +136,7 @@ class Offers:
         return [transition for transition in found if transition is not None]
 
     def _strike(self, offer: Candidate) -> None:
-        """Leave out an offer that the replica does not take as long as it stays as it is."""
+        """Remove a candidate that stays disabled until its replica changes."""
         card = self._cards[offer.actor]
         for kind, alike in card.items():
             if any(other is offer for other in alike):
@@ -152,11 +151,11 @@ class Offers:
 
 
 Chosen = tuple[list[Transition], int]
-"""The enabled steps of one offer, and which of them is chosen."""
+"""The enabled steps of one candidate, and the index of the chosen one."""
 
 
 class Taken(NamedTuple):
-    """A step of a walk: the action, who took it, on which message, and which of several outcomes, from 1 on."""
+    """A step of a walk: action, actor, message, and number of the outcome, from 1."""
 
     action: str
     actor: object
@@ -165,7 +164,7 @@ class Taken(NamedTuple):
 
 
 def labelled(offered: Iterable[Transition]) -> Iterator[tuple[Taken, Transition]]:
-    """Yield transitions out of a state, each with its label."""
+    """Yield the transitions out of a state with their labels."""
     outcomes: Counter[tuple[Any, ...]] = Counter()
     for transition in offered:
         key = transition.action, transition.actor, transition.message
@@ -175,28 +174,28 @@ def labelled(offered: Iterable[Transition]) -> Iterator[tuple[Taken, Transition]
 
 @lru_cache(maxsize=1 << 14)
 def text_of_message(message: Record | None) -> str:
-    """Return a message as walk files have it; "" where there is none."""
+    """Return the text of a message in a walk file; "" for None."""
     return "" if message is None else text_of(message)
 
 
 TOLD = ("pre_vote", "granted", "error")
 PARTS = ("records", "diverging", "snapshot")
-"""Fields of a message that say which branch its handler takes: by their value, or by being there."""
+"""Fields of a message that decide the branch of its handler: by their value, or by being present."""
 
 
 @lru_cache(maxsize=1 << 14)
 def about(message: Record | None) -> tuple[object, ...]:
-    """Return what a message is about, without its numbers."""
+    """Return the kind of a message: its type, and the fields that decide the branch of its handler."""
     told = tuple(getattr(message, name, None) for name in TOLD)
     parts = tuple(getattr(message, name, Nil.NIL) not in (Nil.NIL, ()) for name in PARTS)
     return type(message).__name__, *told, *parts
 
 
 FETCH_LIMIT = 2
-"""The batches that the log of Kafka's tests gives for one fetch."""
+"""Batches that one fetch returns from the log of Kafka's tests."""
 
 RUNS, DEPTH = 100, 100
-"""Random walks, and the steps of one, where no number is given."""
+"""Default number of random walks, and of the steps of one."""
 
 STEP = re.compile(r"(?P<action>\w+) by (?P<actor>[^\s,]+)(?: on (?P<message>.+?))?(?:, outcome (?P<outcome>\d+))?")
 
@@ -204,17 +203,17 @@ SETTING = re.compile(r"(model|variant|without|ignore|set(?= .*=)|go(?= on$)) (.+
 
 
 class Step(NamedTuple):
-    """A step of a walk, as a walk file has it."""
+    """A step of a walk, as text of a walk file."""
 
-    action: str  # which action, by which replica
+    action: str  # the action and its replica
     actor: str
-    message: str = ""  # the message delivered, as text; "" where none is
-    outcome: int = 1  # which of several outcomes; the first is 1
-    line: int = 0  # where it stands in its file; 0 where it comes from none
+    message: str = ""  # the delivered message; "" without one
+    outcome: int = 1  # number of the outcome, from 1
+    line: int = 0  # line in its file; 0 without a file
 
     @classmethod
     def of(cls, taken: Taken) -> Step:
-        """Return a step that was taken, as text."""
+        """Return a taken step, as text."""
         return cls(taken.action, str(taken.actor), text_of_message(taken.message), taken.outcome)
 
     def __str__(self) -> str:
@@ -224,25 +223,25 @@ class Step(NamedTuple):
 
 
 class WalkFile(NamedTuple):
-    """What a walk file says."""
+    """Contents of a walk file."""
 
-    model: str  # what is walked through; the variant is "" where there is none
+    model: str  # the model and its variant, or ""
     variant: str
     settings: tuple[str, ...]  # the constants, each as `NAME = VALUE`
-    go_on: bool  # whether to go on from Kafka's state after a difference
+    go_on: bool  # whether to continue from Kafka's state after a difference
     steps: tuple[Step, ...]
-    without: tuple[str, ...] = ()  # names of known differences that are left out of the model, so that they show
-    ignored: tuple[str, ...] = ()  # names of the properties that are not looked at
+    without: tuple[str, ...] = ()  # names of known differences removed from the model, so that they show
+    ignored: tuple[str, ...] = ()  # names of the properties to skip
 
 
 def settings_of(protocol: Protocol) -> tuple[str, ...]:
-    """Return the constants of a model that are not the usual ones, as a walk file has them."""
+    """Return the constants of a model that are not default, as text of a walk file."""
     usual = {name: declared.default for name, declared in protocol.constants.items()}
     return tuple(f"{name} = {text_of(v)}" for name, v in protocol.constant_values().items() if v != usual[name])
 
 
 class RandomWalk:
-    """Chooses steps at random: what was seldom taken, by a replica in such a mode on such a message, is likelier."""
+    """Chooses steps at random; a sort of step that was taken rarely is likelier."""
 
     def __init__(self, seed: str, taken: Counter[Sort], tried: Counter[Sort] | None = None) -> None:
         self._random = random.Random(seed)
@@ -252,7 +251,7 @@ class RandomWalk:
         self._weights: dict[Sort, float] = {}
 
     def __call__(self, offers: Offers) -> Chosen | None:
-        """Return the next step, or None where there is none."""
+        """Return the next step, or None if no step is enabled."""
         entries, known = offers.by_kind(), self._weights
         weights = [known.get(kind) or self._weight(kind) for kind, _ in entries]
         places = range(len(entries))
@@ -273,10 +272,11 @@ class RandomWalk:
         return None
 
     def _weight(self, kind: Sort) -> float:
-        """Deliveries move a quorum on; timeouts, left alone, would only start it anew.
+        """Return the weight of a sort of step.
 
-        On each walk some of the other actions are as good as left out: so walks differ more from each other (swarm
-        testing: A. Groce et al., ISSTA 2012). What is hardly ever enabled is hardly ever tried.
+        Deliveries advance a quorum; frequent timeouts would only start elections again. Each walk nearly excludes some
+        of the other actions, so that walks differ more (swarm testing: A. Groce et al., ISSTA 2012). A sort that is
+        rarely enabled is rarely tried.
         """
         action, taken = str(kind[0]), self._taken[kind]
         eagerness = 6.0 if action.startswith("Handle") else self._eagerness.get(action)
@@ -288,14 +288,14 @@ class RandomWalk:
 
 
 ADDED = re.compile(r", (?:address|endpoint)=\d+")
-"""Fields of messages that a walk file may leave out."""
+"""Fields of messages that a walk file may omit."""
 
 EAGERNESS = (0.02, 0.2, 1.0)
-"""How likely a walk takes an action that delivers nothing; drawn for each walk and action."""
+"""Weights of actions that deliver no message; drawn for each walk and action."""
 
 
 class GivenWalk:
-    """Chooses the steps of a walk, in their order."""
+    """Chooses the steps of a given walk, in their order."""
 
     def __init__(self, steps: Iterable[Step], *, skips: bool = False, then: RandomWalk | None = None) -> None:
         self._steps = iter(steps)

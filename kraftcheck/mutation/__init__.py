@@ -1,1 +1,1 @@
-"""Mutants: a protocol changed by one small slip at a time, to see which of them its properties notice."""
+"""Mutation testing: a protocol with one small change at a time, to see which changes its properties notice."""

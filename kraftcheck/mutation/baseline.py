@@ -1,6 +1,7 @@
-"""The run of a protocol as it is, in one configuration: how its actions were called, and which lines ran.
+"""Baseline of one configuration: the calls of the unchanged protocol's actions, and the lines that ran.
 
-A recorded call can be made again with what it read; an action can be wrapped, so that something else is called.
+A recorded call can be replayed with the values that it read. An action can be wrapped, so that it calls another
+function.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from kraftcheck.spec.language.state import State, Step
 from kraftcheck.spec.values import Record, Value
 
 ONE_CALL = 5.0
-"""Seconds that a single call of an action may take."""
+"""Time limit of a single call of an action, in seconds."""
 
 Arguments = tuple[Any, ...]
-"""What an action is called with after `self`."""
+"""Arguments of an action, after `self`."""
 
 Wrapper = Callable[[Protocol, Arguments], Iterable[Step]]
 
@@ -40,29 +41,29 @@ Line = tuple[str, int]
 
 
 class EndlessError(Exception):
-    """A call of an action did not return in time."""
+    """A call of an action exceeded its time limit."""
 
 
 class RecordedCall(NamedTuple):
-    """One call of an action."""
+    """A recorded call of an action."""
 
     action: Action
-    arguments: Arguments  # what it was called with
-    seen: dict[str, Value]  # what it read of the shared state
-    steps: frozenset[Step]  # what came of it
+    arguments: Arguments
+    seen: dict[str, Value]  # values that it read from the shared state
+    steps: frozenset[Step]  # its steps
 
 
 @dataclass
 class Baseline:
-    """What a protocol does in one configuration."""
+    """The unchanged protocol in one configuration: its calls, the lines that ran, and the result of its search."""
 
-    job: Job  # the search; its protocol is as the configuration has it
-    starts: list[State]  # the states from which it starts
-    calls: list[RecordedCall] = field(default_factory=list)  # the calls of actions, by number
-    # the numbers of the calls in which a line ran
+    job: Job  # the search, with the configured protocol
+    starts: list[State]  # the initial states
+    calls: list[RecordedCall] = field(default_factory=list)  # calls of actions, by number
+    # numbers of the calls in which a line ran
     by_line: dict[Line, list[int]] = field(default_factory=lambda: defaultdict(list))
-    at_start: set[Line] = field(default_factory=set)  # the lines that ran while the starts were made
-    result: Result = field(default_factory=Result)  # what the search found
+    at_start: set[Line] = field(default_factory=set)  # lines that ran while the initial states were made
+    result: Result = field(default_factory=Result)  # result of the search
 
     @property
     def shared_type(self) -> type[Record]:
@@ -70,7 +71,7 @@ class Baseline:
         return type(self.starts[0].shared)
 
     def runs(self, path: str, lines: Iterable[int]) -> bool:
-        """Return whether one of some lines of a file ran, in an action or while the starts were made."""
+        """Whether one of some lines of a file ran, in an action or while the initial states were made."""
         return any((path, line) in self.by_line or (path, line) in self.at_start for line in lines)
 
     def through(self, path: str, lines: Iterable[int]) -> list[RecordedCall]:
@@ -79,7 +80,7 @@ class Baseline:
         return [self.calls[number] for number in sorted(numbers)]
 
     def protocol(self) -> Protocol:
-        """Return another instance of the protocol, to be changed."""
+        """Return a copy of the protocol, to be changed."""
         return copy(self.job.protocol)
 
 
@@ -89,7 +90,7 @@ def record(
     modules: Iterable[ModuleType] = (),
     report: Callable[[Progress], None] | None = None,
 ) -> Baseline:
-    """Search a protocol as it is, and note what its actions do."""
+    """Search the unchanged protocol, and record the calls of its actions."""
     tracing = _Tracing(frozenset(files), memories_of(modules))
     with tracing.noted() as lines:
         starts = initial_states(Semantics(job.protocol), job.options.init)
@@ -106,7 +107,7 @@ def record(
 
 
 class _Tracing:
-    """Notes which lines run."""
+    """Records the lines that run in some files."""
 
     def __init__(self, files: frozenset[str], forget: list[Callable[[], object]]) -> None:
         self._files = files
@@ -114,7 +115,7 @@ class _Tracing:
 
     @contextmanager
     def noted(self) -> Iterator[set[Line]]:
-        """Note the lines that run meanwhile; those of a memoised function too, whatever it knew before."""
+        """Record the lines that run in the block, including those of memoized functions, whose caches are cleared."""
         lines: set[Line] = set()
 
         def begin(frame: FrameType, event: str, argument: object) -> Any:
@@ -137,7 +138,7 @@ class _Tracing:
 def _noted(
     baseline: Baseline, action: Action, tracing: _Tracing, protocol: Protocol, arguments: Arguments
 ) -> tuple[Step, ...]:
-    """Call an action, and note the call with what it reads of the shared state."""
+    """Call an action, and record the call with its reads of the shared state."""
     seen: dict[str, Value] = {}
 
     def noting(shared: Any) -> SharedProxy:
@@ -158,7 +159,7 @@ def _noted(
 
 
 def replaying(call: RecordedCall, kind: type[Record]) -> Arguments:
-    """Return the arguments of a recorded call, to make it again."""
+    """Return the arguments that replay a recorded call."""
 
     def read(name: str) -> Value:
         if name not in call.seen:
@@ -177,7 +178,7 @@ def _with_shared(action: Action, arguments: Arguments, proxy_of: Callable[[Any],
 
 
 def plain_steps(action: Action, protocol: Protocol, arguments: Arguments, made: Iterable[Any]) -> tuple[Any, ...]:
-    """Return those of an action's steps that can be told from doing nothing, and that bounds allow at all."""
+    """Return the steps of an action that have an effect and that the bounds can allow."""
     me = arguments[0] if action.kind != "environment" else ()
     return tuple(step for step in made if not isinstance(step, Step) or _matters(step, me, protocol.bounds))
 
@@ -189,12 +190,12 @@ def _matters(step: Step, me: Value, bounds: dict[str, int]) -> bool:
 
 
 def rewired(protocol: Protocol, actions: Mapping[str, Action]) -> None:
-    """Give a protocol other actions; it alone is changed, not its class."""
-    vars(protocol).update(actions=MappingProxyType(dict(actions)), is_sampled=False)  # each call is one to note
+    """Replace the actions of a protocol object; its class stays as it is."""
+    vars(protocol).update(actions=MappingProxyType(dict(actions)), is_sampled=False)  # record every call
 
 
 def wrapped(name: str, action: Action, wrapper: Wrapper) -> Action:
-    """Return an action that asks for what another one asks for, and calls something else."""
+    """Return an action with the same parameters that calls a wrapper."""
 
     def call(protocol: Protocol, *arguments: Any) -> Iterable[Step]:
         return wrapper(protocol, arguments)
@@ -204,7 +205,7 @@ def wrapped(name: str, action: Action, wrapper: Wrapper) -> Action:
 
 @contextmanager
 def limited_time() -> Iterator[None]:
-    """Raise `EndlessError` in a call that takes longer than `ONE_CALL`; for the main thread alone."""
+    """Raise `EndlessError` if the block takes longer than `ONE_CALL`; only for the main thread."""
     seconds = ONE_CALL
 
     def stop(number: int, frame: FrameType | None) -> None:

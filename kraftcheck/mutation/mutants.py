@@ -1,4 +1,4 @@
-"""Mutants: the functions of a protocol that may be changed, one slip in each, and the code that this makes of it."""
+"""Mutants: the functions of a protocol that may be changed, and their code with one mutation in it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from kraftcheck.spec.language.protocol import Protocol
 
 LANGUAGE = Path(__file__).resolve().parents[1]
 CHECKS = ("property_mark", "projection", "scenario")
-"""What marks methods that are never changed: properties are the checks, the others are not what an action does."""
+"""Marks of methods that are never mutated: properties are the checks, and the others are no part of actions."""
 
 
 class SourceFile:
-    """The source of a module."""
+    """Source of a module."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -35,7 +35,7 @@ class SourceFile:
 
     @cached_property
     def definitions(self) -> dict[tuple[str, int], ast.FunctionDef]:
-        """The definitions of functions, by name and first line: that of the first decorator."""
+        """Definitions of functions, by name and first line; the first line may be a decorator's."""
         found = {}
         for node in ast.walk(ast.parse(self.text)):
             if isinstance(node, ast.FunctionDef):
@@ -44,21 +44,21 @@ class SourceFile:
         return found
 
     def span(self, node: Any) -> tuple[int, int]:
-        """Return where a node of the syntax tree begins in the source, and where it ends."""
+        """Return the begin and the end of a syntax node in the source."""
         begin = self._starts[node.lineno - 1] + node.col_offset
         return begin, self._starts[node.end_lineno - 1] + node.end_col_offset
 
 
 class ChangeableFunction(NamedTuple):
-    """A function that may be changed."""
+    """A function that may be mutated."""
 
     function: Any
     source: SourceFile  # the source of its module
-    definition: ast.FunctionDef  # its definition in it
+    definition: ast.FunctionDef  # its definition in that source
 
 
 def changeable_modules(model: Model, protocol: type[Protocol]) -> list[ModuleType]:
-    """Return the modules whose functions may be changed."""
+    """Return the modules whose functions may be mutated."""
     with_source = [(module, source_of(module)) for module in modules_of(protocol)]
     if model.file is None:
         return [module for module, path in with_source if path is not None]
@@ -71,10 +71,10 @@ def changeable_modules(model: Model, protocol: type[Protocol]) -> list[ModuleTyp
 
 
 def changeable_functions(protocol: type[Protocol], modules: list[ModuleType]) -> list[ChangeableFunction]:
-    """Return the functions that may be changed, in the order of their modules and lines.
+    """Return the functions that may be mutated, in the order of their modules and lines.
 
-    These are the protocol's actions, and what they call by name in the given modules, also by way of others.
-    Properties, projections, named starts and `initial` are not among them.
+    These are the protocol's actions, and functions of the given modules that they call by name, directly or
+    transitively. Properties, projections, scenarios and `initial` are excluded.
     """
     sources = {str(module.__file__): SourceFile(Path(str(module.__file__))) for module in modules}
     result = []
@@ -88,7 +88,7 @@ def changeable_functions(protocol: type[Protocol], modules: list[ModuleType]) ->
 
 
 def functions_of_actions(protocol: type[Protocol], modules: list[ModuleType]) -> dict[str, list[FunctionType]]:
-    """Return for each action the functions that it may call, itself included, by way of others too."""
+    """Return for each action the functions that it may call, directly or transitively, including itself."""
     names = {module.__name__ for module in modules}
     calls: dict[FunctionType, list[FunctionType]] = {}
     result = {}
@@ -99,7 +99,7 @@ def functions_of_actions(protocol: type[Protocol], modules: list[ModuleType]) ->
 
 
 def functions_of_projections(protocol: type[Protocol], modules: list[ModuleType]) -> list[FunctionType]:
-    """Return the functions that projections which actions read may call, by way of others too."""
+    """Return the functions that projections may call for an action's reads, directly or transitively."""
     read = dict.fromkeys(one.function for action in protocol.actions.values() for one in action.reads)
     return list(_reached_from(read, protocol, modules, {}))
 
@@ -110,7 +110,7 @@ def _reached_from(
     modules: list[ModuleType],
     calls: dict[FunctionType, list[FunctionType]],
 ) -> dict[FunctionType, None]:
-    """Return functions and what they may call, by way of others too; `calls` has what each was found to call."""
+    """Return some functions and those that they may call, transitively; `calls` caches the direct calls."""
     waiting = [one for one in map(_function_of, firsts) if one is not None]
     found = dict[FunctionType, None]()
     while waiting:
@@ -125,7 +125,7 @@ def _reached_from(
 
 
 def memories_of(modules: Iterable[ModuleType]) -> list[Callable[[], object]]:
-    """Return what makes the memoised functions of modules, and the memoised methods of their classes, forget."""
+    """Return functions that clear the caches of memoized functions and methods of some modules."""
     found = dict[int, Callable[[], object]]()
     for module in modules:
         for value in vars(module).values():
@@ -138,7 +138,7 @@ def memories_of(modules: Iterable[ModuleType]) -> list[Callable[[], object]]:
 
 
 def _called_by(function: FunctionType, protocol: type[Protocol], modules: list[ModuleType]) -> Iterator[FunctionType]:
-    """Yield the functions that a function may call itself."""
+    """Yield the functions that a function may call directly."""
     names = {module.__name__ for module in modules}
     for name in _names_in(function.__code__):
         for called in map(_function_of, _named(name, function, protocol, modules)):
@@ -147,7 +147,7 @@ def _called_by(function: FunctionType, protocol: type[Protocol], modules: list[M
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
-    """Yield the names that a function uses, those of functions within it included."""
+    """Yield the names that a function uses, including those of inner functions."""
     yield from code.co_names
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
@@ -155,7 +155,7 @@ def _names_in(code: CodeType) -> Iterator[str]:
 
 
 def _named(name: str, user: FunctionType, protocol: type[Protocol], modules: list[ModuleType]) -> Iterator[Any]:
-    """Yield the functions for which a name may stand where a function uses it."""
+    """Yield the functions that a name in a function may refer to."""
     yield user.__globals__.get(name)
     owners = [base for base in protocol.__mro__ if name in vars(base)]
     yield from (vars(base)[name] for base in (owners if "super" in user.__code__.co_names else owners[:1]))
@@ -172,7 +172,7 @@ def _may_change(function: FunctionType) -> bool:
 
 
 def _function_of(value: Any) -> FunctionType | None:
-    """Return the function behind a method, a property or a memoised function."""
+    """Return the function inside of a method, a property or a memoized function."""
     if isinstance(value, property):
         value = value.fget
     value = getattr(value, "func", getattr(value, "__func__", value))
@@ -181,34 +181,34 @@ def _function_of(value: Any) -> FunctionType | None:
 
 
 class Mutant(NamedTuple):
-    """One mutant."""
+    """A mutant of a protocol."""
 
-    name: str  # names it among those of its protocol, also after lines have moved: module, function, what became what
-    kind: str  # the kind of slip
-    changed: ChangeableFunction  # the function
-    span: tuple[int, int]  # where in the source the replaced piece begins and ends
-    text: str  # what it is replaced by
-    lines: range  # the lines that must run for it to matter: the statement, or the head of a compound one
+    name: str  # name unique in the protocol, even after lines move: module, function, old and new source
+    kind: str  # the mutation operator
+    changed: ChangeableFunction  # the mutated function
+    span: tuple[int, int]  # begin and end of the replaced source
+    text: str  # its replacement
+    lines: range  # lines that must run for an effect: the statement, or the head of a compound one
 
     @property
     def path(self) -> Path:
-        """The file that it changes."""
+        """The mutated file."""
         return self.changed.source.path
 
     @property
     def source(self) -> bytes:
-        """The source of its module."""
+        """The source of the module with the mutation."""
         begin, end = self.span
         text = self.changed.source.text
         return text[:begin] + self.text.encode() + text[end:]
 
     @property
     def line(self) -> int:
-        """The line at which the changed piece begins."""
+        """The line at which the mutation begins."""
         return self.changed.source.text.count(b"\n", 0, self.span[0]) + 1
 
     def diff(self) -> tuple[list[str], list[str]]:
-        """Return the lines that it changes as they were, and as they are."""
+        """Return the changed lines, before and after the mutation."""
         begin, end = self.span
         text, lines = self.changed.source.text, self.changed.source.lines
         first, last = self.line, text.count(b"\n", 0, end) + 1
@@ -221,7 +221,7 @@ class Mutant(NamedTuple):
         return old, new
 
     def code(self) -> CodeType | None:
-        """Return the function's code with the slip in it; None where it cannot replace the function's own."""
+        """Return the code of the function with the mutation; None if it cannot replace the function's code."""
         function = self.changed.function
         module = ast.parse(self.source)
         definition = next(
@@ -235,7 +235,7 @@ class Mutant(NamedTuple):
         )
         if definition is None:
             return None
-        if function.__code__.co_flags & CO_GENERATOR:  # it stays one without its last yield
+        if function.__code__.co_flags & CO_GENERATOR:  # it stays a generator without its last yield
             definition.body.append(_never("yield"))
         definition.body += [_never(name) for name in function.__code__.co_freevars]
         ast.fix_missing_locations(module)
@@ -260,7 +260,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def mutants_of(functions: Iterable[ChangeableFunction], modules: Iterable[ModuleType]) -> Iterator[Mutant]:
-    """Yield all mutants of functions, each once."""
+    """Yield all mutants of some functions, without duplicates."""
     vocabulary = Vocabulary(modules)
     names: dict[str, int] = {}
     for changed in functions:
@@ -287,14 +287,14 @@ def _mutant(changed: ChangeableFunction, slip: Slip) -> Mutant:
 
 
 def _head(statement: ast.stmt) -> range:
-    """Return the lines of a statement, those of a compound one's body left out."""
+    """Return the lines of a statement; for a compound one, those of its head."""
     body: list[ast.stmt] = getattr(statement, "body", [])
     last = body[0].lineno - 1 if body else statement.end_lineno or statement.lineno
     return range(statement.lineno, max(last, statement.lineno) + 1)
 
 
 def _dumped(mutant: Mutant) -> str | None:
-    """Return the changed definition as a text that tells it from others; None where the slip changes nothing."""
+    """Return the syntax tree of the mutated definition as text; None if the mutation changes nothing."""
     source, definition = mutant.changed.source, mutant.changed.definition
     first, last = source.span(definition)
     first -= definition.col_offset
@@ -303,7 +303,7 @@ def _dumped(mutant: Mutant) -> str | None:
     try:
         module = ast.parse(b"if True:\n" + text if definition.col_offset else text)
     except SyntaxError as error:
-        raise AssertionError(f"{mutant.path}:{mutant.line}: a slip that is no Python: {mutant.text!r}") from error
+        raise AssertionError(f"{mutant.path}:{mutant.line}: mutation to invalid Python: {mutant.text!r}") from error
     (statement,) = module.body
     found = statement.body[0] if isinstance(statement, ast.If) else statement
     assert isinstance(found, ast.FunctionDef)
@@ -313,7 +313,7 @@ def _dumped(mutant: Mutant) -> str | None:
 
 
 class Swap:
-    """Gives a function the code of a mutant, and back. All that refers to the function then sees it."""
+    """Switches a function between its own code and a mutant's, for every reference to the function."""
 
     def __init__(self, function: FunctionType, code: CodeType, modules: Iterable[ModuleType] = ()) -> None:
         self._function = function
@@ -322,13 +322,13 @@ class Swap:
 
     @contextmanager
     def mutated(self) -> Iterator[None]:
-        """Let the function be the mutant's; in the end it is what it was before."""
+        """Use the mutant's code within the block."""
         with self._being(self._mutated):
             yield
 
     @contextmanager
     def original(self) -> Iterator[None]:
-        """Let the function be itself, within `mutated` too; in the end it is what it was before."""
+        """Use the original code within the block, also inside of `mutated`."""
         with self._being(self._original):
             yield
 

@@ -1,4 +1,4 @@
-"""The slips that people make in a protocol's methods: each a piece of the source, and what it is replaced by."""
+"""Mutation operators: small mistakes in the methods of a protocol, each the replacement of a piece of source."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KINDS = (
     *(GUARD, CONDITION, NEGATED, BOUNDARY, OFF_BY_ONE, NOT_SENT, SENT_TWICE, KEPT, NOT_UPDATED, SKIPPED, NO_STEP),
     *(WRONG_FIELD, WRONG_CONSTANT, SWAPPED, OPERAND, WRONG_RULE),
 )
-"""The kinds of slips, as reports list them."""
+"""The mutation operators, in the order of reports."""
 
 _BOUNDARIES: dict[type[ast.cmpop], str] = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
 _OPPOSITE_RULES = {"min": "max", "max": "min", "any": "all", "all": "any"}
@@ -43,11 +43,11 @@ Fields = dict[str, Any]
 """The types of a record's fields, by name."""
 
 Replacement = tuple[str, ast.AST, str]
-"""A kind of slip, the node that is replaced, and by what, as source."""
+"""A mutation operator, the replaced node, and the new source."""
 
 
 class Vocabulary:
-    """The records and symbols that a protocol's modules name."""
+    """The records and symbols that a protocol's modules name, as replacements in mutations."""
 
     def __init__(self, modules: Iterable[ModuleType]) -> None:
         named = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
@@ -55,7 +55,7 @@ class Vocabulary:
         self._fields = {cls: _types(cls) for cls in records}
 
     def other_field(self, name: str, owners: Iterable[type]) -> str | None:
-        """Return a plausible wrong field: the next one of the same type, in every record that may be meant."""
+        """Return a plausible wrong field: the next one of the same type in every record that may be meant."""
         asked = [cls for cls in owners if cls in self._fields] or list(self._fields)
         having = [self._fields[cls] for cls in asked if name in self._fields[cls]]
         if not having:
@@ -68,7 +68,7 @@ class Vocabulary:
         return None
 
     def swappable(self, cls: object) -> list[tuple[int, int]]:
-        """Return the pairs of neighbouring places in a record's constructor that take values of one type."""
+        """Return the pairs of neighbouring parameters with one type in a record's constructor."""
         types = list(self._fields.get(cls, {}).values()) if isinstance(cls, type) else []
         return [(place, place + 1) for place in range(len(types) - 1) if types[place] == types[place + 1]]
 
@@ -89,14 +89,14 @@ def _types(cls: type[Record]) -> Fields:
 
 
 def other_member(symbol: enum.Enum) -> enum.Enum | None:
-    """Return the next member of an enum, or None where there is no other."""
+    """Return the next member of an enum, or None if there is no other."""
     members = list(type(symbol))
     other = members[(members.index(symbol) + 1) % len(members)]
     return None if other is symbol else other
 
 
 def other_name(name: str, names: dict[str, Any]) -> str | None:
-    """Return the next of a module's names that stands for another symbol of the same class, or None."""
+    """Return the next name in a module for another symbol of the same class, or None."""
     symbol = names.get(name)
     if not isinstance(symbol, enum.Enum):
         return None
@@ -106,16 +106,16 @@ def other_name(name: str, names: dict[str, Any]) -> str | None:
 
 
 class Slip(NamedTuple):
-    """One slip."""
+    """A mutation: a mistake at one place."""
 
     kind: str  # one of `KINDS`
-    node: ast.AST  # what is replaced: a node of the syntax tree
-    text: str  # by what, as source
-    statement: ast.stmt  # the statement that it is in; of a compound one its head matters
+    node: ast.AST  # the replaced node of the syntax tree
+    text: str  # the new source
+    statement: ast.stmt  # the statement that contains the node; of a compound one, its head matters
 
 
 class Slips:
-    """Finds the slips in one function."""
+    """Finds the mutations of one function."""
 
     def __init__(self, function: Callable[..., Any], vocabulary: Vocabulary) -> None:
         self._function = function
@@ -124,7 +124,7 @@ class Slips:
         self._parameters = function.__code__.co_varnames[: function.__code__.co_argcount]
 
     def of(self, definition: ast.FunctionDef) -> Iterator[Slip]:
-        """Yield the slips in the function's definition."""
+        """Yield the mutations of the function's definition."""
         body = definition.body[1:] if ast.get_docstring(definition) is not None else definition.body
         for statement in body:
             yield from self._statement(statement)
@@ -139,7 +139,7 @@ class Slips:
         yield from self._parts(statement, statement)
 
     def _parts(self, node: ast.AST, statement: ast.stmt) -> Iterator[Slip]:
-        """Yield the slips in the parts of a statement, those of its cases, handlers and contexts included."""
+        """Yield the mutations in the parts of a statement, including its cases, handlers and contexts."""
         for field, value in ast.iter_fields(node):
             inner = value if isinstance(value, list) else [value]
             for child in inner:
@@ -187,7 +187,7 @@ class Slips:
             yield from self._expression(test, node, statement)
 
     def _slips_at(self, node: ast.expr, parent: ast.AST) -> Iterator[Replacement]:
-        """Yield the slips that replace an expression itself."""
+        """Yield the mutations that replace an expression itself."""
         match node:
             case ast.BoolOp() | ast.IfExp() | ast.BinOp():
                 yield from _without_operand_or_branch(node, parent)
@@ -238,7 +238,7 @@ class Slips:
 
 
 def _without_operand_or_branch(node: ast.BoolOp | ast.IfExp | ast.BinOp, parent: ast.AST) -> Iterator[Replacement]:
-    """Yield the slips that leave out an operand, or a branch."""
+    """Yield the mutations that drop an operand, or a branch."""
     left: list[tuple[str, ast.expr]] = []
     if isinstance(node, ast.BoolOp):
         for operand in node.values:
@@ -265,7 +265,7 @@ def _of_method(node: ast.Call, name: str) -> Iterator[Replacement]:
 
 
 def _sending(node: ast.Call, name: str) -> Iterator[Replacement]:
-    """Yield the slips of a call that sends messages, or writes replicas."""
+    """Yield the mutations of a call that sends messages, or writes replicas."""
     assert isinstance(node.func, ast.Attribute)
     before = ast.unparse(node.func.value)
     kind = NOT_UPDATED if name == "write" else NOT_SENT
@@ -282,7 +282,7 @@ def _sending(node: ast.Call, name: str) -> Iterator[Replacement]:
 
 
 def _not_updated(node: ast.Call) -> Iterator[Replacement]:
-    """Yield the slips of a call that gives fields new values: one of them stays as it was."""
+    """Yield the mutations of a call that sets fields: one field keeps its old value."""
     assert isinstance(node.func, ast.Attribute)
     for keyword in node.keywords:
         left = [other for other in node.keywords if other is not keyword]
@@ -306,7 +306,7 @@ def _is_test(node: ast.expr) -> bool:
 
 
 def _within(text: str, node: ast.expr, parent: ast.AST) -> str:
-    """Return the source of an expression as it stands within another one."""
+    """Return the source of an expression for a place within another expression."""
     holds = isinstance(parent, (*_COMPOUND, ast.Attribute, ast.Subscript, ast.Starred))
     plain = isinstance(node, ast.Compare) and isinstance(parent, ast.BoolOp)
     return f"({text})" if isinstance(node, _COMPOUND) and holds and not plain else text

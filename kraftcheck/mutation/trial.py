@@ -1,4 +1,4 @@
-"""Runs one mutant: what becomes of the model, and whether a property notices."""
+"""Trial of one mutant: the effect on the model, and the property that notices it."""
 
 from __future__ import annotations
 
@@ -33,34 +33,34 @@ VERDICTS = {
     SAME: "no state and no labelled step differs",
     UNREACHED: "its line never runs",
 }
-"""The verdicts, and what each means."""
+"""The verdicts, with their meanings."""
 
 FIRST_SHARE = 20
-"""Every configuration is searched first up to this part of its states, since most slips show soon."""
+"""Divisor of the states that a first search of every configuration visits, since most mutants show early."""
 
 MOST_WALKED = 20_000
-"""States up to which a step is looked for that the model does not have, once an action does something else."""
+"""Most states of a search for a step that the model lacks, after an action has changed."""
 
-BY_PROJECTION = "steps of actions that read what a projection gives"
-"""What is lost, where only a projection gives something else."""
+BY_PROJECTION = "steps of actions that read a changed projection"
+"""Description of the lost steps if only a projection has changed."""
 
 NEW = " (new)"
-"""Ends the name under which a step counts that the model does not have."""
+"""Suffix of the name of steps that the model lacks."""
 
 Names = Mapping[str, str]
-"""The name of an action's new steps, by the action's."""
+"""Names of new steps, by action."""
 
 
 @dataclass
 class Differences:
-    """In what a mutant's actions differ from the model's, on the inputs met in one search."""
+    """Differences between a mutant's actions and the model's, on the inputs recorded in one search."""
 
-    lost: Counter[str] = field(default_factory=Counter)  # how many steps each action lacks
-    had: Counter[str] = field(default_factory=Counter)  # how many it has in the model
-    only_removes: bool = True  # whether nothing is known to be new
+    lost: Counter[str] = field(default_factory=Counter)  # number of steps that each action lacks
+    had: Counter[str] = field(default_factory=Counter)  # number of steps that each action has in the model
+    only_removes: bool = True  # whether no new step is known
 
     def lost_steps(self) -> tuple[str, ...]:
-        """Return what is lost, for a person."""
+        """Return texts about the lost steps."""
         lost = sorted((+self.lost).items())
         return tuple(
             f"{name}: every step" if times == self.had[name] else f"{name}: {times} of {self.had[name]} steps"
@@ -69,7 +69,7 @@ class Differences:
 
 
 def compare(baseline: Baseline, mutant: Mutant) -> Differences:
-    """Make the calls again in which the changed line ran; the mutant's code is in place."""
+    """Replay the calls in which the mutated line ran; the mutant's code must be in place."""
     found = Differences(only_removes=_same_starts(baseline))
     path = str(mutant.changed.function.__code__.co_filename)
     protocol, kind = baseline.job.protocol, baseline.shared_type
@@ -90,14 +90,14 @@ def compare(baseline: Baseline, mutant: Mutant) -> Differences:
 
 
 def starts_of(baseline: Baseline) -> list[State]:
-    """Return the states from which a mutant starts, the way to a named start included."""
+    """Return the initial states of a mutant, after the path to a named start."""
     job = baseline.job
     with limited_time() if job.options.init == "Init" else nullcontext():
         return initial_states(Semantics(job.protocol), job.options.init)
 
 
 def _same_starts(baseline: Baseline) -> bool:
-    """Whether a mutant begins where the model does: `initial` too may call what is changed."""
+    """Whether a mutant has the model's initial states; `initial` may call the mutated function too."""
     try:
         return starts_of(baseline) == baseline.starts
     except Exception:
@@ -105,17 +105,17 @@ def _same_starts(baseline: Baseline) -> bool:
 
 
 class _RenamedProperty(Property):
-    """A temporal property in whose formula the new steps of an action are steps of that action."""
+    """A temporal property whose formula counts the new steps of an action as steps of that action."""
 
     names: Names
 
     def formula(self, protocol: object) -> Formula:
-        """Return what it says."""
+        """Return the formula with the names of new steps."""
         return _renamed(super().formula(protocol), self.names)
 
 
 def with_new_names(options: SearchRequest, names: Names) -> SearchRequest:
-    """Return what a search checks, where some actions have steps under another name besides."""
+    """Return a search request in which some actions also have new steps, under a second name."""
     return replace(
         options,
         reachable=tuple(replace(one, without=tuple(_all(one.without, names))) for one in options.reachable),
@@ -141,7 +141,7 @@ def _temporal(prop: Property, names: Names) -> Property:
 
 
 def _renamed(formula: Formula, names: Names) -> Formula:
-    """Return a formula that names an action's new steps wherever it names the action."""
+    """Return a formula with the names of new steps added to those of their actions."""
     if isinstance(formula, Enabled | Taken):
         return type(formula)(frozenset(_all(formula.actions, names)))
     parts = {name: _renamed(part, names) for name, part in vars(formula).items() if isinstance(part, Formula)}
@@ -149,18 +149,18 @@ def _renamed(formula: Formula, names: Names) -> Formula:
 
 
 class MutantVerdict(NamedTuple):
-    """What became of a mutant."""
+    """Verdict on a mutant."""
 
     verdict: str  # one of `VERDICTS`
-    by: str = ""  # the property that is violated, or the error
-    config: str = ""  # the configuration in which that was
-    length: int = 0  # the states of the counterexample
-    gains: bool = False  # whether the mutant takes a step, or has an initial state, that the model does not have
-    # what the model has and the mutant lacks: actions, with how many of their different steps
+    by: str = ""  # the violated property, or the error
+    config: str = ""  # the configuration that shows it
+    length: int = 0  # number of states in the counterexample
+    gains: bool = False  # whether the mutant has a step, or an initial state, that the model lacks
+    # behaviour that the mutant lacks: actions, with their numbers of lost steps
     lost: tuple[str, ...] = ()
-    step: str = ""  # the first step that the model does not have, for a person
-    # for each configuration in which the counts differ, the distinct states of the model and of the mutant, then
-    # the generated ones
+    step: str = ""  # the first step that the model lacks, as text
+    # for each configuration with different counts: distinct states of the model and of the mutant, then generated
+    # states
     counts: tuple[tuple[str, int, int, int, int], ...] = ()
 
 
@@ -178,16 +178,16 @@ class MutantRunner:
         self._of_projections = frozenset(functions_of_projections(protocol, self._modules))
 
     def reached_in(self, mutant: Mutant) -> list[Baseline]:
-        """Return the configurations in which the changed line runs, the smallest first.
+        """Return the configurations in which the mutated line runs, the smallest first.
 
-        These are all where projections use the function: nobody notes their lines.
+        For a function that projections use, these are all configurations: lines that projections run are not recorded.
         """
         function = mutant.changed.function
         path, is_projected = str(function.__code__.co_filename), function in self._of_projections
         return [one for one in self._baselines if is_projected or one.runs(path, mutant.lines)]
 
     def judge(self, mutant: Mutant) -> MutantVerdict:
-        """Return what becomes of a mutant. The process's protocol is changed meanwhile."""
+        """Return the verdict on a mutant; meanwhile the protocol of this process is changed."""
         reached = self.reached_in(mutant)
         if not reached:
             return MutantVerdict(UNREACHED)
@@ -210,7 +210,7 @@ class MutantRunner:
     def _compared(
         self, mutant: Mutant, swap: Swap, reached: Iterable[Baseline]
     ) -> tuple[list[_Trial], list[MutantVerdict]]:
-        """Return the configurations in which a mutant is to be searched, and verdicts on others in which it loses."""
+        """Return trials for the configurations to search, and verdicts on those with lost steps only."""
         function = mutant.changed.function
         is_projected = function in self._of_projections
         trials, verdicts = [], []
@@ -224,15 +224,15 @@ class MutantRunner:
 
 
 def _is_to_be_searched(baseline: Baseline) -> bool:
-    """Whether a model that does less may break what is checked: then there is a deadlock, or a way out is gone."""
+    """Whether lost steps may violate a check: by a deadlock, or by a goal that is no longer reachable."""
     options = baseline.job.options
     return options.deadlock or bool(options.over_behaviours)
 
 
 class _Trial:
-    """One mutant in one configuration.
+    """A mutant in one configuration.
 
-    Where projections use the function, an action does something else on other inputs: only whole states tell.
+    If projections use the mutated function, an action changes on other inputs, so only whole states show a difference.
     """
 
     def __init__(self, baseline: Baseline, swap: Swap, actions: frozenset[str], *, is_projected: bool) -> None:
@@ -245,7 +245,7 @@ class _Trial:
         self._whole: MutantVerdict | None = None
 
     def verdict(self, share: int) -> MutantVerdict:
-        """Return what becomes of the mutant there, within a share of the states that a search may have."""
+        """Return the verdict in this configuration, from a search of at most 1/`share` of its states."""
         if self._whole is not None:
             return self._whole
         self._found = Differences()
@@ -263,12 +263,12 @@ class _Trial:
         except (ProtocolError, NoSuchPathError) as error:
             return MutantVerdict(ERROR, _error_text(error), self._name)
         if share > 1 and not result.violations and not result.complete:
-            return MutantVerdict(SAME)  # so far; it is searched again
+            return MutantVerdict(SAME)  # for now; it is searched again
         self._whole = self._verdict_on(result, starts)
         return self._whole
 
     def _protocol(self, starts: list[State]) -> Protocol:
-        """Return the protocol with the mutant's new steps as actions of their own."""
+        """Return the protocol with the mutant's new steps as separate actions."""
         protocol = self._baseline.protocol()
         actions = dict(protocol.actions)
         for name in self._actions:
@@ -299,7 +299,7 @@ class _Trial:
         return self._is_projected or any(times for name, times in result.actions.items() if name.endswith(NEW))
 
     def _different_counts(self, result: Result) -> tuple[tuple[str, int, int, int, int], ...]:
-        """Return the states of the model and of the mutant, as in `MutantVerdict.counts`; none where they are equal."""
+        """Return the counts as in `MutantVerdict.counts`; empty if they are equal."""
         before = self._baseline.result
         distinct = before.distinct_states, result.distinct_states
         generated = before.generated_states, result.generated_states
@@ -308,9 +308,9 @@ class _Trial:
         return ((self._name, *distinct, *generated),) if differ else ()
 
     def _first_new_step(self, starts: list[State]) -> str:
-        """Return the first labelled step that the model does not have; "" where it has them all.
+        """Return the first labelled step that the model lacks; "" if there is none.
 
-        An action may do something else, and the network make the same of it: a message sent twice into a set.
+        An action may change without effect: for example, the network may ignore a message sent twice.
         """
         theirs, ours = Semantics(self._baseline.job.protocol), Semantics(copy(self._baseline.job.protocol))
         found, frontier, depth = set(starts), starts, 1
@@ -332,13 +332,13 @@ class _Trial:
         return ""
 
     def _steps(self, action: Action, protocol: Protocol, arguments: Arguments, *, new: bool) -> tuple[Step, ...]:
-        """Return the steps of an action that the model does not have, or those that it has."""
+        """Return the mutant's steps that the model lacks if `new`, else the steps that both have."""
         with limited_time():
             made = dict.fromkeys(action.function(protocol, *arguments))
         with self._swap.original():
             try:
                 original = dict.fromkeys(action.function(protocol, *arguments))
-            except Exception:  # in a state that only the mutant has
+            except Exception:  # a state that only the mutant has
                 original = {}
         theirs = dict.fromkeys(plain_steps(action, protocol, arguments, made))
         ours = dict.fromkeys(plain_steps(action, protocol, arguments, original))
@@ -352,7 +352,7 @@ class _Trial:
 def _transitions(semantics: Semantics, state: State) -> list[Transition]:
     try:
         return list(semantics.transitions(state))
-    except ProtocolError:  # beyond the states of the model
+    except ProtocolError:  # a state that the model does not have
         return []
 
 

@@ -1,4 +1,4 @@
-"""Judges many mutants: each in a process of its own, several side by side, what is done noted in a folder."""
+"""Trials of many mutants, each in a process of its own, several in parallel; verdicts are saved in a folder."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from kraftcheck.persistence.folder import BatchFolder, read_note, write_note
 from kraftcheck.spec.errors import InputError
 
 PATIENCE = 0.2
-"""Seconds between two looks at the clock and at the user's wish to stop."""
+"""Seconds between two checks of the time and of an interruption."""
 
 
 NOT_JUDGED = "was not judged within"
-"""What is said, before the seconds, of a mutant that took too long."""
+"""Text about a mutant that took too long; the seconds follow."""
 
 
 NOTE = {
@@ -44,17 +44,17 @@ NOTE = {
         "counts": [(str, int, int, int, int)],
     },
 }
-"""The form of a note: see `require_shape`."""
+"""Shape of a saved verdict: see `require_shape`."""
 
 
 class MutationFolder(BatchFolder):
-    """The folder that holds the verdicts so far: a note for each mutant."""
+    """Folder of the verdicts so far, with a file for each mutant."""
 
     OPTION = "--checkpoint"
     OTHER = "it has verdicts on another model, or in other configurations"
 
     def verdicts(self) -> dict[str, MutantVerdict]:
-        """Return the verdicts that are noted, by the mutant's name."""
+        """Return the saved verdicts, by name of the mutant."""
         found = {}
         for file in self.note_files():
             note = read_note(file, NOTE)
@@ -64,19 +64,19 @@ class MutationFolder(BatchFolder):
         return found
 
     def note(self, mutant: Mutant, verdict: MutantVerdict) -> None:
-        """Note a verdict."""
+        """Save a verdict."""
         number = len(self.note_files()) + 1
         write_note(self.note_file(self.path, number), {"mutant": mutant.name, "verdict": verdict._asdict()})
 
 
 def verdict_of(note: dict[str, Any]) -> MutantVerdict:
-    """Return the verdict that JSON holds."""
+    """Return a verdict from its JSON form."""
     counts = tuple(tuple(count) for count in note["counts"])
     return MutantVerdict(**(note | {"lost": tuple(note["lost"]), "counts": counts}))
 
 
 def identity_of_mutation(jobs: Sequence[Job]) -> dict[str, Any]:
-    """Return what must agree between runs over one folder."""
+    """Return the facts that all runs over one folder must agree on."""
     about = [identity_of_search(job.protocol, job.options) for job in jobs]
     searched = {
         f"configuration {job.config_name}": str(
@@ -96,7 +96,7 @@ class _Running(NamedTuple):
 
 
 class Workers:
-    """Judges mutants side by side."""
+    """Tries mutants in parallel."""
 
     def __init__(self, judge: MutantRunner, processes: int, seconds: float) -> None:
         self._judge = judge
@@ -106,9 +106,9 @@ class Workers:
         self._running: list[_Running] = []
 
     def judged(self, mutants: Iterable[Mutant]) -> Iterator[tuple[Mutant, MutantVerdict]]:
-        """Yield mutants with their verdicts, as they come."""
+        """Yield mutants with their verdicts, in the order of completion."""
         gc.collect()
-        gc.freeze()  # what the processes have in common stays in common
+        gc.freeze()  # memory that the processes share stays shared
         waiting = list(reversed(list(mutants)))
         try:
             with Interruption() as interruption:
@@ -132,7 +132,7 @@ class Workers:
         return f"{NOT_JUDGED} {self._seconds:g} s"
 
     def may_judge(self, verdict: MutantVerdict) -> bool:
-        """Return whether a verdict is that there was too little time, and now there is another limit."""
+        """Whether a verdict only says that the time was over, and the time limit has changed since."""
         return verdict.by.startswith(NOT_JUDGED) and verdict.by != self._too_long
 
     def _start(self, mutant: Mutant) -> None:
@@ -161,7 +161,7 @@ class Workers:
 
 
 def _work(judge: MutantRunner, mutant: Mutant, end: Connection) -> None:
-    """MutantRunner one mutant; Ctrl-C is the parent's business."""
+    """Try one mutant; the parent handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -170,7 +170,7 @@ def _work(judge: MutantRunner, mutant: Mutant, end: Connection) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process once the one that started it has ended, even by SIGKILL: nobody waits for the verdict."""
+    """End this process after its parent has ended, even by SIGKILL: no process reads the verdict then."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -186,7 +186,7 @@ def _stop(process: BaseProcess) -> None:
 def judge_all(
     workers: Workers, mutants: list[Mutant], folder: MutationFolder | None, step: Callable[[int], object]
 ) -> dict[str, MutantVerdict]:
-    """MutantRunner mutants, leaving out those that a folder knows."""
+    """Try the mutants without a verdict in the folder; return all verdicts."""
     known = {} if folder is None else folder.verdicts()
     known = {name: verdict for name, verdict in known.items() if not workers.may_judge(verdict)}
     found = {mutant.name: known[mutant.name] for mutant in mutants if mutant.name in known}

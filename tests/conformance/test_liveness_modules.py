@@ -126,7 +126,7 @@ def test_what_symmetry_view_and_constraint_do_to_luck(explore: Any) -> None:
     found, notes = lucky(explore, "SYMMETRY symmPlayers")
     assert (found, OF_TLC["SYMMETRY symmPlayers"]) == (TRUE, {"LuckSettles": "holds", "LuckPasses": "violated"})
     assert any("SYMMETRY symmPlayers is switched off: LuckSettles, LuckPasses" in note for note in notes)
-    with pytest.raises(InputError, match="VIEW NoLuck leaves out lucky, on which it may depend what can follow"):
+    with pytest.raises(InputError, match="VIEW NoLuck leaves out lucky, on which the verdict may depend"):
         lucky(explore, "VIEW NoLuck")
     found, notes = lucky(explore, "CONSTRAINT FirstLucky")
     assert found == OF_TLC["CONSTRAINT FirstLucky"]

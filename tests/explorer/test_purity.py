@@ -206,7 +206,7 @@ def with_a_hundred_words(self: Choosing, me: Voter) -> str:
     ids=["the first", "the least", "of a constant", "of a map", "of a comprehension", "of a set made", "an assert"],
 )
 def test_what_depends_on_an_order_is_named(name, check, methods) -> None:
-    with pytest.raises(ActionError, match="action Choose of Chooser is not pure: what it yields depends on the order"):
+    with pytest.raises(ActionError, match="action Choose of Chooser is not pure: its steps depend on the order"):
         explored(name, type("Chooser", (Choosing,), methods)(), check=check)
 
 

@@ -315,7 +315,7 @@ def test_what_a_stutter_would_change_is_refused(explore: Any) -> None:
         eventually(~taken("A")),
         always(implies(enabled("A"), taken("A"))),
     ):
-        with pytest.raises(InputError, match=r"Claim: taken\(A\) stands where a stutter changes what is said"):
+        with pytest.raises(InputError, match=r"Claim: taken\(A\) is sensitive to stuttering here"):
             explore(walk(CIRCLE), SearchRequest(temporal=(claim(formula),)))
     for formula in (infinitely_often(taken("A")), always(~taken("A")), always(implies(taken("A"), enabled("B")))):
         explore(walk(CIRCLE), SearchRequest(temporal=(claim(formula),)))

@@ -189,7 +189,7 @@ def test_a_driver_that_others_can_write_is_not_run(monkeypatch: pytest.MonkeyPat
     assert jars.cache().stat().st_mode & 0o777 == 0o700
     jars.cache().chmod(0o755)
     driver.chmod(0o666)
-    with pytest.raises(InputError, match=f"other users can write to {driver}, and what is in it is executed; remove"):
+    with pytest.raises(InputError, match=f"other users can write to {driver}, and its files are executed; remove"):
         jars.cache()
 
 

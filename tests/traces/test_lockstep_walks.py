@@ -132,5 +132,5 @@ def test_every_action_is_driven_or_it_is_said_why_not() -> None:
 
 def test_a_model_without_pre_votes_is_not_driven() -> None:
     protocol = bound({"WithoutPreVote": "{n1}"})
-    with pytest.raises(InputError, match="every version of Kafka that is driven asks for pre-votes"):
+    with pytest.raises(InputError, match="every supported version of Kafka has pre-votes"):
         KafkaCluster(cast(Driver, None), protocol).start()

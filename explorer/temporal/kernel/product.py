@@ -1,7 +1,8 @@
-"""The product of a state graph with an automaton: which of its nodes are reached, and which lie on a fair cycle.
+"""Product of a state graph with an automaton: reachable nodes, and fair strongly connected components.
 
 Node `s * Q + q` stands for state s of the graph and state q of the automaton. An edge of the product is a step of the
-graph, or a stutter, together with a move of the automaton that it allows. No edge of the product is stored.
+graph, or a stutter, together with a move of the automaton that its atoms allow. Edges are computed on demand, not
+stored.
 """
 
 from __future__ import annotations
@@ -17,45 +18,48 @@ from kraftcheck.explorer.native.compiling import bare, compiler, inlined
 jit = compiler(Path(__file__).parent)
 
 DEAD, ALIVE, AGAIN = 0, -1, -2
-"""Marks of a node: it lies on no fair cycle, it may, it may once others are left out. A number above 0: it does."""
+"""Marks of a node: on no fair cycle; possibly on one; possibly on one, once other nodes are removed.
+
+A positive mark is the number of the node's fair component.
+"""
 
 STUTTER = -1
-"""In the place of an edge's number."""
+"""Replaces the number of an edge."""
 NO_NODE = np.int64(-1)
-"""In the place of a node's number."""
+"""Replaces the number of a node."""
 
 
 class ProductArrays(Arrays):
-    """A state graph with what atoms and fairness say of it, an automaton, and marks of the product's nodes."""
+    """A state graph with its atoms and fairness, an automaton, and the marks of the product's nodes."""
 
-    first = array(np.int64)  # where the edges of a state begin; one more than there are states
-    kind = array(np.int32)  # of a state: what is true of it
-    target = array(np.int32)  # of an edge, which leads to another state
-    label = array(np.uint16)  # of an edge
-    held = array(np.uint64)  # the atoms that are true in a state of a kind
-    enabled = array(np.uint64)  # the fairness conditions of which an action is enabled in one of a kind
-    label_atoms = array(np.uint64)  # the atoms that a step of a label makes true
-    label_taken = array(np.uint64)  # the fairness conditions of which a step of a label is an action
-    move_first = array(np.int64)  # where the moves of a state of the automaton begin
+    first = array(np.int64)  # by state: its first edge; one entry more than states
+    kind = array(np.int32)  # by state: its kind, which are its true atoms and enabled conditions
+    target = array(np.int32)  # by edge: its target, another state
+    label = array(np.uint16)  # by edge: its label
+    held = array(np.uint64)  # by kind: the true atoms
+    enabled = array(np.uint64)  # by kind: the fairness conditions with an enabled action
+    label_atoms = array(np.uint64)  # by label: the atoms that its steps make true
+    label_taken = array(np.uint64)  # by label: the fairness conditions whose action it is
+    move_first = array(np.int64)  # by state of the automaton: its first move
     move_target = array(np.int64)
     wanted = array(np.uint64)
     unwanted = array(np.uint64)
     accepts = array(np.uint64)
-    mark = array(np.int32)  # of a node
-    parent = array(np.int32)  # of a node: from where it was reached; itself for a first one, -1 for none
-    order = array(np.int32)  # the nodes in the order in which they were reached
-    rank = array(np.int32)  # of a node: its place in the search for components
+    mark = array(np.int32)  # by node: DEAD, ALIVE, AGAIN, or its component
+    parent = array(np.int32)  # by node: the node that it was reached from; itself if initial, -1 if not reached
+    order = array(np.int32)  # the reached nodes, in breadth-first order
+    rank = array(np.int32)  # by node: its rank in the search for components
 
 
 @inlined
 def allows(p: Any, m: Any, letter: Any) -> Any:
-    """Return whether move m goes with what is true."""
+    """Whether a move of the automaton agrees with the true atoms."""
     return (p.wanted[m] & ~letter) == 0 and (p.unwanted[m] & letter) == 0
 
 
 @inlined
 def letter_of(p: Any, s: Any, e: Any) -> Any:
-    """Return the atoms that are true of a state and the step, or the stutter, that follows."""
+    """Return the atoms that are true of a state and of the step, or the stutter, that follows."""
     if e == STUTTER:
         return p.held[p.kind[s]]
     return p.held[p.kind[s]] | p.label_atoms[p.label[e]]
@@ -63,7 +67,7 @@ def letter_of(p: Any, s: Any, e: Any) -> Any:
 
 @inlined
 def taken_by(p: Any, s: Any, e: Any) -> Any:
-    """Return the fairness conditions of which a step is an action that changes the state."""
+    """Return the fairness conditions that a step fulfils."""
     if e == STUTTER:
         return np.uint64(0)
     return p.label_taken[p.label[e]]
@@ -71,9 +75,9 @@ def taken_by(p: Any, s: Any, e: Any) -> Any:
 
 @jit
 def reach(p: Any, starts: Any) -> Any:
-    """Visit the nodes from some on, breadth first; return how many there are.
+    """Visit the nodes reachable from some nodes, breadth first; return their number.
 
-    `order` lists them, and `parent`, which was -1, says from where each was reached.
+    `order` lists the nodes; `parent`, initially -1, has the node that each was reached from.
     """
     states = np.int64(len(p.move_first) - 1)
     order, parent, target, first = p.order, p.parent, p.target, p.first
@@ -105,7 +109,7 @@ def reach(p: Any, starts: Any) -> Any:
 
 @jit
 def begin_marks(p: Any, states_alive: Any) -> None:
-    """Mark the nodes that may lie on a fair cycle: reached, of a state of the automaton that may."""
+    """Mark each reached node as alive if its automaton state may lie on an accepting cycle; mark others as dead."""
     alive = bare(states_alive)
     states = np.int64(len(alive))
     for v in range(len(p.mark)):
@@ -115,7 +119,7 @@ def begin_marks(p: Any, states_alive: Any) -> None:
 
 @jit
 def try_again(p: Any) -> None:
-    """Mark the nodes that are to be tried again as alive, and begin the search for components anew."""
+    """Mark the nodes to retry as alive, and reset the search for components."""
     for v in range(len(p.mark)):
         p.rank[v] = 0
         if p.mark[v] == AGAIN:
@@ -124,9 +128,9 @@ def try_again(p: Any) -> None:
 
 @inlined
 def next_child(p: Any, v: Any, edge: Any, m: Any, roots: Any, depth: Any) -> Any:
-    """Return the next node that a node leads to and that was not visited, or NO_NODE, and where to go on from.
+    """Return the next unvisited successor of a node, or NO_NODE, with the edge and move to continue from.
 
-    What was visited already lowers the rank of the node, which then is no root.
+    A visited successor may lower the node's rank; then the node is not a root.
     """
     states = np.int64(len(p.move_first) - 1)
     rank, first = p.rank, p.first
@@ -140,7 +144,7 @@ def next_child(p: Any, v: Any, edge: Any, m: Any, roots: Any, depth: Any) -> Any
             w = t * states + p.move_target[m]
             if p.mark[w] == ALIVE and allows(p, m, letter):
                 if rank[w] == 0:
-                    return w, edge, m  # it is looked at once more when it is done
+                    return w, edge, m  # it is examined again when its own search is done
                 if rank[w] < rank[v]:
                     rank[v] = rank[w]
                     roots[depth] = False
@@ -152,11 +156,12 @@ def next_child(p: Any, v: Any, edge: Any, m: Any, roots: Any, depth: Any) -> Any
 
 @jit
 def find_fair(p: Any, acceptance: Any, weak: Any, strong: Any, most: Any) -> Any:
-    """Mark the nodes that are alive by the strongly connected components in which they are.
+    """Mark the alive nodes by their strongly connected components.
 
-    A component gets a number from `most` on if a behaviour can stay in it and be fair and accepted. It is dead if none
-    can. Where strong fairness alone forbids it, the nodes that do not enable what is left out may form fair components
-    by themselves, and are marked to be tried again. Returns the next number, and how many are to be tried again.
+    A component gets a number from `most` on if a behaviour within it can be accepted and fair; otherwise its nodes are
+    dead. If strong fairness alone fails, the nodes that enable a neglected condition are dead. The other nodes may form
+    fair components by themselves, so they are marked for a retry. Return the next number, and the number of nodes to
+    retry.
 
     References
     ----------
@@ -166,16 +171,16 @@ def find_fair(p: Any, acceptance: Any, weak: Any, strong: Any, most: Any) -> Any
     mark, rank, first = p.mark, p.rank, p.first
     n = np.int64(len(mark))
     c, index, again = n + 1, np.int64(1), np.int64(0)
-    # What a recursive search would have on its stack: a node, its next edge and move, and whether it is still a root.
+    # The stack of a recursive search, made explicit: a node, its next edge and move, and whether it is still a root.
     calls, roots = np.empty(1 << 12, np.int32), np.empty(1 << 12, np.bool_)
     edges, moves = np.empty(1 << 12, np.int64), np.empty(1 << 12, np.int32)
-    stack, stacked = np.empty(1 << 12, np.int32), np.int64(0)  # nodes whose component is not complete
+    stack, stacked = np.empty(1 << 12, np.int32), np.int64(0)  # nodes of incomplete components
     for begin in range(n):
         if mark[begin] != ALIVE or rank[begin] != 0:
             continue
         depth, child = np.int64(-1), np.int64(begin)
         while True:
-            # Go down to a node that was not visited.
+            # Descend to an unvisited node.
             if child != NO_NODE:
                 depth += 1
                 if depth == len(calls):
@@ -215,10 +220,12 @@ def find_fair(p: Any, acceptance: Any, weak: Any, strong: Any, most: Any) -> Any
 
 @jit
 def judge(p: Any, nodes: Any, begin: Any, end: Any, acceptance: Any, weak: Any, strong: Any, number: Any) -> Any:
-    """Mark the nodes of one component; return 1 if it is fair, and how many are to be tried again."""
+    """Mark the nodes of one component; return 1 if it is fair, else 0, and the number of nodes to retry."""
     states = np.int64(len(p.move_first) - 1)
     rank, mark = p.rank, p.mark
     component = rank[nodes[begin]]
+    # Over all nodes and inner edges of the component: acceptance sets and conditions met; conditions enabled in every
+    # node (`always`) and in some node (`ever`).
     accepted, taken = np.uint64(0), np.uint64(0)
     always, ever = ~np.uint64(0), np.uint64(0)
     moves_on = False
@@ -237,6 +244,9 @@ def judge(p: Any, nodes: Any, begin: Any, end: Any, acceptance: Any, weak: Any, 
                     moves_on = True
                     accepted |= p.accepts[m]
                     taken |= taken_by(p, s, edge)
+    # A behaviour can repeat every edge of the component for ever. It is accepted if the edges meet every acceptance
+    # set. It is weakly fair unless a condition is always enabled and never taken. It is strongly fair unless a
+    # condition is enabled in some node and never taken.
     fair = moves_on and (acceptance & ~accepted) == 0 and (weak & always & ~taken) == 0
     left_out = strong & ever & ~taken
     later = np.int64(0)
@@ -256,7 +266,7 @@ def judge(p: Any, nodes: Any, begin: Any, end: Any, acceptance: Any, weak: Any, 
 
 @jit
 def stutters_fairly(p: Any, v: Any, acceptance: Any, conditions: Any) -> Any:
-    """Return whether a behaviour may stay in a node for ever by stuttering."""
+    """Whether a behaviour that stutters in a node for ever is accepted and fair."""
     states = np.int64(len(p.move_first) - 1)
     s, q = v // states, v % states
     if p.enabled[p.kind[s]] & conditions:
@@ -269,7 +279,7 @@ def stutters_fairly(p: Any, v: Any, acceptance: Any, conditions: Any) -> Any:
 
 @jit
 def first_fair(p: Any, reached: Any, acceptance: Any, conditions: Any) -> Any:
-    """Return the nodes reached first that lie on a fair cycle, and that stutter fairly; -1 where there is none."""
+    """Return the first reached nodes on a fair cycle, and with a fair stutter; -1 if there is none."""
     found, still = np.int64(-1), np.int64(-1)
     for k in range(reached):
         v = np.int64(p.order[k])
@@ -284,7 +294,10 @@ def first_fair(p: Any, reached: Any, acceptance: Any, conditions: Any) -> Any:
 
 @jit
 def seek(p: Any, start: Any, goal: Any, accepts: Any, taken: Any, idle: Any) -> Any:
-    """Find the nearest edge within a component that does something that is wanted."""
+    """Find the nearest edge within a component that fulfils a demand, or leads to the goal.
+
+    Demands are acceptance sets (`accepts`), conditions to take (`taken`), and conditions to see disabled (`idle`).
+    """
     states = np.int64(len(p.move_first) - 1)
     mark, rank, order = p.mark, p.rank, p.order
     component = mark[start]
@@ -319,7 +332,7 @@ def seek(p: Any, start: Any, goal: Any, accepts: Any, taken: Any, idle: Any) -> 
 
 @jit
 def edge_between(p: Any, v: Any, w: Any) -> Any:
-    """Return the number of an edge that leads from one node to another one; -2 where there is none."""
+    """Return the number of an edge from one node to another; -2 if there is none."""
     states = np.int64(len(p.move_first) - 1)
     s, q = v // states, v % states
     for e in range(p.first[s] - 1, p.first[s + 1]):
@@ -334,7 +347,7 @@ def edge_between(p: Any, v: Any, w: Any) -> Any:
 
 @jit
 def target_of(p: Any, v: Any, edge: Any, m: Any) -> Any:
-    """Return the node to which an edge leads by a move."""
+    """Return the target node of an edge with a move."""
     states = np.int64(len(p.move_first) - 1)
     t = v // states if edge == STUTTER else np.int64(p.target[edge])
     return t * states + p.move_target[m]
@@ -342,7 +355,7 @@ def target_of(p: Any, v: Any, edge: Any, m: Any) -> Any:
 
 @jit
 def gather(first: Any, label: Any, bits: Any, begin: Any, found: Any) -> None:
-    """Add to each state from `begin` on the bits of the labels of the steps that leave it."""
+    """Add, for each state from `begin` on, the bits of the labels of its outgoing steps."""
     first, label, bits, found = bare(first), bare(label), bare(bits), bare(found)
     for k in range(len(found)):
         for e in range(first[begin + k], first[begin + k + 1]):
@@ -351,7 +364,7 @@ def gather(first: Any, label: Any, bits: Any, begin: Any, found: Any) -> None:
 
 @jit
 def changes_of(p: Any, value: Any, changed: Any) -> None:
-    """Add to each label the atoms that a step of it changes from what they are in `value`."""
+    """Add, for each label, the atoms that one of its steps changes from their values in `value`."""
     changed = bare(changed)
     for s in range(len(p.kind)):
         before = p.held[p.kind[s]]
@@ -361,7 +374,10 @@ def changes_of(p: Any, value: Any, changed: Any) -> None:
 
 @jit
 def classify(held: Any, enabled: Any, begin: Any, p: Any, slots: Any, n: Any) -> Any:
-    """Give states that are alike one number: those with the same atoms and conditions."""
+    """Number the states by kind, from `begin` on; return the states done and the kinds so far.
+
+    States of one kind have the same true atoms and enabled conditions.
+    """
     held, enabled, slots = bare(held), bare(enabled), bare(slots)
     mask = np.uint64(len(slots) - 1)
     for k in range(len(held)):

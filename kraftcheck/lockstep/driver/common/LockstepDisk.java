@@ -3,7 +3,7 @@ package org.apache.kafka.raft;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 
-/** What a replica keeps when its process ends: a log, snapshots and the file quorum-state. */
+/** The persistent data of a replica: a log, snapshots and the file quorum-state. */
 interface LockstepDisk {
     TopicPartition PARTITION = new TopicPartition("__cluster_metadata", 0);
 
@@ -12,16 +12,16 @@ interface LockstepDisk {
 
     QuorumStateStore store();
 
-    /** The end of what no power failure can take away. */
+    /** The end offset of the flushed log, which survives a power failure. */
     long firstUnflushedOffset() throws Exception;
 
-    /** Reads again what is there after the process has ended; `whole` where nothing that was written is lost. */
+    /** Reads the disk again after the process has ended; with `whole`, no written data is lost. */
     void reopen(boolean whole) throws Exception;
 
-    /** Throws everything away. */
+    /** Erases the disk. */
     void wipe() throws Exception;
 
-    /** A disk in memory: the log is the one of Kafka's own tests. */
+    /** A disk in memory, with the log of Kafka's own tests. */
     final class InMemory implements LockstepDisk {
         private final MockLog log = new MockLog(PARTITION, Uuid.METADATA_TOPIC_ID, LockstepWire.logContext());
         private final QuorumStateStore store = new LockstepParts.Ballot();

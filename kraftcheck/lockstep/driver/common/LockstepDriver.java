@@ -50,8 +50,8 @@ public final class LockstepDriver {
     int version;
     VoterSet formatted = VoterSet.empty();
     private long messages;
-    private int acting = -1;  // who takes the step
-    private Exception unanswered;  // what came in the place of an answer
+    private int acting = -1;  // the replica that takes the step
+    private Exception unanswered;  // the exception that Kafka gave instead of an answer
 
     private LockstepDriver(Path folder) {
         this.folder = folder;
@@ -114,7 +114,7 @@ public final class LockstepDriver {
         LockstepReplica to = replicas.get(message.to);
         acting = message.to;
         if (to != null && to.dead && !message.answer) {
-            return acting;  // it stays under way
+            return acting;  // the message stays in flight
         }
         underWay.remove(id);
         if (message.answer) {
@@ -180,7 +180,7 @@ public final class LockstepDriver {
         return message;
     }
 
-    /** The controller on top of the client would answer; it passes on what the client throws. */
+    /** Upgrades kraft.version and answers, as the controller above the client does with the client's exceptions. */
     private void upgrade(LockstepReplica leader, KRaftVersion wanted) throws Exception {
         Errors error = Errors.NONE;
         try {
@@ -235,7 +235,7 @@ public final class LockstepDriver {
                 if (replica.held != null && server > 0) {
                     askBootstrap(replica, server);
                 } else if (replica.held != null && replica.client.quorum().isFollower()) {
-                    replica.timeOut();  // there is no such server: it turns to its leader again
+                    replica.timeOut();  // no server is given: the follower turns to its leader again
                 }
             }
             case "update-period" -> {
@@ -313,6 +313,7 @@ public final class LockstepDriver {
         return id;
     }
 
+    /** Adds the state of a replica, the messages sent by the command, and the answers that Kafka no longer awaits. */
     private void report(int id, ObjectNode answer) throws Exception {
         ObjectNode states = answer.putObject("states");
         for (LockstepReplica replica : replicas.values()) {
@@ -346,7 +347,7 @@ public final class LockstepDriver {
                 try {
                     driver.report(driver.acting, answer);
                 } catch (Throwable unreadable) {
-                    answer.removeAll();  // nothing can be said but what was thrown
+                    answer.removeAll();  // only the exception can be reported
                 }
                 answer.put("error", error.toString());
                 ArrayNode trace = answer.putArray("trace");

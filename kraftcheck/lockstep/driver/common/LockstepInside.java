@@ -14,13 +14,13 @@ import org.apache.kafka.common.utils.Timer;
 import org.apache.kafka.raft.internals.AddVoterHandlerState;
 import org.apache.kafka.raft.internals.RemoveVoterHandlerState;
 
-/** What a Raft client keeps to itself: its timers, and what it waits for. */
+/** Private state of a Raft client: its timers, and the answers that it awaits. */
 final class LockstepInside {
     private static final Map<String, AccessibleObject> KNOWN = new HashMap<>();
 
     private LockstepInside() { }
 
-    /** A private field; it may have had other names in other versions. */
+    /** Returns a private field, whose name may differ between versions of Kafka. */
     @SuppressWarnings("unchecked")
     static <V> V field(Object object, String... names) throws Exception {
         return (V) of(object, names).get(object);
@@ -70,7 +70,7 @@ final class LockstepInside {
         return timer.isExpired();
     }
 
-    // Voter changes under way
+    // Unfinished voter changes
 
     static Optional<AddVoterHandlerState> adding(LeaderState<?> leader) throws Exception {
         return field(changes(leader), "addVoterHandlerState");
@@ -80,7 +80,7 @@ final class LockstepInside {
         return field(changes(leader), "removeVoterHandlerState");
     }
 
-    /** Who keeps them: until 4.3 the leader itself. */
+    /** The owner of voter changes: until 4.3, the leader itself. */
     private static Object changes(LeaderState<?> leader) throws Exception {
         try {
             return field(leader, "changeVoterState");
@@ -100,7 +100,7 @@ final class LockstepInside {
         return field(connection, "state").toString().equals("AWAITING_RESPONSE");
     }
 
-    /** Whether a client waits until it may send again after an answer with an error. */
+    /** Whether a connection of a client backs off after an answer with an error. */
     static boolean backsOff(KafkaRaftClient<?> client, long now) throws Exception {
         for (Object connection : connections(client)) {
             if ((boolean) ask(connection, "isBackingOff", long.class, now)) {
@@ -110,7 +110,7 @@ final class LockstepInside {
         return false;
     }
 
-    /** The correlation ids of the answers that a client waits for. */
+    /** The correlation ids of the answers that a client awaits. */
     static List<Long> awaited(KafkaRaftClient<?> client) throws Exception {
         List<Long> found = new ArrayList<>();
         for (Object connection : connections(client)) {
@@ -123,7 +123,7 @@ final class LockstepInside {
         return found;
     }
 
-    /** Lets what a client has asked a node time out. */
+    /** Times out the request of a client to a node. */
     static void timeOut(KafkaRaftClient<?> client, int node, long patience, long now) throws Exception {
         Map<String, Object> found = field(field(client, "requestManager"), "connections");
         Object connection = found.get(Integer.toString(node));
@@ -132,7 +132,7 @@ final class LockstepInside {
         }
     }
 
-    /** Lets all that a client waits for time out. */
+    /** Times out all requests of a client. */
     static void timeOut(KafkaRaftClient<?> client, long patience, long now) throws Exception {
         for (Object connection : connections(client)) {
             if (waits(connection)) {
@@ -141,7 +141,7 @@ final class LockstepInside {
         }
     }
 
-    /** Makes a leader find that one voter, and no other, has not fetched for so long that it repeats BeginQuorumEpoch. */
+    /** Makes a leader repeat BeginQuorumEpoch to one voter: only this voter seems not to have fetched for a long time. */
     static Map<LeaderState.ReplicaState, Long> forget(LeaderState<?> leader, int voter, long now) throws Exception {
         int patience = field(leader, "beginQuorumEpochTimeoutMs");
         Map<Integer, LeaderState.ReplicaState> states = field(leader, "voterStates");
@@ -160,7 +160,7 @@ final class LockstepInside {
         }
     }
 
-    /** Makes the voter change that a leader handles time out, and its question to the new voter too. */
+    /** Times out the voter change that a leader handles, and its request to the new voter. */
     static void expireOperation(KafkaRaftClient<?> client, long patience, long now) throws Exception {
         LeaderState<?> leader = client.quorum().leaderStateOrThrow();
         Optional<AddVoterHandlerState> adding = adding(leader);

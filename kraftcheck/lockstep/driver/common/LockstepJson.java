@@ -25,14 +25,14 @@ import org.apache.kafka.common.protocol.ApiMessage;
 import org.apache.kafka.raft.internals.EpochElection;
 import org.apache.kafka.raft.internals.KRaftControlRecordStateMachine;
 
-/** What is shown of replicas and messages, as JSON. */
+/** Replicas and messages as JSON. */
 final class LockstepJson {
     static final ObjectMapper JSON = new ObjectMapper();
     private static final int FIRST_PORT = 9990;
 
     private LockstepJson() { }
 
-    /** What is shown of a replica that runs. */
+    /** The reported state of a running replica. */
     static ObjectNode state(LockstepReplica replica) throws Exception {
         KafkaRaftClient<String> client = replica.client;
         ObjectNode node = JSON.createObjectNode();

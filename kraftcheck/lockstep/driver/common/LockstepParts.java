@@ -15,13 +15,16 @@ import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.raft.generated.QuorumStateData;
 import org.apache.kafka.server.common.KRaftVersion;
 
-/** What a Raft client is given in the place of clocks, sockets, threads and the file quorum-state. */
+/** Replacements for the clock, sockets, threads and quorum-state file of a Raft client. */
 final class LockstepParts {
     static final ListenerName LISTENER = ListenerName.normalised("LISTENER");
 
     private LockstepParts() { }
 
-    /** A clock that stands still until it is moved. */
+    /**
+     * A virtual clock, which stands still until the driver moves it. Kafka reads its timers by this clock alone. So a
+     * timer expires when the model's step says so, and never because the machine is slow; a walk repeats exactly.
+     */
     static final class Clock implements Time {
         private long now = 1_000_000_000_000L;
 
@@ -50,10 +53,10 @@ final class LockstepParts {
         }
     }
 
-    /** A request that a client has sent, and where it expects the answer. */
+    /** A request that a client has sent, with the promise of its answer. */
     record Sent(RaftRequest.Outbound request, CompletableFuture<RaftResponse.Inbound> answer) { }
 
-    /** Keeps the requests that a client sends until somebody takes them. */
+    /** Keeps the requests that a client sends until the driver takes them. */
     abstract static class Channel implements NetworkChannel {
         private final AtomicInteger correlations;
         private List<Sent> sent = new ArrayList<>();
@@ -86,10 +89,10 @@ final class LockstepParts {
         public void close() { }
     }
 
-    /** A queue that nobody waits at. */
+    /** A message queue at which the client never blocks. */
     abstract static class Inbox<E> implements RaftMessageQueue {
         final Queue<E> messages = new ArrayDeque<>();
-        long patience;  // how long the client would have waited, in milliseconds
+        long patience;  // time for which the client would have blocked, in milliseconds
 
         @Override
         public boolean isEmpty() {
@@ -125,7 +128,7 @@ final class LockstepParts {
         }
     }
 
-    /** Promises that never expire: what is asked to wait is answered at once. */
+    /** An expiration service without a thread: its promises never expire. */
     static final class Patience implements ExpirationService {
         @Override
         public <T> CompletableFuture<T> failAfter(long milliseconds) {
@@ -133,7 +136,7 @@ final class LockstepParts {
         }
     }
 
-    /** Metrics that nobody reads. */
+    /** Metrics without effect. */
     static final class NoMetrics implements ExternalKRaftMetrics {
         @Override
         public void setIgnoredStaticVoters(boolean ignored) { }

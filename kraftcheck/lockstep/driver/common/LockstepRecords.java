@@ -17,7 +17,7 @@ import org.apache.kafka.common.record.internal.*;  // where records are from 4.3
 final class LockstepRecords {
     private LockstepRecords() { }
 
-    /** Adds what a log holds from its start on. */
+    /** Adds the batches of a log, from its start on. */
     static void readLog(LockstepDisk disk, ArrayNode batches) {
         var log = LockstepLogs.log(disk);
         long at = log.startOffset();
@@ -41,7 +41,7 @@ final class LockstepRecords {
         }
     }
 
-    /** Gives an answer what a server would send: bytes in the place of a file's, and empty records in the place of none. */
+    /** Gives an answer the form that a server sends: bytes instead of records in a file, empty records instead of none. */
     static void complete(ApiMessage message) throws Exception {
         if (message instanceof FetchSnapshotResponseData answer) {
             for (FetchSnapshotResponseData.TopicSnapshot topic : answer.topics()) {

@@ -24,6 +24,8 @@ import org.apache.kafka.snapshot.Snapshots;
 
 /** A replica with its disk, its clock and its process. */
 final class LockstepReplica {
+    // Milliseconds of the replica's virtual clock. They are far above the backoffs of a few milliseconds that `settle`
+    // passes over, so a timer of Kafka does not expire while a replica settles.
     private static final int ELECTION_MS = 1_000_000;
     private static final int FETCH_MS = 2_000_000;
     static final int PATIENCE_MS = 1_000_000_000;
@@ -41,10 +43,10 @@ final class LockstepReplica {
     LockstepWire.Inbox queue;
     KafkaRaftClient<String> client;
     Random random;
-    LockstepMessage held;  // a fetch from a bootstrap server, which is sent when the model sends it
-    FollowerState due;  // in which its timer for UpdateVoter expires as soon as it can send
+    LockstepMessage held;  // a fetch from a bootstrap server, withheld until the model sends it
+    FollowerState due;  // the state whose timer for UpdateVoter expires as soon as it can send
     boolean dead;  // Kafka threw, or the process was stopped
-    ObjectNode last;  // the state that was reported last
+    ObjectNode last;  // the state reported last
 
     LockstepReplica(LockstepDriver cluster, int id) {
         this.cluster = cluster;
@@ -127,7 +129,11 @@ final class LockstepReplica {
         return Endpoints.fromInetSocketAddresses(Map.of(LockstepParts.LISTENER, address()));
     }
 
-    /** Polls until there is nothing more to do at this time. */
+    /**
+     * Polls until there is nothing left to do at the present virtual time. Kafka spreads over several polls the work that
+     * the model does in one step, so the driver reports a state only then. Polls after a step may include an urgent
+     * timeout: `AT_ONCE` in `commands.py` has the steps and the timeouts.
+     */
     void settle() throws Exception {
         String before = "";
         for (int i = 0; i < MOST_POLLS && !dead; i++) {
@@ -145,17 +151,17 @@ final class LockstepReplica {
         }
     }
 
-    /** Polls once, in which it takes office, and ends before the next poll, in which it would append its first record. */
+    /** Polls once, so that it takes office, and ends the process before the poll that would append its first record. */
     void failInOffice() throws Exception {
         poll();
         disk.reopen(true);
         start();
     }
 
-    /** Polls once and returns whether anything was sent; the process dies of what Kafka throws. */
+    /** Polls once, and returns whether anything was sent; an exception of Kafka ends the process. */
     boolean poll() throws Exception {
         while (LockstepInside.backsOff(client, time.milliseconds())) {
-            time.sleep(1);  // otherwise it would ask a bootstrap server meanwhile
+            time.sleep(1);  // else the client would ask a bootstrap server
         }
         if (due != null && (!client.quorum().isFollower() || client.quorum().followerStateOrThrow() != due)) {
             due = null;
@@ -181,7 +187,7 @@ final class LockstepReplica {
         settle();
     }
 
-    /** Whether a follower can send what it wants to send besides fetches. */
+    /** Whether a follower can send a request other than a fetch. */
     boolean isFree() throws Exception {
         return queue.isEmpty() && LockstepInside.awaited(client).isEmpty() && due.fetchingSnapshot().isEmpty();
     }
@@ -206,6 +212,7 @@ final class LockstepReplica {
         return any;
     }
 
+    /** Moves the clock to the moment at which the timer of the replica's mode expires. */
     void expire() throws Exception {
         QuorumState quorum = client.quorum();
         long now = time.milliseconds();
@@ -226,7 +233,7 @@ final class LockstepReplica {
         time.sleep(wait);
     }
 
-    /** What is shown of the replica: of a dead one what it was when it died. */
+    /** The reported state; for a dead replica, the state in which it died. */
     ObjectNode state() throws Exception {
         try {
             last = LockstepJson.state(this);

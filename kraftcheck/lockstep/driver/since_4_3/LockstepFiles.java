@@ -41,7 +41,7 @@ final class LockstepFiles implements LockstepDisk {
     private KafkaRaftLog log;
     private RaftLog shown;
 
-    /** Makes an empty disk; of a log no more than so many batches are read at a time, all where it is 0. */
+    /** Makes an empty disk; one read of a log returns at most `mostBatches` batches, or all for 0. */
     LockstepFiles(Path folder, int id, Time time, int mostBatches) throws IOException {
         this.folder = Files.createDirectories(folder.resolve(PARTITION.toString()));
         this.id = id;
@@ -68,7 +68,7 @@ final class LockstepFiles implements LockstepDisk {
         }
     }
 
-    /** What was read as a server would send it: bytes, not a place in a file. */
+    /** The records read, as a server sends them: bytes, not a place in a file. */
     private LogFetchInfo sendable(LogFetchInfo read) throws IOException {
         int size = 0;
         int batches = 0;
@@ -117,7 +117,7 @@ final class LockstepFiles implements LockstepDisk {
         clean();
     }
 
-    /** Deletes again what is before the newest snapshot: when a log is cleaned the driver says, and a restart undoes it. */
+    /** Deletes the log before the newest snapshot again: the driver decides when to clean it, and a restart undoes that. */
     private void clean() {
         log.latestSnapshotId().ifPresent(snapshot -> {
             if (log.startOffset() < snapshot.offset()) {
@@ -127,7 +127,7 @@ final class LockstepFiles implements LockstepDisk {
         });
     }
 
-    /** Takes from the files what was appended from an offset on, as if it had never reached them. */
+    /** Removes from the files the batches from an offset on, as if they had never been written. */
     private void cut(long from) throws IOException {
         try (Stream<Path> found = Files.list(folder)) {
             for (Path segment : (Iterable<Path>) found.filter(path -> path.toString().endsWith(".log"))::iterator) {
@@ -159,7 +159,7 @@ final class LockstepFiles implements LockstepDisk {
         }
     }
 
-    /** Does nothing later: what Kafka does in the background, deleting files, changes nothing that a replica sees. */
+    /** A scheduler that runs nothing: Kafka's background work, deleting files, is invisible to a replica. */
     private static final class Idle implements Scheduler {
         @Override
         public void startup() { }

@@ -7,7 +7,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 
 import org.apache.kafka.common.utils.internals.LogContext;
 
-/** How requests and answers are handed over from 4.4 on, where sending returns the promise of an answer. */
+/** Transfer of requests and answers from 4.4 on, where sending returns the promise of an answer. */
 final class LockstepWire extends LockstepParts.Channel {
     LockstepWire(AtomicInteger correlations) {
         super(correlations);

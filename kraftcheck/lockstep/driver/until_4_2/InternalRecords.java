@@ -1,6 +1,6 @@
 package org.apache.kafka.common.record.internal;
 
-/** Makes a package that 4.1 and 4.2 do not have, so that what is imported from it on demand compiles. */
+/** Creates a package that 4.1 and 4.2 do not have, so that imports on demand from it compile. */
 final class InternalRecords {
     private InternalRecords() { }
 }

@@ -6,7 +6,7 @@ import org.apache.kafka.common.record.Records;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.snapshot.SnapshotReader;
 
-/** How a client and its log are used in 4.1 and 4.2. */
+/** Use of a client and its log in 4.1 and 4.2. */
 final class LockstepLogs {
     private LockstepLogs() { }
 
@@ -14,12 +14,12 @@ final class LockstepLogs {
         return (MockLog) disk.log();
     }
 
-    /** Makes an empty disk of files; of its log no more than so many batches are read at a time. */
+    /** Makes an empty disk of files; one read of its log returns at most `mostBatches` batches. */
     static LockstepDisk onFiles(Path folder, int id, Time time, int mostBatches) {
         throw new UnsupportedOperationException("kafka-raft has no log on disk before 4.3");
     }
 
-    /** Reads on in a log, as far as one call reads. */
+    /** Reads the next part of a log, by one call. */
     static Records read(LockstepDisk disk, long at) {
         return log(disk).read(at, Isolation.UNCOMMITTED).records;
     }

@@ -5,7 +5,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 
 import org.apache.kafka.common.utils.LogContext;
 
-/** How requests and answers are handed over until 4.3, where a request itself carries the promise of its answer. */
+/** Transfer of requests and answers until 4.3, where a request itself carries the promise of its answer. */
 final class LockstepWire extends LockstepParts.Channel {
     LockstepWire(AtomicInteger correlations) {
         super(correlations);
