@@ -27,8 +27,8 @@ from kraftcheck.engines import ENGINES
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.symbolic.engine import SATURATION, SymbolicSearch
 from kraftcheck.explorer.symbolic.orders import shared_first
-from kraftcheck.explorer.symbolic.search import Space
-from kraftcheck.explorer.symbolic.variables import Layout, Rearranged
+from kraftcheck.explorer.symbolic.state_space import StateSpace
+from kraftcheck.explorer.symbolic.variables import Layout, LayoutChanged
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import override, parse_setting
 
@@ -67,10 +67,10 @@ class Reversed(SymbolicSearch):
 class SharedFirst(SymbolicSearch):
     """A search that takes the order with shared fields first, whatever a smaller search says of it."""
 
-    def _look_for_order(self, space: Space) -> None:
+    def _look_for_order(self, space: StateSpace) -> None:
         self._orders.give_up()
         space.variables.layout.order = shared_first(tuple(space.variables.keys))
-        raise Rearranged
+        raise LayoutChanged
 
 
 def one(given: argparse.Namespace, engine: str) -> dict[str, Any]:

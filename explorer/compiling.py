@@ -70,12 +70,12 @@ def is_compiled() -> bool:
     return True
 
 
-class Compiling:
+class CompileTimer:
     """Listener that adds up the time of compilation."""
 
-    def __init__(self, told: Callable[[], object] | None) -> None:
+    def __init__(self, on_start: Callable[[], object] | None) -> None:
         self.seconds = 0.0
-        self._told = told
+        self._on_start = on_start
         self._depth = 0
         self._began = 0.0
 
@@ -84,9 +84,9 @@ class Compiling:
         self._depth += 1 if event.is_start else -1
         if event.is_start and self._depth == 1:
             self._began = time.monotonic()
-            if self._told is not None:
-                self._told()
-            self._told = None
+            if self._on_start is not None:
+                self._on_start()
+            self._on_start = None
         elif self._depth == 0:
             seconds = time.monotonic() - self._began
             self.seconds += seconds
@@ -94,13 +94,13 @@ class Compiling:
 
 
 @contextmanager
-def noted(told: Callable[[], object] | None = None) -> Iterator[Compiling]:
+def timed_compilation(on_start: Callable[[], object] | None = None) -> Iterator[CompileTimer]:
     """Measure compilation within the block; the clock of searches stops meanwhile."""
     from numba.core import event
 
     events: Any = event  # what Numba exports without annotations
-    compiling = Compiling(told)
-    events.Listener.register(Compiling)
+    compiling = CompileTimer(on_start)
+    events.Listener.register(CompileTimer)
     events.register("numba:compile", compiling)
     try:
         yield compiling

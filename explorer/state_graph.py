@@ -172,7 +172,7 @@ class StateGraph:
             self._pause()
 
 
-def without_way_out(graph: StateGraph, prop: Property, mark_back: MarkBack | None = None) -> NDArray[np.int64]:
+def states_without_path_to(graph: StateGraph, prop: Property, mark_back: MarkBack | None = None) -> NDArray[np.int64]:
     """Return the numbers of the states from which a property cannot be reached: the violations of AG EF.
 
     The deepest states come first. A state with a step to a marked state is marked at once, which settles most states.

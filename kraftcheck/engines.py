@@ -154,10 +154,10 @@ def _run(engine: str, protocol: Protocol, options: SearchRequest) -> Result:
 
 def compiling(run: Callable[[], Result], compiles: Callable[[], object] | None = None) -> Result:
     """Run what uses a kernel; the time for which that is compiled is counted apart."""
-    from kraftcheck.explorer.compiling import cache_problem, noted
+    from kraftcheck.explorer.compiling import cache_problem, timed_compilation
 
     problem = cache_problem()
-    with noted(compiles) as noting:
+    with timed_compilation(compiles) as noting:
         result = run()
     warnings = [*result.warnings, *([problem] if problem and noting.seconds else [])]
     return replace(result, compile_seconds=noting.seconds, warnings=warnings)

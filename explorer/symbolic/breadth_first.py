@@ -8,14 +8,14 @@ from kraftcheck.explorer.behaviour import Behaviour, behaviour_along, step_of
 from kraftcheck.explorer.result import DEADLOCK, SearchRequest, TraceStep
 from kraftcheck.explorer.symbolic.checks import StateChecks, StepChecks
 from kraftcheck.explorer.symbolic.counterexamples import Predecessors
-from kraftcheck.explorer.symbolic.search import Space
+from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import EMPTY
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
 
 
-class Books(Protocol):
+class SearchObserver(Protocol):
     """Callbacks through which a breadth-first search reports its results."""
 
     options: SearchRequest
@@ -46,7 +46,7 @@ class Books(Protocol):
 class BreadthFirst:
     """Breadth-first search over the sets of one state space."""
 
-    def __init__(self, books: Books, space: Space) -> None:
+    def __init__(self, books: SearchObserver, space: StateSpace) -> None:
         self._books = books
         self._space = space
         self._states = tuple(prop for prop in books.options.properties if not prop.over_steps)
@@ -118,7 +118,7 @@ class BreadthFirst:
                 bad = self._step_checks.violating(prop, frontier)
                 if bad != EMPTY:
                     trace = self._trace(bad)
-                    self._books.found(prop.name, (*trace, wrong_step(semantics, prop, trace[-1].state)))
+                    self._books.found(prop.name, (*trace, violating_step(semantics, prop, trace[-1].state)))
         if self._books.options.deadlock and not self._books.is_known(DEADLOCK):
             bad = self._space.stuck(frontier)
             if bad != EMPTY:
@@ -130,7 +130,7 @@ class BreadthFirst:
         return behaviour_along(self._books.semantics, path)
 
 
-def wrong_step(semantics: Semantics, prop: Property, state: State) -> TraceStep:
+def violating_step(semantics: Semantics, prop: Property, state: State) -> TraceStep:
     """Return a step out of the state that violates the step property."""
     wrong = (step for step in semantics.transitions(state) if not semantics.kept_by(prop, state, step))
     return step_of(next(wrong))

@@ -22,9 +22,9 @@ from kraftcheck.explorer.checkpoint import SearchCheckpoint, folder_of
 from kraftcheck.explorer.result import Search, SearchRequest, Violation
 from kraftcheck.explorer.symbolic.checks import StateChecks
 from kraftcheck.explorer.symbolic.exploded_sets import OpaqueSetRequired
-from kraftcheck.explorer.symbolic.search import Space
-from kraftcheck.explorer.symbolic.store import EMPTY, KEPT, UNIT, NoRoom, Store
-from kraftcheck.explorer.symbolic.variables import CHANNEL, LOCAL, SHARED, Key, Layout, Rearranged, Variables
+from kraftcheck.explorer.symbolic.state_space import StateSpace
+from kraftcheck.explorer.symbolic.store import EMPTY, KEPT, UNIT, OutOfNodes, Store
+from kraftcheck.explorer.symbolic.variables import CHANNEL, LOCAL, SHARED, Key, Layout, LayoutChanged, Variables
 from kraftcheck.files import replacing
 from kraftcheck.persistence.growing_file import DIGEST_BYTES
 from kraftcheck.persistence.validation import mixed, reading, require, require_distinct
@@ -55,7 +55,7 @@ Sets = Mapping[str, int]
 Violated = Callable[[int, int], Mapping[str, int]]
 
 
-class Found(NamedTuple):
+class SavedSearch(NamedTuple):
     """Contents of a checkpoint."""
 
     replicas: tuple[Value, ...]  # the replicas with variables, in variable order
@@ -100,7 +100,7 @@ class SetsCheckpoint(SearchCheckpoint):
         super().__init__(folder, protocol, options, starts, engine="symbolic")
         self._last, self._took = -math.inf, 0.0
         self._number = 0
-        self.found: Found | None = None
+        self.found: SavedSearch | None = None
         if options.resume is not None:
             with self.closed_on_error(), self.rejecting():
                 self.found = self._read()
@@ -153,7 +153,7 @@ class SetsCheckpoint(SearchCheckpoint):
         self._last = time.monotonic()
         self._took = self._last - began
 
-    def _read(self) -> Found:
+    def _read(self) -> SavedSearch:
         noted, violations = self.read_search(SHAPE)
         require(self.options.search == Search.BFS or not violations, "a violation, which only --search bfs saves")
         self._number = noted["number"]
@@ -170,18 +170,18 @@ class SetsCheckpoint(SearchCheckpoint):
             held: Any = decode(arrays["values"].tobytes(), self.lexicon)
             replicas, senders, parts, whole, order, values = held
             more = (arrays["nodes"], arrays["edges"], noted["sets"], violations, noted["seconds"])
-            found = Found(replicas, senders, parts, whole, order, values, *more)
+            found = SavedSearch(replicas, senders, parts, whole, order, values, *more)
             found.arrange(Layout(self.protocol, whole_inboxes=True))
         return found
 
     def restore(self, variables: Variables, store: Store) -> None:
         """Load the checkpoint into empty variables and an empty store."""
         assert self.found is not None
-        others = (NoRoom, Rearranged, OpaqueSetRequired)
+        others = (OutOfNodes, LayoutChanged, OpaqueSetRequired)
         with self.rejecting(), reading("a value that the protocol does not have", *others):
             self._restore(self.found, variables, store)
 
-    def _restore(self, found: Found, variables: Variables, store: Store) -> None:
+    def _restore(self, found: SavedSearch, variables: Variables, store: Store) -> None:
         require(len(found.values) == len(variables.keys), "its variables are not the protocol's")
         for level, values in enumerate(found.values):
             key, first = variables.keys[level], len(variables.standard(level))
@@ -193,7 +193,7 @@ class SetsCheckpoint(SearchCheckpoint):
         store.load(found.nodes, found.edges)
         store.roots.update({KEPT + name: node for name, node in found.sets.items()})
 
-    def require_same(self, space: Space, checks: StateChecks, violated: Violated) -> None:
+    def require_same(self, space: StateSpace, checks: StateChecks, violated: Violated) -> None:
         """Repeat the search, in full or in part; raise InputError if the checkpoint differs."""
         assert self.found is not None
         options, sets = self.options, space.kept()
@@ -232,7 +232,12 @@ class SetsValidator:
     """Repeats the search of a checkpoint, in full or in part, and compares the sets."""
 
     def __init__(
-        self, space: Space, checks: StateChecks, constraints: tuple[Property, ...], violated: Violated, noted: set[str]
+        self,
+        space: StateSpace,
+        checks: StateChecks,
+        constraints: tuple[Property, ...],
+        violated: Violated,
+        noted: set[str],
     ) -> None:
         self._space = space
         self._store = space.store

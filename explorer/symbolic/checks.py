@@ -13,7 +13,7 @@ from kraftcheck.explorer.symbolic.exploded_sets import ExplodedLocalState, Opaqu
 from kraftcheck.explorer.symbolic.handler_cache import Read
 from kraftcheck.explorer.symbolic.labels import IDENTITY, Label
 from kraftcheck.explorer.symbolic.relations import BY_VALUE, GENERAL, Change, Event, EventInfo
-from kraftcheck.explorer.symbolic.search import Space
+from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import EMPTY
 from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, LOCAL, Key
 from kraftcheck.explorer.symbolic.watches import Dim
@@ -38,7 +38,7 @@ class Binding(NamedTuple):
 class StateChecks:
     """Evaluates state properties on sets of states."""
 
-    def __init__(self, space: Space, semantics: Semantics) -> None:
+    def __init__(self, space: StateSpace, semantics: Semantics) -> None:
         self._space = space
         self._semantics = semantics
         self._bad: dict[tuple[str, Binding], list[Event]] = defaultdict(list)
@@ -198,7 +198,7 @@ class Judged(NamedTuple):
 class StepChecks:
     """Evaluates step properties on the learned events."""
 
-    def __init__(self, space: Space, *, is_asked_again: bool) -> None:
+    def __init__(self, space: StateSpace, *, is_asked_again: bool) -> None:
         self._space = space
         self._is_asked_again = is_asked_again
         self._verdicts: dict[Any, bool] = {}

@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kraftcheck.explorer.symbolic.checks import StateChecks
 from kraftcheck.explorer.symbolic.relations import BY_MESSAGE, BY_VALUE, Change
-from kraftcheck.explorer.symbolic.search import Space
+from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import EMPTY, UNIT
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.state import State
 
 Vector = tuple[int, ...]
-Way = tuple[str, list[State]]
+Witness = tuple[str, list[State]]
 VIOLATING = "violating "  # prefix of the names of roots that hold violating states
 
 
 class Predecessors:
     """Finds a state of a set that leads to a given state."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: StateSpace) -> None:
         self._space = space
         self._applied: dict[tuple[int, int], int] = {}
 
@@ -99,7 +99,7 @@ class Predecessors:
         return self._applied[key] == target
 
 
-class Ways:
+class WitnessPaths:
     """Finds witness paths into sets.
 
     `violating(name, states)` returns the violating states among `states`. It is given while some states are unknown; a
@@ -108,7 +108,7 @@ class Ways:
 
     def __init__(
         self,
-        space: Space,
+        space: StateSpace,
         checks: StateChecks,
         constraints: tuple[Property, ...],
         beyond: frozenset[str],
@@ -122,7 +122,7 @@ class Ways:
         self._pause = pause
         self._violating = violating
 
-    def shortest(self, names: Iterable[str]) -> Iterator[Way]:
+    def shortest(self, names: Iterable[str]) -> Iterator[Witness]:
         """Yield, with its name, a shortest path into each violating set."""
         space, store, wanted = self._space, self._space.store, list(names)
         new, pruned, known, levels = space.start, EMPTY, EMPTY, list[int]()
@@ -139,7 +139,7 @@ class Ways:
             if store.is_crowded:
                 new, pruned, known, *levels = store.collect_garbage([new, pruned, known, *levels])
 
-    def any(self, names: Iterable[str]) -> Iterator[Way]:
+    def any(self, names: Iterable[str]) -> Iterator[Witness]:
         """Yield, with its name, some path into each violating set, by chaining."""
         space, store, wanted, stages = self._space, self._space.store, list(names), list[int]()
         yield from self._into(wanted, space.start, space.start, stages, self._known)
@@ -164,7 +164,7 @@ class Ways:
 
     def _into(
         self, wanted: list[str], states: int, expanded: int, sets: list[int], violating: Callable[[str, int], int]
-    ) -> Iterator[Way]:
+    ) -> Iterator[Witness]:
         """Yield a path into each wanted set that contains some of the states.
 
         State properties are looked up in `states`, whose last step may break action constraints. Step properties are

@@ -15,16 +15,16 @@ from kraftcheck.explorer.calls.type_inspection import note_types
 from kraftcheck.explorer.checkpoint import folder_of
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, MEMORY, Result, Search, SearchRequest, Trap
-from kraftcheck.explorer.symbolic.breadth_first import BreadthFirst, wrong_step
-from kraftcheck.explorer.symbolic.checkpoint import SATURATION, Found, SetsCheckpoint
-from kraftcheck.explorer.symbolic.counterexamples import VIOLATING, Ways
+from kraftcheck.explorer.symbolic.breadth_first import BreadthFirst, violating_step
+from kraftcheck.explorer.symbolic.checkpoint import SATURATION, SavedSearch, SetsCheckpoint
+from kraftcheck.explorer.symbolic.counterexamples import VIOLATING, WitnessPaths
 from kraftcheck.explorer.symbolic.exploded_sets import OpaqueSetRequired
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.orders import OrderTrials
-from kraftcheck.explorer.symbolic.search import Space
-from kraftcheck.explorer.symbolic.store import EMPTY, FEWEST, NoRoom
-from kraftcheck.explorer.symbolic.variables import Layout, Rearranged, layout_of
-from kraftcheck.explorer.symbolic.violations import Violations, without_way_out
+from kraftcheck.explorer.symbolic.state_space import StateSpace
+from kraftcheck.explorer.symbolic.store import EMPTY, FEWEST, OutOfNodes
+from kraftcheck.explorer.symbolic.variables import Layout, LayoutChanged, layout_of
+from kraftcheck.explorer.symbolic.violations import Violations, states_without_path_to
 from kraftcheck.explorer.tables.states.memory import default_memory
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol
@@ -86,7 +86,7 @@ class SymbolicSearch:
         self._is_over = False
         self._pace = Pace()
         self._traps: dict[str, Trap] = {}
-        self.space: Space | None = None
+        self.space: StateSpace | None = None
         self._may_save = False
         self._orders = OrderTrials(self.calls, self.semantics, self.starts, options.action_constraints)
         self._checkpoint: SetsCheckpoint | None = None
@@ -99,7 +99,7 @@ class SymbolicSearch:
         return self.semantics.protocol
 
     @property
-    def found_before(self) -> Found | None:
+    def found_before(self) -> SavedSearch | None:
         """Contents of the checkpoint that this search resumes from."""
         return None if self._checkpoint is None else self._checkpoint.found
 
@@ -135,7 +135,7 @@ class SymbolicSearch:
         finally:
             self._is_over = True
 
-    def _search_spaces(self, found: Found | None) -> None:
+    def _search_spaces(self, found: SavedSearch | None) -> None:
         """Search; start again with other variables, or another order, when the layout changes."""
         layout, options = self._layout(), self.options
         if found is not None:
@@ -145,7 +145,7 @@ class SymbolicSearch:
             try:
                 self._search_space(self._new_space(layout, is_restored=found is not None))
                 return
-            except (Rearranged, OpaqueSetRequired) as again:
+            except (LayoutChanged, OpaqueSetRequired) as again:
                 # Every node, cache entry and relation is in terms of the layout's levels, so none outlives a change of
                 # the layout. The search restarts from the initial states. Memoized handler calls stay in
                 # `HandlerCache`, which drops only the calls that depend on the changed replicas or sets.
@@ -154,23 +154,23 @@ class SymbolicSearch:
                 self.space = None
                 gc.collect()  # learned objects refer to each other in cycles
                 self._counted, found = 0, None
-            except NoRoom:
+            except OutOfNodes:
                 most = self.space.store.most_nodes if self.space is not None else 0
                 asked = options.max_nodes and max(options.max_nodes, FEWEST)
                 self._books.stop_at("max_nodes" if most == asked else MEMORY)
 
-    def _new_space(self, layout: Layout, *, is_restored: bool) -> Space:
+    def _new_space(self, layout: Layout, *, is_restored: bool) -> StateSpace:
         self.space, self._pace.next_look = None, math.inf
         options, restore = self.options, None
         if is_restored and self._checkpoint is not None:
             restore = self._checkpoint.restore
         limits = (options.action_constraints, options.max_nodes, options.view, restore)
         memory = options.memory or default_memory()
-        self.space = Space(self.calls, layout, self.starts, memory, self.pause, *limits)
+        self.space = StateSpace(self.calls, layout, self.starts, memory, self.pause, *limits)
         self._books.result.depth = 0
         return self.space
 
-    def _search_space(self, space: Space) -> None:
+    def _search_space(self, space: StateSpace) -> None:
         """Search with one layout of the variables."""
         self._violations = Violations(space, self.options, self.semantics)
         checks = self._violations.states
@@ -193,13 +193,13 @@ class SymbolicSearch:
             more = space.store.union(beyond, space.pruned(reached))
             self._show(space, self._violations.of(reached, more))
         for prop in self.options.reachable:
-            stuck = without_way_out(space, checks, prop, space.store.roots["reached"], self.pause)
+            stuck = states_without_path_to(space, checks, prop, space.store.roots["reached"], self.pause)
             self._books.followed.add(prop.name)
             if stuck != EMPTY:
                 self._traps[prop.name] = Trap(space.store.count(stuck), self._counted)
                 self._show(space, {prop.name: stuck})
 
-    def _look_for_order(self, space: Space) -> None:
+    def _look_for_order(self, space: StateSpace) -> None:
         self._orders.look(space, self._tick)
 
     def _tick(self, nodes: int) -> None:
@@ -207,7 +207,7 @@ class SymbolicSearch:
             raise KeyboardInterrupt
         self._books.look_at_the_clock(0, nodes)
 
-    def _saturated(self, space: Space) -> int:
+    def _saturated(self, space: StateSpace) -> int:
         """Return all reachable states, by saturation; record the known ones if the search is stopped."""
         store, reached = space.store, space.store.union(space.start, space.kept().get("reached", EMPTY))
         self.keep({"reached": reached})
@@ -223,7 +223,7 @@ class SymbolicSearch:
                 self.keep({"reached": reached})
                 if self._violations.is_due:
                     reached, _ = self._look(space, reached)
-            except (Stop, KeyboardInterrupt, NoRoom):
+            except (Stop, KeyboardInterrupt, OutOfNodes):
                 self._is_over = True
                 space.keep({"reached": store.roots["part"]})
                 self._note_part(space, store.roots["part"])
@@ -231,11 +231,11 @@ class SymbolicSearch:
             finally:
                 self._may_save = False
 
-    def _note_part(self, space: Space, part: int) -> None:
+    def _note_part(self, space: StateSpace, part: int) -> None:
         """Record the states known when saturation stops; the steps of large sets are not counted."""
         self.note(part, part if space.store.size(part) < MOST_COUNTED else EMPTY)
 
-    def _chained(self, space: Space) -> tuple[int, int]:
+    def _chained(self, space: StateSpace) -> tuple[int, int]:
         """Return the reached states, and those beyond the constraints, by chaining over the events."""
         store, checks, constraints = space.store, self._violations.states, self.options.constraints
         reached = checks.within(constraints, space.start)
@@ -260,12 +260,12 @@ class SymbolicSearch:
             self.note(reached, EMPTY)
         return reached, beyond
 
-    def _look(self, space: Space, reached: int, beyond: int = EMPTY, *others: int) -> list[int]:
+    def _look(self, space: StateSpace, reached: int, beyond: int = EMPTY, *others: int) -> list[int]:
         """Evaluate properties on the known states; a violation ends the search. Return the sets' current nodes."""
         sets = [reached, beyond, *others]
         try:
             bad = self._violations.early(reached, beyond)
-        except NoRoom:
+        except OutOfNodes:
             return space.store.collect_garbage(sets)
         if bad:
             self._show(space, bad, is_part=True)
@@ -280,7 +280,7 @@ class SymbolicSearch:
         try:
             self.space.store.collect_garbage([])
             bad = self._violations.of(self.space.store.roots["reached"], EMPTY, is_part=True)
-        except (PathTimeout, NoRoom, Rearranged, OpaqueSetRequired, InputError) as why:
+        except (PathTimeout, OutOfNodes, LayoutChanged, OpaqueSetRequired, InputError) as why:
             if isinstance(why, RaisedError):
                 raise
             reason = why if isinstance(why, InputError) else "out of memory or time"
@@ -290,7 +290,7 @@ class SymbolicSearch:
         finally:
             self._pace.deadline, self._is_over = None, True
 
-    def _show(self, space: Space, bad: dict[str, int], *, is_part: bool = False) -> None:
+    def _show(self, space: StateSpace, bad: dict[str, int], *, is_part: bool = False) -> None:
         """Show each violation by a shortest behaviour, else by any behaviour, else by a violating state.
 
         If only part of the states is known, an unknown violating state may be nearer to the initial states.
@@ -299,7 +299,7 @@ class SymbolicSearch:
         store.roots.update({VIOLATING + name: states for name, states in bad.items()})
         beyond = frozenset(prop.name for prop in self.options.properties if not prop.over_steps)
         violating = self._violations.of_property if is_part else None
-        ways = Ways(space, self._violations.states, self.options.constraints, beyond, self.pause, violating)
+        ways = WitnessPaths(space, self._violations.states, self.options.constraints, beyond, self.pause, violating)
         for find, kind in ((ways.shortest, "shortest"), (ways.any, "other")):
             self._show_found(space, find, left, kind)
             if self._interruption.asked:
@@ -313,7 +313,7 @@ class SymbolicSearch:
         if self._interruption.asked:
             raise KeyboardInterrupt
 
-    def _show_found(self, space: Space, find: Find, left: list[str], kind: str) -> None:
+    def _show_found(self, space: StateSpace, find: Find, left: list[str], kind: str) -> None:
         """Show the counterexamples found in time; names without one stay in `left`."""
         most = max(SHOWING_SECONDS, SHOWING_TIMES * self._books.seconds)
         spare = (self.options.time_limit or math.inf) - self._books.seconds
@@ -323,7 +323,7 @@ class SymbolicSearch:
             for name, path in find(left):
                 left.remove(name)
                 self._tell(name, path)
-        except (PathTimeout, NoRoom):
+        except (PathTimeout, OutOfNodes):
             space.store.collect_garbage([])
             names = ", ".join(left)
             self._books.result.notes.append(f"{names}: no {kind} counterexample was found within {allowed:,.0f} s")
@@ -335,7 +335,7 @@ class SymbolicSearch:
         trace = behaviour_along(self.semantics, path)
         prop = next((one for one in self.options.properties if one.name == name), None)
         if prop is not None and prop.over_steps:
-            trace = (*trace, wrong_step(self.semantics, prop, path[-1]))
+            trace = (*trace, violating_step(self.semantics, prop, path[-1]))
         self.found(name, trace)
 
     def _layout(self) -> Layout:
@@ -400,7 +400,7 @@ class SymbolicSearch:
         if self._may_save:
             self._pause_saturation(self.space)
 
-    def _pause_saturation(self, space: Space) -> None:
+    def _pause_saturation(self, space: StateSpace) -> None:
         if self._orders.is_due(space.store.nodes_made):
             self._look_for_order(space)
         saves = self._checkpoint is not None and self._checkpoint.is_due(self._books.seconds / 2)
@@ -426,7 +426,7 @@ class SymbolicSearch:
         return [] if self.space is None else list(_notes(self.space, self._books.result, self._traps))
 
 
-def _notes(space: Space, result: Result, traps: Collection[str]) -> Iterator[str]:
+def _notes(space: StateSpace, result: Result, traps: Collection[str]) -> Iterator[str]:
     """Yield user-facing notes about a search."""
     yield from _about_diagram(space)
     yield from _about_violations(space, traps)
@@ -436,7 +436,7 @@ def _notes(space: Space, result: Result, traps: Collection[str]) -> Iterator[str
         yield f"few states ({result.distinct_states:,}) for the time taken: --engine tables may be faster"
 
 
-def _about_diagram(space: Space) -> Iterator[str]:
+def _about_diagram(space: StateSpace) -> Iterator[str]:
     """Yield the size of the diagram, and the variables with most of its nodes."""
     store, reached = space.store, space.store.roots.get("reached", EMPTY)
     size, variables = store.size(reached), len(space.variables.keys)
@@ -447,7 +447,7 @@ def _about_diagram(space: Space) -> Iterator[str]:
         yield f"most nodes are of {', '.join(names)}"
 
 
-def _about_violations(space: Space, traps: Collection[str]) -> Iterator[str]:
+def _about_violations(space: StateSpace, traps: Collection[str]) -> Iterator[str]:
     """Yield the number of violating states of each property; the counterexample of a trap has its own."""
     for root, states in space.store.roots.items():
         name = root.removeprefix(VIOLATING)

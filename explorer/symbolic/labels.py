@@ -146,7 +146,7 @@ class Labels:
         else:
             assert item is not None
             result = self._applied(item, value)
-        self._store.look_up(number, value, result)
+        self._store.cache_effect(number, value, result)
         return result
 
     def _applied(self, label: Label, number: int) -> int:

@@ -19,8 +19,8 @@ from kraftcheck.explorer.symbolic.relations import (
     GENERAL,
     Change,
     Event,
+    EventGroups,
     EventInfo,
-    Groups,
     Source,
 )
 from kraftcheck.explorer.symbolic.store import Store
@@ -35,7 +35,7 @@ WHOLE = Projection("the local state", lambda protocol, me: me, of_inbox=False)
 """Read of a replica that a step writes, for an action constraint that compares it before and after."""
 
 
-class Place(NamedTuple):
+class CallSite(NamedTuple):
     """Call site of handlers: a replica, with a channel or without, or neither."""
 
     replica: Value
@@ -185,7 +185,7 @@ class EventBuilder:
         return changes
 
 
-class Learning:
+class TransitionLearner:
     """Learns the events of one protocol."""
 
     def __init__(
@@ -194,7 +194,7 @@ class Learning:
         variables: Variables,
         store: Store,
         labels: Labels,
-        groups: Groups,
+        groups: EventGroups,
         always: set[Value],
         constraints: tuple[Property, ...],
     ) -> None:
@@ -207,8 +207,8 @@ class Learning:
         self._labels = labels
         self._groups = groups
         self.watches = Watches(store, labels, groups)
-        self._reading: dict[tuple[Place, str], tuple[Dim, ...]] = {}
-        self._own: dict[tuple[Place, str], int] = {}  # the watch of an action's further reads
+        self._reading: dict[tuple[CallSite, str], tuple[Dim, ...]] = {}
+        self._own: dict[tuple[CallSite, str], int] = {}  # the watch of an action's further reads
         self._done: dict[tuple[Any, ...], CallResult] = {}
         self._queue: list[Callable[[], None]] = []
         self._watched: tuple[Dim, ...] = ()  # the dimensions of the watch that is being learned from
@@ -224,19 +224,19 @@ class Learning:
         network, kinds = self.protocol.network, {action.kind for action in self.protocol.actions.values()}
         for level, key in enumerate(self._variables.keys):
             if key.kind == LOCAL and "internal" in kinds:
-                self.watches.add(((level, IDENTITY),), self._learner(Place(key.of, None), None))
+                self.watches.add(((level, IDENTITY),), self._learner(CallSite(key.of, None), None))
             elif key.kind == CHANNEL:
                 if "on" in kinds:
-                    place = Place(key.of, level)
+                    place = CallSite(key.of, level)
                     self.watches.add(self._base(place), self._learner(place, None))
                 if network.own_actions():
                     self.watches.add(((level, self._labels.messages(level)),), self._network_learner(level))
         for action in self.protocol.actions.values():
             if action.kind == "environment":
-                self._try(action, Place(None, None), None, None, {})
+                self._try(action, CallSite(None, None), None, None, {})
         self._flush()
 
-    def _base(self, place: Place) -> tuple[Dim, ...]:
+    def _base(self, place: CallSite) -> tuple[Dim, ...]:
         dims = []
         if place.replica is not None:
             dims.append((self._variables.local(place.replica), IDENTITY))
@@ -267,7 +267,7 @@ class Learning:
 
     # Handler calls
 
-    def _learner(self, place: Place, only: str | None) -> Callable[[dict[Dim, Any]], None]:
+    def _learner(self, place: CallSite, only: str | None) -> Callable[[dict[Dim, Any]], None]:
         """Return the learner for a watch's vectors: of all actions, or of one action with further reads."""
         base = self._base(place)
         local = (self._variables.local(place.replica), IDENTITY) if place.replica is not None else None
@@ -289,7 +289,7 @@ class Learning:
         return self._labels.meaning(*dim, number)
 
     def _try(
-        self, action: Action, place: Place, me: Any, message: Any, found: dict[Dim, Any], *, is_first: bool = True
+        self, action: Action, place: CallSite, me: Any, message: Any, found: dict[Dim, Any], *, is_first: bool = True
     ) -> None:
         """Call a handler; if it reads outside of its watch, add a watch with that read."""
 
@@ -331,7 +331,7 @@ class Learning:
             for step, is_allowed in zip(result.steps, allowed, strict=True):
                 self._add(action.name, place, me, message, path, step, is_allowed, found)
 
-    def _is_allowed(self, place: Place, me: Any, step: Step, ask: Callable[[Read], Any]) -> bool:
+    def _is_allowed(self, place: CallSite, me: Any, step: Step, ask: Callable[[Read], Any]) -> bool:
         """Whether the action constraints allow a step."""
         if not self._constraints:
             return True
@@ -348,7 +348,7 @@ class Learning:
             if before != after and isinstance(after, prop.kinds("before"))
         )
 
-    def _read_more(self, action: Action, place: Place, dims: tuple[Dim, ...]) -> None:
+    def _read_more(self, action: Action, place: CallSite, dims: tuple[Dim, ...]) -> None:
         """Watch the further reads of an action from now on."""
         self._reading[place, action.name] = dims
         base = self._base(place)
@@ -383,7 +383,7 @@ class Learning:
     def _add(
         self,
         action: str,
-        place: Place,
+        place: CallSite,
         me: Any,
         message: Any,
         path: Path,
@@ -428,7 +428,7 @@ class Learning:
         builder.replace(level, me, core)
         return after
 
-    def _require(self, builder: EventBuilder, place: Place, read: Read, answer: Any) -> None:
+    def _require(self, builder: EventBuilder, place: CallSite, read: Read, answer: Any) -> None:
         """Require a read to have the value that it had."""
         if read.field is not None or read.part is not None:
             builder.require(self.dims.level_of(read), answer)
@@ -441,7 +441,7 @@ class Learning:
             if answer is None:
                 break
 
-    def _send(self, builder: EventBuilder, place: Place, message: Any, step: Step) -> None:
+    def _send(self, builder: EventBuilder, place: CallSite, message: Any, step: Step) -> None:
         """Add the message operations of a step."""
         variables = self._variables
         if step.consumes:

@@ -13,9 +13,9 @@ from random import Random
 
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.relations import Event
-from kraftcheck.explorer.symbolic.search import Space
-from kraftcheck.explorer.symbolic.store import NoRoom
-from kraftcheck.explorer.symbolic.variables import SHARED, Key, Layout, Rearranged, replicas_met
+from kraftcheck.explorer.symbolic.state_space import StateSpace
+from kraftcheck.explorer.symbolic.store import OutOfNodes
+from kraftcheck.explorer.symbolic.variables import SHARED, Key, Layout, LayoutChanged, sample_replicas
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
@@ -126,13 +126,13 @@ class OrderTrials:
         """Whether a trial is due, given the number of nodes made."""
         return bool(self._looks) and nodes_made > self._looks[0][0]
 
-    def look(self, space: Space, tick: Callable[[int], None]) -> None:
+    def look(self, space: StateSpace, tick: Callable[[int], None]) -> None:
         """Raise LayoutChanged if random walks meet new replicas, or if another order needs fewer nodes."""
         layout = space.variables.layout
         if self._may_meet:
             self._may_meet = False
-            if layout.require_replicas(replicas_met(self._semantics, self._starts)):
-                raise Rearranged
+            if layout.require_replicas(sample_replicas(self._semantics, self._starts)):
+                raise LayoutChanged
         _, most = self._looks.pop(0)
         keys = tuple(space.variables.keys)
         closer = closer_order(keys, (info.event for info in space.learning.events.infos))
@@ -140,7 +140,7 @@ class OrderTrials:
         best = cheapest_order(orders, self._semantics.protocol.bounds, partial(self._nodes_made, layout, tick), most)
         if best != keys:
             layout.order = best
-            raise Rearranged
+            raise LayoutChanged
 
     def _nodes_made(
         self, layout: Layout, tick: Callable[[int], None], order: Order, limits: Mapping[str, int], most: int
@@ -155,10 +155,10 @@ class OrderTrials:
         small = None
         try:
             arranged = layout.arranged(order, limits)
-            small = Space(self._calls, arranged, self._starts, SMALL_MEMORY, pause, self._constraints)
+            small = StateSpace(self._calls, arranged, self._starts, SMALL_MEMORY, pause, self._constraints)
             small.saturated(small.start)
             return small.store.nodes_made
-        except (NodeBudgetExceeded, NoRoom, Rearranged):
+        except (NodeBudgetExceeded, OutOfNodes, LayoutChanged):
             return None
         finally:
             if small is not None:

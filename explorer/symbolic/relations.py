@@ -119,7 +119,7 @@ class RelationNodes:
         return self._levels[number], self._edges[number]
 
 
-class Groups:
+class EventGroups:
     """The known events, grouped by their variables."""
 
     def __init__(self, store: Store) -> None:

@@ -32,7 +32,7 @@ Answer = Callable[[int, int, int], int]
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
 
-class NoRoom(Exception):  # noqa: N818 - it ends a search, as a limit does
+class OutOfNodes(Exception):  # noqa: N818 - it ends a search, as a limit does
     """The diagrams exceed their memory limit."""
 
 
@@ -98,7 +98,7 @@ class Store:
         try:
             if self._error is None:
                 return self._answer(kind, a, b)
-        except NoRoom:
+        except OutOfNodes:
             pass  # the operation in progress returns a partial result
         except BaseException as error:
             self._error = error
@@ -106,7 +106,7 @@ class Store:
         self.arrays.meta[codes.INCOMPLETE] += 1
         return -1
 
-    def look_up(self, label: int, value: int, result: int) -> None:
+    def cache_effect(self, label: int, value: int, result: int) -> None:
         """Cache the result of applying a label to a value."""
         put_lookup(self.arrays, label << 32 | value, result)
 
@@ -135,7 +135,7 @@ class Store:
         """Run an operation; raise OutOfNodes if its result is only partial."""
         result, complete = self.attempt(function, *arguments)
         if not complete:
-            raise NoRoom
+            raise OutOfNodes
         return result
 
     def attempt(self, function: Any, *arguments: int) -> tuple[int, bool]:
@@ -340,7 +340,7 @@ class Store:
         """Load the output of `dump` into an empty store."""
         d, count = self.arrays, len(nodes) + 2
         if 2 * count > len(d.nodes) or 2 * len(edges) > len(d.edges):
-            raise NoRoom
+            raise OutOfNodes
         d.nodes[2:count, :2], d.nodes[2:count, 2] = nodes, 0
         d.edges[: len(edges)] = edges
         d.meta[codes.NODES], d.meta[codes.EDGES] = count, len(edges)

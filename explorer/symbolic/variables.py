@@ -33,7 +33,7 @@ WALKS, WALK_STEPS = 10, 30  # random walks, and steps of each, that look for rep
 FEWEST_SETS, SHARE = 16, 8  # fewest values of a set to explode; fewest local states for each core
 
 
-class Rearranged(Exception):  # noqa: N818 - a way out of a search, not an error
+class LayoutChanged(Exception):  # noqa: N818 - a way out of a search, not an error
     """The variables must change; the search restarts with the new layout."""
 
 
@@ -166,7 +166,7 @@ class Variables:
         level = self.levels.get(Key(LOCAL, replica))
         if level is None:
             self.layout.require_replicas([replica])
-            raise Rearranged
+            raise LayoutChanged
         return level
 
     def channel(self, message: Record) -> int:
@@ -179,7 +179,7 @@ class Variables:
         level = self.levels.get(Key(CHANNEL, destination, sender))
         if level is None:
             self.layout.senders.append(sender)
-            raise Rearranged
+            raise LayoutChanged
         return level
 
     def channels_to(self, replica: Value) -> list[int]:
@@ -204,14 +204,14 @@ class Variables:
         if names and len(values) >= SHARE * len(cores):
             for name in names:
                 layout.require_parts(replica, name, frozenset[Value]().union(*sets[name]))
-            raise Rearranged
+            raise LayoutChanged
 
     def part(self, replica: Value, field: str, element: Value) -> int:
         """Return the level of a set membership; raise LayoutChanged if there is none yet."""
         level = self.levels.get(Key(PART, replica, (field, element)))
         if level is None:
             self.layout.require_parts(replica, field, [element])
-            raise Rearranged
+            raise LayoutChanged
         return level
 
     def sets(self, replica: Value) -> dict[str, list[Value]]:
@@ -324,7 +324,7 @@ def layout_of(protocol: Protocol, starts: Sequence[State], *, whole_inboxes: boo
     return layout
 
 
-def replicas_met(semantics: Semantics, starts: Sequence[State]) -> list[Value]:
+def sample_replicas(semantics: Semantics, starts: Sequence[State]) -> list[Value]:
     """Return the replicas that random walks meet; each one met later would restart the search."""
     random, met = Random(1), set[Value]()
     for _ in range(WALKS):

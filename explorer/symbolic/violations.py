@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from kraftcheck.explorer.result import DEADLOCK, SearchRequest
 from kraftcheck.explorer.symbolic.checks import StateChecks, StepChecks
-from kraftcheck.explorer.symbolic.search import Space
+from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import EMPTY
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Semantics
@@ -22,7 +22,7 @@ GROWTH, SPARED = 2, 30
 class Violations:
     """Evaluates the properties of a search on sets of one state space."""
 
-    def __init__(self, space: Space, options: SearchRequest, semantics: Semantics) -> None:
+    def __init__(self, space: StateSpace, options: SearchRequest, semantics: Semantics) -> None:
         self.states = StateChecks(space, semantics)
         self._steps = StepChecks(space, is_asked_again=False)
         self._space = space
@@ -70,7 +70,9 @@ class Violations:
             self._at_once = sys.maxsize
 
 
-def without_way_out(space: Space, checks: StateChecks, prop: Property, reached: int, pause: Callable[[], None]) -> int:
+def states_without_path_to(
+    space: StateSpace, checks: StateChecks, prop: Property, reached: int, pause: Callable[[], None]
+) -> int:
     """Return the states from which no state with the property is reachable within the set (AG EF, backwards)."""
     store = space.store
     pruned = set(space.learning.events.pruned)

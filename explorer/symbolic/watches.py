@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.handlers import MissingRead
 from kraftcheck.explorer.symbolic.labels import Labels
-from kraftcheck.explorer.symbolic.relations import Groups
+from kraftcheck.explorer.symbolic.relations import EventGroups
 from kraftcheck.explorer.symbolic.store import Store, require
 
 Dim = tuple[int, int]  # level, map
@@ -24,7 +24,7 @@ class Watch(NamedTuple):
 class Watches:
     """The projections of one search."""
 
-    def __init__(self, store: Store, labels: Labels, groups: Groups) -> None:
+    def __init__(self, store: Store, labels: Labels, groups: EventGroups) -> None:
         self.active: list[int] = []
         self.known: dict[int, Watch] = {}
         self._store = store

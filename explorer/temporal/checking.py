@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.temporal.automaton import Automaton, automaton_of
-from kraftcheck.explorer.temporal.conditions import Condition, bits_of, conditions_of
+from kraftcheck.explorer.temporal.conditions import FairnessCondition, conditions_of, label_masks
 from kraftcheck.explorer.temporal.graph import LabelledGraph, Masks
 from kraftcheck.explorer.temporal.kernel import product as kernel
 from kraftcheck.explorer.transition_system import Label
@@ -24,7 +24,7 @@ FIRST_KINDS = 1 << 10
 NONE = np.uint64(0)
 
 
-class Move(NamedTuple):
+class LassoStep(NamedTuple):
     """A step of a lasso."""
 
     target: int  # number of the target state
@@ -35,22 +35,22 @@ class Lasso(NamedTuple):
     """An infinite behaviour, by the numbers of its states: a path, then a cycle."""
 
     start: int  # an initial state
-    way: tuple[Move, ...]  # steps to the cycle
+    way: tuple[LassoStep, ...]  # steps to the cycle
     # steps of the cycle; the last leads back to its beginning. Empty if the behaviour stutters.
-    cycle: tuple[Move, ...]
+    cycle: tuple[LassoStep, ...]
     kept: tuple[str, ...]  # for each fairness condition, how the cycle satisfies it
     # names of actions that would change an atom that must stay constant in the cycle
     waited: tuple[str, ...] = ()
 
 
-class Finding(NamedTuple):
+class TemporalResult(NamedTuple):
     """Result of checking a temporal property."""
 
     lasso: Lasso | None  # a counterexample, or None
     notes: tuple[str, ...] = ()  # notes for the user
 
 
-def check(name: str, formula: Formula, fairness: tuple[Fairness, ...], graph: LabelledGraph) -> Finding:
+def check(name: str, formula: Formula, fairness: tuple[Fairness, ...], graph: LabelledGraph) -> TemporalResult:
     """Check a temporal property on a state graph."""
     # The automaton accepts the violations. A node of its product with the state graph is a pair of states. The property
     # is violated if a reachable strongly connected component of the product is accepting and fair.
@@ -60,7 +60,7 @@ def check(name: str, formula: Formula, fairness: tuple[Fairness, ...], graph: La
         raise InputError(f"{name}: found {found}; expected a product of at most {MOST_NODES:,}")
     possible = _can_accept(automaton)
     if not possible:
-        return Finding(None, (f"{name}: no behaviour of any protocol could violate it",))
+        return TemporalResult(None, (f"{name}: no behaviour of any protocol could violate it",))
     conditions = conditions_of(fairness, graph.labels_in_use())
     product = Product(graph, automaton, conditions)
     reached = product.reach()
@@ -69,7 +69,7 @@ def check(name: str, formula: Formula, fairness: tuple[Fairness, ...], graph: La
     kernel.begin_marks(product.arrays, alive)
     lasso = product.lasso(reached) if product.find_fair() else None
     product.close()
-    return Finding(lasso, tuple(product.idle_atoms(name)) if lasso is None else ())
+    return TemporalResult(lasso, tuple(product.idle_atoms(name)) if lasso is None else ())
 
 
 def _can_accept(automaton: Automaton) -> set[int]:
@@ -97,7 +97,7 @@ def _can_accept(automaton: Automaton) -> set[int]:
 class Product:
     """Product of a state graph with an automaton, under fairness conditions."""
 
-    def __init__(self, graph: LabelledGraph, automaton: Automaton, conditions: list[Condition]) -> None:
+    def __init__(self, graph: LabelledGraph, automaton: Automaton, conditions: list[FairnessCondition]) -> None:
         self._graph, self._automaton, self._conditions = graph, automaton, conditions
         self._acceptance = np.uint64(automaton.acceptance)
         self._weak, self._strong = (
@@ -107,9 +107,9 @@ class Product:
         labels, size, room = graph.book.labels, graph.count * automaton.states, graph.room
         arrays = self.arrays = kernel.ProductArrays()
         arrays.first, arrays.target, arrays.label = graph.first, graph.target, graph.label
-        arrays.label_taken = bits_of(labels, conditions)
+        arrays.label_taken = label_masks(labels, conditions)
         arrays.label_atoms = _atoms_of_labels(labels, automaton.atoms, Taken)
-        self._tell_states_apart(_atoms_of_labels(labels, automaton.atoms, Enabled))
+        self._partition_states(_atoms_of_labels(labels, automaton.atoms, Enabled))
         moves = sorted(automaton.moves)
         sources = [move.source for move in moves]
         arrays.move_first = np.searchsorted(sources, np.arange(automaton.states + 1)).astype(np.int64)
@@ -119,15 +119,15 @@ class Product:
         arrays.parent = room.array(size, np.int32, -1)
         arrays.order, arrays.rank, arrays.mark = (room.array(size, np.int32) for _ in range(3))
 
-    def _tell_states_apart(self, of_labels: Masks) -> None:
+    def _partition_states(self, of_labels: Masks) -> None:
         """Partition the states by true atoms and enabled conditions, given the atoms that labels enable."""
         held = {bit: self._graph.holds(a.prop) for bit, a in enumerate(self._automaton.atoms) if isinstance(a, Held)}
         self.arrays.kind = self._graph.room.array(self._graph.count, np.int32)
         most = FIRST_KINDS
-        while not self._are_told_apart(of_labels, held, most):
+        while not self._try_partition(of_labels, held, most):
             most *= 16
 
-    def _are_told_apart(self, of_labels: Masks, held: dict[int, NDArray[np.bool_]], most: int) -> bool:
+    def _try_partition(self, of_labels: Masks, held: dict[int, NDArray[np.bool_]], most: int) -> bool:
         """Partition the states into at most `most` kinds; return whether these are enough."""
         arrays, graph, known = self.arrays, self._graph, 0
         slots = np.full(2 * most, -1, np.int32)
@@ -183,8 +183,8 @@ class Product:
         arrays.rank[:] = -1
         cycle = self._cycle(first)
         if short is not None and len(short) <= len(way) + len(cycle):
-            return self._told(short, [])
-        return self._told(way, cycle)
+            return self._lasso_of(short, [])
+        return self._lasso_of(way, cycle)
 
     def _way(self, node: int) -> list[int]:
         """Return the nodes on a shortest path to a node."""
@@ -238,7 +238,7 @@ class Product:
     def _forget(self, count: int) -> None:
         self.arrays.rank[self.arrays.order[:count]] = -1
 
-    def _told(self, way: list[int], cycle: list[tuple[int, int]]) -> Lasso:
+    def _lasso_of(self, way: list[int], cycle: list[tuple[int, int]]) -> Lasso:
         states = self._automaton.states
         into = [(int(kernel.edge_between(self.arrays, v, w)), w) for v, w in itertools.pairwise(way)]
         taken = self._moves(way[0] // states, into)
@@ -265,17 +265,17 @@ class Product:
                 names |= atom.actions - {NEXT}
         return tuple(sorted(names))
 
-    def _moves(self, state: int, edges: list[tuple[int, int]]) -> list[Move]:
+    def _moves(self, state: int, edges: list[tuple[int, int]]) -> list[LassoStep]:
         """Return the steps along edges, without stutters."""
         found = []
         for edge, node in edges:
             target = node // self._automaton.states
             if target != state:
-                found.append(Move(target, self._graph.book.labels[self._graph.label[edge]]))
+                found.append(LassoStep(target, self._graph.book.labels[self._graph.label[edge]]))
             state = target
         return found
 
-    def _kept(self, states: list[int], moves: list[Move]) -> list[str]:
+    def _kept(self, states: list[int], moves: list[LassoStep]) -> list[str]:
         """Return for each fairness condition how a cycle satisfies it."""
         found = []
         for bit, condition in enumerate(self._conditions):

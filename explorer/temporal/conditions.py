@@ -18,7 +18,7 @@ from kraftcheck.spec.language.protocol import Protocol
 MOST_CONDITIONS = 60
 
 
-class Condition(NamedTuple):
+class FairnessCondition(NamedTuple):
     """A fairness condition for one subject: all steps, a replica, a pair of replicas, or a message type."""
 
     fairness: Fairness  # the declared fairness
@@ -39,20 +39,20 @@ def whom(fairness: Fairness, label: Label) -> Any:
     return {"": None, "replica": label.actor, "pair": (label.actor, label.peer), "message": label.kind}[fairness.each]
 
 
-def conditions_of(fairness: Iterable[Fairness], labels: list[Label]) -> list[Condition]:
+def conditions_of(fairness: Iterable[Fairness], labels: list[Label]) -> list[FairnessCondition]:
     """Return the conditions of declared fairness, given the labels of steps."""
-    found = {Condition(one): None for one in fairness if not one.each} | {
+    found = {FairnessCondition(one): None for one in fairness if not one.each} | {
         condition: None
         for one in fairness
         for label in labels
-        if (condition := Condition(one, whom(one, label))).concerns(label)
+        if (condition := FairnessCondition(one, whom(one, label))).concerns(label)
     }
     if len(found) > MOST_CONDITIONS:
         raise InputError(f"fairness comes to {len(found)} conditions; expected at most {MOST_CONDITIONS}")
     return list(found)
 
 
-def bits_of(labels: list[Label], conditions: list[Condition]) -> NDArray[np.uint64]:
+def label_masks(labels: list[Label], conditions: list[FairnessCondition]) -> NDArray[np.uint64]:
     """Return for each label the bits of the fairness conditions whose action it is."""
     return np.array(
         [sum(1 << bit for bit, one in enumerate(conditions) if one.concerns(label)) for label in labels], np.uint64

@@ -12,7 +12,7 @@ from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping
 from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.result import Loop, SearchRequest, TraceStep, Trap
-from kraftcheck.explorer.state_graph import MarkBack, StateGraph, without_way_out
+from kraftcheck.explorer.state_graph import MarkBack, StateGraph, states_without_path_to
 from kraftcheck.explorer.temporal.graph import LabelledGraph
 from kraftcheck.explorer.transition_system import counterpart
 from kraftcheck.spec.diagnosis.why import diagnosis_text
@@ -23,7 +23,7 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import text_of
 
 if TYPE_CHECKING:
-    from kraftcheck.explorer.temporal.checking import Lasso, Move
+    from kraftcheck.explorer.temporal.checking import Lasso, LassoStep
 
 
 def strict_bounds(protocol: Protocol, options: SearchRequest) -> bool:
@@ -36,7 +36,7 @@ def check_reachable(
 ) -> None:
     """Check the `@reachable` properties (AG EF)."""
     for prop in options.reachable:
-        found = without_way_out(graph, prop, mark_back)
+        found = states_without_path_to(graph, prop, mark_back)
         books.followed.add(prop.name)
         books.result.notes += graph.take_notes()
         if len(found):
@@ -97,7 +97,7 @@ def _behaviour_of(
     return tuple(steps[:-1]), None, Loop(back_to, steps[-1], lasso.kept, never)
 
 
-def _is_called(transition: Transition, move: Move) -> bool:
+def _is_called(transition: Transition, move: LassoStep) -> bool:
     label = move.label
     return (
         label is not None

@@ -28,7 +28,7 @@ from kraftcheck.catalogue import Job, Model, named_model
 from kraftcheck.explorer.interruption import EXIT_INTERRUPTED
 from kraftcheck.explorer.result import NOTHING_CHECKED
 from kraftcheck.jobs import job_of
-from kraftcheck.mutation.baseline import Baseline, record
+from kraftcheck.mutation.baseline import BaselineRun, record
 from kraftcheck.mutation.mutants import Mutant, changeable_functions, changeable_modules, mutants_of
 from kraftcheck.mutation.trial import SURVIVED, MutantRunner, MutantVerdict
 from kraftcheck.mutation.workers import MutationFolder, Workers, identity_of_mutation, judge_all
@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _judged(
     jobs: list[Job], modules: list[ModuleType], files: set[str], mutants: list[Mutant], arguments: argparse.Namespace
-) -> tuple[list[Baseline], dict[str, MutantVerdict]]:
+) -> tuple[list[BaselineRun], dict[str, MutantVerdict]]:
     """Return what the model does, and the verdict on each mutant."""
     folder = arguments.folder
     with nullcontext() if folder is None else MutationFolder(folder, identity_of_mutation(jobs)) as kept:
@@ -151,9 +151,9 @@ def _chosen(mutants: list[Mutant], arguments: argparse.Namespace) -> list[Mutant
 
 def _recorded(
     jobs: list[Job], files: set[str], modules: list[ModuleType], arguments: argparse.Namespace
-) -> list[Baseline]:
+) -> list[BaselineRun]:
     """Return what the model does in each configuration."""
-    found: list[Baseline] = []
+    found: list[BaselineRun] = []
     with Meter(quiet=arguments.quiet) as meter:
         for job in jobs:
             baseline = record(job, files, modules, meter.show)
@@ -178,7 +178,7 @@ def _header(model: Model, jobs: list[Job], mutants: Iterable[Mutant]) -> Iterato
     yield []
 
 
-def _named(baselines: Iterable[Baseline]) -> dict[str, Any]:
+def _named(baselines: Iterable[BaselineRun]) -> dict[str, Any]:
     return {
         one.job.config_name: {"distinct_states": one.result.distinct_states, "complete": one.result.complete}
         for one in baselines

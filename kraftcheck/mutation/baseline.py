@@ -54,7 +54,7 @@ class RecordedCall(NamedTuple):
 
 
 @dataclass
-class Baseline:
+class BaselineRun:
     """The unchanged protocol in one configuration: its calls, the lines that ran, and the result of its search."""
 
     job: Job  # the search, with the configured protocol
@@ -89,12 +89,12 @@ def record(
     files: Iterable[str],
     modules: Iterable[ModuleType] = (),
     report: Callable[[Progress], None] | None = None,
-) -> Baseline:
+) -> BaselineRun:
     """Search the unchanged protocol, and record the calls of its actions."""
     tracing = _Tracing(frozenset(files), memories_of(modules))
     with tracing.noted() as lines:
         starts = initial_states(Semantics(job.protocol), job.options.init)
-    baseline = Baseline(job, starts, at_start=lines)
+    baseline = BaselineRun(job, starts, at_start=lines)
     protocol = baseline.protocol()
     actions = job.protocol.actions
     rewired(
@@ -136,7 +136,7 @@ class _Tracing:
 
 
 def _noted(
-    baseline: Baseline, action: Action, tracing: _Tracing, protocol: Protocol, arguments: Arguments
+    baseline: BaselineRun, action: Action, tracing: _Tracing, protocol: Protocol, arguments: Arguments
 ) -> tuple[Step, ...]:
     """Call an action, and record the call with its reads of the shared state."""
     seen: dict[str, Value] = {}

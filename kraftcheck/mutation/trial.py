@@ -15,7 +15,7 @@ from kraftcheck.engines import search
 from kraftcheck.explorer.behaviour import NoSuchPathError
 from kraftcheck.explorer.calls import MissingRead
 from kraftcheck.explorer.result import Result, SearchRequest
-from kraftcheck.mutation.baseline import Arguments, Baseline, limited_time, plain_steps, replaying, rewired, wrapped
+from kraftcheck.mutation.baseline import Arguments, BaselineRun, limited_time, plain_steps, replaying, rewired, wrapped
 from kraftcheck.mutation.mutants import Mutant, Swap, functions_of_actions, functions_of_projections
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.declarations import Action, Property
@@ -68,7 +68,7 @@ class Differences:
         )
 
 
-def compare(baseline: Baseline, mutant: Mutant) -> Differences:
+def compare(baseline: BaselineRun, mutant: Mutant) -> Differences:
     """Replay the calls in which the mutated line ran; the mutant's code must be in place."""
     found = Differences(only_removes=_same_starts(baseline))
     path = str(mutant.changed.function.__code__.co_filename)
@@ -89,14 +89,14 @@ def compare(baseline: Baseline, mutant: Mutant) -> Differences:
     return found
 
 
-def starts_of(baseline: Baseline) -> list[State]:
+def starts_of(baseline: BaselineRun) -> list[State]:
     """Return the initial states of a mutant, after the path to a named start."""
     job = baseline.job
     with limited_time() if job.options.init == "Init" else nullcontext():
         return initial_states(Semantics(job.protocol), job.options.init)
 
 
-def _same_starts(baseline: Baseline) -> bool:
+def _same_starts(baseline: BaselineRun) -> bool:
     """Whether a mutant has the model's initial states; `initial` may call the mutated function too."""
     try:
         return starts_of(baseline) == baseline.starts
@@ -167,7 +167,7 @@ class MutantVerdict(NamedTuple):
 class MutantRunner:
     """Runs mutants of one protocol."""
 
-    def __init__(self, baselines: Iterable[Baseline], modules: Iterable[ModuleType]) -> None:
+    def __init__(self, baselines: Iterable[BaselineRun], modules: Iterable[ModuleType]) -> None:
         self._baselines = sorted(baselines, key=lambda one: one.result.distinct_states)
         self._modules = list(modules)
         self._actions: dict[FunctionType, frozenset[str]] = {}
@@ -177,7 +177,7 @@ class MutantRunner:
                 self._actions[function] = self._actions.get(function, frozenset()) | {name}
         self._of_projections = frozenset(functions_of_projections(protocol, self._modules))
 
-    def reached_in(self, mutant: Mutant) -> list[Baseline]:
+    def reached_in(self, mutant: Mutant) -> list[BaselineRun]:
         """Return the configurations in which the mutated line runs, the smallest first.
 
         For a function that projections use, these are all configurations: lines that projections run are not recorded.
@@ -208,7 +208,7 @@ class MutantRunner:
         return verdicts[0]._replace(counts=counts) if verdicts and verdicts[0].verdict != SAME else MutantVerdict(SAME)
 
     def _compared(
-        self, mutant: Mutant, swap: Swap, reached: Iterable[Baseline]
+        self, mutant: Mutant, swap: Swap, reached: Iterable[BaselineRun]
     ) -> tuple[list[_Trial], list[MutantVerdict]]:
         """Return trials for the configurations to search, and verdicts on those with lost steps only."""
         function = mutant.changed.function
@@ -223,7 +223,7 @@ class MutantRunner:
         return trials, verdicts
 
 
-def _is_to_be_searched(baseline: Baseline) -> bool:
+def _is_to_be_searched(baseline: BaselineRun) -> bool:
     """Whether lost steps may violate a check: by a deadlock, or by a goal that is no longer reachable."""
     options = baseline.job.options
     return options.deadlock or bool(options.over_behaviours)
@@ -235,7 +235,7 @@ class _Trial:
     If projections use the mutated function, an action changes on other inputs, so only whole states show a difference.
     """
 
-    def __init__(self, baseline: Baseline, swap: Swap, actions: frozenset[str], *, is_projected: bool) -> None:
+    def __init__(self, baseline: BaselineRun, swap: Swap, actions: frozenset[str], *, is_projected: bool) -> None:
         self._baseline = baseline
         self._name = baseline.job.config_name
         self._swap = swap

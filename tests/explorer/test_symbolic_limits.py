@@ -11,7 +11,7 @@ import pytest
 from kraftcheck.cli import main
 from kraftcheck.explorer.result import SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import engine
-from kraftcheck.explorer.symbolic.counterexamples import Ways
+from kraftcheck.explorer.symbolic.counterexamples import WitnessPaths
 from kraftcheck.explorer.symbolic.engine import PathTimeout, explore
 from kraftcheck.explorer.symbolic.kernel import diagram as codes
 from kraftcheck.explorer.symbolic.kernel.projections import FEWEST_SUMMED, MOST_SUMMED, has_room
@@ -76,7 +76,7 @@ def gives_up(*_: object) -> None:
 
 def test_where_no_shortest_counterexample_is_found_in_time_another_is(monkeypatch: pytest.MonkeyPatch) -> None:
     given = configured("registration", None, "not-durable")
-    monkeypatch.setattr(Ways, "shortest", gives_up)
+    monkeypatch.setattr(WitnessPaths, "shortest", gives_up)
     result = explore(given.protocol, SearchRequest.of(given, search="saturation"))
     (violation,) = result.violations
     assert (violation.property, result.verdict) == ("ToldIsKept", Verdict.VIOLATION)
@@ -87,8 +87,8 @@ def test_where_no_shortest_counterexample_is_found_in_time_another_is(monkeypatc
 @pytest.mark.slow
 def test_the_verdict_stands_where_no_counterexample_is_found_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     given = configured("registration", None, "not-durable")
-    monkeypatch.setattr(Ways, "shortest", gives_up)
-    monkeypatch.setattr(Ways, "any", gives_up)
+    monkeypatch.setattr(WitnessPaths, "shortest", gives_up)
+    monkeypatch.setattr(WitnessPaths, "any", gives_up)
     result = explore(given.protocol, SearchRequest.of(given, search="saturation"))
     (violation,) = result.violations
     assert (violation.property, len(violation.trace), result.verdict) == ("ToldIsKept", 1, Verdict.VIOLATION)
@@ -102,8 +102,8 @@ def test_a_search_whose_violation_has_no_behaviour_is_resumed(
     given = configured("registration", None, "not-durable")
     asked = SearchRequest.of(given, search=search)
     with monkeypatch.context() as patch:
-        patch.setattr(Ways, "shortest", gives_up)
-        patch.setattr(Ways, "any", gives_up)
+        patch.setattr(WitnessPaths, "shortest", gives_up)
+        patch.setattr(WitnessPaths, "any", gives_up)
         (violation,) = explore(given.protocol, replace(asked, checkpoint=tmp_path)).violations
         assert len(violation.trace) == 1
     (violation,) = explore(given.protocol, replace(asked, resume=tmp_path)).violations

@@ -19,7 +19,7 @@ import pytest
 from kraftcheck import InputError, Verdict, check, load
 from kraftcheck.engines import compiling, search
 from kraftcheck.explorer.bookkeeping import CLOCK
-from kraftcheck.explorer.compiling import cache_problem, noted
+from kraftcheck.explorer.compiling import cache_problem, timed_compilation
 from kraftcheck.explorer.result import Result, Violation
 from kraftcheck.pytest_plugin import _checked
 from kraftcheck.reporting.as_json import SCHEMA, value_as_json
@@ -480,7 +480,7 @@ def test_compiling_is_said_and_counted_apart(tmp_path: Path) -> None:
 def test_what_is_compiled_stops_the_clock() -> None:
     said: list[str] = []
     began, stood = time.monotonic(), CLOCK.now()
-    with noted(partial(said.append, "compiling")) as noting:
+    with timed_compilation(partial(said.append, "compiling")) as noting:
         assert numba.njit(lambda x: x + 1)(1) == 2
     assert said == ["compiling"]
     assert 0 < noting.seconds <= time.monotonic() - began

@@ -9,9 +9,9 @@ from contextlib import suppress
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.kernel.diagram import APPLY, LEARN
 from kraftcheck.explorer.symbolic.labels import IDENTITY, Label, Labels
-from kraftcheck.explorer.symbolic.learning import Learning
-from kraftcheck.explorer.symbolic.relations import GENERAL, Change, Event, Groups
-from kraftcheck.explorer.symbolic.store import EMPTY, KEPT, NoRoom, Store
+from kraftcheck.explorer.symbolic.learning import TransitionLearner
+from kraftcheck.explorer.symbolic.relations import GENERAL, Change, Event, EventGroups
+from kraftcheck.explorer.symbolic.store import EMPTY, KEPT, OutOfNodes, Store
 from kraftcheck.explorer.symbolic.variables import BOUND, Key, Layout, Variables
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property
@@ -25,7 +25,13 @@ class View:
     """
 
     def __init__(
-        self, name: str | None, variables: Variables, store: Store, labels: Labels, groups: Groups, learning: Learning
+        self,
+        name: str | None,
+        variables: Variables,
+        store: Store,
+        labels: Labels,
+        groups: EventGroups,
+        learning: TransitionLearner,
     ) -> None:
         self.hidden = hidden = variables.protocol.hidden(name).bounds if name is not None else frozenset[str]()
         self._name = name
@@ -78,7 +84,7 @@ class View:
                 )
 
 
-class Space:
+class StateSpace:
     """State space of a protocol over one variable layout."""
 
     def __init__(
@@ -100,10 +106,10 @@ class Space:
         if restore is not None:
             restore(self.variables, self.store)
         self.labels = Labels(self.variables, self.store)
-        self.groups = Groups(self.store)
+        self.groups = EventGroups(self.store)
         always = set.intersection(*[set(state.replicas) for state in starts])
         made = (self.variables, self.store, self.labels, self.groups)
-        self.learning = Learning(calls, *made, always, constraints)
+        self.learning = TransitionLearner(calls, *made, always, constraints)
         self.view = View(view, *made, self.learning)
         self.learning.begin()
         self.store.roots["start"] = self.store.set_of([self.variables.encode(state) for state in starts])
@@ -183,7 +189,7 @@ class Space:
         for (action, _), events in by_action.items():
             for relation in self.groups.nodes.relations(events):
                 if self.view.hidden:
-                    with suppress(NoRoom):  # labels not yet applied to viewed states
+                    with suppress(OutOfNodes):  # labels not yet applied to viewed states
                         self.store.enabled(states, relation)
                 found[action] += self.store.count_steps(states, relation, counted * len(events))
         return found
@@ -207,11 +213,11 @@ class Space:
             reached = store.roots["part"] = self._whole(found, before)
             is_idle = reached == before and learned == self.learning.learned
             if is_idle or store.is_crowded:
-                raise NoRoom
+                raise OutOfNodes
 
     def _whole(self, found: int, reached: int) -> int:
         """Return the union of two sets, or only the first if the union does not fit."""
         try:
             return self.store.union(found, reached)
-        except NoRoom:
+        except OutOfNodes:
             return found
