@@ -22,10 +22,10 @@ from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
 from kraftcheck.lockstep.process import Driver
 from kraftcheck.lockstep.survey import summary
-from kraftcheck.lockstep.walks import FETCH_LIMIT, Chosen, GivenWalk, Offers, RandomWalk, Sort, Step
+from kraftcheck.lockstep.walks import FETCH_LIMIT, Candidates, Chosen, GivenWalk, RandomWalk, Sort, Step
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
-from kraftcheck.spec.language.semantics import follow, way_to
+from kraftcheck.spec.language.semantics import choose_transition, way_to
 from kraftcheck.spec.values import cut
 
 ROOM = 20
@@ -70,11 +70,11 @@ class FromStart:
         self._way = way_to(lockstep.protocol, init)
         self._then = then
 
-    def __call__(self, offers: Offers) -> Chosen | None:
+    def __call__(self, offers: Candidates) -> Chosen | None:
         for take in self._way:
             if self._lockstep.also == (take.action, take.actor):
                 continue
-            transition = follow(self._lockstep.semantics, offers.state, take, any_outcome=True)
+            transition = choose_transition(self._lockstep.semantics, offers.state, take, any_outcome=True)
             outcomes = next(offers.outcomes(offer) for offer in offers.all if offer[:3] == transition[:3])
             return outcomes, outcomes.index(transition)
         return self._then(offers)

@@ -115,7 +115,7 @@ def _given(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
 
 def _told(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
     """Yield the stories of a scenario, which the model alone can do."""
-    from kraftcheck.lockstep.scripts import rehearse, scripted, tell
+    from kraftcheck.lockstep.scripts import check_story, scripted, story_script
     from kraftcheck.spec.language.semantics import Semantics
     from kraftcheck.traces.scenarios import read_stories
 
@@ -127,13 +127,13 @@ def _told(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
             bound = bind(model.protocol, config)
             about = _about(story.words.model, story.words.variant, bound.protocol, arguments)
         init = story.words.at or bound.init
-        rehearse(story, Semantics(bound.protocol), init)
-        yield _task(arguments, name, about, config, model, scripted(partial(tell, story, init=init)))
+        check_story(story, Semantics(bound.protocol), init)
+        yield _task(arguments, name, about, config, model, scripted(partial(story_script, story, init=init)))
 
 
 def _retold(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
     """Yield the traces of a file, which the model or its variant can do."""
-    from kraftcheck.lockstep.scripts import read_traces, retell, scripted
+    from kraftcheck.lockstep.scripts import read_traces, scripted, trace_script
 
     model = quorum(arguments.model, arguments.variant)
     job, warnings = lenient_job(model, arguments)
@@ -141,4 +141,4 @@ def _retold(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
     _, config = configuration(model, arguments.config, arguments.set)
     for number, trace in enumerate(read_traces(path, job.replayer(), job.options.init), start=1):
         about = _about(arguments.model, arguments.variant, job.protocol, arguments)
-        yield _task(arguments, f"{path}, trace {number}", about, config, model, scripted(partial(retell, trace)))
+        yield _task(arguments, f"{path}, trace {number}", about, config, model, scripted(partial(trace_script, trace)))

@@ -44,7 +44,7 @@ from kraftcheck.spec.errors import InputError
 
 if TYPE_CHECKING:
     from kraftcheck.lockstep.reach import Reach
-    from kraftcheck.lockstep.survey import Made, Task
+    from kraftcheck.lockstep.survey import Task, TaskResult
 
 VIOLATED, INTERRUPTED = 12, 130
 """Exit codes: Kafka violates a property; the user stopped it, and what was found until then is told."""
@@ -57,7 +57,7 @@ class Driven(NamedTuple):
     """What was done with one of Kafka's versions."""
 
     version: str  # as the jars name it
-    made: list[Made]  # for each task, as far as they went
+    made: list[TaskResult]  # for each task, as far as they went
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -126,7 +126,7 @@ def _walk(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, mete
     """Make all walks beside one of Kafka's versions. Nothing is printed: a later error can change a verdict."""
     from kraftcheck.lockstep.jars import classpath
     from kraftcheck.lockstep.reach import Reach
-    from kraftcheck.lockstep.survey import Made, rare_collections
+    from kraftcheck.lockstep.survey import TaskResult, rare_collections
 
     try:
         path = classpath(kafka, disk=arguments.disk)
@@ -134,7 +134,7 @@ def _walk(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, mete
         options = path.options if reach is None else reach.options
         driving = Driver(path.java, path.text, options, disk=arguments.disk)
     except InputError as problem:
-        return Driven(kafka, [Made(problem=problem)] * len(tasks))
+        return Driven(kafka, [TaskResult(problem=problem)] * len(tasks))
     driven = Driven(path.version, [])
     with reach or nullcontext():
         with driving as driver, rare_collections():
@@ -146,7 +146,7 @@ def _walk(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, mete
 
 def _walk_all(
     driver: Driver, version: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, files: OutputFiles
-) -> Iterator[Made]:
+) -> Iterator[TaskResult]:
     """Yield what came of each task, until the user stops it or the driver ends."""
     from kraftcheck.lockstep.survey import make
 
@@ -166,7 +166,7 @@ def _write_reach(reach: Reach, path: Path) -> None:
         new.write_text("\n".join(reach_table(reach.classes())) + "\n")
 
 
-def _written(made: Made, folder: Path, files: OutputFiles) -> Made:
+def _written(made: TaskResult, folder: Path, files: OutputFiles) -> TaskResult:
     """Write the walks that show something to files; return what was made, with these."""
     if made.survey is None or not made.survey.walks:
         return made
@@ -178,7 +178,7 @@ def _written(made: Made, folder: Path, files: OutputFiles) -> Made:
     return made
 
 
-def _exit_code(made: Sequence[Made]) -> int:
+def _exit_code(made: Sequence[TaskResult]) -> int:
     if any(one.interrupted for one in made):
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -187,7 +187,7 @@ def _exit_code(made: Sequence[Made]) -> int:
     return exit_code(verdicts) if is_whole or verdicts[LockstepVerdict.VIOLATES] else 2
 
 
-def _raise_problem(made: Sequence[Made]) -> None:
+def _raise_problem(made: Sequence[TaskResult]) -> None:
     """Raise what ended Kafka, or kept all walks from being begun."""
     problems = [one.problem for one in made if one.problem is not None]
     if len(made) == len(problems) == 1 or any(isinstance(problem, DriverDied) for problem in problems):
@@ -230,7 +230,7 @@ def _write(driven: Sequence[Driven], asked: Sequence[Task], files: OutputFiles) 
     files.file("report", lambda path: write_report(path, list(runs)))
 
 
-def _as_json(made: Made, version: str) -> dict[str, Any]:
+def _as_json(made: TaskResult, version: str) -> dict[str, Any]:
     document = {} if made.survey is None else survey_as_json(made.survey, made.kinds, made.verdict, version)
     if made.cover is not None:
         document["cover"] = cover_as_json(made.cover)

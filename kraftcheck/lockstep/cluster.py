@@ -23,7 +23,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
 )
 from kraftcheck.kraft_model.quorum.rules import epoch_start, failed, matches
-from kraftcheck.lockstep.messages import Held, Json, LogBook, MessageReader, canonical, is_silent
+from kraftcheck.lockstep.messages import Json, LogIndex, MessageReader, ReplicaLog, canonical, is_silent
 from kraftcheck.lockstep.process import Answer, Driver
 from kraftcheck.spec import Map, ModelValue, Record, State, ordered
 from kraftcheck.spec.errors import InputError
@@ -64,7 +64,7 @@ class KafkaReplica(NamedTuple):
     heard: frozenset[Voter]
 
 
-class NotUnderWay(Exception):  # noqa: N818 - an event of a walk
+class MessageNotInFlight(Exception):  # noqa: N818 - an event of a walk
     """The model delivers, or sends, a message that Kafka has not sent."""
 
 
@@ -83,10 +83,10 @@ class KafkaCluster:
         self._driver = driver
         self.protocol = protocol
         self._hosts = {number_of(host): host for host in protocol.hosts} | {0: ADMIN}
-        self._book = LogBook(self._hosts)
+        self._book = LogIndex(self._hosts)
         self._reader = MessageReader(self._hosts, self._book, lambda node: self.replicas[self._hosts[node]].epoch)
         self.replicas: dict[ModelValue, KafkaReplica] = {}
-        self.under_way: dict[int, Record] = {}
+        self.in_flight: dict[int, Record] = {}
         self._answers: set[int] = set()  # the answers among them
         self._stale: list[int] = []
         self._requests: dict[int, Record] = {}
@@ -118,7 +118,7 @@ class KafkaCluster:
 
     def find(self, message: Record) -> int | None:
         """Return the driver's number of a message in flight, the youngest of equal ones; None without one."""
-        return max((number for number, found in self.under_way.items() if found == message), default=None)
+        return max((number for number, found in self.in_flight.items() if found == message), default=None)
 
     def preferred(self, message: Record) -> tuple[Key, ...]:
         """Return the candidates of an EndQuorumEpoch in flight, in Kafka's order; empty if it is not in flight."""
@@ -126,20 +126,20 @@ class KafkaCluster:
 
     def deliver(self, number: int, *, fails: bool = False) -> None:
         """Deliver a message; with `fails`, its receiver takes office and ends before its first record is in its log."""
-        del self.under_way[number]
+        del self.in_flight[number]
         self._answers.discard(number)
         self.do("deliver", message=number, fails=fails)
 
     def drop(self, number: int) -> None:
         """Drop a message in flight."""
-        self.under_way.pop(number, None)
+        self.in_flight.pop(number, None)
         self._answers.discard(number)
         self._driver.ask("drop", message=number)
 
     def merge(self, messages: Iterable[Record]) -> None:
         """Drop the answers to administrators that the model has merged with equal ones."""
         left = Counter[Record](message for message in messages if isinstance(message, AdminResponse))
-        for number, message in sorted(self.under_way.items(), reverse=True):
+        for number, message in sorted(self.in_flight.items(), reverse=True):
             if message in left:
                 left[message] -= 1
                 if left[message] < 0:
@@ -149,10 +149,10 @@ class KafkaCluster:
         """Deliver and yield the answers that Kafka no longer awaits; they must have no effect."""
         while self._stale:
             number = self._stale[0]
-            message = self.under_way[number]
-            before = dict(self.replicas), set(self.under_way) - {number}
+            message = self.in_flight[number]
+            before = dict(self.replicas), set(self.in_flight) - {number}
             self.deliver(number)
-            if (self.replicas, set(self.under_way)) != before:
+            if (self.replicas, set(self.in_flight)) != before:
                 raise KafkaThrew(f"a stale answer has an effect: {message}", "KafkaRaftClient.handleInboundMessage")
             yield message
 
@@ -178,7 +178,7 @@ class KafkaCluster:
         for node, state in answer.get("states", {}).items():
             self._note(int(node), state)
         silent = [number for found in answer.get("sent", ()) if (number := self._sent(found)) is not None]
-        self._stale = [number for number in answer.get("stale", ()) if number in self.under_way]
+        self._stale = [number for number in answer.get("stale", ()) if number in self.in_flight]
         for node, state in answer.get("states", {}).items():  # a state may await an answer to a request sent just now
             waits = tuple(self._requests[number] for number in state["waits"] if number in self._requests)
             host = self._hosts[int(node)]
@@ -208,7 +208,7 @@ class KafkaCluster:
         older = self.find(message)
         if older is not None and not isinstance(message, AdminResponse):  # the model merges equal messages
             self.drop(older)
-        self.under_way[number] = message
+        self.in_flight[number] = message
         return None
 
     def _note(self, node: int, state: Json) -> None:
@@ -242,7 +242,7 @@ class KafkaCluster:
             heard=self._book.voters(state.get("heard", [])),
         )
 
-    def _change(self, held: Held, state: Json) -> PendingChange | Nil:
+    def _change(self, held: ReplicaLog, state: Json) -> PendingChange | Nil:
         """Return the unfinished voter change of a leader."""
         if "adding" in state:
             found = state["adding"]
@@ -307,7 +307,7 @@ def differences(state: State, cluster: KafkaCluster) -> Iterator[FieldDifference
     for host, replica in state.replicas.items():
         if not isinstance(replica, Admin):
             yield from of_replica(replica, cluster.replicas[host])
-    ours, theirs = messages_of(state), set(cluster.under_way.values())
+    ours, theirs = messages_of(state), set(cluster.in_flight.values())
     if ours != theirs:
         for message in ours - theirs:
             yield FieldDifference(None, type(message).__name__, message, None)
@@ -383,7 +383,7 @@ def without(state: State, message: Record) -> State:
     return state.but(inboxes=state.inboxes.put(dest, kept) if kept else state.inboxes.without(dest))
 
 
-def adopted(guess: State, cluster: KafkaCluster) -> State:
+def model_state_of(guess: State, cluster: KafkaCluster) -> State:
     """Return Kafka's state as a state of the model."""
     replicas = dict(guess.replicas.items())
     committed, elected = guess.shared.committed, guess.shared.elected
@@ -391,14 +391,14 @@ def adopted(guess: State, cluster: KafkaCluster) -> State:
         was: Replica = guess.replicas[host]
         if was.mode in ENDED:
             continue
-        replicas[host] = failed(was) if kafka.mode is Mode.DOWN else _adopted_replica(was, kafka)
+        replicas[host] = failed(was) if kafka.mode is Mode.DOWN else _model_replica_of(was, kafka)
         if kafka.mode is Mode.LEADER:
             elected |= {Term(kafka.epoch, host)}
             if kafka.high_watermark > len(committed):
                 committed = kafka.log[: kafka.high_watermark]
     inboxes: dict[ModelValue, dict[Record, int]] = {}
     known_of = dict(known_messages(guess))
-    for message in cluster.under_way.values():
+    for message in cluster.in_flight.values():
         inboxes.setdefault(message.dest, {})[known_of.get(message, message)] = 1  # type: ignore[attr-defined]
     return guess.but(
         replicas=Map(replicas),
@@ -407,7 +407,7 @@ def adopted(guess: State, cluster: KafkaCluster) -> State:
     )
 
 
-def _adopted_replica(was: Replica, kafka: KafkaReplica) -> Replica:
+def _model_replica_of(was: Replica, kafka: KafkaReplica) -> Replica:
     """Return a Kafka replica as the model has it; fields that Kafka does not show keep their values in `was`."""
     high = max(0, kafka.high_watermark)  # negative if no batch ends there
     same = ("mode", "epoch", "leader", "leader_endpoint", "log", "voters", "version", "fetched", "updated")

@@ -17,7 +17,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
 )
 from kraftcheck.kraft_model.quorum.voters import QuorumVoterChanges
-from kraftcheck.lockstep.cluster import KafkaCluster, NotUnderWay, messages_of, number_of
+from kraftcheck.lockstep.cluster import KafkaCluster, MessageNotInFlight, messages_of, number_of
 from kraftcheck.lockstep.messages import canonical
 from kraftcheck.spec import State, ordered
 from kraftcheck.spec.errors import InputError
@@ -62,11 +62,11 @@ def _snapshot(cluster: KafkaCluster, _: State, step: Transition) -> None:
 
 
 def _found(cluster: KafkaCluster, step: Transition) -> int:
-    """Return the driver's number of a step's message; raise NotUnderWay without one."""
+    """Return the driver's number of a step's message; raise MessageNotInFlight without one."""
     assert step.message is not None
     number = cluster.find(canonical(step.message))
     if number is None:
-        raise NotUnderWay(str(step.message))
+        raise MessageNotInFlight(str(step.message))
     return number
 
 
@@ -88,7 +88,7 @@ def _plainly(command: str, **arguments: int) -> Command:
 def _fetch_from_bootstrap_server(cluster: KafkaCluster, _: State, step: Transition) -> None:
     """Send the fetch that the driver withholds, to the bootstrap server that the model chooses."""
     if not cluster.replicas[step.actor].held:
-        raise NotUnderWay(f"{step.actor} would not fetch from a bootstrap server")
+        raise MessageNotInFlight(f"{step.actor} would not fetch from a bootstrap server")
     server = step.target.replicas[step.actor].pending.dest
     cluster.do("ask-bootstrap", node=number_of(step.actor), server=number_of(server))
 
@@ -137,7 +137,7 @@ def _asked(before: State, step: Transition) -> Key | None:
     return next((voter.key for voter in gone), None)
 
 
-def answers_the_same(cluster: KafkaCluster, before: State, step: Transition, other: Transition) -> bool:
+def is_same_request(cluster: KafkaCluster, before: State, step: Transition, other: Transition) -> bool:
     """Whether another outcome of an action may answer the same request.
 
     An administrator's request is no message, so outcomes of AddVoter and RemoveVoter may be for other replicas.
@@ -218,7 +218,7 @@ NOT_DRIVEN = {
 """Actions that Kafka cannot be made to take, with the reason."""
 
 
-def says_what_is_asked(step: Transition) -> bool:
+def shows_request(step: Transition) -> bool:
     """Whether a step's effect shows the request to send; a refused AddVoter may not."""
     return step.action != "AddVoter" or isinstance(step.target.replicas[step.actor].change, Change)
 

@@ -22,10 +22,10 @@ from typing import NamedTuple
 from kraftcheck.kraft_model.quorum.records import FetchRequest, VoteRequest
 from kraftcheck.lockstep.commands import is_driven
 from kraftcheck.lockstep.lockstep import Choose, Lockstep
-from kraftcheck.lockstep.walks import Chosen, Offers, Taken, labelled
+from kraftcheck.lockstep.walks import Candidates, Chosen, Taken, labelled
 from kraftcheck.spec import State
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.semantics import Semantics, follow, initial_states, way_to
+from kraftcheck.spec.language.semantics import Semantics, choose_transition, initial_states, way_to
 
 MOST_STATES = 500_000
 """Most states that are kept in memory."""
@@ -370,14 +370,14 @@ class CoverWalk:
         self._nodes: list[int] | None = None
         self._idle = self._learnt = 0
 
-    def __call__(self, offers: Offers) -> Chosen | None:
+    def __call__(self, offers: Candidates) -> Chosen | None:
         """Return the next step; None if no new step can be reached, or the walk has left the graph."""
         offered = {offer[:3]: offer for offer in offers.all}
         for take in self._way:
             if self._lockstep.also == (take.action, take.actor):
                 continue
             where = f"on the way to {self._graph.init}"
-            transition = follow(self._lockstep.semantics, offers.state, take, where, any_outcome=True)
+            transition = choose_transition(self._lockstep.semantics, offers.state, take, where, any_outcome=True)
             outcomes = offers.outcomes(offered[transition[:3]])
             return outcomes, outcomes.index(transition)
         if self._nodes is None:

@@ -24,24 +24,24 @@ from kraftcheck.lockstep.cluster import (
     FieldDifference,
     KafkaCluster,
     KafkaThrew,
-    NotUnderWay,
-    adopted,
+    MessageNotInFlight,
     differences,
     known_messages,
     messages_of,
+    model_state_of,
     without,
 )
 from kraftcheck.lockstep.commands import (
     AT_ONCE,
     TIMEOUTS,
-    answers_the_same,
     command_of,
     is_driven,
-    says_what_is_asked,
+    is_same_request,
+    shows_request,
 )
 from kraftcheck.lockstep.messages import canonical
 from kraftcheck.lockstep.process import Driver
-from kraftcheck.lockstep.walks import Chosen, Menu, Offers, Taken
+from kraftcheck.lockstep.walks import CandidateCache, Candidates, Chosen, Taken
 from kraftcheck.spec import Record, State
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Semantics, Transition
@@ -96,7 +96,7 @@ def _holds_of(semantics: Semantics, prop: Property, changed: Mapping[Any, Record
     )
 
 
-Choose = Callable[[Offers], Chosen | None]
+Choose = Callable[[Candidates], Chosen | None]
 """Chooses the next step of a walk among those that can be driven; None ends the walk."""
 
 
@@ -131,7 +131,7 @@ class _Step(NamedTuple):
     problem: str
 
 
-class _Judge:
+class _StepEvaluator:
     """Evaluates a step while Kafka takes the next one."""
 
     def __init__(self, lockstep: Lockstep) -> None:
@@ -186,12 +186,12 @@ class Lockstep:
 
     def walk(self, choose: Choose, depth: int) -> tuple[list[Taken], list[Finding]]:
         """Walk until the end, a difference or a violation; return the steps and the findings."""
-        state, walked, judge = self._start(), list[Taken](), _Judge(self)
+        state, walked, judge = self._start(), list[Taken](), _StepEvaluator(self)
         differing = tuple(differences(state, self.cluster))
         if differing:
             return walked, [Finding(LockstepVerdict.DIFFERS, 0, None, differing)]
         for number in range(1, depth + 1):
-            chosen = choose(Offers(self._menu, state))
+            chosen = choose(Candidates(self._menu, state))
             if chosen is None:
                 break
             alike, which = _asking(*chosen)
@@ -241,7 +241,7 @@ class Lockstep:
     def _begun(self, state: State) -> State:
         """Return the state after every process has started; a sole voter has elected itself by then."""
         self.also = None
-        offers = Offers(self._timeouts, state)
+        offers = Candidates(self._timeouts, state)
         for offer in offers.all if any(differences(state, self.cluster)) else ():
             for transition in offers.outcomes(offer):
                 if not any(differences(transition.target, self.cluster)):
@@ -262,10 +262,10 @@ class Lockstep:
         # and then with each outcome followed by an urgent timeout of the same replica.
         try:
             problem, lost = self._drive(state, step)
-        except NotUnderWay as missing:
+        except MessageNotInFlight as missing:
             return (), (FieldDifference(None, "message", str(missing), None),), ""
         others = (other for other in alike if other is not step)
-        candidates = [step, *(other for other in others if answers_the_same(self.cluster, state, step, other))]
+        candidates = [step, *(other for other in others if is_same_request(self.cluster, state, step, other))]
         for candidate, action, final in self._reachable(state, candidates):
             target = self._without(final, lost)
             if problem and not _ends(state, target):
@@ -278,7 +278,7 @@ class Lockstep:
                 return (candidate.target, target), (), ""
         target = self._without(step.target, lost)
         differing = tuple(self._differing(state, step, target, lost))
-        return (adopted(target, self.cluster),), differing, problem
+        return (model_state_of(target, self.cluster),), differing, problem
 
     def _drive(self, state: State, step: Transition) -> tuple[str, list[Record]]:
         """Make Kafka take a step; return its exception as text, and the stale answers that it dropped."""
@@ -326,7 +326,7 @@ class Lockstep:
             rest = without(state, message)
             if rest == state or is_like_awaited(state, message):
                 continue
-            offers = Offers(self._menu, state)
+            offers = Candidates(self._menu, state)
             handled = (o for o in offers.of(message.dest) if o.action in self.protocol.actions)  # type: ignore[attr-defined]
             for offer in handled:
                 outcomes = offers.outcomes(offer) if offer.message == message else []
@@ -343,7 +343,7 @@ class Lockstep:
             return
         between = messages_of(step.target) - messages_of(state)
         unsent: list[Record] = [m for m in between if isinstance(m, FetchRequest) and m.source == step.actor]
-        later = Offers(self._timeouts, step.target)
+        later = Candidates(self._timeouts, step.target)
         for offer in later.of(step.actor):
             for second in later.outcomes(offer) if offer.action in urgent else ():
                 yield second.action, self._without(second.target, unsent)
@@ -351,8 +351,8 @@ class Lockstep:
     def _forget(self) -> None:
         """Drop the memoized calls of the model, so that memory stays bounded."""
         self.semantics = Semantics(self.protocol)
-        self._menu = Menu(self.semantics, is_driven)
-        self._timeouts = Menu(self.semantics, lambda action, _: action in TIMEOUTS)
+        self._menu = CandidateCache(self.semantics, is_driven)
+        self._timeouts = CandidateCache(self.semantics, lambda action, _: action in TIMEOUTS)
         self._forgot = self.steps
 
     @staticmethod
@@ -371,7 +371,7 @@ class Lockstep:
 
 def _asking(alike: list[Transition], which: int) -> tuple[list[Transition], int]:
     """Return the chosen outcome, or an earlier one whose effect shows the request to send."""
-    while which > 0 and not says_what_is_asked(alike[which]):
+    while which > 0 and not shows_request(alike[which]):
         which -= 1
     return alike, which
 

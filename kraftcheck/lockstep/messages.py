@@ -45,7 +45,7 @@ from kraftcheck.spec.values import field_names
 Json = dict[str, Any]
 
 
-class Held(NamedTuple):
+class ReplicaLog(NamedTuple):
     """A replica's whole log."""
 
     batches: tuple[Batch, ...] = ()  # as in the model, including those before the log start
@@ -57,35 +57,39 @@ class Held(NamedTuple):
         return found if offset <= 0 or offset in self.ends[found - 1 : found] else -offset
 
 
-class LogBook:
+class LogIndex:
     """The logs of all replicas."""
 
     def __init__(self, hosts: Mapping[int, ModelValue]) -> None:
         self._hosts = hosts
-        self._logs: dict[int, Held] = {}
-        self._up_to: dict[tuple[int, int], Held] = {}  # by end offset and epoch
+        self._logs: dict[int, ReplicaLog] = {}
+        self._up_to: dict[tuple[int, int], ReplicaLog] = {}  # by end offset and epoch
 
-    def of(self, node: int) -> Held:
+    def of(self, node: int) -> ReplicaLog:
         """Return a replica's log."""
-        return self._logs.get(node, Held())
+        return self._logs.get(node, ReplicaLog())
 
-    def up_to(self, offset: int, epoch: int) -> Held:
+    def up_to(self, offset: int, epoch: int) -> ReplicaLog:
         """Return the known log that ends at an offset with an epoch; empty if there is none."""
-        return self._up_to.get((offset, epoch), Held())
+        return self._up_to.get((offset, epoch), ReplicaLog())
 
-    def note(self, node: int, state: Json) -> Held:
+    def note(self, node: int, state: Json) -> ReplicaLog:
         """Update a replica's log from a report of the driver, and return it."""
         start = state["start"]
         held = self.of(node)
         if start == 0:
-            held = Held()
+            held = ReplicaLog()
         else:
             kept = held.count(start)
             known = kept > 0 and held.ends[kept - 1] == start and held.batches[kept - 1].epoch == state["snapshotEpoch"]
-            held = Held(held.batches[:kept], held.ends[:kept]) if known else self.up_to(start, state["snapshotEpoch"])
+            held = (
+                ReplicaLog(held.batches[:kept], held.ends[:kept])
+                if known
+                else self.up_to(start, state["snapshotEpoch"])
+            )
         for found in state["log"]:
             batch = self.batch(found)
-            held = Held((*held.batches, batch), (*held.ends, found["next"]))
+            held = ReplicaLog((*held.batches, batch), (*held.ends, found["next"]))
             self._up_to[found["next"], found["epoch"]] = held
         self._logs[node] = held
         return held
@@ -137,7 +141,7 @@ NO_LEADER = {"leaderEpoch": 0, "leaderId": -1}
 """Leader fields of an answer that refuses the whole request."""
 
 
-class Unknown(Record):
+class UnmappedMessage(Record):
     """A message of Kafka without a counterpart in the model."""
 
     api: str
@@ -174,7 +178,7 @@ def canonical(message: Record) -> Record:
 class MessageReader:
     """Converts Kafka's messages."""
 
-    def __init__(self, hosts: Mapping[int, ModelValue], book: LogBook, epochs: Callable[[int], int]) -> None:
+    def __init__(self, hosts: Mapping[int, ModelValue], book: LogIndex, epochs: Callable[[int], int]) -> None:
         self._hosts = hosts
         self._book = book
         self._epochs = epochs
@@ -189,7 +193,7 @@ class MessageReader:
         except KeyError:  # an error code that the model lacks
             message = None
         if message is None or names_another(found):
-            return Unknown(found["api"], str(found["data"]), source, dest)
+            return UnmappedMessage(found["api"], str(found["data"]), source, dest)
         if "address" in found:
             message = message.but(address=found["address"])
         if "endpoint" in field_names(type(message)):

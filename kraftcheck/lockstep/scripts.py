@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from kraftcheck.lockstep.commands import NOT_DRIVEN
 from kraftcheck.lockstep.lockstep import Choose, Lockstep
-from kraftcheck.lockstep.walks import STEP, Chosen, Offers, Step, Taken, labelled
+from kraftcheck.lockstep.walks import STEP, Candidates, Chosen, Step, Taken, labelled
 from kraftcheck.spec.errors import InputError, ProtocolError
-from kraftcheck.spec.language.semantics import Semantics, Transition, follow, way_to
+from kraftcheck.spec.language.semantics import Semantics, Transition, choose_transition, way_to
 from kraftcheck.spec.language.state import State
 from kraftcheck.traces.parsing import Source
 from kraftcheck.traces.replay.replayer import ReplayedState, Replayer, ReplayVerdict
@@ -30,14 +30,14 @@ BESIDE = ", which the model alone can do; beside Kafka"
 WORDS_OF_WALKS = ("model", "variant", "set", "go")
 
 
-class Wanted(NamedTuple):
+class NextStep(NamedTuple):
     """The next step of a script."""
 
     place: str  # its place: file and line, or state
     transition: Transition
 
 
-class Arrived(NamedTuple):
+class StepResult(NamedTuple):
     """Result of a step."""
 
     state: State  # the state after it
@@ -45,20 +45,20 @@ class Arrived(NamedTuple):
     also: tuple[str, object] | None = None
 
 
-Script = Generator[Wanted, Arrived, None]
+Script = Generator[NextStep, StepResult, None]
 
 
 class ScriptedWalk:
     """Chooses the steps of a script."""
 
-    def __init__(self, script: Callable[[Arrived], Script], lockstep: Lockstep) -> None:
+    def __init__(self, script: Callable[[StepResult], Script], lockstep: Lockstep) -> None:
         self._make = script
         self._script: Script | None = None
         self._lockstep = lockstep
 
-    def __call__(self, offers: Offers) -> Chosen | None:
+    def __call__(self, offers: Candidates) -> Chosen | None:
         """Return the next step, or None at the end."""
-        arrived = Arrived(offers.state, self._lockstep.also)
+        arrived = StepResult(offers.state, self._lockstep.also)
         try:
             if self._script is None:
                 self._script = self._make(arrived)
@@ -97,7 +97,7 @@ def file_kind(path: Path) -> str:
 # Scenarios
 
 
-def rehearse(story: Story, semantics: Semantics, init: str) -> None:
+def check_story(story: Story, semantics: Semantics, init: str) -> None:
     """Check a story by executing it on the model alone."""
     stage = Stage(semantics)
     with _at(story, story.start):
@@ -108,8 +108,8 @@ def rehearse(story: Story, semantics: Semantics, init: str) -> None:
                 stage.state = transition.target
 
 
-def tell(story: Story, semantics: Semantics, init: str, begun: Arrived) -> Script:
-    """Return the script of a story that `rehearse` has checked."""
+def story_script(story: Story, semantics: Semantics, init: str, begun: StepResult) -> Script:
+    """Return the script of a story that `check_story` has checked."""
     stage, ahead = Stage(semantics, any_outcome=True), _Ahead(begun)
     with _at(story, story.start, BESIDE):
         yield from ahead.lead_to(init, semantics, _place(story, story.start))
@@ -128,25 +128,25 @@ def tell(story: Story, semantics: Semantics, init: str, begun: Arrived) -> Scrip
 class _Ahead:
     """State of a script, and the urgent steps that Kafka took before the script asks for them."""
 
-    def __init__(self, begun: Arrived) -> None:
+    def __init__(self, begun: StepResult) -> None:
         self._taken: list[tuple[str, object]] = []
         self._arrive(begun)
 
-    def _arrive(self, arrived: Arrived) -> None:
+    def _arrive(self, arrived: StepResult) -> None:
         self.state = arrived.state
         if arrived.also is not None:
             self._taken.append(arrived.also)
 
     def take(self, place: str, transition: Transition) -> Script:
         """Request a step."""
-        self._arrive((yield Wanted(place, transition)))
+        self._arrive((yield NextStep(place, transition)))
 
     def lead_to(self, init: str, semantics: Semantics, place: str) -> Script:
         """Request the steps from the first initial state to a named start."""
         for number, take in enumerate(way_to(semantics.protocol, init), start=1):
             if not self.has(take.action, take.actor):
                 where = f"step {number} of {init}"
-                yield from self.take(place, follow(semantics, self.state, take, where, any_outcome=True))
+                yield from self.take(place, choose_transition(semantics, self.state, take, where, any_outcome=True))
 
     def has(self, action: str, actor: object) -> bool:
         """Whether Kafka has taken a step already; if so, count it as this step."""
@@ -172,7 +172,7 @@ def _at(story: Story, command: Command, beside: str = "") -> Iterator[None]:
 # Traces
 
 
-class Retold(NamedTuple):
+class TracedStep(NamedTuple):
     """A step of a trace."""
 
     number: int  # number of the target state
@@ -184,12 +184,12 @@ class Trace(NamedTuple):
 
     file: str  # the file it was read from
     init: str  # the start of its first state
-    steps: list[Retold]
+    steps: list[TracedStep]
 
 
 def read_traces(path: Path, replayer: Replayer, init: str) -> list[Trace]:
     """Return the traces of a file, in any format that `replay` reads, as steps."""
-    found: dict[int, list[Retold]] = {}
+    found: dict[int, list[TracedStep]] = {}
 
     def watch(reached: ReplayedState) -> None:
         steps = found.setdefault(reached.index, [])
@@ -198,7 +198,9 @@ def read_traces(path: Path, replayer: Replayer, init: str) -> list[Trace]:
                 raise InputError(f"{path}: trace {reached.index + 1} begins with other hosts than the model does")
         elif reached.transition is not None:
             offered = labelled(replayer.semantics.transitions(reached.before))
-            steps.append(Retold(reached.number, next(step for step, known in offered if known == reached.transition)))
+            steps.append(
+                TracedStep(reached.number, next(step for step, known in offered if known == reached.transition))
+            )
 
     replayer.watch = watch
     for replay in replayer.replay(path):
@@ -209,7 +211,7 @@ def read_traces(path: Path, replayer: Replayer, init: str) -> list[Trace]:
     return [Trace(str(path), init, steps) for steps in found.values()]
 
 
-def retell(trace: Trace, semantics: Semantics, begun: Arrived) -> Script:
+def trace_script(trace: Trace, semantics: Semantics, begun: StepResult) -> Script:
     """Return the script of a trace."""
     ahead = _Ahead(begun)
     try:

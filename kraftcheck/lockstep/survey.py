@@ -20,9 +20,9 @@ from kraftcheck.lockstep.process import Driver, DriverDied
 from kraftcheck.lockstep.walks import (
     DEPTH,
     RUNS,
+    Candidates,
     Chosen,
     GivenWalk,
-    Offers,
     RandomWalk,
     Sort,
     Step,
@@ -44,7 +44,7 @@ BROKEN = 20
 """Walks on which Kafka violated a property that are kept as beginnings of further walks."""
 
 
-class Kind(NamedTuple):
+class FindingClass(NamedTuple):
     """A class of findings."""
 
     first: Finding  # the finding of a shortest walk
@@ -76,7 +76,7 @@ class Survey:
         self._lockstep = Lockstep(driver, protocol, go_on=about.go_on, ignored=about.ignored)
         self._report = report
         self.longest: tuple[TraceStep, ...] = ()
-        self._kinds: dict[Sign, Kind] = {}
+        self._kinds: dict[Signature, FindingClass] = {}
         self._drawn: Counter[Sort] = Counter()
         self._tried: Counter[Sort] = Counter()
         self._broken: list[tuple[Step, ...]] = []  # the shortest walks up to a property that Kafka violated
@@ -118,7 +118,7 @@ class Survey:
         given = GivenWalk(steps)
         problems: list[InputError] = []
 
-        def choose(offers: Offers) -> Chosen | None:
+        def choose(offers: Candidates) -> Chosen | None:
             try:
                 return given(offers)
             except InputError as problem:
@@ -149,14 +149,14 @@ class Survey:
             self.longest = max(self.longest, tuple(chain.from_iterable(states)), key=len)
         fresh = 0
         for finding in findings:
-            sign = sign_of(finding)
+            sign = signature_of(finding)
             known = self._kinds.get(sign)
             if known is None:
                 fresh = finding.step
             if known is None or finding.step < known.first.step:
                 steps = tuple(map(Step.of, walked[: finding.step]))
                 behaviour = tuple(chain.from_iterable(states[: finding.step + 1]))
-                known = Kind(finding, steps, 0 if known is None else known.times, behaviour=behaviour)
+                known = FindingClass(finding, steps, 0 if known is None else known.times, behaviour=behaviour)
             self._kinds[sign] = known._replace(times=known.times + 1)
             if finding.verdict is LockstepVerdict.VIOLATES:
                 self._broken = sorted([*self._broken, tuple(map(Step.of, walked[: finding.step]))], key=len)[:BROKEN]
@@ -168,12 +168,12 @@ class Survey:
         """Yield one finding of each class."""
         return (kind.first for kind in self._kinds.values())
 
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[FindingClass]:
         """Return the classes of findings: violations first, then by frequency."""
         order = list(LockstepVerdict)
         return sorted(self._kinds.values(), key=lambda kind: (-order.index(kind.first.verdict), -kind.times))
 
-    def write(self, folder: Path) -> list[Kind]:
+    def write(self, folder: Path) -> list[FindingClass]:
         """Shrink a shortest walk of each class, and write it to a file; return the classes with these walks.
 
         If the Java process ends, walks are written without shrinking.
@@ -181,7 +181,7 @@ class Survey:
         folder.mkdir(parents=True, exist_ok=True)
         written = []
         for number, kind in enumerate(self.kinds(), start=1):
-            sign = sign_of(kind.first)
+            sign = signature_of(kind.first)
             steps, protocol = list(kind.steps), self._lockstep.protocol
             with suppress(DriverDied):
                 steps = shrink(self._lockstep, steps, sign)
@@ -203,10 +203,10 @@ def summary(finding: Finding) -> list[str]:
     return [f"{action}: {', '.join(sorted({found.field for found in finding.differences}))}"]
 
 
-Sign = tuple[Any, ...]
+Signature = tuple[Any, ...]
 
 
-def sign_of(finding: Finding) -> Sign:
+def signature_of(finding: Finding) -> Signature:
     """Return the signature of a finding: its differences, without their place."""
     action = None if finding.taken is None else finding.taken.action
     if finding.verdict is LockstepVerdict.VIOLATES:
@@ -216,7 +216,7 @@ def sign_of(finding: Finding) -> Sign:
 
 
 def shrink(
-    lockstep: Lockstep, steps: list[Step], wanted: Sign, report: Callable[[int], None] | None = None
+    lockstep: Lockstep, steps: list[Step], wanted: Signature, report: Callable[[int], None] | None = None
 ) -> list[Step]:
     """Return a walk with the same finding, from which no piece can be left out."""
     best = _shown(lockstep, steps, wanted)
@@ -241,7 +241,7 @@ def shrink(
             size = max(1, size // 2)
 
 
-def simplified(lockstep: Lockstep, steps: list[Step], wanted: Sign) -> tuple[QuorumBase, list[Step]]:
+def simplified(lockstep: Lockstep, steps: list[Step], wanted: Signature) -> tuple[QuorumBase, list[Step]]:
     """Return the model with fewer replicas and kinds of events, and a walk through it with the same finding."""
     best = lockstep.protocol
     constants = best.constants.values()
@@ -260,7 +260,7 @@ def _values(protocol: QuorumBase) -> dict[str, Any]:
 
 
 def _if_shown(
-    lockstep: Lockstep, protocol: QuorumBase, changes: dict[str, Any], steps: list[Step], wanted: Sign
+    lockstep: Lockstep, protocol: QuorumBase, changes: dict[str, Any], steps: list[Step], wanted: Signature
 ) -> tuple[QuorumBase, list[Step]] | None:
     """Return the model with other constants and a walk with the wanted finding, or None."""
     try:
@@ -271,10 +271,10 @@ def _if_shown(
     return None if shown is None or len(shown) > len(steps) else (other, shown)
 
 
-def _shown(lockstep: Lockstep, steps: list[Step], wanted: Sign) -> list[Step] | None:
+def _shown(lockstep: Lockstep, steps: list[Step], wanted: Signature) -> list[Step] | None:
     """Return the steps up to the wanted finding, or None if the walk does not have it."""
     walked, findings = lockstep.walk(GivenWalk(steps, skips=True), len(steps))
-    shown = [finding.step for finding in findings if sign_of(finding) == wanted]
+    shown = [finding.step for finding in findings if signature_of(finding) == wanted]
     return list(map(Step.of, walked[: shown[0]])) if shown else None
 
 
@@ -293,14 +293,14 @@ class Task(NamedTuple):
     path: Path | None = None  # walk file that errors do not name by themselves, or None
 
 
-class Made(NamedTuple):
+class TaskResult(NamedTuple):
     """Result of a task."""
 
     survey: Survey | None = None  # the walks and findings; None if no walk could begin
     cover: Cover | None = None  # the cover, if one was requested
     problem: InputError | None = None  # the error that ended the task, if any
     interrupted: bool = False  # whether the user interrupted it
-    kinds: Sequence[Kind] = ()  # the classes of findings, with the files of their walks
+    kinds: Sequence[FindingClass] = ()  # the classes of findings, with the files of their walks
 
     @property
     def verdict(self) -> LockstepVerdict:
@@ -324,23 +324,23 @@ def naming(path: Path | str | None) -> Iterator[None]:
         raise InputError(f"{path}: {error}") from None
 
 
-def make(driver: Driver, task: Task, arguments: argparse.Namespace, report: Callable[[], object]) -> Made:
+def make(driver: Driver, task: Task, arguments: argparse.Namespace, report: Callable[[], object]) -> TaskResult:
     """Make the walks of a task."""
     try:
         with naming(task.path):
             kind = task.kind()
     except InputError as problem:
-        return Made(problem=problem)
+        return TaskResult(problem=problem)
     protocol = bind(kind, task.config).protocol
     assert isinstance(protocol, QuorumBase)
-    survey, made = Survey(driver, protocol, task.file, report=report), Made()
+    survey, made = Survey(driver, protocol, task.file, report=report), TaskResult()
     try:
         with task.blaming(), naming(task.path):
             made = made._replace(cover=_walk(survey, kind, task, arguments))
     except InputError as problem:
-        made = Made(problem=problem)
+        made = TaskResult(problem=problem)
     except KeyboardInterrupt:
-        made = Made(interrupted=True)
+        made = TaskResult(interrupted=True)
     return made._replace(survey=survey, kinds=survey.kinds())
 
 

@@ -49,7 +49,7 @@ Card = dict[Sort, list[Candidate]]
 """Candidate steps of one replica, by sort."""
 
 
-class Menu:
+class CandidateCache:
     """Candidate steps that can be driven, cached by state of a replica; most replicas stay the same in a step."""
 
     def __init__(self, semantics: Semantics, driven: Callable[[str, bool], bool]) -> None:
@@ -80,12 +80,12 @@ class Menu:
             if isinstance(me, action.actors):
                 card[action.name, mode] = [Candidate(action.name, key, None)]
         for message in self.semantics.deliverable(inbox):
-            told = about(message)
+            kind = message_kind(message)
             if self.semantics.protocol.receives(me, message):
                 for name in self._handlers_of(me, message):
-                    card.setdefault((name, mode, *told), []).append(Candidate(name, key, message))
+                    card.setdefault((name, mode, *kind), []).append(Candidate(name, key, message))
             for name in self._network:
-                card.setdefault((name, None, *told), []).append(Candidate(name, key, message, inbox))
+                card.setdefault((name, None, *kind), []).append(Candidate(name, key, message, inbox))
         return card
 
     def _handlers_of(self, me: Record, message: Record) -> list[str]:
@@ -97,10 +97,10 @@ class Menu:
         return found
 
 
-class Offers:
+class Candidates:
     """Candidate steps of a state."""
 
-    def __init__(self, menu: Menu, state: State) -> None:
+    def __init__(self, menu: CandidateCache, state: State) -> None:
         self.state = state
         self._semantics = menu.semantics
         self._known: dict[str, Value] = {}
@@ -178,17 +178,17 @@ def text_of_message(message: Record | None) -> str:
     return "" if message is None else text_of(message)
 
 
-TOLD = ("pre_vote", "granted", "error")
+DECIDING = ("pre_vote", "granted", "error")
 PARTS = ("records", "diverging", "snapshot")
 """Fields of a message that decide the branch of its handler: by their value, or by being present."""
 
 
 @lru_cache(maxsize=1 << 14)
-def about(message: Record | None) -> tuple[object, ...]:
+def message_kind(message: Record | None) -> tuple[object, ...]:
     """Return the kind of a message: its type, and the fields that decide the branch of its handler."""
-    told = tuple(getattr(message, name, None) for name in TOLD)
+    values = tuple(getattr(message, name, None) for name in DECIDING)
     parts = tuple(getattr(message, name, Nil.NIL) not in (Nil.NIL, ()) for name in PARTS)
-    return type(message).__name__, *told, *parts
+    return type(message).__name__, *values, *parts
 
 
 FETCH_LIMIT = 2
@@ -250,7 +250,7 @@ class RandomWalk:
         self._eagerness: dict[str, float] = {}
         self._weights: dict[Sort, float] = {}
 
-    def __call__(self, offers: Offers) -> Chosen | None:
+    def __call__(self, offers: Candidates) -> Chosen | None:
         """Return the next step, or None if no step is enabled."""
         entries, known = offers.by_kind(), self._weights
         weights = [known.get(kind) or self._weight(kind) for kind, _ in entries]
@@ -302,7 +302,7 @@ class GivenWalk:
         self._skips = skips
         self._then = then
 
-    def __call__(self, offers: Offers) -> Chosen | None:
+    def __call__(self, offers: Candidates) -> Chosen | None:
         """Return the next step, or None at the end."""
         for step in self._steps:
             found = self._find(offers, step)
@@ -314,7 +314,7 @@ class GivenWalk:
         return None if self._then is None else self._then(offers)
 
     @staticmethod
-    def _find(offers: Offers, step: Step) -> Chosen | None:
+    def _find(offers: Candidates, step: Step) -> Chosen | None:
         for offer in offers.all:
             if (offer.action, str(offer.actor)) != (step.action, step.actor):
                 continue

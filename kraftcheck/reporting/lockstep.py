@@ -12,7 +12,7 @@ from kraftcheck.lockstep.cluster import FieldDifference
 from kraftcheck.lockstep.cover import Cover, Reason
 from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
 from kraftcheck.lockstep.reach import ClassReach, Counted
-from kraftcheck.lockstep.survey import Kind, Survey, summary
+from kraftcheck.lockstep.survey import FindingClass, Survey, summary
 from kraftcheck.lockstep.walks import Step
 from kraftcheck.reporting.as_json import states_as_json, value_as_json
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many, plain
@@ -34,7 +34,7 @@ LINE = re.compile(r"(?<=\.java):\d+")
 
 
 def survey_lines(
-    survey: Survey, kinds: Sequence[Kind], verdict: LockstepVerdict, version: str, *, quiet: bool
+    survey: Survey, kinds: Sequence[FindingClass], verdict: LockstepVerdict, version: str, *, quiet: bool
 ) -> Iterator[Line]:
     """Yield what was found, a paragraph for each kind, and a last line with the verdict, which counts."""
     for kind in kinds:
@@ -48,7 +48,7 @@ def survey_lines(
     yield [(HEAD, f"{verdict.upper()}: "), (PLAIN, counted)]
 
 
-def _paragraph(kind: Kind, *, quiet: bool = False) -> Iterator[Line]:
+def _paragraph(kind: FindingClass, *, quiet: bool = False) -> Iterator[Line]:
     finding = kind.first
     where = f"step {finding.step}" if finding.taken is None else f"step {finding.step}, {kind.steps[-1]}"
     yield [(HEAD, f"{finding.verdict}: {summary(finding)[0]}"), (FAINT, f"  ({kind.times} walks)")]
@@ -67,7 +67,9 @@ def _sides(difference: FieldDifference) -> Iterator[Line]:
         yield [(PLAIN, f"    {where:24} {side}  "), (style, cut(str(shown), WIDTH))]
 
 
-def survey_as_json(survey: Survey, kinds: Sequence[Kind], verdict: LockstepVerdict, version: str) -> dict[str, Any]:
+def survey_as_json(
+    survey: Survey, kinds: Sequence[FindingClass], verdict: LockstepVerdict, version: str
+) -> dict[str, Any]:
     """Return what `--json` says of one survey."""
     return {
         "verdict": verdict,

@@ -596,7 +596,7 @@ def initial_states(semantics: Semantics, init: str) -> list[State]:
         return states
     state = states[0]
     for number, chosen in enumerate(way_to(semantics.protocol, init), start=1):
-        state = follow(semantics, state, chosen, f"step {number} of {init}").target
+        state = choose_transition(semantics, state, chosen, f"step {number} of {init}").target
     return [state]
 
 
@@ -634,7 +634,7 @@ def _place(method: Callable[..., Any], line: int | None = None) -> str:
     return f"{code.co_filename}:{line or code.co_firstlineno}"
 
 
-def follow(
+def choose_transition(
     semantics: Semantics, state: State, chosen: Take, where: str = "the step", *, any_outcome: bool = False
 ) -> Transition:
     """Return the transition that a scenario step selects in a state."""

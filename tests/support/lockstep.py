@@ -12,7 +12,7 @@ from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.lockstep.cluster import KafkaCluster
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
 from kraftcheck.lockstep.process import Driver
-from kraftcheck.lockstep.walks import Chosen, Offers, RandomWalk
+from kraftcheck.lockstep.walks import Candidates, Chosen, RandomWalk
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import override, parse_setting
 
@@ -44,7 +44,7 @@ def drive(driver: Driver, protocol: Quorum, text: str) -> tuple[list[Finding], K
     return findings, lockstep.cluster
 
 
-def _next(steps: Iterator[str], offers: Offers) -> Chosen | None:
+def _next(steps: Iterator[str], offers: Candidates) -> Chosen | None:
     step = next(steps, None)
     if step is None:
         return None

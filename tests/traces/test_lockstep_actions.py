@@ -52,9 +52,9 @@ def test_a_replica_in_which_kafka_throws_is_down(driver: Driver) -> None:
     assert (broken.verdict, broken.violated) == (LockstepVerdict.VIOLATES, ("NobodyFails",))
     modes = {str(host): replica.mode for host, replica in cluster.replicas.items()}
     assert modes == {"n1": Mode.DOWN, "n2": Mode.FOLLOWER, "n3": Mode.FOLLOWER, "n4": Mode.UNATTACHED}
-    before = dict(cluster.under_way)
+    before = dict(cluster.in_flight)
     cluster.do("nothing", node=1)
-    assert cluster.under_way == before
+    assert cluster.in_flight == before
 
 
 def test_what_kafka_throws_is_told_where_nothing_else_differs(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.records import FetchRequest, FetchSnapshotRequest, Key, Position, VoteRequest
-from kraftcheck.lockstep.messages import LogBook, MessageReader, Unknown
+from kraftcheck.lockstep.messages import LogIndex, MessageReader, UnmappedMessage
 from kraftcheck.spec import ModelValue
 
 N1, N2, N3 = hosts = [ModelValue(f"n{number}", number) for number in (1, 2, 3)]
@@ -120,7 +120,7 @@ def changed(data: Any, path: tuple[Any, ...]) -> Any:
 def test_every_field_counts(name: str) -> None:
     api, answer, _ = f"{name} ".partition(" answer")
     data, request, left_out = SAMPLES[name]
-    book = LogBook({1: N1, 2: N2, 3: N3, 0: ADMIN})
+    book = LogIndex({1: N1, 2: N2, 3: N3, 0: ADMIN})
     for node in (1, 2, 3):
         book.note(node, {"start": 0, "log": LOG})
     reader = MessageReader({1: N1, 2: N2, 3: N3, 0: ADMIN}, book, lambda node: 2)
@@ -130,6 +130,6 @@ def test_every_field_counts(name: str) -> None:
         return reader.read(found, request)
 
     message = read(data)
-    assert not isinstance(message, Unknown)
+    assert not isinstance(message, UnmappedMessage)
     ignored = {str(path[-1]) for path in leaves(data) if read(changed(data, path)) == message}
     assert ignored == set(left_out.split())

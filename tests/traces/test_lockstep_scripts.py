@@ -13,8 +13,16 @@ from kraftcheck.catalogue import find_config, find_model, scenario_job
 from kraftcheck.lockstep.commands import TIMEOUTS, is_driven
 from kraftcheck.lockstep.cover import Cover, Reason, state_graph
 from kraftcheck.lockstep.lockstep import Choose, Lockstep
-from kraftcheck.lockstep.scripts import Script, ScriptedWalk, file_kind, read_traces, rehearse, retell, tell
-from kraftcheck.lockstep.walks import Menu, Offers, Taken
+from kraftcheck.lockstep.scripts import (
+    Script,
+    ScriptedWalk,
+    check_story,
+    file_kind,
+    read_traces,
+    story_script,
+    trace_script,
+)
+from kraftcheck.lockstep.walks import CandidateCache, Candidates, Taken
 from kraftcheck.spec import State
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import BoundConfig
@@ -39,10 +47,10 @@ class Beside:
         self.after: After = after or (lambda _, state: state)
 
     def walk(self, choose: Callable[[Lockstep], Choose]) -> list[Taken]:
-        menu = Menu(self.semantics, is_driven)
+        menu = CandidateCache(self.semantics, is_driven)
         picks, state, walked = choose(cast(Lockstep, self)), self.semantics.initial()[0], list[Taken]()
         while True:
-            chosen = picks(Offers(menu, state))
+            chosen = picks(Candidates(menu, state))
             if chosen is None:
                 return walked
             outcomes, which = chosen
@@ -66,9 +74,9 @@ def told(path: Path, after: After | None = None) -> tuple[list[Taken], Beside]:
     model, config = scenario_job(story.words)
     bound = bind(model.protocol, config)
     init = story.words.at or bound.init
-    rehearse(story, Semantics(bound.protocol), init)
+    check_story(story, Semantics(bound.protocol), init)
     beside = Beside(bound, after)
-    walked = beside.walk(lambda lockstep: scripted(tell, story, lockstep, init))
+    walked = beside.walk(lambda lockstep: scripted(story_script, story, lockstep, init))
     return walked, beside
 
 
@@ -109,7 +117,7 @@ def test_a_step_that_kafka_took_at_once_is_not_asked_for_again(tmp_path: Path) -
 
     beside.after = at_once
     (story,) = read_stories(path)
-    walked = beside.walk(lambda lockstep: scripted(tell, story, lockstep, "Init"))
+    walked = beside.walk(lambda lockstep: scripted(story_script, story, lockstep, "Init"))
     assert [(step.action, str(step.actor)) for step in walked] == [("ElectionTimeout", "n1"), ("ElectionTimeout", "n2")]
 
 
@@ -155,7 +163,7 @@ def test_a_trace_is_a_walk(tmp_path: Path, run: Run) -> None:
     model = find_model("quorum", fault)
     bound = bind(model.protocol, find_config(model, config)[1])
     (trace,) = read_traces(path, Replayer(bound.protocol), "Init")
-    walked = Beside(bound).walk(lambda lockstep: scripted(retell, trace, lockstep))
+    walked = Beside(bound).walk(lambda lockstep: scripted(trace_script, trace, lockstep))
     assert [step.action for step in walked] == ["ElectionTimeout"]
     with pytest.raises(InputError, match=r"fault.out: diverges from the model at state 2: state 2 does not follow"):
         read_traces(path, Replayer(smoke().protocol), "Init")

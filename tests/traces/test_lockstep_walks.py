@@ -13,7 +13,17 @@ from kraftcheck.catalogue import find_config, find_model
 from kraftcheck.lockstep.cluster import KafkaCluster
 from kraftcheck.lockstep.commands import NOT_DRIVEN, is_driven
 from kraftcheck.lockstep.process import Driver
-from kraftcheck.lockstep.walks import GivenWalk, Menu, Offers, RandomWalk, Step, Taken, WalkFile, read_walk, write_walk
+from kraftcheck.lockstep.walks import (
+    CandidateCache,
+    Candidates,
+    GivenWalk,
+    RandomWalk,
+    Step,
+    Taken,
+    WalkFile,
+    read_walk,
+    write_walk,
+)
 from kraftcheck.spec import State
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.errors import InputError
@@ -71,8 +81,8 @@ def test_bytes_that_are_no_text_and_a_file_that_is_missing(tmp_path: Path) -> No
         read_walk(path)
 
 
-def offers(known: Semantics, state: State) -> Offers:
-    return Offers(Menu(known, lambda *_: True), state)
+def offers(known: Semantics, state: State) -> Candidates:
+    return Candidates(CandidateCache(known, lambda *_: True), state)
 
 
 def test_a_drawn_walk_is_taken_again() -> None:
