@@ -18,7 +18,7 @@ from kraftcheck.explorer.symbolic import checks, engine, orders
 from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
 from kraftcheck.explorer.symbolic.engine import explore
 from kraftcheck.explorer.symbolic.store import Store
-from kraftcheck.explorer.symbolic.variables import replicas_met
+from kraftcheck.explorer.symbolic.variables import sample_replicas
 from kraftcheck.explorer.symbolic.violations import Violations
 from kraftcheck.spec import (
     Bag,
@@ -358,7 +358,7 @@ def test_replicas_that_appear_late_are_met_by_random_walks() -> None:
                 yield become(me).write(Node(me.id + 1))
 
     semantics = Semantics(Growing())
-    assert replicas_met(semantics, list(initial_states(semantics, "Init"))) == [1, 2, 3, 4]
+    assert sample_replicas(semantics, list(initial_states(semantics, "Init"))) == [1, 2, 3, 4]
 
 
 def test_what_cannot_be_checked_at_a_limit_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
