@@ -36,7 +36,7 @@ def folder_of(options: SearchRequest) -> Path | None:
     """Return the checkpoint folder of a search, or None."""
     if options.resume is not None and options.checkpoint not in (None, options.resume):
         raise InputError(
-            f"--checkpoint {options.checkpoint}: a resumed search keeps its checkpoint in place;  "
+            f"--checkpoint {options.checkpoint}: a resumed search keeps its checkpoint in place; "
             f"omit this option, or copy {options.resume}"
         )
     folder = options.checkpoint if options.resume is None else options.resume

@@ -58,8 +58,8 @@ class HiddenBounds:
                 known = self._semantics.protocol.constant_of(bound)
                 left = "nothing" if used >= limit else f"less than a step spends ({most})"
                 raise InputError(
-                    f"{name}: VIEW {self._view} leaves out {known}, and a state has {left} of it left:"
-                    f"reachability is unknown;  expected more than {known} = {limit}"
+                    f"{name}: VIEW {self._view} leaves out {known}, and a state has {left} of it left: "
+                    f"reachability is unknown; expected more than {known} = {limit}"
                 )
 
     def spends_too_much(self, name: str) -> InputError:

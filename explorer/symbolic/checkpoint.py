@@ -162,7 +162,7 @@ class SetsCheckpoint(SearchCheckpoint):
         require(noted["file"] == name and path.is_file(), f"{path}: it is missing")
         data = path.read_bytes()
         digest = blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
-        require(digest == noted["digest"], f"{path}: content changed: its digest differs from the manifest's")
+        require(digest == noted["digest"], f"{path}: its content has changed: the digest differs")
         with reading(str(path)):  # NumPy raises many kinds
             with ZipFile(BytesIO(data)) as file:
                 require([one.compress_type == ZIP_STORED for one in file.infolist()], f"{path}: it is compressed")

@@ -270,7 +270,7 @@ def test_a_view_makes_a_cycle_of_what_a_counter_tells_apart(explore: Any) -> Non
 @pytest.mark.parametrize("explore", ENGINES)
 def test_a_view_that_leaves_out_a_bound_that_is_used_up_is_refused(explore: Any) -> None:
     protocol = Bounded(tries=1)
-    with pytest.raises(InputError, match="leaves out MaxTries, of which nothing is left"):
+    with pytest.raises(InputError, match="leaves out MaxTries, and a state has nothing of it left"):
         explore(protocol, options_of(protocol, view="again"))
 
 

@@ -113,7 +113,7 @@ def test_a_counterexample_that_spends_more_than_there_is_says_so(explore: Any) -
 @pytest.mark.parametrize("explore", ENGINES)
 def test_a_bound_that_is_used_up_is_seen_without_a_predicate(explore: Any) -> None:
     for formula in (always(~taken("Go")), infinitely_often(taken("Go")), eventually(enabled("Go"))):
-        with pytest.raises(InputError, match="VIEW again leaves out MaxTries, of which nothing is left"):
+        with pytest.raises(InputError, match="VIEW again leaves out MaxTries, and a state has nothing of it left"):
             checked(explore, Rounds(tries=2), formula, weak("Go"), view="again")
 
 
