@@ -1,7 +1,7 @@
 """kraftcheck: an explicit-state model checker for KRaft, Kafka's Raft.
 
-Everything that a user's own protocol needs is here: the language in which it is written, `check`, which searches its
-states, and `explain`, which tells a counterexample. Two replicas pass a token that nobody must hold twice:
+The package exports the language of protocols, `check`, which searches a protocol's states, and `explain`, which formats
+a counterexample. In this example two nodes pass a token, and at most one node may hold it:
 
 >>> from collections.abc import Iterator
 >>> from kraftcheck import MessageSet, Protocol, Record, State, Steps, become, check, consume, explain
@@ -59,12 +59,32 @@ _HOMES = {
     "kraftcheck.traces.replay.replayer": "Replay Replayer",
 }
 """Modules of the public names that `kraftcheck.spec` does not have. Type checkers read `__init__.pyi` instead."""
+_LINKS = ("explorer", "kraft_model", "spec", "traces")
+"""Packages that a checkout has at its top, with symbolic links to them beside this file."""
+
+
+def _missing_link(error: ImportError) -> str | None:
+    """Return the message for an import that failed because a symbolic link is missing, or None."""
+    name = str(error.name).removeprefix("kraftcheck.")
+    if name not in _LINKS:
+        return None
+    return (
+        f"kraftcheck/{name}: expected a symbolic link to ../{name}; run 'pip install .' and then the installed "
+        "kraftcheck, or clone with 'git clone -c core.symlinks=true'"
+    )
 
 
 def __getattr__(name: str) -> object:
-    """Return a public name, imported when it is first asked for: `kraftcheck --help` must stay quick."""
+    """Return a public name and import its module at first use: `kraftcheck --help` must stay quick."""
     if name == "__all__":
-        value: object = sorted([*import_module("kraftcheck.spec").__all__, *" ".join(_HOMES.values()).split()])
+        try:
+            language = import_module("kraftcheck.spec")
+        except ModuleNotFoundError as error:
+            message = _missing_link(error)
+            if message is None:
+                raise
+            raise ImportError(message, name=error.name) from None
+        value: object = sorted([*language.__all__, *" ".join(_HOMES.values()).split()])
     elif name.startswith("_") or name not in __getattr__("__all__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     else:

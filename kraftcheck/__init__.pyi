@@ -18,3 +18,5 @@ from kraftcheck.explorer.result import Violation as Violation
 from kraftcheck.spec import *  # noqa: F403 - all of it
 from kraftcheck.traces.replay.replayer import Replay as Replay
 from kraftcheck.traces.replay.replayer import Replayer as Replayer
+
+def _missing_link(error: ImportError) -> str | None: ...

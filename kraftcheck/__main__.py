@@ -13,6 +13,14 @@ def main() -> int:
         from kraftcheck.cli import main
 
         return main()
+    except ModuleNotFoundError as error:
+        from kraftcheck import _missing_link
+
+        message = _missing_link(error)
+        if message is None:
+            raise
+        print(f"kraftcheck: error: {message}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:  # while modules are imported, or an error is reported
         exec("")  # where `exec` was interrupted, CPython would end by the signal
         print("interrupted", file=sys.stderr)

@@ -112,7 +112,7 @@ def texts(paths: list[Path]) -> Iterator[Text]:
             yield from prose(path) if path.suffix == ".md" else docstrings_and_messages(path)
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments: list[str]) -> int:
     paths = [Path(argument).resolve() for argument in arguments]
     count: Counter[str] = Counter()
     for text in texts(paths or [*(ROOT / package for package in CODE), ROOT / "docs", ROOT / "README.md"]):
@@ -120,7 +120,8 @@ def main(arguments: list[str]) -> None:
             count[f"{text.kind}: {rule}"] += 1
             print(f"{text.path.relative_to(ROOT)}:{text.line}: {rule}: {sentence[:200]}")
     print(dict(count))
+    return bool(count)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,16 @@
+bin = .venv/bin/
+
+.PHONY: setup lint test slow docs wheel
+
+setup:
+	python3 -m venv .venv && $(bin)pip install -e '.[dev]'
+lint:
+	$(bin)ruff check . && $(bin)mypy
+test:
+	$(bin)pytest
+slow:
+	$(bin)pytest -m slow
+docs:
+	$(bin)mkdocs build --strict
+wheel:
+	$(bin)python -m hatchling build
