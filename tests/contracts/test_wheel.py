@@ -169,11 +169,13 @@ def test_a_source_distribution_and_a_zip_without_links_build_the_same_wheel(
     wheel = built(checkout, tmp_path / "checkout")
     assert "kraftcheck/explorer/result.py" in wheel
     assert built(unlinked, tmp_path / "unlinked") == wheel
-    for number, folder in enumerate((checkout, unlinked)):
-        command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path / f"sdist-{number}")]
+    sdists = []
+    for name, folder in (("checkout", checkout), ("unlinked", unlinked)):
+        command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path / f"{name}-sdist")]
         subprocess.run(command, cwd=folder, capture_output=True, check=True)
-        (sdist,) = (tmp_path / f"sdist-{number}").glob("*.tar.gz")
-        assert built(sdist, tmp_path / f"from-sdist-{number}") == wheel
+        sdists += (tmp_path / f"{name}-sdist").glob("*.tar.gz")
+    assert sdists[0].read_bytes() == sdists[1].read_bytes()
+    assert built(sdists[0], tmp_path / "from-sdist") == wheel
 
 
 @pytest.mark.slow
