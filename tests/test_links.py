@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.links import broken_links, slug
+from tests.support.links import bare_paths, broken_links, slug
 
 ROOT = Path(__file__).parents[1]
 FILES = [
@@ -16,9 +16,17 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize("file", FILES, ids=[str(file.relative_to(ROOT)) for file in FILES])
+NAMES = [str(file.relative_to(ROOT)) for file in FILES]
+
+
+@pytest.mark.parametrize("file", FILES, ids=NAMES)
 def test_every_link_leads_somewhere(file: Path) -> None:
     assert [f"{link.line}: {link.target}: {link.problem}" for link in broken_links(file, ROOT)] == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=NAMES)
+def test_a_page_is_named_by_a_link(file: Path) -> None:
+    assert [f"{link.line}: {link.target}" for link in bare_paths(file, ROOT)] == []
 
 
 def test_each_kind_of_broken_link_is_found(tmp_path: Path) -> None:
@@ -48,10 +56,11 @@ def test_each_kind_of_broken_link_is_found(tmp_path: Path) -> None:
     outside.write_text("")
     readme = tmp_path / "README.md"
     readme.write_text(good)
-    assert list(broken_links(readme, tmp_path)) == []
+    assert [*broken_links(readme, tmp_path), *bare_paths(readme, tmp_path)] == []
     for text, problem in bad.items():
         readme.write_text(f"{good}\n{text}\n")
-        assert [link.problem for link in broken_links(readme, tmp_path)] == [problem], text
+        found = [*broken_links(readme, tmp_path), *bare_paths(readme, tmp_path)]
+        assert [link.problem for link in found] == [problem], text
 
 
 def test_anchors_are_those_of_github() -> None:

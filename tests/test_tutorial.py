@@ -59,7 +59,7 @@ def missing_line(shown: list[str], printed: str) -> str | None:
     """Return the first line shown that is not among the printed ones, in their order; `...` stands for any text."""
     lines = iter(" ".join(line.split()) for line in printed.splitlines())
     for line in shown:
-        if line == "...":
+        if line in ("", "..."):
             continue
         start = " ".join(line.removesuffix("...").split())
         if not any(found.startswith(start) if line.endswith("...") else found == start for found in lines):

@@ -80,7 +80,11 @@ def broken_links(file: Path, root: Path) -> Iterator[BrokenLink]:
             yield BrokenLink(file, line, target, "outside the repository")
         elif parts.fragment and found.suffix == ".md" and unquote(parts.fragment) not in anchors(found):
             yield BrokenLink(file, line, target, "no such heading")
-    plain = blanked(text, FENCE, COMMENT)
+
+
+def bare_paths(file: Path, root: Path) -> Iterator[BrokenLink]:
+    """Yield the paths of pages that a Markdown file has as code spans instead of links."""
+    plain = blanked(file.read_text(), FENCE, COMMENT)
     linked = {match.start() for match in re.finditer(r"(?<=\[)`[^`]+`(?=\]\()", plain)}
     for match in SPAN.finditer(plain):
         before = plain[: match.start()].rpartition("\n")[2]
