@@ -1,7 +1,7 @@
-"""Numbers that the kernel and the learner share: columns of the tables, kinds, flags, sentinels, limits.
+"""Column numbers, node kinds, flags, sentinels and limits shared by the kernel and Python.
 
-What the tables hold is in `tables.py`; what a worker's `stats` belong to is in `worker.py`. Where one place may hold
-two kinds of number, those of the second kind stand there as complements: `~n`, which is below 0.
+`tables.py` declares the tables, `worker.py` a worker's buffers. A column that holds two kinds of number stores
+the second kind as the complement `~n`, which is below 0.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.kernel.native import inlined
 
-# Kinds of trie node: what decides the way on. The first two, up to LEAF, are its end.
+# Kinds of decision-tree node. UNKNOWN and LEAF end a walk; each other kind tests a column or the answer to a query.
 UNKNOWN, LEAF, SHARED, LOCAL_QUESTION, INBOX_QUESTION, SHARED_QUESTION = 0, 1, 2, 3, 4, 5
-ME, PEER = -1, -2  # roles, where a LOCAL_QUESTION node names no absolute slot
+ME, PEER = -1, -2  # roles, in place of a slot in a LOCAL_QUESTION node
 
 # Columns of `nodes`, `outcomes`, `contents`, `row_info`.
 KIND, A, B, N, JUMPS, SIZE = 0, 1, 2, 3, 4, 5
@@ -27,7 +27,7 @@ R_FLAGS, R_BAD, R_IDENTITY, R_START, R_N = 0, 1, 2, 3, 4
 # Flags of a control row.
 JUDGED, BAD, PRUNED = 1, 2, 4
 
-# Kinds of cache miss: what `expand` did not find.
+# Kinds of cache miss: the table entry that `expand` did not find.
 (
     MISS_STEPS,
     MISS_BUNDLE,
@@ -39,35 +39,35 @@ JUDGED, BAD, PRUNED = 1, 2, 4
     MISS_CONTENT_IMAGES,
 ) = range(1, 9)
 
-# What Python is asked for.
+# Kinds of request to Python.
 ASK_ROOTS, ASK_PATH, ASK_OPERATION, ASK_CHANGE = 1, 2, 3, 4
 
-# What must grow before the kernel can go on.
+# Tables that must grow before the kernel can go on, as a bit mask.
 GROW_ITEMS, GROW_ROWS, GROW_CONTENTS, GROW_BUNDLES, GROW_MAP, GROW_ASKED, GROW_SUCCESSORS = 1, 2, 4, 8, 16, 32, 64
 GROW_HASHES, GROW_CLUSTERS, GROW_CLUSTER_ITEMS = 128, 256, 512
 
-# Sentinels in the place of an id. The first four are what functions return.
+# Sentinels in place of an id. Functions return the first four.
 REFUSED = np.int64(-1)  # a bound, or an inbox, forbids the step
-EXHAUSTED = np.int64(-2)  # in the place of a step's next control row: a bound has nothing left for it
-MISSING = np.int64(-3)  # the tables do not know it yet: a cache miss
-FULL = np.int64(-4)  # there is no room for the successor
-NONE = np.int64(-1)  # no inbox, no slot, or no state is meant
-WITH_PYTHON = np.int64(-2)  # in a map: Python has been asked for it, and has not answered yet
+EXHAUSTED = np.int64(-2)  # in place of a step's next control row: the step needs more of a bound than is left
+MISSING = np.int64(-3)  # a cache miss: the tables have no entry yet
+FULL = np.int64(-4)  # the buffer has no room for the successor
+NONE = np.int64(-1)  # no inbox, no slot, or no state
+WITH_PYTHON = np.int64(-2)  # in a map: a request to Python is pending
 
-# A value of the map `changed`: a control row, and above it the flags of the step that leads there.
+# A value of the map `changed`: the next control row's id, and the step's flags in the bits above it.
 FLAG_SHIFT = 40
 ROW_MASK = (1 << FLAG_SHIFT) - 1
-STEP_FLAGS = (1 << 20) - 1  # of what stands above a control row: the step's flags
-UNSETTLED = 1 << 22  # among them: the control row is not judged yet, or violates something, or is pruned
-LOOP = -(1 << 31)  # in the place of a flat step's flags: it leads to its own state, of which no more is written
-# Flags of a step: whether it violates something, whether it is pruned; from the third bit on, what it violates.
+STEP_FLAGS = (1 << 20) - 1  # mask of the flags that the step itself has
+UNSETTLED = 1 << 22  # the next control row is not evaluated yet, or violates a property, or is pruned
+LOOP = -(1 << 31)  # in place of a flat step's flags: a self-loop, whose successor is not written
+# Flags of a step: it violates a property; it is pruned; from the third bit on, the mask of violated properties.
 STEP_BAD, STEP_PRUNED, STEP_VIOLATES = 1, 2, 2
-SPAN_BITS = 24  # of a span, for its length; above them is where it starts
+SPAN_BITS = 24  # of a span's length; the start is in the bits above
 
 
 @inlined
 def larger(first: Any, second: Any) -> Any:
-    """Return the larger of two numbers; Numba would compile `max` for each use."""
+    """Return the larger of two numbers; Numba would compile `max` again for each use."""
     return first if first > second else second
 
 
@@ -79,25 +79,25 @@ def smaller(first: Any, second: Any) -> Any:
 
 @inlined
 def with_flags(row: Any, flags: Any) -> Any:
-    """Return a control row with the flags of a step above it."""
+    """Return a control row's id with step flags in the bits above it."""
     return row | flags << FLAG_SHIFT
 
 
 @inlined
 def row_of(goal: Any) -> Any:
-    """Return the control row of one with flags."""
+    """Return the control row's id without the step flags above it."""
     return goal & ROW_MASK
 
 
 @inlined
 def flags_of(goal: Any) -> Any:
-    """Return the flags that stand above a control row."""
+    """Return the step flags above a control row's id."""
     return goal >> FLAG_SHIFT
 
 
 @inlined
 def violating(prop: Any) -> Any:
-    """Return the flags of a step that violates a property of this number."""
+    """Return the flags of a step that violates the property of this number."""
     return STEP_BAD | np.int64(1) << np.int64(prop + STEP_VIOLATES)
 
 
@@ -109,20 +109,20 @@ def violated_by_step(flags: Any) -> Any:
 
 @inlined
 def span(start: Any, length: Any) -> Any:
-    """Return where something starts, and how long it is, as one number."""
+    """Pack a start index and a length into one number."""
     return np.int64(start) << SPAN_BITS | np.int64(length)
 
 
 @inlined
 def places_of(packed: Any) -> Any:
-    """Return the first place of a span, and the one behind its last."""
+    """Return the first index of a packed span and the index after its last."""
     first = packed >> SPAN_BITS
     return first, first + (packed & ((1 << SPAN_BITS) - 1))
 
 
 @inlined
 def pair(first: Any, second: Any) -> Any:
-    """Return two ids as the key of a map."""
+    """Pack two ids into one map key."""
     return np.int64(first) << 32 | np.int64(second)
 
 
@@ -145,11 +145,11 @@ def pair(first: Any, second: Any) -> Any:
 STATS_SIZE = 16
 OK, NO_ROOM, MANY_SUCCESSORS, MANY_CLUSTERS = 0, 1, 2, 3  # values of S_CODE
 
-# Kinds of event: a state without successors; a successor, or the step to it, that violates properties.
+# Kinds of event: a deadlock; a successor that violates invariants; a step that violates step properties.
 STUCK, BAD_STATE, BAD_STEP = 0, 1, 2
 
 # Limits of the encoding: ids that are packed into the keys of maps, and bits of masks.
-CLUSTER_HEAD = 2  # numbers of what a cluster holds before what its columns do: its field, and its own number
+CLUSTER_HEAD = 2  # numbers before a cluster's column values in `cluster_items`: its field and its id
 KEY_LIMIT, MOST_PROPERTIES, MOST_STEP_PROPERTIES, MOST_ACT_PROPERTIES = 1 << 24, 30, 18, 28
 
 # Places in `meta`.
@@ -189,12 +189,12 @@ META_SIZE = 32
 
 
 def code_of(number: Any, violated: Any) -> Any:
-    """Return the code of inbox contents, given their numbers within the slot and the invariants that they violate."""
+    """Return the packed codes of inbox contents: the number within the slot, and a sign bit for violated invariants."""
     return np.where(np.equal(violated, 0), number, np.bitwise_or(number, CODE_BAD))
 
 
 def grown(array: NDArray[Any], size: int, fill: int = 0) -> NDArray[Any]:
-    """Return the array, or a copy of at least `size` rows with at least twice the room."""
+    """Return an array of at least `size` rows: the array itself, or a copy of at least twice its length."""
     if len(array) >= size:
         return array
     shape = (max(size, 2 * len(array)), *array.shape[1:])
@@ -205,11 +205,11 @@ def grown(array: NDArray[Any], size: int, fill: int = 0) -> NDArray[Any]:
 
 @inlined
 def slots_of(t: Any, columns: Any) -> Any:
-    """Return how many slots a flat state of so many columns has: a local state and an inbox for each."""
+    """Return the number of slots of a flat state; each slot has two columns, a local state and an inbox."""
     return (columns - t.meta[M_SLOT_BASE]) >> 1
 
 
 @inlined
 def inboxes_of(t: Any, columns: Any) -> Any:
-    """Return the first inbox column of a flat state of so many columns."""
+    """Return the first inbox column of a flat state, given its number of columns."""
     return (columns + t.meta[M_SLOT_BASE]) >> 1

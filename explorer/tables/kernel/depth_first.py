@@ -1,4 +1,4 @@
-"""Depth-first search: a stack of states to expand, and one set of all that were met."""
+"""Depth-first search: a stack of states to expand, and a hash set with the least depth of each state."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from kraftcheck.explorer.tables.kernel.symmetry import canonical
 from kraftcheck.explorer.tables.kernel.worker import is_kept, note_deadlock
 
 MAX_LOAD = 0.75
-S_BASE, S_DEPTH = STATS_SIZE - 1, STATS_SIZE - 2  # where the last state's successors begin, and its depth
+S_BASE, S_DEPTH = STATS_SIZE - 1, STATS_SIZE - 2  # first stack place of the last state's successors, and its depth
 STACK_FULL, SET_FULL, TURN_OVER, EVENT, DONE = 3, 4, 5, 6, 7
 
 
 class StackArrays(Arrays):
-    """The states that are to be expanded."""
+    """The states to expand, with their depths."""
 
     states = array(np.int32, -1)
-    depths = array(np.int32)  # of each, from 1 on
+    depths = array(np.int32)  # initial states have depth 1
 
 
 class DepthSetArrays(Arrays):
-    """The states that were met."""
+    """The visited states, with the least depth of each."""
 
-    keys = array(np.uint64, -1)  # packed words, and behind them the least depth at which the state was met, or 0
+    keys = array(np.uint64, -1)  # packed words, then the least depth at which the state was reached; 0: a free place
 
 
 @inlined
 def place_of(keys: Any, words: Any, place: Any) -> Any:
-    """Return where packed words stand, or the free place where they belong."""
+    """Return the place of packed words, or the free place where they belong."""
     stored, capacity = words.shape[1], np.uint64(len(keys))
     at = np.int64(((hash_words(words, place) >> np.uint64(MIXED_BITS - 32)) * capacity) >> np.uint64(32))
     while keys[at, stored] != 0:
@@ -51,7 +51,7 @@ def place_of(keys: Any, words: Any, place: Any) -> Any:
 
 @inlined
 def lacks_room(worker: Any, stack: Any, met: Any, top: Any, count: Any) -> Any:
-    """Return which array may have no room for the successors of the state on top: STACK_FULL, SET_FULL or 0."""
+    """Return the array that may have no room for the next successors: STACK_FULL, SET_FULL or 0."""
     depths, most = stack.depths, len(worker.succ)
     if top + most >= len(depths) or depths[top - 1] + 1 >= len(worker.states):
         return STACK_FULL
@@ -60,7 +60,7 @@ def lacks_room(worker: Any, stack: Any, met: Any, top: Any, count: Any) -> Any:
 
 @inlined
 def is_out_of_date(t: Any, worker: Any, met: Any, packing: Any, depth: Any, limit: Any, image: Any, words: Any) -> Any:
-    """Whether a state need not be expanded at a depth: it is too deep, or was met again nearer to the start."""
+    """Return whether a state is too deep to expand, or was reached at a smaller depth since it was pushed."""
     if limit <= 0 or depth >= limit:
         return limit > 0
     identify(t, worker, worker.states, depth, 0, image, packing, words)
@@ -69,7 +69,7 @@ def is_out_of_date(t: Any, worker: Any, met: Any, packing: Any, depth: Any, limi
 
 @inlined
 def expand_identified(t: Any, worker: Any, packing: Any, depth: Any, image: Any, words: Any) -> Any:
-    """Expand the state at a depth of the path; MISSING where the image of a successor is not known."""
+    """Expand the state at a depth of the path; return MISSING also where a successor's image is not cached."""
     n = expand(t, worker, depth)
     for k in range(n):
         if not identify(t, worker, worker.succ, k, 2, image, packing, words):
@@ -80,7 +80,7 @@ def expand_identified(t: Any, worker: Any, packing: Any, depth: Any, image: Any,
 
 @inlined
 def meet(met: Any, words: Any, depth: Any, limit: Any) -> Any:
-    """Note that packed words were met at a depth; return whether they are new, and whether they are to be expanded."""
+    """Store the depth at which packed words were reached; return whether they are new, and whether to expand them."""
     keys, stored = met.keys, words.shape[1]
     place = place_of(keys, words, 0)
     is_new = keys[place, stored] == 0
@@ -96,10 +96,10 @@ def meet(met: Any, words: Any, depth: Any, limit: Any) -> Any:
 def descend(
     t: Any, worker: Any, stack: Any, met: Any, packing: Any, top: Any, count: Any, limit: Any, deadlocks: Any, turn: Any
 ) -> Any:
-    """Pop and expand states until something stops it; return why, the top of the stack and the states in the set.
+    """Pop and expand states until an array is full, an event occurs or the turn ends.
 
-    The worker's states are the path to the one that is expanded, by depth. With a limit a state is expanded again where
-    it is met nearer to the start than before.
+    Returns the reason, the top of the stack and the number of states in the set. The worker's states are the path to
+    the expanded state, by depth. With a limit, a state is expanded again whenever it is reached at a smaller depth.
     """
     depths, path = stack.depths, worker.states
     stats, succ, columns = worker.stats, worker.succ, worker.states.shape[1]
@@ -107,11 +107,11 @@ def descend(
     words, image = bare(own_words), bare(own_image)
     expanded = 0
     while top > 0:
-        # Stop between two states: at the end of the turn, or where there might be no room.
+        # Stop between two states: at the end of the turn, or before an array might have no room.
         why = TURN_OVER if expanded >= turn else lacks_room(worker, stack, met, top, count)
         if why:
             return why, top, count
-        # Take the state on top as the end of the path.
+        # The state on top becomes the end of the path.
         depth = np.int64(depths[top - 1])
         for c in range(columns):
             path[depth, c] = stack.states[top - 1, c]
@@ -126,7 +126,7 @@ def descend(
         expanded += 1
         if n == 0 and deadlocks:
             note_deadlock(worker, depth)
-        # Put the successors on the stack, the last one first, so that the first is expanded first.
+        # Push the successors, the last one first, so that the first one is expanded first.
         for k in range(n - 1, -1, -1):
             if not is_kept(t, worker, depth, k):
                 continue
@@ -147,7 +147,7 @@ def descend(
 
 @inlined
 def identify(t: Any, worker: Any, states: Any, at: Any, column: Any, image: Any, packing: Any, words: Any) -> Any:
-    """Pack what identifies a state; False where its images are not known."""
+    """Pack the canonical key of a state; return False where its image is not cached."""
     if t.meta[M_PERMUTATIONS] == 1:
         pack(t, packing, states, at, column, words, 0)
         return True
@@ -159,7 +159,7 @@ def identify(t: Any, worker: Any, states: Any, at: Any, column: Any, image: Any,
 
 @jit
 def enter(met: Any, words: Any) -> Any:
-    """Insert packed states at depth 1, or move them there; return how many are new."""
+    """Insert packed states at depth 1, or lower their depth to 1; return the number of new ones."""
     keys, words = met.keys, bare(words)
     count, stored = 0, words.shape[1]
     for i in range(len(words)):
@@ -174,7 +174,7 @@ def enter(met: Any, words: Any) -> Any:
 
 @jit
 def move(met: Any, packing: Any, other: Any, new_packing: Any) -> None:
-    """Insert the states of one set into another, which may be packed differently."""
+    """Insert the states of one set into another, which may have another packing."""
     keys, new_keys = met.keys, other.keys
     stored, new_stored = keys.shape[1] - 1, new_keys.shape[1] - 1
     own_again = np.zeros((1, new_stored), np.uint64)

@@ -1,4 +1,4 @@
-"""The steps out of states as edges of the state graph, and the states from which edges lead to marked ones."""
+"""Edges of the state graph, and backward reachability over them."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from kraftcheck.explorer.tables.kernel.worker import stop, try_again, verdict
 
 
 class EdgeArrays(Arrays):
-    """The edges that one thread has found."""
+    """The edges that one thread found."""
 
-    sources = array(np.int64)  # the places of the states from which they lead
-    words = array(np.uint64, -1)  # the packed identities of those to which they lead
-    owners = array(np.int64)  # the partitions that own these; BEYOND or BLOCKED where they lead to no state
-    labels = array(np.uint16)  # what the steps are called
+    sources = array(np.int64)  # indices of the source states
+    words = array(np.uint64, -1)  # packed canonical keys of the target states
+    owners = array(np.int64)  # partitions that own the targets; BEYOND or BLOCKED for an edge without a target
+    labels = array(np.uint16)  # step labels
 
 
 BEYOND, BLOCKED = -1, -2
-"""In the place of an owner: the step leads beyond a constraint, or a bound alone keeps it from being taken."""
+"""In place of an owner: a constraint prunes the target, or only an exhausted bound disables the step."""
 
 
 @jit
 def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any:
-    """Write the edges out of the worker's states of these numbers.
+    """Write the edges out of the worker's states of these numbers; return the number of edges.
 
-    Returns how many edges there are. `stats[S_DONE]` is how far it came: less than all where an array is full.
+    `stats[S_DONE]` is the number of states done, less than all where an array is full.
     """
     states, succ, stats, which = worker.states, worker.succ, worker.stats, bare(which)
     permutations, columns = t.meta[codes.M_PERMUTATIONS], states.shape[1]
@@ -43,7 +43,7 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any
     edges = np.int64(0)
     stats[codes.S_CODE] = codes.OK
     for i in range(len(which)):
-        # Look up all successors and their images; stop where the array might have no room for the edges.
+        # Look up all successors and their images; stop before the array might have no room for their edges.
         n = expand(t, worker, which[i])
         for k in range(n if permutations > 1 else 0):
             if not canonical(t, worker, succ, k, 2, columns, images, k, 0, image):
@@ -54,7 +54,7 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any
         if n == FULL or edges + n + stats[codes.S_BLOCKED] > len(found.sources):
             stop(worker, i, codes.MANY_SUCCESSORS if n == FULL else codes.NO_ROOM)
             return edges
-        # An edge for each successor, and one for each step that a bound alone forbids.
+        # Write an edge for each successor, and one for each step that only an exhausted bound disables.
         for k in range(n):
             _, _, pruned = verdict(t, succ, k)
             found.sources[edges], found.labels[edges] = which[i], succ[k, 0]
@@ -79,21 +79,21 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any
 
 @jit
 def mark_back(sources: Any, targets: Any, marked: Any, first: Any, before: Any, waiting: Any) -> None:
-    """Mark every state from which edges lead to a marked one.
+    """Mark every state with a path to a marked one.
 
-    `first`, zeros, has a number more than there are states; `before` has one for each edge, `waiting` for each state.
+    `first` is zeros, one more than the states. `before` has room for each edge, `waiting` for each state.
     """
     sources, targets, marked = bare(sources), bare(targets), bare(marked)
     first, before, waiting = bare(first), bare(before), bare(waiting)
-    # Order the sources by target, by counting.
+    # Group the sources by target, by counting sort.
     for e in range(len(targets)):
         first[targets[e] + 1] += 1
     for s in range(1, len(first)):
         first[s] += first[s - 1]
-    for e in range(len(targets)):  # as places are taken, first[s] moves on to where the sources of s + 1 begin
+    for e in range(len(targets)):  # each source advances first[s], which ends where the sources of s + 1 begin
         before[first[targets[e]]] = sources[e]
         first[targets[e]] += 1
-    # Go back from the marked states, until no source is left that is not marked.
+    # Search backwards from the marked states.
     n = 0
     for s in range(len(marked)):
         if marked[s]:

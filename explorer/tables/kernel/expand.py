@@ -1,8 +1,8 @@
-"""From states whose handling is known to all their successors, by looking up.
+"""Successor generation for states with control rows, by table lookups alone.
 
-Nothing here knows a protocol. A state is a row of ids: its control row, then one inbox content for each slot. Threads
-run this side by side, as it only reads the tables; what it does not find it notes as a cache miss, and `resolve` makes
-it. `docs/kernel.md` follows one state through it.
+The kernel knows no protocol: a state is a row of ids, and each step is a table entry. Threads share the tables and
+only read them. A lookup that fails is a cache miss. The thread records it, and `resolve` fills the table after the
+batch. This module's path of one state is a page of its own: `docs/kernel.md`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from kraftcheck.explorer.tables.kernel.worker import (
     unsettled,
 )
 
-RECENT = 1 << 12  # successors of which a repetition is noticed at once
-AHEAD = 8  # states between asking for memory and reading it
+RECENT = 1 << 12  # places of the recent-successors cache, which drops duplicates before the visited set
+AHEAD = 8  # states between a prefetch and the read
 
 
 @inlined
@@ -45,7 +45,7 @@ def find_changed(t: Any, worker: Any, row: Any, delta: Any) -> Any:
 
 @inlined
 def find_operated(t: Any, worker: Any, inbox: Any, op: Any) -> Any:
-    """Return the inbox content after an operation; REFUSED or MISSING."""
+    """Return the inbox content after a network operation; REFUSED or MISSING."""
     found = find_near(t.operated, inbox, op)
     if found == MISSING:
         miss(worker, codes.MISS_OPERATED, inbox, op, 0, 0)
@@ -54,9 +54,9 @@ def find_operated(t: Any, worker: Any, inbox: Any, op: Any) -> Any:
 
 @inlined
 def write_inboxes(t: Any, worker: Any, at: Any, n: Any, outcome: Any, slot: Any, inbox: Any) -> Any:
-    """Write the inboxes of successor `n`: those of its state after an outcome; False where one is refused or missing.
+    """Write the inbox columns of successor `n`; return False where an operation is refused or missing.
 
-    `inbox` is what becomes of the actor's before messages are sent (NONE: it stays).
+    `inbox` is the actor's inbox before the outcome's messages are sent; NONE leaves it as it is.
     """
     states, succ = worker.states, worker.succ
     for c in range(1, states.shape[1]):
@@ -78,10 +78,10 @@ def write_inboxes(t: Any, worker: Any, at: Any, n: Any, outcome: Any, slot: Any,
 
 @inlined
 def emit(t: Any, worker: Any, at: Any, n: Any, outcome: Any, goal: Any, ref: Any, slot: Any, inbox: Any) -> Any:
-    """Write the successor of an outcome at place `n`; return the next place, or FULL.
+    """Write the successor of an outcome at index `n`; return the next index, or FULL.
 
-    `goal` is the next control row with the step's flags above it, `ref` where that was found (see `unsettled`); `inbox`
-    is what becomes of the actor's inbox (NONE: it stays).
+    `goal` is the next control row with the step's flags above it. `ref` is the table entry of `goal` (see `unsettled`).
+    `inbox` replaces the actor's inbox; NONE leaves it as it is.
     """
     succ = worker.succ
     if n >= len(succ) - 1:
@@ -95,7 +95,8 @@ def emit(t: Any, worker: Any, at: Any, n: Any, outcome: Any, goal: Any, ref: Any
     succ[n, 2] = target
     if not write_inboxes(t, worker, at, n, outcome, slot, inbox):
         return n
-    # The properties of the control row count only where all else of the step is known, and nothing refuses it.
+    # A control row is evaluated only once the step to it is certain: an inbox operation may still refuse the step, and
+    # properties must not be evaluated on a control row that no state has.
     if found & codes.UNSETTLED and not unsettled(t, worker, target, np.int64(worker.states[at, 0]), ref):
         return n
     return n + 1
@@ -103,7 +104,7 @@ def emit(t: Any, worker: Any, at: Any, n: Any, outcome: Any, goal: Any, ref: Any
 
 @inlined
 def note_label(worker: Any, n: Any, outcome_label: Any) -> Any:
-    """Note the label of a step that a bound alone keeps from being taken; return `n`, or FULL."""
+    """Record the label of a step that only an exhausted bound disables; return `n`, or FULL."""
     count = worker.stats[codes.S_BLOCKED]
     if count >= len(worker.blocked):
         return FULL
@@ -114,14 +115,14 @@ def note_label(worker: Any, n: Any, outcome_label: Any) -> Any:
 
 @jit
 def note_blocked(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any, inbox: Any) -> Any:
-    """Note a step for which a bound has nothing left, if nothing else forbids it and it would change the state.
+    """Record a step that only an exhausted bound disables, if it would change the state; return `n`, or FULL.
 
-    `inbox` is what would become of the actor's (NONE: it stays). Returns `n`, or FULL where there is no room.
+    `inbox` would replace the actor's inbox; NONE leaves it as it is.
     """
     states, succ = worker.states, worker.succ
     if n >= len(succ) - 1:
         return FULL
-    # Place `n` serves to find out whether inboxes would let the step be; the next successor is written over it.
+    # Row `n` is scratch here: it shows whether an inbox refuses the step, and the next successor overwrites it.
     if not write_inboxes(t, worker, at, n, outcome, slot, inbox):
         return n
     changes = False
@@ -135,7 +136,7 @@ def note_blocked(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, s
 
 @inlined
 def follow(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any, rest: Any) -> Any:
-    """Write the successor of an outcome whose next control row is still to be found; `rest`: see `expand_inbox`."""
+    """Write the successor of an outcome whose next control row is still to be looked up; `rest`: see `expand_inbox`."""
     goal = find_changed(t, worker, row, np.int64(t.outcomes[outcome, codes.DELTA]))
     inbox = rest if t.outcomes[outcome, codes.CONSUMES] else NONE
     if goal < 0:
@@ -147,7 +148,7 @@ def follow(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: A
 
 @jit
 def follow_trie(t: Any, worker: Any, at: Any, n: Any, node: Any, row: Any, local: Any, slot: Any, rest: Any) -> Any:
-    """Write the successors of all outcomes that a trie leads to."""
+    """Walk a decision tree and write the successors of the outcomes at its leaf."""
     leaf = walk(t, t.rows, row, ALL_SLOTS, node, local, np.int64(0), worker.states, at, ROW_INBOXES)
     if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
         miss(worker, codes.MISS_PATH, node, row, local, at)
@@ -162,7 +163,7 @@ def follow_trie(t: Any, worker: Any, at: Any, n: Any, node: Any, row: Any, local
 
 @jit
 def expand_row(t: Any, worker: Any, at: Any, n: Any, row: Any) -> Any:
-    """Write what follows from the control row: each replica's own steps and the environment's."""
+    """Write the successors of the control row's own steps: internal actions of the replicas and of the environment."""
     first = t.row_info[row, codes.R_START]
     if first < 0:
         miss(worker, codes.MISS_STEPS, row, 0, 0, 0)
@@ -184,7 +185,10 @@ def expand_row(t: Any, worker: Any, at: Any, n: Any, row: Any) -> Any:
 
 @jit
 def expand_inbox(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, inbox: Any) -> Any:
-    """Write what a replica may do with its messages; `rest` is the inbox without the message that is consumed."""
+    """Write the successors of a replica's message handlers.
+
+    `rest`, in each bundle item, is the inbox without the message that the handler consumes.
+    """
     local = np.int64(t.rows[row, t.meta[codes.M_SLOT_BASE] + slot])
     if local == 0:
         return n
@@ -206,7 +210,7 @@ def expand_inbox(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, inbo
 
 @jit
 def expand_network(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, inbox: Any) -> Any:
-    """Write the network's own steps: what it may do with each message of an inbox."""
+    """Write the successors of the network's own steps on each message of an inbox."""
     first = t.contents[inbox, codes.C_START]
     for k in range(first, first + t.contents[inbox, codes.C_N]):
         if t.content_items[k, 1] <= 0:
@@ -229,8 +233,11 @@ def expand_network(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, in
 def expand(t: Any, worker: Any, at: Any) -> Any:
     """Write all successors of a state to `worker.succ`, as rows (action, flags, control row, inboxes ...).
 
-    Returns how many there are, MISSING after a cache miss, or FULL where there is no room for them.
+    Returns their number, MISSING after a cache miss, or FULL where the buffer has no room.
     """
+    # The successors are a union of lists, each memoized by its own key: by the control row, and by each pair of a local
+    # state and its inbox. A state that was never seen mostly consists of known keys, so no user code runs for it.
+    # The loop goes on after a miss, so that one pass records all misses of the state that do not depend on each other.
     row = np.int64(worker.states[at, 0])
     worker.stats[codes.S_MISSED] = 0
     worker.stats[codes.S_BLOCKED] = 0
@@ -249,7 +256,7 @@ def expand(t: Any, worker: Any, at: Any) -> Any:
 
 @jit
 def by_control_row(rows: Any, shift: Any, firsts: Any, order: Any) -> None:
-    """Write the numbers of states so that those with near control rows stand together; `firsts` is zeros."""
+    """Write the order of states by the high bits of their control rows, by counting sort; `firsts` is zeros."""
     rows, firsts, order = bare(rows), bare(firsts), bare(order)
     for i in range(len(rows)):
         firsts[(rows[i, 0] >> shift) + 1] += 1
@@ -263,7 +270,7 @@ def by_control_row(rows: Any, shift: Any, firsts: Any, order: Any) -> None:
 
 @inlined
 def ask_for_row(t: Any, worker: Any, at: Any) -> None:
-    """Ask for the memory that says what a state's control row is."""
+    """Prefetch the table entries of a state's control row."""
     row = np.int64(worker.states[at, 0])
     prefetch(t.row_info, row)
     prefetch(t.rows, row)
@@ -274,7 +281,7 @@ def ask_for_row(t: Any, worker: Any, at: Any) -> None:
 
 @inlined
 def ask_for_inboxes(t: Any, worker: Any, at: Any) -> None:
-    """Ask for the memory that says where it stands what a state's replicas do with their inboxes."""
+    """Prefetch the table entries of a state's inboxes."""
     row = np.int64(worker.states[at, 0])
     prefetch(t.row_items, codes.larger(t.row_info[row, codes.R_START], 0))
     for slot in range(t.meta[codes.M_SLOTS]):
@@ -289,7 +296,9 @@ def ask_for_inboxes(t: Any, worker: Any, at: Any) -> None:
 
 @inlined
 def look_ahead(t: Any, worker: Any, which: Any, i: Any) -> None:
-    """Ask for what the states after number i need: memory is slow to answer, and answers many at a time."""
+    """Prefetch the table entries of the states after number `i` of the batch, in three stages."""
+    # Each stage reads addresses that the stage before has prefetched: the state, its control row, its inboxes. Loads
+    # that overlap cost about as much as one.
     if i + 3 * AHEAD < len(which):
         prefetch(worker.states, which[i + 3 * AHEAD])
     if i + 2 * AHEAD < len(which):
@@ -300,7 +309,7 @@ def look_ahead(t: Any, worker: Any, which: Any, i: Any) -> None:
 
 @inlined
 def hides_columns(t: Any) -> Any:
-    """Whether a VIEW leaves out columns of control rows."""
+    """Return whether a VIEW hides columns of control rows."""
     hides = False
     for c in range(t.rows.shape[1]):
         hides |= t.hidden[c] != 0
@@ -309,7 +318,7 @@ def hides_columns(t: Any) -> Any:
 
 @inlined
 def identity(t: Any, hides: Any, f: Any, field: Any) -> Any:
-    """Return what a field of a state, its control row (0) or an inbox, is packed as."""
+    """Return the number that a field of a state is packed as; field 0 is the control row, the others are inboxes."""
     if f > 0:
         return np.uint64(t.inbox_codes[field] & codes.CODE_MASK)
     return np.uint64(t.row_info[field, codes.R_IDENTITY]) if hides else np.uint64(field)
@@ -317,7 +326,7 @@ def identity(t: Any, hides: Any, f: Any, field: Any) -> Any:
 
 @inlined
 def pack_changed(t: Any, packing: Any, worker: Any, at: Any, k: Any, hides: Any, words: Any) -> Any:
-    """Write the packed identity of successor k to words[1], given that of its state in words[0]; say if they differ."""
+    """Write the packed key of successor `k` to words[1], given its state's in words[0]; return whether they differ."""
     states, succ = worker.states, worker.succ
     for w in range(words.shape[1]):
         words[1, w] = words[0, w]
@@ -333,7 +342,7 @@ def pack_changed(t: Any, packing: Any, worker: Any, at: Any, k: Any, hides: Any,
 
 @inlined
 def is_repeated(recent: Any, words: Any, k: Any, place: Any) -> Any:
-    """Whether the packed words of successor k are those that came to a place last; they are there now."""
+    """Return whether a place of the recent-successors cache holds these packed words, and store them there."""
     same = True
     for w in range(words.shape[1]):
         same &= recent[place, w] == words[k, w]
@@ -343,7 +352,7 @@ def is_repeated(recent: Any, words: Any, k: Any, place: Any) -> Any:
 
 @inlined
 def bare_or_none(images: Any) -> Any:
-    """Return an array without an owner, if there is one."""
+    """Return an array without an owner, or None for None."""
     if images is None:
         return None
     return bare(images)
@@ -351,10 +360,9 @@ def bare_or_none(images: Any) -> Any:
 
 @inlined
 def find_images(t: Any, worker: Any, n: Any, images: Any) -> Any:
-    """Write the images that stand for `n` successors under symmetry; return `n`, or MISSING where one is not known.
+    """Write the canonical images of `n` successors; return `n`, or MISSING where an image is not cached.
 
-    `images` has room for each, and for one that is tried; it is None where there is no symmetry: then Numba compiles
-    nothing for it.
+    `images` has room for one image more, as scratch. Without a symmetry it is None, and Numba compiles nothing for it.
     """
     if images is None:
         return n
@@ -366,7 +374,7 @@ def find_images(t: Any, worker: Any, n: Any, images: Any) -> Any:
 
 @inlined
 def forget_recent(recent: Any) -> None:
-    """Note that no successor was given away yet: no packed word is all ones."""
+    """Clear the recent-successors cache; packed words are never all ones."""
     for place in range(recent.shape[0]):
         for w in range(recent.shape[1]):
             recent[place, w] = ~np.uint64(0)
@@ -376,9 +384,9 @@ def forget_recent(recent: Any) -> None:
 def hand_over(
     t: Any, packing: Any, hides: Any, worker: Any, found: Any, at: Any, k: Any, images: Any, words: Any, recent: Any
 ) -> Any:
-    """Pack successor `k` to words[1] and give it to the partition that owns it; return how many that has then.
+    """Pack successor `k` to words[1] and append it to the partition that owns it; return that partition's count.
 
-    Returns 0 where it is the state itself, which words[0] holds, or was given away a short while ago.
+    Returns 0 for a self-loop and for a successor in the recent-successors cache. words[0] holds the packed state.
     """
     if images is None:
         if not pack_changed(t, packing, worker, at, k, hides, words):
@@ -400,12 +408,13 @@ def hand_over(
 
 @jit
 def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, deadlocks: Any, images: Any) -> None:
-    """Expand the worker's states of these numbers, each wholly or not at all.
+    """Expand the worker's states of these numbers, each completely or not at all.
 
-    Successors go to `found`. `stats[S_DONE]` is how far it came: less than all where an array is full, which
-    `stats[S_CODE]` names. `images`: see `find_images`.
+    Appends successors to `found`. Writes the number of states done to `stats[S_DONE]`. The number is less than all
+    where an array is full; `stats[S_CODE]` names that array. For `images` see `find_images`.
     """
     states, succ, stats, which = worker.states, worker.succ, worker.stats, bare(which)
+    # The small cache `recent` drops duplicates that recur soon, before they cost a place in the large buffers.
     words, recent = on_stack(2, found.words.shape[2]), on_stack(RECENT, found.words.shape[2])
     forget_recent(recent)
     best = bare_or_none(images)
@@ -415,17 +424,19 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
         fullest = codes.larger(fullest, found.counts[p])
     for i in range(len(which)):
         look_ahead(t, worker, which, i)
-        # Look up all successors, and under symmetry their images. Where anything is missing, nothing is kept.
+        # Look up all successors, and under symmetry their images. A miss drops them all: the state is expanded again
+        # once the miss is resolved, and its steps must be counted once. The miss is not resolved here: threads may read
+        # the tables without locks because no thread writes them, and one call from Python serves a whole batch.
         n = find_images(t, worker, expand(t, worker, which[i]), best)
         if n == MISSING:
             try_again(worker, which[i])
             continue
-        # Stop where any array might have no room for all of them.
+        # Stop before an array that might have no room for all of them.
         full = len(worker.pruned) > 0 and stats[codes.S_PRUNED] + n > len(worker.pruned)
         if n == FULL or fullest + n >= room or full:
             stop(worker, i, codes.MANY_SUCCESSORS if n == FULL else codes.NO_ROOM)
             return
-        # Count and note what was found, and give the successors to the partitions that own them.
+        # Count the steps, record violations, and give each successor to the partition that owns it.
         if n == 0 and deadlocks:
             note_deadlock(worker, which[i])
         notable = stats[codes.S_NOTABLE] != 0
@@ -445,7 +456,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
 
 @jit
 def find_predecessor(t: Any, worker: Any, targets: Any) -> Any:
-    """Return the index of the first of the worker's states that has one of the targets as a successor, or -1."""
+    """Return the index of the first of the worker's states with one of the targets as a successor, or -1."""
     succ, stats, targets = worker.succ, worker.stats, bare(targets)
     for i in range(len(worker.states)):
         n = expand(t, worker, i)

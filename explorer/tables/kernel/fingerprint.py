@@ -1,4 +1,4 @@
-"""Fingerprints of states: sums of hashes of their parts, which do not depend on the order of discovery."""
+"""Fingerprints of control rows and inbox contents: sums of hashes, independent of the order of discovery."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kraftcheck.explorer.tables.kernel.native import jit
 
 
 class FingerprintArrays(Arrays):
-    """The fingerprints of the parts of states, by their ids."""
+    """The fingerprints of a state's parts, by their ids."""
 
     rows = array(np.uint64)
     contents = array(np.uint64)
@@ -25,7 +25,7 @@ class FingerprintArrays(Arrays):
 
 @jit
 def fingerprint_rows(t: Any, of: Any, first: Any, last: Any) -> None:
-    """Write the fingerprints of control rows: of what is spent, of the shared fields, of each replica with its id."""
+    """Write the fingerprints of control rows from the bounds used, the shared fields and each replica's local state."""
     bounds, base = t.meta[M_BOUNDS], t.meta[M_SLOT_BASE]
     for row in range(first, last):
         total = np.uint64(0)

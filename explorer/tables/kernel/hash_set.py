@@ -1,11 +1,13 @@
-"""A set of packed words in little memory: compact Robin Hood hashing.
+"""An exact hash set of packed words: quotienting with Robin Hood hashing.
 
-`hash_words` mixes the first bits of packed words with a hash of the others, such that these and the result give the
-words back. Where an entry belongs, its *home*, is the result scaled to the capacity. So the key of an entry need not
-hold what its place says: the lowest bits of a key are the others, and above them stands the *rest*, what the result has
-below the home. Another array has for each place how far the entry stands from its home. Entries stand in the order of
-what was scaled, so that a larger table is filled by going through a smaller one once. The last homes have places behind
-them, so that no entry stands before its home.
+`hash_words` mixes the first bits of a key with a hash of the other bits, by a bijection. The mixed number, scaled
+to the capacity, gives the *home*, the place where the entry belongs. An entry stores only the bits that its place
+does not imply. These are the other bits of the key and, above them, the *rest*: the low part of the scaled number.
+The array `places` holds each entry's displacement from its home, with 1 for the home itself and 0 for a free place.
+
+The set is exact: home, rest and other bits restore the whole key, so two keys never share an entry. Entries are
+ordered by the scaled number, so one pass from front to back fills a larger table. Places behind the last home take
+the overflow, so that no entry wraps around.
 """
 
 from __future__ import annotations
@@ -29,17 +31,17 @@ from kraftcheck.explorer.tables.kernel.native import (
 from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, hash_words, unmix
 
 MAX_LOAD = 0.9
-AHEAD = 32  # entries between asking for memory and reading it
-SLICE = 256  # entries between two looks at whether it is enough
-MOST = 255  # displacement; the home itself counts as 1, and 0 is a free place
+AHEAD = 32  # entries between a prefetch and the read
+SLICE = 256  # entries between two reads of the stop flag
+MOST = 255  # the largest displacement; the home itself counts as 1, and 0 marks a free place
 BEHIND = MOST + 7  # places behind the homes; eight are read at a time
-HEAD = 8  # bytes of a key that have its rest
-CAPACITY, STRIDE, SHIFT, SCALE, OTHERS, OWNER = range(6)  # of a layout
-LAYOUT = 6  # numbers of a layout; after these, of a table: where its bytes stand, and how many entries it has
+HEAD = 8  # bytes of an entry that contain its rest
+CAPACITY, STRIDE, SHIFT, SCALE, OTHERS, OWNER = range(6)  # indices of a layout
+LAYOUT = 6  # numbers of a layout; after these a table has the addresses of its arrays and its number of entries
 KEYS, KEYS_COUNT, PLACES, PLACES_COUNT, ENTRIES = range(LAYOUT, LAYOUT + 5)
 TABLE = LAYOUT + 5
-KNOWN = np.int64(-1)  # instead of a place: it is an entry
-CROWDED = np.int64(-2)  # the same: a displacement would be too large
+KNOWN = np.int64(-1)  # in place of a place: the key is a duplicate
+CROWDED = np.int64(-2)  # in place of a place: a displacement would be too large
 
 _LOW = np.uint64((1 << HOME_BITS) - 1)
 _ONES, _HIGH = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
@@ -47,41 +49,41 @@ _ONES, _HIGH = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 
 @inlined
 def shape_of(layout: Any) -> Any:
-    """Return a layout as a tuple.
+    """Return a layout as a tuple, which the compiler keeps in registers.
 
-    It has: the homes; the bytes of a key; the bit where its rest begins; how many bits the rest lacks; those bits
-    of it that tell which partition owns an entry; which one does where there are none.
+    The numbers are: homes; bytes of a key; the bit where the rest begins; low bits that the rest drops. The last two
+    are the bits of the rest for the owning partition, and that partition if there are no such bits.
     """
     return layout[CAPACITY], layout[STRIDE], layout[SHIFT], layout[SCALE], layout[OTHERS], layout[OWNER]
 
 
 @inlined
 def ones(bits: Any) -> Any:
-    """Return a number with so many of its lowest bits set, less than 64."""
+    """Return a number with the lowest `bits` bits set, fewer than 64."""
     return (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
 
 
 @inlined
 def first_bytes(shape: Any, offset: Any) -> Any:
-    """Return which of eight bytes are a key's, from an offset of it on, as a mask."""
+    """Return a mask of the bytes, among the eight from an offset on, that belong to the key."""
     return ~np.uint64(0) >> np.uint64(64 - 8 * smaller(shape[STRIDE] - offset, HEAD))
 
 
 @inlined
 def scaled(shape: Any, mixed: Any) -> Any:
-    """Return a home and, below `HOME_BITS`, what is left."""
+    """Return the home of a mixed number, above `HOME_BITS` bits of rest."""
     return (mixed & _LOW) * np.uint64(shape[CAPACITY])
 
 
 @inlined
 def home_of(shape: Any, mixed: Any) -> Any:
-    """Return where packed words belong, given what `hash_words` made of them."""
+    """Return the home of a key, given the result of `hash_words`."""
     return np.int64(scaled(shape, mixed) >> np.uint64(HOME_BITS))
 
 
 @inlined
 def bits_from(words: Any, place: Any, position: Any) -> Any:
-    """Return 64 bits of packed words from a position on; 0 where there are none."""
+    """Return 64 bits of packed words from a bit position on, padded with zeros."""
     w, s = position >> 6, position & 63
     value = words[place, w] >> np.uint64(s)
     if s != 0 and w + 1 < words.shape[1]:
@@ -91,7 +93,7 @@ def bits_from(words: Any, place: Any, position: Any) -> Any:
 
 @inlined
 def head_of(shape: Any, words: Any, place: Any, mixed: Any) -> Any:
-    """Return the first bytes of the key of packed words, given what `hash_words` made of them."""
+    """Return the first eight bytes of an entry for packed words, given the result of `hash_words`."""
     rest = (scaled(shape, mixed) & _LOW) >> np.uint64(shape[SCALE])
     rest = (rest << np.uint64(shape[OTHERS])) | ((mixed >> np.uint64(HOME_BITS)) & ones(shape[OTHERS]))
     return (rest << np.uint64(shape[SHIFT])) | (bits_from(words, place, MIXED_BITS) & ones(shape[SHIFT]))
@@ -99,19 +101,19 @@ def head_of(shape: Any, words: Any, place: Any, mixed: Any) -> Any:
 
 @inlined
 def head_at(keys: Any, shape: Any, at: Any) -> Any:
-    """Return the first bytes of the key at a place."""
+    """Return the first eight bytes of the entry at a place."""
     return load64(keys, at * shape[STRIDE]) & first_bytes(shape, 0)
 
 
 @inlined
 def position_of(shape: Any, offset: Any) -> Any:
-    """Return the position in packed words of what a key has from an offset behind its head on."""
+    """Return the bit position in packed words of the entry's bytes from an offset behind its head on."""
     return MIXED_BITS + shape[SHIFT] + 8 * (offset - HEAD)
 
 
 @inlined
 def agrees(keys: Any, shape: Any, at: Any, words: Any, place: Any) -> Any:
-    """Whether a key whose head is that of packed words is theirs."""
+    """Return whether an entry with the same head also equals packed words in its other bytes."""
     same = True
     for offset in range(HEAD, shape[STRIDE], 8):
         held = load64(keys, at * shape[STRIDE] + offset)
@@ -121,7 +123,7 @@ def agrees(keys: Any, shape: Any, at: Any, words: Any, place: Any) -> Any:
 
 @inlined
 def write(keys: Any, shape: Any, at: Any, words: Any, place: Any, head: Any) -> None:
-    """Write a key."""
+    """Write the entry of packed words at a place."""
     for offset in range(0, shape[STRIDE], 8):
         value = head if offset == 0 else bits_from(words, place, position_of(shape, offset))
         mask, to = first_bytes(shape, offset), at * shape[STRIDE] + offset
@@ -130,7 +132,7 @@ def write(keys: Any, shape: Any, at: Any, words: Any, place: Any, head: Any) -> 
 
 @inlined
 def read(keys: Any, places: Any, shape: Any, at: Any, words: Any, n: Any) -> Any:
-    """Write the packed words of the entry at a place but for the bits that are mixed; return what these became."""
+    """Write the packed words of an entry without their mixed bits; return the mixed number."""
     head = head_at(keys, shape, at)
     for w in range(words.shape[1]):
         words[n, w] = np.uint64(0)
@@ -147,7 +149,7 @@ def read(keys: Any, places: Any, shape: Any, at: Any, words: Any, n: Any) -> Any
 
 @inlined
 def set_bits(words: Any, n: Any, position: Any, value: Any) -> None:
-    """Set bits of packed words, which are 0, from a position on."""
+    """Set bits of packed words from a position on; these must be 0."""
     w, s = position >> 6, position & 63
     words[n, w] |= value << np.uint64(s)
     if s != 0 and w + 1 < words.shape[1]:
@@ -156,7 +158,7 @@ def set_bits(words: Any, n: Any, position: Any, value: Any) -> None:
 
 @inlined
 def first_scaled_to(least: Any, capacity: Any) -> Any:
-    """Return the least number that times the capacity is this at least; it is the one of which the rest is left."""
+    """Return the least number whose product with the capacity is at least `least`."""
     x = np.uint64(np.float64(least) / np.float64(capacity))  # it may be off by one
     if x * capacity < least:
         x += np.uint64(1)
@@ -167,7 +169,7 @@ def first_scaled_to(least: Any, capacity: Any) -> Any:
 
 @inlined
 def locate(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> Any:
-    """Return where packed words stand, or NONE."""
+    """Return the place of packed words, or NONE."""
     mixed = hash_words(words, place)
     at, distance, result = home_of(shape, mixed), np.int64(1), NONE
     head = head_of(shape, words, place, mixed)
@@ -185,10 +187,11 @@ def locate(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> Any:
 
 @inlined
 def insert(keys: Any, places: Any, shape: Any, words: Any, place: Any, mixed: Any) -> Any:
-    """Insert packed words; return their place, KNOWN where they are there, or CROWDED."""
+    """Insert packed words; return their place, KNOWN for a duplicate, or CROWDED."""
     head = head_of(shape, words, place, mixed)
     at, distance, result = home_of(shape, mixed), np.int64(1), np.int64(0)
-    # Look where they would stand, behind all that come before them in the order of what was scaled.
+    # Find the place that keeps the entries in the order of their scaled numbers. An entry nearer to its home than this
+    # one would be ends the search: a duplicate would stand before it.
     while True:
         found = np.int64(places[at])
         if found < distance:
@@ -202,7 +205,7 @@ def insert(keys: Any, places: Any, shape: Any, words: Any, place: Any, mixed: An
                 break
         distance += 1
         at += 1
-    # Move what stands there, up to the next free place, by one place.
+    # Shift the entries from there to the next free place by one.
     if result == 0:
         end = free_from(places, at) if distance <= MOST else NONE
         if end < 0:
@@ -218,13 +221,13 @@ def insert(keys: Any, places: Any, shape: Any, words: Any, place: Any, mixed: An
 
 @inlined
 def free_from(places: Any, at: Any) -> Any:
-    """Return the first free place from one on, or NONE where an entry before it, or just behind, cannot move."""
+    """Return the first free place from `at` on, or NONE where an entry before it cannot move further from its home."""
     # Eight displacements at a time: (~x - 1) & x & 0x80 is set in each byte that is 255, and in no byte of a word that
     # has none; (x - 1) & ~x & 0x80 is the same for bytes that are 0.
     full = np.uint64(0)
     while True:
         eight = load64(places, at)
-        full |= (~eight - _ONES) & eight & _HIGH  # whether one of them is MOST
+        full |= (~eight - _ONES) & eight & _HIGH  # one of them is MOST
         if (eight - _ONES) & ~eight & _HIGH:
             break
         at += 8
@@ -235,7 +238,7 @@ def free_from(places: Any, at: Any) -> Any:
 
 @inlined
 def move_places(places: Any, at: Any, end: Any) -> None:
-    """Move displacements by one place, where they are larger by one."""
+    """Shift displacements by one place, each increased by one."""
     while end - at >= 8:
         end -= 8
         store64(places, end + 1, load64(places, end) + _ONES)
@@ -246,7 +249,7 @@ def move_places(places: Any, at: Any, end: Any) -> None:
 
 @inlined
 def ask_for(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> Any:
-    """Ask for the memory where packed words belong; return what `hash_words` makes of them."""
+    """Prefetch the home of packed words; return the result of `hash_words`."""
     mixed = hash_words(words, place)
     home = home_of(shape, mixed)
     prefetch(keys, home * shape[STRIDE])
@@ -270,9 +273,10 @@ def insert_rows(
     new: Any,
     new_n: Any,
 ) -> Any:
-    """Insert the packed words of states; copy the first columns of those that are new to `new`.
+    """Insert the packed words of states; copy the first `columns` columns of new ones to `new`.
 
-    Returns how far it came (less than `last` where the partition must grow first), the entries and the new ones.
+    Returns the number of states done (fewer than `last` where the partition must grow first), the entries and the new
+    states.
     """
     rows, words, keys, places, new = bare(rows), bare(words), bare(keys), bare(places), bare(new)
     mixed, shape = on_stack(1, AHEAD), shape_of(layout)
@@ -297,10 +301,11 @@ def insert_rows(
 
 @jit
 def insert_found(found: Any, tables: Any, p: Any, first: Any, end: Any, new: Any, new_n: Any, enough: Any) -> Any:
-    """Insert what a worker found, from number `first` of partition `p` on, into the partitions before `end`.
+    """Insert a worker's successors into the partitions before `end`, from number `first` of partition `p` on.
 
-    Returns the partition that must grow first (or `end`), how far it came there, and the new ones. It ends soon once
-    `enough` is set; the states of the partition that it is in then stay among the found, and those inserted are known.
+    Returns the partition that must grow first (or `end`), the number of its states done, and the number of new states.
+    The function returns early once `enough` is set. The states of the current partition then stay in `found`; those
+    inserted already are duplicates at the next call.
     """
     tables, new, enough = bare(tables), bare(new), bare(enough)
     while p < end and not enough[0]:
@@ -321,7 +326,7 @@ def insert_found(found: Any, tables: Any, p: Any, first: Any, end: Any, new: Any
 
 @jit
 def move_all(keys: Any, places: Any, layout: Any, new_keys: Any, new_places: Any, new_layout: Any, columns: Any) -> Any:
-    """Enter every entry of a table into a larger one, which is empty; False where a displacement would be too large."""
+    """Copy every entry to a larger, empty table; return False where a displacement would be too large."""
     keys, places, shape = bare(keys), bare(places), shape_of(layout)
     new_keys, new_places, new = bare(new_keys), bare(new_places), shape_of(new_layout)
     words, free = on_stack(1, columns), np.int64(0)
@@ -341,7 +346,7 @@ def move_all(keys: Any, places: Any, layout: Any, new_keys: Any, new_places: Any
 
 @jit
 def entries(keys: Any, places: Any, layout: Any, words: Any) -> Any:
-    """Write the packed words of every entry of a partition; return how many there are."""
+    """Write the packed words of every entry; return their number."""
     keys, places, words, shape = bare(keys), bare(places), bare(words), shape_of(layout)
     n = 0
     for at in range(len(places)):
@@ -354,7 +359,7 @@ def entries(keys: Any, places: Any, layout: Any, words: Any) -> Any:
 
 @jit
 def mark(keys: Any, places: Any, layout: Any, words: Any, known: Any) -> None:
-    """Note which entries of a partition are among these packed words."""
+    """Set the flag of every entry that is among these packed words."""
     keys, places, words, known, shape = bare(keys), bare(places), bare(words), bare(known), shape_of(layout)
     for i in range(len(words)):
         at = locate(keys, places, shape, words, i)
@@ -364,7 +369,7 @@ def mark(keys: Any, places: Any, layout: Any, words: Any, known: Any) -> None:
 
 @jit
 def look_up(keys: Any, places: Any, layout: Any, words: Any, flags: Any, found: Any) -> None:
-    """Write for each of these packed words, all of which are entries of a partition, the flag at its place."""
+    """Write the flag of each of these packed words; all must be entries."""
     keys, places, words, shape = bare(keys), bare(places), bare(words), shape_of(layout)
     flags, found = bare(flags), bare(found)
     for i in range(len(words)):
@@ -373,7 +378,7 @@ def look_up(keys: Any, places: Any, layout: Any, words: Any, flags: Any, found: 
 
 @jit
 def number(keys: Any, places: Any, layout: Any, words: Any, numbers: Any, noted: Any) -> None:
-    """Note for each of these packed words, all of which are entries of a partition, its number at its place."""
+    """Store a number at the entry of each of these packed words; all must be entries."""
     keys, places, words, shape = bare(keys), bare(places), bare(words), shape_of(layout)
     numbers, noted = bare(numbers), bare(noted)
     for i in range(len(words)):

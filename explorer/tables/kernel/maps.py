@@ -1,7 +1,7 @@
-"""Maps of integers to integers: arrays of pairs with open addressing; a key of -1 is free.
+"""Open-addressing hash maps from integers to integers: arrays of pairs, in which a free place has the key -1.
 
-In a *near* map the keys are an id and, in their low bits, something else. What is known of one id stands together, in
-a group of places that two lines of the processor's cache hold; what no longer fits there stands where any map has it.
+A *near* map has keys of two parts: an id, and a second number in the low bits. Entries of one id share a group of
+places, which fills two cache lines. An entry that finds its group full goes to its place by plain hashing.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import numpy as np
 from kraftcheck.explorer.tables.kernel.codes import MISSING
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
 
-NEAR_BITS = 24  # of a near map's key for what is known of an id
+NEAR_BITS = 24  # of a near map's key, for its second number
 GROUP_BITS = 3
-GROUP = 1 << GROUP_BITS  # places for what is known of an id
+GROUP = 1 << GROUP_BITS  # places of an id's group
 
 
 @inlined
 def mix(key: Any) -> Any:
-    """Spread the bits of a 64-bit number; a bijection."""
+    """Mix the bits of a 64-bit number by a bijection."""
     x = np.uint64(key)
     x ^= x >> np.uint64(32)
     x *= np.uint64(0xD6E8FEB86659FD93)
@@ -32,14 +32,14 @@ def mix(key: Any) -> Any:
 
 @inlined
 def spread(key: Any) -> Any:
-    """Spread the bits of a map's key; cheaper than `mix`, and enough for keys that are two ids."""
+    """Hash a map's key; cheaper than `mix`, and good enough for keys that are two ids."""
     x = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     return np.int64(x ^ (x >> np.uint64(32)))
 
 
 @inlined
 def first_place(pairs: Any, key: Any) -> Any:
-    """Return the place that a key comes to first."""
+    """Return the key's home place in a map."""
     return spread(key) & np.int64(len(pairs) - 1)
 
 
@@ -74,25 +74,25 @@ def store(pairs: Any, key: Any, value: Any) -> Any:
 
 @inlined
 def group_of(pairs: Any, number: Any) -> Any:
-    """Return the first of the places that a near map has for an id."""
+    """Return the first place of an id's group in a near map."""
     return (spread(number) << GROUP_BITS) & np.int64(len(pairs) - 1)
 
 
 @inlined
 def place_in_group(key: Any) -> Any:
-    """Return which place of its group a key comes to first."""
+    """Return the key's home place within its group."""
     return np.int64((np.uint64(key) * np.uint64(0xD6E8FEB86659FD93)) >> np.uint64(64 - GROUP_BITS))
 
 
 @inlined
 def near_key(number: Any, other: Any) -> Any:
-    """Return the key of a near map for an id and something else."""
+    """Return the near-map key of an id and a second number."""
     return (number << NEAR_BITS) | other
 
 
 @inlined
 def find_near(pairs: Any, number: Any, other: Any) -> Any:
-    """Return the value of a key of a near map, or MISSING."""
+    """Return the value of a near-map key, or MISSING."""
     key = near_key(number, other)
     group, first = group_of(pairs, number), place_in_group(key)
     for k in range(GROUP):
@@ -106,7 +106,7 @@ def find_near(pairs: Any, number: Any, other: Any) -> Any:
 
 @inlined
 def store_near(pairs: Any, key: Any, value: Any) -> Any:
-    """Set the value of a key of a near map; return whether the key is new."""
+    """Set the value of a near-map key; return whether the key is new."""
     group, first = group_of(pairs, key >> NEAR_BITS), place_in_group(key)
     for k in range(GROUP):
         i = group | ((first + k) & (GROUP - 1))
@@ -120,19 +120,19 @@ def store_near(pairs: Any, key: Any, value: Any) -> Any:
 
 @inlined
 def is_full(entries: Any, pairs: Any) -> Any:
-    """Whether a map of so many entries must grow: small maps stay in the processor's caches."""
+    """Return whether a map of `entries` entries must grow; a dense map is small enough for the processor's caches."""
     return (entries + 2) * 4 > 3 * len(pairs)
 
 
 @jit
 def put(pairs: Any, key: Any, value: Any, near: Any) -> Any:
-    """Set the value of a key, for Python; return whether the key is new."""
+    """Set the value of a key, as an entry point for Python; return whether the key is new."""
     return store_near(pairs, key, value) if near else store(pairs, key, value)
 
 
 @jit
 def copy_map(pairs: Any, larger: Any, near: Any) -> None:
-    """Enter every pair of one map into another."""
+    """Copy every pair of one map into a larger one."""
     for i in range(len(pairs)):
         if pairs[i, 0] != -1:
             put(larger, pairs[i, 0], pairs[i, 1], near)

@@ -1,4 +1,4 @@
-"""How compiled functions of this folder are compiled."""
+"""The JIT decorators and intrinsics of the tables kernel, with its compile cache."""
 
 from __future__ import annotations
 

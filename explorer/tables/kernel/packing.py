@@ -1,4 +1,4 @@
-"""States as packed words: numbers side by side, in the fields that `states/packing.py` lays out."""
+"""Bit packing of states into words, in the fields that `states/packing.py` lays out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 
 PARTITION_BITS = 6
-MIXED_BITS = 40  # of a packed state: its first, from which and from a hash of the others follows where it stands
+MIXED_BITS = 40  # the first bits of a packed state, which `hash_words` mixes into its place in the visited set
 HOME_BITS = MIXED_BITS - PARTITION_BITS
 MIXED = np.uint64((1 << MIXED_BITS) - 1)
 _FACTOR = np.uint64(0x9E3779B97F4A7C15 & ((1 << MIXED_BITS) - 1))
@@ -20,22 +20,22 @@ _INVERSE = np.uint64(pow(int(_FACTOR), -1, 1 << MIXED_BITS))
 
 
 class PackingArrays(Arrays):
-    """Where the bits of each field of a packed state stand."""
+    """The bit position and width of each field of a packed state."""
 
     position = array(np.int32)  # first bit of each field
     width = array(np.int32)  # bits of each field
-    # The others are of flat states alone: see `flat/fields.py`.
-    field_of = array(np.int32)  # by column: its field; -1 where a VIEW leaves it out
-    firsts = array(np.int32)  # by field: where its columns start in the next two; at the end, how many there are
+    # Only flat states use the other arrays: see `flat/fields.py`.
+    field_of = array(np.int32)  # column -> its field; -1 where a VIEW hides the column
+    firsts = array(np.int32)  # field -> its first place in `columns` and `factors`; the last entry is their length
     columns = array(np.int32)
-    factors = array(np.uint64)  # of each of these, in the hash of what several columns hold
-    clusters = array(np.int64)  # how many fields have several columns; these come first
-    items = array(np.int64)  # how many numbers the contents of all these take that one state has
+    factors = array(np.uint64)  # factor of each place in the hash of a cluster's contents
+    clusters = array(np.int64)  # number of fields with several columns, which come first
+    items = array(np.int64)  # places in `cluster_items` that the clusters of one state take
 
 
 @inlined
 def put_bits(words: Any, place: Any, position: Any, width: Any, value: Any) -> None:
-    """Set the bits of a field, which are 0."""
+    """Write a value to a field whose bits are 0."""
     w, s = position >> 6, position & 63
     words[place, w] |= value << np.uint64(s)
     if s + width > 64:
@@ -44,7 +44,7 @@ def put_bits(words: Any, place: Any, position: Any, width: Any, value: Any) -> N
 
 @inlined
 def change_bits(words: Any, place: Any, position: Any, width: Any, difference: Any) -> None:
-    """Change those bits of a field that differ."""
+    """Change a field by XOR with the difference of its old and new value."""
     w, s = position >> 6, position & 63
     words[place, w] ^= difference << np.uint64(s)
     if s + width > 64:
@@ -63,7 +63,7 @@ def take_bits(words: Any, place: Any, position: Any, width: Any) -> Any:
 
 @inlined
 def hash_of_others(words: Any, place: Any) -> Any:
-    """Hash packed words without their first `MIXED_BITS`, to as many bits."""
+    """Hash the packed words without their first `MIXED_BITS` bits, to `MIXED_BITS` bits."""
     h = mix((words[place, 0] >> np.uint64(MIXED_BITS)) ^ np.uint64(0x9E3779B97F4A7C15))
     for w in range(1, words.shape[1]):
         h = mix(h ^ words[place, w])
@@ -72,7 +72,10 @@ def hash_of_others(words: Any, place: Any) -> Any:
 
 @inlined
 def hash_words(words: Any, place: Any) -> Any:
-    """Mix the first bits of packed words with a hash of the others; with the others, they follow from the result."""
+    """Mix the first bits of packed words with a hash of the other bits.
+
+    The map is a bijection of the first bits for any given other bits, so `unmix` can restore them from the result.
+    """
     x = (words[place, 0] * _FACTOR) & MIXED
     x ^= x >> np.uint64(MIXED_BITS // 2)
     return (x * _FACTOR + hash_of_others(words, place)) & MIXED
@@ -80,7 +83,7 @@ def hash_words(words: Any, place: Any) -> Any:
 
 @inlined
 def unmix(words: Any, place: Any, mixed: Any) -> None:
-    """Set the first bits of packed words, which are 0, given what `hash_words` made of them."""
+    """Restore the first bits of packed words, which are 0, from the result of `hash_words`."""
     x = ((mixed - hash_of_others(words, place)) * _INVERSE) & MIXED
     x ^= x >> np.uint64(MIXED_BITS // 2)
     words[place, 0] |= (x * _INVERSE) & MIXED
@@ -88,7 +91,7 @@ def unmix(words: Any, place: Any, mixed: Any) -> None:
 
 @inlined
 def owner(h: Any) -> Any:
-    """Return the partition that owns what has a hash."""
+    """Return the partition that owns packed words, given the result of `hash_words`."""
     return np.int64(h >> np.uint64(HOME_BITS))
 
 
@@ -100,7 +103,7 @@ def owner_of(words: Any, place: Any) -> Any:
 
 @inlined
 def pack(t: Any, packing: Any, states: Any, at: Any, column: Any, words: Any, place: Any) -> None:
-    """Write the packed identity of the state, which is not flat, that stands in a row from a column on."""
+    """Write the packed canonical key of a state with a control row, from states[at, column:] to words[place]."""
     for w in range(words.shape[1]):
         words[place, w] = np.uint64(0)
     for f in range(len(packing.position)):
@@ -111,7 +114,7 @@ def pack(t: Any, packing: Any, states: Any, at: Any, column: Any, words: Any, pl
 
 @jit
 def pack_all(t: Any, packing: Any, states: Any, words: Any, owner: Any) -> None:
-    """Write the packed words of states that stand for themselves, and the partition that owns each."""
+    """Write the packed words and the owning partition of each state; the states are canonical."""
     states, words, owner = bare(states), bare(words), bare(owner)
     for i in range(len(states)):
         pack(t, packing, states, i, 0, words, i)
@@ -120,7 +123,7 @@ def pack_all(t: Any, packing: Any, states: Any, words: Any, owner: Any) -> None:
 
 @jit
 def repack(words: Any, old: Any, again: Any, new: Any, owner: Any) -> None:
-    """Write packed words anew with other fields, and the partition that owns each."""
+    """Convert packed words from the fields of one packing to those of another; write the partition that owns each."""
     words, again, owner = bare(words), bare(again), bare(owner)
     for i in range(len(words)):
         repack_one(words, i, old, again, i, new)
@@ -129,7 +132,7 @@ def repack(words: Any, old: Any, again: Any, new: Any, owner: Any) -> None:
 
 @inlined
 def repack_one(words: Any, place: Any, old: Any, again: Any, to: Any, new: Any) -> None:
-    """Write one state's packed words anew; fields that are new are empty."""
+    """Convert one packed state to the fields of another packing; a field that is new becomes 0."""
     for w in range(again.shape[1]):
         again[to, w] = np.uint64(0)
     for f in range(len(old.position)):
@@ -139,7 +142,7 @@ def repack_one(words: Any, place: Any, old: Any, again: Any, to: Any, new: Any) 
 
 @jit
 def pack_states(states: Any, packing: Any, words: Any) -> None:
-    """Write the packed words of states; the words must be zero."""
+    """Pack rows of plain numbers; the words must be zero."""
     states, words = bare(states), bare(words)
     for i in range(len(states)):
         for f in range(states.shape[1]):
@@ -148,7 +151,7 @@ def pack_states(states: Any, packing: Any, words: Any) -> None:
 
 @jit
 def unpack_states(words: Any, packing: Any, states: Any) -> None:
-    """Write the states of packed words."""
+    """Unpack rows of plain numbers."""
     states, words = bare(states), bare(words)
     for i in range(len(states)):
         for f in range(states.shape[1]):
@@ -157,10 +160,10 @@ def unpack_states(words: Any, packing: Any, states: Any) -> None:
 
 @jit
 def owners(states: Any, parts: Any, owner: Any) -> None:
-    """Write the partition, out of so many, that owns each state.
+    """Write the partition, one of `parts`, that owns each state.
 
-    It follows from the ids alone, whatever the packing; a replica that appears later changes nothing, as its empty
-    inbox has the number 0 and counts for nothing.
+    It is a hash of the ids alone, independent of the packing. A replica that appears later leaves it unchanged: empty
+    inboxes have the id 0 and do not count.
     """
     states, owner = bare(states), bare(owner)
     for i in range(len(states)):

@@ -1,4 +1,8 @@
-"""Random walks: at each step one of the successors, drawn from a hash of the walk's seed and the step's number."""
+"""Random walks in the kernel.
+
+Each step draws one of the successors by a hash of the walk's seed and the step's number. Successors are ordered by
+fingerprint first: ids depend on the order of discovery, so a draw by id could not be repeated.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +18,25 @@ from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, keep
 from kraftcheck.explorer.tables.kernel.worker import verdict
 
 STATE_BITS, STEP_BITS = 63, 21  # properties of states and of steps
-GOING, LONG_ENOUGH, NO_SUCCESSOR, CUT_OFF = 0, 1, 2, 3  # how a walk stands; the last: every successor is pruned
+GOING, LONG_ENOUGH, NO_SUCCESSOR, CUT_OFF = 0, 1, 2, 3  # status of a walk; CUT_OFF: every successor is pruned
 
 
 class WalkArrays(Arrays):
-    """Walks that are made together."""
+    """A batch of walks."""
 
-    taken = array(np.int32, -1)  # walk, place: the action that led there
-    broken = array(np.int32, -1)  # walk, property: the first place at which it is violated, or -1
+    taken = array(np.int32, -1)  # walk, index -> action of the step to that state
+    broken = array(np.int32, -1)  # walk, property -> first index at which it is violated, or -1
     length = array(np.int64)
     status = array(np.int64)
-    refused = array(np.int64)  # successors of the last state that Python has refused
+    refused = array(np.int64)  # successors of the last state that Python rejected
     seeds = array(np.uint64)
 
 
 @jit
 def walk_on(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any, last: Any, turn: Any) -> None:
-    """Go on with walks `first` to `last` by up to `turn` steps each, or to a cache miss.
+    """Extend walks `first` to `last` by at most `turn` steps each, up to a cache miss.
 
-    The worker's states are those along the walks: state i of walk w stands at w * depth + i.
+    The worker's states are those along the walks: state `i` of walk `w` is row w * depth + i.
     """
     path, taken, length, status, refused = worker.states, walks.taken, walks.length, walks.status, walks.refused
     succ, depth = worker.succ, walks.taken.shape[1]
@@ -70,7 +74,7 @@ def walk_on(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any, last
 
 @jit
 def draw_seeds(seed: Any, first: Any, seeds: Any, chosen: Any, starts: Any) -> None:
-    """Write what the choices of walks are drawn from, and which of the initial states each begins with."""
+    """Write each walk's seed, and the initial state that it starts from."""
     for w in range(len(seeds)):
         seeds[w] = mix(seed + mix(np.int64(first + w)))
         chosen[w] = np.int64(((mix(seeds[w]) >> np.uint64(32)) * np.uint64(starts)) >> np.uint64(32))
@@ -78,7 +82,7 @@ def draw_seeds(seed: Any, first: Any, seeds: Any, chosen: Any, starts: Any) -> N
 
 @inlined
 def sort_successors(t: Any, fingerprints: Any, succ: Any, n: Any, order: Any, keys: Any) -> Any:
-    """Write the numbers of the successors that are not pruned, by their fingerprints; return how many there are."""
+    """Write the indices of the successors that are not pruned, ordered by fingerprint; return their number."""
     fitting = 0
     for k in range(n):
         if verdict(t, succ, k)[2]:
@@ -99,7 +103,7 @@ def sort_successors(t: Any, fingerprints: Any, succ: Any, n: Any, order: Any, ke
 
 @inlined
 def choose(seed: Any, step: Any, order: Any, n: Any, refused: Any) -> Any:
-    """Return what comes behind the first `refused` of a random order: each of the others is as likely as any."""
+    """Return element `refused` of a random permutation of `order`; the elements before it were rejected."""
     for q in range(refused + 1):
         drawn = mix(seed + mix(np.int64(step) << 32 | np.int64(q)))
         k = q + np.int64(((drawn >> np.uint64(32)) * np.uint64(n - q)) >> np.uint64(32))
@@ -109,7 +113,7 @@ def choose(seed: Any, step: Any, order: Any, n: Any, refused: Any) -> Any:
 
 @inlined
 def note_broken(broken: Any, w: Any, place: Any, first: Any, bits: Any, mask: Any) -> None:
-    """Note where a walk violates properties, unless it did before."""
+    """Record the first index of the walk at which each property is violated."""
     for p in range(bits if mask else 0):
         if mask >> p & 1 and broken[w, first + p] < 0:
             broken[w, first + p] = place

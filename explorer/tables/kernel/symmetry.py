@@ -1,4 +1,9 @@
-"""The image of a state that stands for its orbit."""
+"""Canonical images under symmetry of states with control rows.
+
+The canonical image is the least row among the images of a state under the symmetry group. Images of control rows
+and inbox contents are cached by id. The image of a state then takes one lookup for each column, and builds no
+value.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +20,9 @@ from kraftcheck.explorer.tables.kernel.worker import miss
 def canonical(
     t: Any, worker: Any, states: Any, at: Any, column: Any, columns: Any, best: Any, place: Any, to: Any, image: Any
 ) -> Any:
-    """Write the least of a state's images under the symmetry group to best[place, to:]; False where one is not known.
+    """Write the canonical image of states[at, column:] to best[place, to:]; return False where an image is not cached.
 
-    The state stands in states[at, column:]; `image` has room for as many columns.
+    The buffer `image` has room for one state.
     """
     permuted_rows, permuted_contents, permuted_slots = t.permuted_rows, t.permuted_contents, t.permuted_slots
     row = t.row_info[states[at, column], R_IDENTITY]
@@ -30,6 +35,7 @@ def canonical(
         if known and content != 0 and permuted_contents[content, 0] < 0:
             miss(worker, MISS_CONTENT_IMAGES, content, 0, 0, 0)
             known = False
+    # Compare the control row first: its image rules out most permutations without a look at the inboxes.
     for g in range(t.meta[M_PERMUTATIONS] if known else 0):
         image[0] = permuted_rows[row, g]
         if g > 0 and image[0] > best[place, to]:
@@ -51,7 +57,7 @@ def canonical(
 
 @jit
 def identify_all(t: Any, worker: Any, states: Any, images: Any) -> Any:
-    """Write the canonical image of each state; return the number of states whose images are not known."""
+    """Write the canonical image of each state; return the number of states with an image that is not cached."""
     states, images = bare(states), bare(images)
     columns = states.shape[1]
     own_image = np.zeros(columns, np.int32)
@@ -68,11 +74,11 @@ def identify_all(t: Any, worker: Any, states: Any, images: Any) -> Any:
 def least_images(
     t: Any, rows: Any, controls: Any, contents: Any, slots: Any, classes: Any, image: Any, least: Any
 ) -> None:
-    """Write for each state the least of its images under the symmetry group, by ids that are the same everywhere.
+    """Write the least image of each state under the symmetry group, compared by ids that all processes share.
 
-    `rows` and the images of their parts have the ids of this process; `controls`, `contents` and `slots` say what these
-    are elsewhere. All images must be known. A part without an id is negative, and so less than any other. What counts
-    first is what a view shows: `classes` numbers that by control row.
+    `rows` and the image tables have the ids of this process; `controls`, `contents` and `slots` translate these. All
+    images must be cached. A part without a shared id is negative, and so compares least. Under a VIEW, `classes`
+    numbers the visible part of a control row, which is compared first.
     """
     rows, controls, contents, slots, least = bare(rows), bare(controls), bare(contents), bare(slots), bare(least)
     classes, image = bare(classes), bare(image)

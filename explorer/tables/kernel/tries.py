@@ -1,4 +1,4 @@
-"""Tries of questions: to a control row, to local states, to inboxes. Their answers lead to what was learned."""
+"""Decision trees over queries: to a control row, local states and inboxes; a leaf holds a memoized result."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, pair
 from kraftcheck.explorer.tables.kernel.maps import find, store
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 
-ALL_SLOTS, ROW_INBOXES = np.int64(1 << 30), np.int64(1)  # of states with control rows: see `walk`
-LEAST_JUMPS, MOST_JUMPS = 4, 64  # answers of a node for which there is a place in a table
+ALL_SLOTS, ROW_INBOXES = np.int64(1 << 30), np.int64(1)  # arguments of `walk` for states with control rows
+LEAST_JUMPS, MOST_JUMPS = 4, 64  # length of a node's jump array
 
 
 @inlined
 def child(t: Any, node: Any, answer: Any) -> Any:
-    """Return the node to which an answer leads, or MISSING."""
+    """Return a node's child for an answer, or MISSING."""
     if answer < t.nodes[node, codes.SIZE]:
         return np.int64(t.jumps[t.nodes[node, codes.JUMPS] + answer])
     return find(t.branches, pair(node, answer))
@@ -27,10 +27,11 @@ def child(t: Any, node: Any, answer: Any) -> Any:
 def walk(
     t: Any, rows: Any, row: Any, slots: Any, node: Any, me: Any, peer: Any, states: Any, at: Any, inboxes: Any
 ) -> Any:
-    """Follow a trie to a leaf or an unknown node; a branch not laid yet, or an inbox not asked for, is MISSING.
+    """Walk a decision tree to a leaf or an UNKNOWN node.
 
-    A row has what a control row holds in its first columns, for so many slots. Without a state (`at` is NONE) it stops
-    at a question about inboxes, and returns that node; `inboxes` is the first of their columns in a state.
+    Returns MISSING for an absent branch or an unevaluated inbox query. A row begins with a control row's columns for
+    `slots` replicas. `inboxes` is the first inbox column of a state. Without a state (`at` is NONE) the walk ends at
+    the first node that queries an inbox, and returns it.
     """
     while True:
         kind = t.nodes[node, codes.KIND]
@@ -44,14 +45,14 @@ def walk(
             if role == codes.PEER:
                 local = peer
             elif role != codes.ME:
-                known = role < slots  # a replica may have come since
+                known = role < slots  # the tree may test a replica that is newer than the row
                 local = np.int64(rows[row, t.meta[codes.M_SLOT_BASE] + role]) if known else np.int64(0)
             answer = np.int64(t.local_answers[t.nodes[node, codes.A], local])
         elif kind == codes.SHARED_QUESTION:
             answer = np.int64(t.shared_answers[t.nodes[node, codes.A], rows[row, t.nodes[node, codes.B]]])
         else:
             column = inboxes + t.nodes[node, codes.B]
-            inbox = states[at, column] if column < states.shape[1] else 0  # a replica may have come since
+            inbox = states[at, column] if column < states.shape[1] else 0  # or test one that is newer than the state
             answer = np.int64(t.inbox_answers[t.nodes[node, codes.A], inbox])
             if answer < 0:
                 return MISSING
@@ -62,13 +63,16 @@ def walk(
 
 @jit
 def child_of(t: Any, node: Any, answer: Any) -> Any:
-    """Do the same as `child`, for Python."""
+    """Return a node's child for an answer, as an entry point for Python."""
     return child(t, node, answer)
 
 
 @jit
 def lay(t: Any, node: Any, path: Any, nodes: Any, jumps: Any) -> Any:
-    """Lay a path of questions, each with its answer, from a node on; there is room for what is new."""
+    """Insert a path of (query, answer) pairs below a node; the tables must have room.
+
+    Returns the last node, or MISSING where the tree tests another query there, with the numbers of nodes and jumps.
+    """
     for k in range(len(path)):
         if t.nodes[node, codes.KIND] == codes.UNKNOWN:
             for column in range(3):
@@ -91,7 +95,7 @@ def lay(t: Any, node: Any, path: Any, nodes: Any, jumps: Any) -> Any:
 
 @inlined
 def _note_jump(t: Any, node: Any, answer: Any, found: Any, jumps: Any) -> Any:
-    """Note where a small answer leads, which is found there without a map; return how many jumps there are."""
+    """Store the child for a small answer in the node's jump array; return the number of jumps."""
     size, start = t.nodes[node, codes.SIZE], t.nodes[node, codes.JUMPS]
     if size <= answer < MOST_JUMPS:
         more = LEAST_JUMPS
@@ -109,13 +113,13 @@ def _note_jump(t: Any, node: Any, answer: Any, found: Any, jumps: Any) -> Any:
 
 @jit
 def walk_to(t: Any, node: Any, row: Any, me: Any, peer: Any) -> Any:
-    """Follow a trie as far as a control row decides it."""
+    """Walk a decision tree as far as a control row decides it."""
     return walk(t, t.rows, row, ALL_SLOTS, node, me, peer, t.rows, NONE, ROW_INBOXES)
 
 
 @jit
 def next_unanswered(t: Any, first: Any, last: Any, states: Any, inboxes: Any) -> Any:
-    """Return the first of these questions to Python that no answer to another one has answered; or their end.
+    """Return the index of the first request to Python that the tables do not answer by now, or `last`.
 
     `inboxes` is the first inbox column of the states.
     """

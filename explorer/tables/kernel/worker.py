@@ -1,4 +1,4 @@
-"""What one thread writes while it expands states: successors, cache misses, and what is to be reported."""
+"""Output buffers of one kernel thread: successors, cache misses and events."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ from kraftcheck.explorer.tables.kernel.native import inlined
 class WorkerArrays(Arrays):
     """The buffers and counters of one thread."""
 
-    fired = array(np.int64)  # how often each action fired
+    fired = array(np.int64)  # label -> number of steps generated
     stats = array(np.int64)  # see `codes`
-    states = array(np.int32, -1)  # that are being expanded
-    succ = array(np.int32, -1)  # of the state that is being expanded: action, step flags, control row, inboxes ...
-    misses = array(np.int64, 5)  # cache misses: their kind, and what is missing
-    retry = array(np.int64)  # states that met one
+    states = array(np.int32, -1)  # the states of the batch
+    succ = array(np.int32, -1)  # successors of one state: action, step flags, control row, inboxes ...
+    misses = array(np.int64, 5)  # cache misses: kind and arguments
+    retry = array(np.int64)  # states that met a cache miss
     events = array(np.int64, 3)  # state, kind, properties
-    pruned = array(np.int32, -1)  # successors that constraints rule out: whose, control row, inboxes ...; or no room
-    words = array(np.uint64, -1)  # packed, of flat states: the successors; last, the state itself
-    left = array(np.int64)  # permutations that may lead to the least image
-    sources = array(np.int32, -1)  # permutation, slot: which one it puts there
-    sources_of = array(np.int64)  # by slot: which ones permutations put there, as bits
+    pruned = array(np.int32, -1)  # pruned successors: their state, control row, inboxes ...; empty where unused
+    words = array(np.uint64, -1)  # packed flat successors; the last entry is the state itself
+    left = array(np.int64)  # permutations that may still lead to the least image
+    sources = array(np.int32, -1)  # permutation, slot -> slot that it moves there
+    sources_of = array(np.int64)  # slot -> mask of the slots that some permutation moves there
     fact_counts = array(np.int64)  # see `flat/facts.py`
-    facts = array(np.int64, 2)  # (shared fields, local state, another one) -> what follows from them
-    fair_pairs = array(np.uint8)  # of two of the first local states: whether all that is asked of them holds
-    listed = array(np.int32)  # nodes that lead to what replicas do by themselves
-    shared_contents = array(np.int32, -1)  # of the shared fields, by number
-    shared_places = array(np.int32)  # hash table of these
+    facts = array(np.int64, 2)  # (shared fields, local state, second local state) -> memoized fact
+    fair_pairs = array(np.uint8)  # pair of low local ids -> masks of property kinds that hold of the pair in any state
+    listed = array(np.int32)  # tree nodes of internal actions that may be enabled, in spans
+    shared_contents = array(np.int32, -1)  # number -> contents of the shared fields
+    shared_places = array(np.int32)  # hash table of these contents
     scratch = array(np.int32, -1)  # one flat state
-    touched = array(np.uint8)  # of each successor: whether a field with several columns is another
-    least = array(np.int64)  # of each successor: the permutation that makes its least image
-    waiting_rows = array(np.int32, -1)  # successors that wait for numbers: see `flat/waiting.py`
-    waiting_images = array(np.int32, -1)  # of each: the image that stands for it
-    waiting_words = array(np.uint64, -1)  # what is packed of each
-    waiting_hashes = array(np.int64, -1)  # of what these hold
-    broken = array(np.int64)  # the invariants that each successor violates, where it is pruned
-    blocked = array(np.int64)  # labels of steps that a bound alone keeps the state being expanded from taking
+    touched = array(np.uint8)  # successor -> whether a field of several columns differs from the state's
+    least = array(np.int64)  # successor -> permutation that makes its least image
+    waiting_rows = array(np.int32, -1)  # successors queued until their cluster ids are looked up: see `flat/waiting.py`
+    waiting_images = array(np.int32, -1)  # their canonical images
+    waiting_words = array(np.uint64, -1)  # their packed words so far
+    waiting_hashes = array(np.int64, -1)  # hashes of their clusters' contents
+    broken = array(np.int64)  # pruned successor -> mask of the invariants that it violates
+    blocked = array(np.int64)  # labels of steps that only an exhausted bound disables in the state
 
 
 class SuccessorArrays(Arrays):
-    """What one thread has found, by the partition that owns it."""
+    """The successors that one thread found, divided by the partition that owns each."""
 
     rows = array(np.int32, -1, -1)
     words = array(np.uint64, -1, -1)  # the packed identity of each row
@@ -62,7 +62,7 @@ class SuccessorArrays(Arrays):
 
 @inlined
 def miss(worker: Any, kind: Any, a: Any, b: Any, c: Any, d: Any) -> None:
-    """Note a cache miss; once the list is full, the state is simply tried again."""
+    """Record a cache miss. A full list loses it: the state's next expansion records it again."""
     worker.stats[codes.S_MISSED] = 1
     n = worker.stats[codes.S_MISSES]
     if n < len(worker.misses):
@@ -76,10 +76,9 @@ def miss(worker: Any, kind: Any, a: Any, b: Any, c: Any, d: Any) -> None:
 
 @inlined
 def unsettled(t: Any, worker: Any, target: Any, row: Any, ref: Any) -> Any:
-    """Note that the way from one control row to another says too little of it; return whether the step is known.
+    """Return whether a step's next control row is evaluated; record a miss where the step's entry must be refreshed.
 
-    `ref` is the delta between them, or the complement of a place in `row_items`. Where the control row is judged and
-    nothing speaks against it, what stands there is only to be brought up to date.
+    `ref` names that entry: the delta between the two control rows, or the complement of an index into `row_items`.
     """
     flags = t.row_info[target, codes.R_FLAGS]
     known = flags & codes.JUDGED != 0
@@ -95,14 +94,14 @@ def unsettled(t: Any, worker: Any, target: Any, row: Any, ref: Any) -> Any:
 
 @inlined
 def try_again(worker: Any, state: Any) -> None:
-    """Note that a state met a cache miss."""
+    """Append a state to the list of states that met a cache miss."""
     worker.retry[worker.stats[codes.S_RETRY]] = state
     worker.stats[codes.S_RETRY] += 1
 
 
 @inlined
 def note(worker: Any, state: Any, kind: Any, mask: Any) -> None:
-    """Note something to report about a state."""
+    """Record an event of a state, if the list has room."""
     n = worker.stats[codes.S_EVENTS]
     if n < len(worker.events):
         worker.events[n, 0] = state
@@ -113,7 +112,7 @@ def note(worker: Any, state: Any, kind: Any, mask: Any) -> None:
 
 @inlined
 def note_violated(worker: Any, state: Any, kind: Any, seen: Any, violated: Any) -> None:
-    """Note properties that are violated, unless all of them were seen before; `seen` is the place of these in stats."""
+    """Record an event for violated properties, unless all are in the mask `stats[seen]` of earlier violations."""
     if violated & ~worker.stats[seen]:
         worker.stats[seen] |= violated
         note(worker, state, kind, violated)
@@ -121,7 +120,7 @@ def note_violated(worker: Any, state: Any, kind: Any, seen: Any, violated: Any) 
 
 @inlined
 def verdict(t: Any, succ: Any, k: Any) -> Any:
-    """Return masks of the properties that successor k, and the step to it, violate, and whether it is pruned."""
+    """Return successor `k`'s violated invariants and step properties, as masks, and whether a constraint prunes it."""
     row = succ[k, 2]
     flags, step_flags = t.row_info[row, codes.R_FLAGS], np.int64(succ[k, 1])
     bad = t.row_info[row, codes.R_BAD] if flags & BAD else np.int64(0)
@@ -132,7 +131,7 @@ def verdict(t: Any, succ: Any, k: Any) -> Any:
 
 @inlined
 def is_kept(t: Any, worker: Any, state: Any, k: Any) -> Any:
-    """Count successor k of a state and note what it violates for the first time; False where it is pruned."""
+    """Count successor `k`'s action and record new violations; return False where a constraint prunes the successor."""
     worker.fired[worker.succ[k, 0]] += 1
     bad, over, pruned = verdict(t, worker.succ, k)
     note_violated(worker, state, BAD_STATE, codes.S_SEEN, bad)
@@ -142,14 +141,14 @@ def is_kept(t: Any, worker: Any, state: Any, k: Any) -> Any:
 
 @inlined
 def stop(worker: Any, done: Any, code: Any) -> None:
-    """Note how many states are done where a batch ends early, and why."""
+    """Record that a batch ends early after `done` states, and the reason code."""
     worker.stats[codes.S_DONE] = done
     worker.stats[codes.S_CODE] = code
 
 
 @inlined
 def keep_pruned(worker: Any, state: Any, k: Any) -> None:
-    """Keep successor k of a state, which constraints rule out, where somebody wants to see it."""
+    """Copy pruned successor `k` to `worker.pruned`, where Python checks more invariants on it, if there is room."""
     n = worker.stats[codes.S_PRUNED]
     if n < len(worker.pruned):
         worker.pruned[n, 0] = state
@@ -160,7 +159,7 @@ def keep_pruned(worker: Any, state: Any, k: Any) -> None:
 
 @inlined
 def note_deadlock(worker: Any, state: Any) -> None:
-    """Note that a state has no successor, unless one was found before."""
+    """Record the first deadlock."""
     if not worker.stats[codes.S_DEADLOCK]:
         worker.stats[codes.S_DEADLOCK] = 1
         note(worker, state, STUCK, 0)

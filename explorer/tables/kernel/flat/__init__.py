@@ -1,9 +1,10 @@
-"""Expands states whose control rows would not repeat: none is interned, all is read from the states themselves.
+"""Successor generation for flat states: rows of ids without a control row.
 
-A *flat* state is a row of ids too: first what its control row would hold, column by column, then one inbox content for
-each slot. Steps are looked up by the replica that acts, and written straight into the successor. Invariants are judged
-once for each new state, and what they say of a replica, or of two, is remembered.
+A *flat* row has the columns of the control row themselves, then one inbox content for each slot. This layout pays
+where control rows hardly repeat: interning them would cost memory and save no lookup. Steps are looked up by the
+acting replica and written into a copy of the row. Invariants are evaluated once for each new state; facts about one
+or two replicas are memoized by their local states.
 
-What is missing is only noted by the threads: `expand_flat` and `violated` are then called again, in one thread (with
-`serial`), and make it where they meet it, or ask Python for it. What a state is packed as they find out by themselves.
+Threads only record that a state met a cache miss. Python then runs `expand_flat` and `violated` on it in one thread
+with `serial`, which fills the tables or files requests to Python. Only the ids of clusters are assigned by threads.
 """

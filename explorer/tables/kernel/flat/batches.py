@@ -1,4 +1,4 @@
-"""Batches of flat states."""
+"""Expansion of batches of flat states."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kraftcheck.explorer.tables.kernel.maps import GROUP, first_place, group_of
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, on_stack, prefetch
 from kraftcheck.explorer.tables.kernel.worker import keep_pruned, note_deadlock, note_violated, stop, try_again
 
-MOST_IN_TURN = 16  # times that a state is tried before Python answers what it asked for
-WAITS = np.int64(-1)  # in the place of a count: the successor waits for the numbers of its clusters
+MOST_IN_TURN = 16  # expansions of a state before Python answers its requests
+WAITS = np.int64(-1)  # in place of a count: the successor is queued
 
 
 @jit
 def resolve_flat(packing: Any, t: Any, worker: Any) -> None:
-    """Make what flat states missed; see `resolve`."""
+    """Resolve the cache misses of flat states; the counterpart of `resolve`."""
     while t.meta[codes.M_SETTLED] < t.meta[codes.M_LEFT]:
         at, tries = np.int64(t.waiting[t.meta[codes.M_SETTLED]]), 0
         while True:
@@ -43,7 +43,7 @@ def resolve_flat(packing: Any, t: Any, worker: Any) -> None:
 
 @inlined
 def is_kept(t: Any, worker: Any, state: Any, k: Any) -> Any:
-    """Note what successor k of a state, or the step to it, violates; False where it is pruned, MISSING as anywhere."""
+    """Record new violations by successor `k` or the step to it; return False where a constraint prunes it."""
     flags = np.int64(worker.succ[k, 1])
     note_violated(worker, state, codes.BAD_STEP, codes.S_STEP_SEEN, violated_by_step(flags))
     if flags & codes.STEP_PRUNED == 0:
@@ -54,7 +54,7 @@ def is_kept(t: Any, worker: Any, state: Any, k: Any) -> Any:
 
 @inlined
 def ask_for_inboxes(t: Any, worker: Any, at: Any) -> None:
-    """Ask for the memory that says what a state's replicas do with their inboxes."""
+    """Prefetch the table entries of a flat state's inboxes."""
     columns = worker.states.shape[1]
     for s in range(slots_of(t, columns)):
         inbox = np.int64(worker.states[at, inboxes_of(t, columns) + s])
@@ -68,7 +68,7 @@ def ask_for_inboxes(t: Any, worker: Any, at: Any) -> None:
 
 @inlined
 def is_same(words: Any, a: Any, b: Any) -> Any:
-    """Whether two states are packed alike."""
+    """Return whether two packed states are equal."""
     same = True
     for w in range(words.shape[1]):
         same &= words[a, w] == words[b, w]
@@ -77,9 +77,9 @@ def is_same(words: Any, a: Any, b: Any) -> Any:
 
 @inlined
 def hand_on(t: Any, packing: Any, worker: Any, found: Any, recent: Any, k: Any, waiting: Any) -> Any:
-    """Pack successor k and hand it to the partition that owns it, or let it wait as number `waiting`.
+    """Append successor `k` to the partition that owns it, or queue it at `waiting` until its cluster ids are looked up.
 
-    Returns the partition's count, 0 where the successor is known, or WAITS.
+    Returns the partition's count, 0 for a duplicate, or WAITS.
     """
     words, succ, symmetric = worker.words, worker.succ, t.meta[codes.M_PERMUTATIONS] > 1
     if not symmetric and worker.touched[k] == 0 and is_same(words, k, len(words) - 1):
@@ -102,9 +102,9 @@ def hand_on(t: Any, packing: Any, worker: Any, found: Any, recent: Any, k: Any, 
 
 @inlined
 def expand_wholly(t: Any, packing: Any, worker: Any, at: Any) -> Any:
-    """Write the successors of a state, judge the pruned ones and find which images stand for them.
+    """Write the successors of a state, evaluate the pruned ones and find the canonical image of each.
 
-    Returns how many there are, MISSING or FULL; see `expand_flat`.
+    Returns their number, MISSING or FULL; see `expand_flat`.
     """
     n = expand_flat(t, packing, worker, at, False)
     if n > 0 and not judge_pruned(t, worker, False, n):
@@ -116,9 +116,9 @@ def expand_wholly(t: Any, packing: Any, worker: Any, at: Any) -> Any:
 
 @inlined
 def lacks_room_for(t: Any, packing: Any, worker: Any, found: Any, n: Any, fullest: Any) -> Any:
-    """Return why a batch must end before `n` successors, if it must: a value of S_CODE.
+    """Return the value of S_CODE that ends the batch before `n` more successors, or OK.
 
-    Room for the numbers of their clusters is taken.
+    With OK, room for the cluster ids of these successors is reserved.
     """
     code = codes.OK
     if n == FULL:
@@ -134,7 +134,7 @@ def lacks_room_for(t: Any, packing: Any, worker: Any, found: Any, n: Any, fulles
 
 @jit
 def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, deadlocks: Any) -> None:
-    """Expand the worker's flat states of these numbers; see `expand_batch`."""
+    """Expand the worker's flat states of these numbers; the counterpart of `expand_batch`."""
     succ, stats, which = worker.succ, worker.stats, bare(which)
     symmetric, clusters = t.meta[codes.M_PERMUTATIONS] > 1, packing.clusters[0]
     recent, fullest, waiting = on_stack(RECENT, found.words.shape[2]), np.int64(0), np.int64(0)
@@ -146,17 +146,18 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
     for i in range(len(which)):
         if i + AHEAD < len(which):
             ask_for_inboxes(t, worker, which[i + AHEAD])
-        # Find all successors. Where anything is missing, nothing is kept.
+        # A miss drops all successors of the state, so that its steps are counted once: see `expand_batch`.
         n = expand_wholly(t, packing, worker, which[i])
         if n == MISSING:
             try_again(worker, which[i])
             continue
-        # Stop where any array might have no room for all of them.
+        # Stop before an array that might have no room for all of them.
         code = lacks_room_for(t, packing, worker, found, n, fullest + waiting)
         if code != codes.OK:
             stop(worker, i, code)
             break
-        # Count and note what was found. A successor goes to the partition that owns it, or waits for its clusters.
+        # Count the steps and record violations. A successor goes to the partition that owns it, or is queued: cluster
+        # ids are random reads in a large table, and WAITING successors at a time overlap these reads.
         if n == 0 and deadlocks:
             note_deadlock(worker, which[i])
         notable, unused = stats[codes.S_NOTABLE] != 0, n

@@ -1,8 +1,8 @@
-"""What follows from the shared fields and one replica, or two: found once, and looked up wherever they stand together.
+"""Memo of facts about the shared fields and one or two local states of a flat state.
 
-Whole states seldom repeat where they are flat, but these parts of them do. Each worker numbers the contents of the
-shared fields that it meets, and remembers facts by that number and the local states. Where there are more contents than
-numbers it forgets all, and begins again; where they do not repeat either, it goes by local states alone.
+Flat states seldom repeat as a whole, but these parts of them do. Each worker numbers the contents of the shared fields
+that it meets, and keys facts by that number and the local states. When the numbers run out it clears the memo and
+starts again. Where the contents themselves seldom repeat, facts are keyed by local states alone.
 """
 
 from __future__ import annotations
@@ -17,35 +17,36 @@ from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
 from kraftcheck.explorer.tables.kernel.tries import child
 
-# Kinds of fact: what holds (of one replica or none, of two); that nothing speaks against a step; what may be done.
+# Kinds of fact: properties that hold (of one replica or the state; of two); a step that violates nothing; the span of
+# internal actions that may be enabled.
 HOLDS, HOLDS_OF_TWO, STEP, MAY_DO = 0, 1, 2, 3
 LOCAL_BITS, KIND_BITS = 24, 2  # of a fact's key; the other bits are the number of the shared fields
-MOST_CONTENTS = 1 << (64 - 2 * LOCAL_BITS - KIND_BITS)  # of the shared fields that have numbers
-FEWEST_FACTS, MOST_FACTS = 1 << 14, 1 << 20  # places; a fact takes the place of another one
-FIRST_LOCALS = 1 << 10  # local states of which it is seen at once whether all that is asked of two of them holds
-LISTED = 1 << 18  # places of `listed`, for the nodes that lead to what replicas may do
-REPEATED = 8  # times that contents of the shared fields come up, on average, where it is worth while to number them
+MOST_CONTENTS = 1 << (64 - 2 * LOCAL_BITS - KIND_BITS)  # numbered contents of the shared fields
+FEWEST_FACTS, MOST_FACTS = 1 << 14, 1 << 20  # places of the memo, a direct-mapped cache
+FIRST_LOCALS = 1 << 10  # local ids below this have a place in the pair table `fair_pairs`
+LISTED = 1 << 18  # places of `listed`, for tree nodes of internal actions
+REPEATED = 8  # mean uses of a number of the shared fields from which numbering pays
 
 # Places in `fact_counts`.
 (
-    NUMBERED,  # contents of the shared fields that have numbers
-    ASKED,  # times that a number was asked for
-    LISTED_TAKEN,  # places of `listed` that are taken
-    UNLIKE,  # whether contents repeat too seldom to number them
-    NUMBERS_TAKEN,  # whether all numbers are taken
-    SHARED_NOW,  # the number of the shared fields of the state that is expanded
-    REPLACED,  # facts that took the place of another one
-    READS,  # from here on, by kind of fact: whether shared fields were read for one
+    NUMBERED,  # numbered contents of the shared fields
+    ASKED,  # lookups of a number
+    LISTED_TAKEN,  # used places of `listed`
+    UNLIKE,  # whether the contents repeat too seldom to number them
+    NUMBERS_TAKEN,  # whether the numbers ran out
+    SHARED_NOW,  # number of the shared fields of the state being expanded
+    REPLACED,  # facts that overwrote another one
+    READS,  # from here on, by kind of fact: whether a fact of that kind has read shared fields
 ) = range(8)
 FACT_COUNTS = READS + (1 << KIND_BITS)
 
-ELSEWHERE = np.int64(-5)  # in the place of a node: what it asks for is neither shared nor of these local states
-NO_NUMBER = np.int64(0)  # of shared fields: nothing is known by what they hold
+ELSEWHERE = np.int64(-5)  # in place of a node: the tree reads another part of the state
+NO_NUMBER = np.int64(0)  # of shared fields: facts are keyed without their contents
 
 
 @jit
 def forget_numbers(worker: Any) -> None:
-    """Forget all numbers of shared fields, of which none is left, and all facts."""
+    """Clear the numbers of the shared fields' contents, and all facts."""
     counts = worker.fact_counts
     counts[UNLIKE] = counts[ASKED] < REPEATED * counts[NUMBERED]
     counts[NUMBERED] = counts[ASKED] = counts[NUMBERS_TAKEN] = 0
@@ -55,14 +56,14 @@ def forget_numbers(worker: Any) -> None:
 
 @jit
 def forget_facts(worker: Any) -> None:
-    """Forget all facts."""
+    """Clear all facts."""
     worker.fact_counts[LISTED_TAKEN] = 0
     worker.facts[:] = 0
 
 
 @jit
 def shared_number(t: Any, worker: Any, rows: Any, row: Any) -> Any:
-    """Return the number of what a flat state's shared fields hold, or NO_NUMBER."""
+    """Return the number of the contents of a flat state's shared fields, or NO_NUMBER."""
     first, last = t.meta[codes.M_BOUNDS], t.meta[codes.M_SLOT_BASE]
     counts, places, contents = worker.fact_counts, worker.shared_places, worker.shared_contents
     if first == last or counts[UNLIKE]:
@@ -83,7 +84,7 @@ def shared_number(t: Any, worker: Any, rows: Any, row: Any) -> Any:
         if same:
             return number
         i = (i + 1) & mask
-    # They are new, and have the next number, while there are any.
+    # New contents take the next number, if one is left.
     number = counts[NUMBERED] + 1
     if number == len(contents):
         counts[NUMBERS_TAKEN] = 1
@@ -96,33 +97,33 @@ def shared_number(t: Any, worker: Any, rows: Any, row: Any) -> Any:
 
 @inlined
 def number_for(worker: Any, kind: Any, shared: Any) -> Any:
-    """Return the number by which facts of a kind are known: none where no such fact has read shared fields yet."""
+    """Return the shared fields' number in the key of a kind of fact, or NO_NUMBER if no such fact reads them."""
     return shared if worker.fact_counts[READS + kind] else NO_NUMBER
 
 
 @inlined
 def key_of(kind: Any, number: Any, me: Any, peer: Any) -> Any:
-    """Return the key of a fact."""
+    """Return the memo key of a fact."""
     return (((number << KIND_BITS) | kind) << (2 * LOCAL_BITS)) | (me << LOCAL_BITS) | peer
 
 
 @inlined
 def place_of(facts: Any, key: Any) -> Any:
-    """Return the place of a fact's key, all of whose bits count."""
+    """Return the memo place of a key; all bits of the key are hashed."""
     h = np.uint64(key ^ (key >> LOCAL_BITS)) * np.uint64(0x9E3779B97F4A7C15)
     return np.int64(((h >> np.uint64(32)) * np.uint64(len(facts))) >> np.uint64(32))
 
 
 @inlined
 def recall(worker: Any, key: Any) -> Any:
-    """Return the fact of a key; 0 where none is known."""
+    """Return the memoized fact of a key, or 0."""
     place = place_of(worker.facts, key)
     return worker.facts[place, 1] if worker.facts[place, 0] == key else np.int64(0)
 
 
 @inlined
 def remember(worker: Any, key: Any, fact: Any) -> None:
-    """Remember the fact of a key."""
+    """Memoize the fact of a key; it overwrites a fact at the same place."""
     place = place_of(worker.facts, key)
     worker.fact_counts[REPLACED] += worker.facts[place, 0] != 0 and worker.facts[place, 0] != key
     worker.facts[place, 0] = key
@@ -131,19 +132,19 @@ def remember(worker: Any, key: Any, fact: Any) -> None:
 
 @inlined
 def fact_of(packed: Any) -> Any:
-    """Return a fact that holds a span: an odd number, as 0 is no fact."""
+    """Return a packed span as a fact: an odd number, since 0 is no fact."""
     return packed << 1 | 1
 
 
 @inlined
 def span_in(fact: Any) -> Any:
-    """Return the span that a fact holds."""
+    """Return the span of a fact."""
     return fact >> 1
 
 
 @jit
 def move_facts(facts: Any, more: Any) -> None:
-    """Remember all facts in a larger table."""
+    """Copy all facts to a larger memo."""
     for n in range(len(facts)):
         if facts[n, 0] != 0:
             place = place_of(more, facts[n, 0])
@@ -153,22 +154,23 @@ def move_facts(facts: Any, more: Any) -> None:
 
 @inlined
 def is_fair_pair(worker: Any, me: Any, peer: Any, asked: Any) -> Any:
-    """Whether what is asked of two replicas, as 1 or 2, is known to hold of these, whatever else there is."""
+    """Return whether all pair properties of the kinds `asked` are known to hold for two local states in any state."""
     return codes.larger(me, peer) < FIRST_LOCALS and worker.fair_pairs[me * FIRST_LOCALS + peer] & asked != 0
 
 
 @inlined
 def note_fair_pair(worker: Any, me: Any, peer: Any, asked: Any) -> None:
-    """Note that what is asked of two replicas, as 1 or 2, holds of these, whatever else there is."""
+    """Store that all pair properties of the kinds `asked` hold for two local states in any state."""
     if codes.larger(me, peer) < FIRST_LOCALS:
         worker.fair_pairs[me * FIRST_LOCALS + peer] |= np.uint8(asked)
 
 
 @inlined
 def walk_by(t: Any, worker: Any, kind: Any, number: Any, rows: Any, row: Any, node: Any, me: Any, peer: Any) -> Any:
-    """Follow a trie to a leaf by what a fact is known by; MISSING where it is not laid, ELSEWHERE where it asks more.
+    """Walk a decision tree by the shared fields and two local states alone.
 
-    Without a number of the shared fields these may not be read; that they would be is noted.
+    Returns MISSING for an absent branch, and ELSEWHERE where the tree reads another part of the state. Without a number
+    of the shared fields, a read of these is ELSEWHERE too, and is recorded so that later keys include the number.
     """
     while True:
         asks, a, b = t.nodes[node, codes.KIND], t.nodes[node, codes.A], t.nodes[node, codes.B]

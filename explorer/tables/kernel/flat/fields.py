@@ -1,11 +1,12 @@
-"""What a flat state is packed as: a number for each field, which is a column, or several that are numbered together.
+"""Packing of flat states: one number for each field, which is a column or a *cluster* of columns.
 
-What goes together (a replica and its inbox, all replicas that are seldom there) has few contents together, so one
-number for all of it, a *cluster*, takes fewer bits than the numbers side by side. Each content is kept once, in a hash
-table for all clusters; 0 is the number of one that is all zeros. A column that a VIEW leaves out is in no field.
+A cluster interns the joint contents of several columns, such as a replica and its inbox. Few joint contents occur,
+so one id takes fewer bits than the columns' own ids side by side. All clusters share one hash table; id 0 is the
+contents that are all zeros. A column that a VIEW hides is in no field.
 
-Threads enter contents side by side, without locks: a content is written where nobody else writes, and then appears in
-the hash table in one step. Each takes room beforehand for all that it may enter (`has_room`).
+Threads intern contents in parallel without locks. A thread writes the contents to a place of its own, then
+publishes that place in the hash table by compare-and-swap. Each thread first reserves room for its batch
+(`has_room`).
 
 Source: A. Laarman, J. van de Pol, M. Weber, "Parallel Recursive State Compression for Free" (2011).
 """
@@ -22,15 +23,15 @@ from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import add_atomically, inlined, jit, replace_atomically
 from kraftcheck.explorer.tables.kernel.packing import change_bits, put_bits
 
-HASH_BITS = 32  # of an entry of the hash table; below them stands where the content is
+HASH_BITS = 32  # of an entry of the hash table; the bits below are an index into `cluster_items`
 WHERE = (1 << HASH_BITS) - 1
-NOTHING = np.int64(-1)  # in the place of a hash: all is zero
-SPARE = 1 << 8  # states for which there is room beyond that, as a thread does not see what others do just now
+NOTHING = np.int64(-1)  # in place of a hash: the contents are all zeros
+SPARE = 1 << 8  # states of extra room: a thread's view of the counters may lag behind the others
 
 
 @inlined
 def code_of_column(t: Any, packing: Any, column: Any, held: Any) -> Any:
-    """Return the number that a column is packed as, which is a field of its own."""
+    """Return the number that a field of one column is packed as."""
     code = held
     if column >= inboxes_of(t, len(packing.field_of)):
         code = np.int64(t.inbox_codes[held] & codes.CODE_MASK)
@@ -41,13 +42,13 @@ def code_of_column(t: Any, packing: Any, column: Any, held: Any) -> Any:
 
 @inlined
 def place_of(table: Any, short: Any) -> Any:
-    """Return where an entry with a hash of `HASH_BITS` belongs, in a table whose length is a power of two."""
+    """Return the home place of a hash of `HASH_BITS` bits in a table whose length is a power of two."""
     return np.int64((np.uint64(short) * np.uint64(len(table))) >> np.uint64(HASH_BITS))
 
 
 @inlined
 def content_hash(packing: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
-    """Return a hash of what the columns of a field hold in the state in rows[row, column:], or NOTHING."""
+    """Return the hash of a cluster's contents in the state rows[row, column:], or NOTHING if they are all zeros."""
     h, some = np.uint64(f), np.int64(0)
     for k in range(packing.firsts[f], packing.firsts[f + 1]):
         held = np.int64(rows[row, column + packing.columns[k]])
@@ -58,7 +59,7 @@ def content_hash(packing: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
 
 @inlined
 def is_content(t: Any, packing: Any, entry: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
-    """Whether an entry is of what the columns of a field hold in the state in rows[row, column:]."""
+    """Return whether an entry has the contents of cluster `f` in the state rows[row, column:]."""
     at, first = entry & WHERE, packing.firsts[f]
     same = t.cluster_items[at] == f
     for k in range(first, packing.firsts[f + 1]):
@@ -68,7 +69,7 @@ def is_content(t: Any, packing: Any, entry: Any, f: Any, rows: Any, row: Any, co
 
 @jit
 def enter(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short: Any) -> Any:
-    """Return an entry for what the columns of a field hold in the state in rows[row, column:], written just now."""
+    """Write the contents of cluster `f` with the next id; return their entry, which is not yet published."""
     first, last = packing.firsts[f], packing.firsts[f + 1]
     at = add_atomically(t.meta, codes.M_CLUSTER_ITEMS, codes.CLUSTER_HEAD + last - first)
     add_atomically(t.meta, codes.M_CLUSTERS, 1)
@@ -80,9 +81,9 @@ def enter(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short:
 
 @inlined
 def cluster_number(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short: Any) -> Any:
-    """Return the number of what the columns of a field hold in the state in rows[row, column:], given its hash.
+    """Return the id of the contents of cluster `f` in the state rows[row, column:], given their hash.
 
-    A content that is new has a number from now on; for that there must be room.
+    New contents are interned; room for them must be reserved.
     """
     if short == NOTHING:
         return np.int64(0)
@@ -104,20 +105,20 @@ def cluster_number(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: An
 
 @inlined
 def lacks_room(t: Any, packing: Any, states: Any) -> Any:
-    """Note what must grow for the contents of so many states; return whether anything must."""
+    """Return whether a table must grow before it holds the contents of `states` more states; record which."""
     grow = np.int64(0)
     if 2 * (t.meta[codes.M_CLUSTERS] + states * packing.clusters[0]) > len(t.cluster_table):
         grow |= codes.GROW_CLUSTERS
     if t.meta[codes.M_CLUSTER_ITEMS] + states * packing.items[0] > len(t.cluster_items):
         grow |= codes.GROW_CLUSTER_ITEMS
     if grow:
-        t.meta[codes.M_GROW] |= grow  # where threads do that at once, what one of them notes is enough
+        t.meta[codes.M_GROW] |= grow  # not atomic: one thread's bit is enough, the others stop for it too
     return grow != 0
 
 
 @inlined
 def has_room(t: Any, packing: Any, states: Any) -> Any:
-    """Take room for the contents of so many states more; False where there is none, or too few bits for numbers."""
+    """Reserve room for the contents of `states` states; return False without room, or where ids outgrow their field."""
     taken = add_atomically(t.meta, codes.M_CLUSTER_ROOM, states) + states + SPARE
     fits = not lacks_room(t, packing, taken)
     for f in range(packing.clusters[0]):
@@ -129,13 +130,13 @@ def has_room(t: Any, packing: Any, states: Any) -> Any:
 
 @inlined
 def give_back_room(t: Any, states: Any) -> None:
-    """Give back the room for the contents of so many states that was taken."""
+    """Release reserved room for the contents of `states` states."""
     add_atomically(t.meta, codes.M_CLUSTER_ROOM, -states)
 
 
 @jit
 def rehash_clusters(old: Any, new: Any) -> None:
-    """Enter every entry of a hash table into a larger one, which is empty."""
+    """Copy every entry of the hash table to a larger, empty one."""
     for n in range(len(old)):
         if old[n] != 0:
             i = place_of(new, np.int64(np.uint64(old[n]) >> np.uint64(HASH_BITS)))
@@ -146,7 +147,7 @@ def rehash_clusters(old: Any, new: Any) -> None:
 
 @inlined
 def pack_columns(t: Any, packing: Any, rows: Any, row: Any, column: Any, words: Any, place: Any) -> None:
-    """Write what the fields of one column are packed as in the flat state in rows[row, column:]; the others are 0."""
+    """Write the fields of one column of the flat state rows[row, column:] to words[place]; the clusters become 0."""
     for w in range(words.shape[1]):
         words[place, w] = np.uint64(0)
     for f in range(packing.clusters[0], len(packing.position)):
@@ -157,7 +158,7 @@ def pack_columns(t: Any, packing: Any, rows: Any, row: Any, column: Any, words: 
 
 @inlined
 def note_change(t: Any, packing: Any, worker: Any, n: Any, column: Any, before: Any, later: Any) -> None:
-    """Pack what a column of successor `n` holds now, where that is a field; else note that its field is another."""
+    """Update the packed words of successor `n` for a changed column, or mark that one of its clusters changed."""
     f = np.int64(packing.field_of[column])
     if f >= packing.clusters[0]:
         difference = code_of_column(t, packing, column, before) ^ code_of_column(t, packing, column, later)

@@ -1,4 +1,8 @@
-"""What a flat state is packed as under symmetry: as the least of its images."""
+"""Canonical keys of flat states under symmetry: the packed least image.
+
+Images of local states and inbox contents are cached by id. Images are compared column by column, since the first
+columns rule out most permutations. Only the image of the remaining permutation is built as a whole.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +28,23 @@ LARGEST = np.int64(1 << 62)
 
 @inlined
 def image(permuted: Any, number: Any, g: Any) -> Any:
-    """Return the image of a local state, or of an inbox content; 0 is its own."""
+    """Return the image of a local state or an inbox content; 0 is its own image."""
     return np.int64(0) if number == 0 else np.int64(permuted[number, g])
 
 
 @inlined
 def keep_least(permuted: Any, worker: Any, states: Any, at: Any, first: Any, slots: Any, count: Any) -> Any:
-    """Keep those of the first permutations in `left` whose images are least in the columns of all replicas."""
+    """Narrow the candidate permutations to those with the least images in the columns of all replicas.
+
+    Returns their number; they come first in `worker.left`.
+    """
     left, sources, present = worker.left, worker.sources, np.int64(0)
     for s in range(slots):
         present |= np.int64(states[at, first + s] != 0) << (s & 63)
     for p in range(slots):
         if count == 1:
             break
-        if present & worker.sources_of[p] == 0:  # 0 is what all permutations put there
+        if present & worker.sources_of[p] == 0:  # every permutation moves an absent replica there
             continue
         least, found = LARGEST, 0
         for j in range(count):
@@ -54,16 +61,16 @@ def keep_least(permuted: Any, worker: Any, states: Any, at: Any, first: Any, slo
 
 @inlined
 def least_image(t: Any, worker: Any, serial: Any, states: Any, at: Any, column: Any) -> Any:
-    """Return which permutation makes the least image of the flat state in states[at, column:]; MISSING: not known.
+    """Return the permutation that makes the least image of the flat state states[at, column:], or MISSING.
 
-    Images are compared column by column, and seldom by more than a few. With `serial` those that are missing are made.
+    With `serial`, missing images are made.
     """
     base, slots = t.meta[codes.M_SLOT_BASE], worker.sources.shape[1]
     inboxes = base + slots
     bounds, left, count = t.meta[codes.M_BOUNDS], worker.left, t.meta[codes.M_PERMUTATIONS]
     for s in range(slots):
         content = np.int64(states[at, column + inboxes + s])
-        if content != 0 and t.inbox_codes[content] & codes.CODE_IMAGED == 0:  # these are near one another
+        if content != 0 and t.inbox_codes[content] & codes.CODE_IMAGED == 0:  # a dense array, unlike the image table
             if t.permuted_contents[content, 0] < 0:
                 if not serial:
                     return np.int64(MISSING)
@@ -91,11 +98,11 @@ def least_image(t: Any, worker: Any, serial: Any, states: Any, at: Any, column: 
 
 @inlined
 def write_image(t: Any, worker: Any, states: Any, at: Any, column: Any, g: Any, images: Any, place: Any) -> None:
-    """Write the image of the flat state in states[at, column:] under a permutation."""
+    """Write the image of the flat state states[at, column:] under permutation `g` to images[place]."""
     base, slots = t.meta[codes.M_SLOT_BASE], worker.sources.shape[1]
     inboxes = base + slots
     bounds = t.meta[codes.M_BOUNDS]
-    if g == 0:  # which changes nothing
+    if g == 0:  # the identity
         for c in range(images.shape[1]):
             images[place, c] = states[at, column + c]
         return
@@ -111,7 +118,7 @@ def write_image(t: Any, worker: Any, states: Any, at: Any, column: Any, g: Any, 
 
 @inlined
 def find_least(t: Any, worker: Any, serial: Any, n: Any) -> Any:
-    """Find the permutations that make the least images of a state's successors; return whether all are known."""
+    """Find the permutation for the least image of each successor; return whether all images are cached."""
     known = True
     for k in range(n):
         if worker.succ[k, 1] != codes.LOOP:
@@ -122,9 +129,9 @@ def find_least(t: Any, worker: Any, serial: Any, n: Any) -> Any:
 
 @jit
 def pack_all_flat(t: Any, packing: Any, worker: Any, states: Any, words: Any, owners: Any) -> None:
-    """Write what flat states are packed as, and the partition that owns each; in one thread.
+    """Write the packed words of flat states and the partition that owns each, in one thread.
 
-    Where numbers have come to need more bits than there are, all is to be done again with more.
+    If cluster ids outgrow their fields, the caller must widen the packing and call again.
     """
     states, words, owners = bare(states), bare(words), bare(owners)
     images, clusters = worker.waiting_images, packing.clusters[0]

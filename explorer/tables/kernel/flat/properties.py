@@ -1,4 +1,4 @@
-"""Invariants and constraints of flat states: judged once for each new state."""
+"""Invariants and constraints of flat states, evaluated once for each new state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ from kraftcheck.explorer.tables.kernel.worker import note_violated, try_again
 def breaks(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, kind: Any, number: Any, me: Any, peer: Any
 ) -> Any:
-    """Return whether a property does not hold, whether that is certain of these replicas, and whether it is known."""
+    """Evaluate a property on given replicas.
+
+    Returns whether it is violated, whether these replicas and the shared fields decide that, and whether it is known.
+    """
     leaf, certain = walk_by(t, worker, kind, number, rows, row, root, me, peer), True
     if leaf < 0:
         certain = False
@@ -42,9 +45,9 @@ def breaks(
 
 @inlined
 def certain_of(worker: Any, shared: Any, me: Any, peer: Any) -> Any:
-    """Return the properties that hold of a replica, of two, or of the shared fields, whatever else there is.
+    """Return the mask of properties that the shared fields and these replicas decide.
 
-    From bit MOST_PROPERTIES on stand those that do not.
+    The low bits are the properties that hold; from bit MOST_PROPERTIES on, those that do not.
     """
     kind = HOLDS if peer == 0 else HOLDS_OF_TWO
     return recall(worker, key_of(kind, number_for(worker, kind, shared), me, peer))
@@ -52,9 +55,9 @@ def certain_of(worker: Any, shared: Any, me: Any, peer: Any) -> Any:
 
 @jit
 def broken_by(t: Any, worker: Any, serial: Any, rows: Any, row: Any, shared: Any, left: Any, me: Any, peer: Any) -> Any:
-    """Return which of the properties that are left do not hold: of the state, of a replica, or of two; or MISSING.
+    """Return the mask of the properties in `left` that a state, a replica or a pair of replicas violates; or MISSING.
 
-    Where one holds, or does not, whatever else there is, that is remembered. Of two, each is judged beside the other.
+    Verdicts that these parts alone decide are memoized. A pair is evaluated in both orders.
     """
     kind = HOLDS if peer == 0 else HOLDS_OF_TWO
     number = number_for(worker, kind, shared)
@@ -84,7 +87,10 @@ def broken_by(t: Any, worker: Any, serial: Any, rows: Any, row: Any, shared: Any
 def judge_one(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, shared: Any, constraints: Any, asked: Any, me: Any, peer: Any
 ) -> Any:
-    """Return which of the properties asked of a replica (or none, or two) do not hold, and whether all is known."""
+    """Return the mask of violated properties among `asked`, for the state, a replica or a pair.
+
+    Also returns whether all of them are known.
+    """
     fact = certain_of(worker, shared, me, peer)
     bad = asked & (fact >> codes.MOST_PROPERTIES)
     left = asked & ~(fact | fact >> codes.MOST_PROPERTIES)
@@ -96,7 +102,7 @@ def judge_one(
 
 @inlined
 def broken_by_messages(t: Any, rows: Any, row: Any) -> Any:
-    """Return the invariants that messages under way violate."""
+    """Return the mask of message invariants that messages in flight violate."""
     bad = np.int64(0)
     for c in range(inboxes_of(t, rows.shape[1]), rows.shape[1]):
         if t.inbox_codes[rows[row, c]] < 0:
@@ -106,15 +112,15 @@ def broken_by_messages(t: Any, rows: Any, row: Any) -> Any:
 
 @jit
 def violated(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints: Any) -> Any:
-    """Return a mask of the invariants, or of the constraints, that do not hold in a flat state; or MISSING."""
+    """Return the mask of invariants, or of constraints, that a flat state violates; or MISSING."""
     base, slots = t.meta[codes.M_SLOT_BASE], slots_of(t, rows.shape[1])
     of_all, of_one, of_two = t.judged[constraints, 0], t.judged[constraints, 1], t.judged[constraints, 2]
     shared = shared_number(t, worker, rows, row)
     bad, known = np.int64(0), True
-    # What is asked of the state as a whole.
+    # Evaluate the properties of the state as a whole.
     if of_all:
         bad, known = judge_one(t, worker, serial, rows, row, shared, constraints, of_all, np.int64(0), np.int64(0))
-    # What is asked of each replica, and of each two.
+    # Evaluate those of each replica, and of each pair.
     for s in range(slots if of_one | of_two else 0):
         me = np.int64(rows[row, base + s])
         for other in range(s, (slots if of_two else s + 1) if me != 0 else 0):
@@ -132,7 +138,7 @@ def violated(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints:
 
 @jit
 def judge_batch(t: Any, worker: Any, which: Any) -> None:
-    """Judge the worker's states of these numbers, and note what is violated."""
+    """Evaluate the invariants of the worker's states of these numbers, and record violations."""
     which = bare(which)
     for i in range(len(which)):
         if worker.fact_counts[NUMBERS_TAKEN]:
@@ -146,7 +152,7 @@ def judge_batch(t: Any, worker: Any, which: Any) -> None:
 
 @jit
 def resolve_judged(t: Any, worker: Any) -> None:
-    """Ask for what flat states missed that were judged; see `resolve`."""
+    """Resolve the cache misses of states whose invariants are evaluated; the counterpart of `resolve`."""
     while t.meta[codes.M_SETTLED] < t.meta[codes.M_LEFT]:
         at = np.int64(t.waiting[t.meta[codes.M_SETTLED]])
         if violated(t, worker, True, worker.states, at, 0) < 0:

@@ -1,4 +1,7 @@
-"""What flat states read; what is missing is noted, or made where one thread is at work alone."""
+"""Table lookups for flat states.
+
+A failed lookup is recorded; in a serial run it fills the table or files a request to Python.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from kraftcheck.explorer.tables.kernel.tries import walk
 
 @jit
 def intern_columns(t: Any, rows: Any, row: Any, known: Any) -> Any:
-    """Return the id of the control row that stands in the first columns of a row, so many of which are known."""
+    """Intern the control row in the first `known` columns of a row; return its id."""
     fresh = t.meta[codes.M_ROWS]
     if fresh + 4 >= t.rows.shape[0]:
         stop_to_grow(t, codes.GROW_ROWS)
@@ -30,7 +33,7 @@ def intern_columns(t: Any, rows: Any, row: Any, known: Any) -> Any:
 
 @jit
 def intern_flat(t: Any, flat: Any, first: Any, ids: Any) -> Any:
-    """Intern the control rows of flat states from number `first` on; return how far it came until the table is full."""
+    """Intern the control rows of flat states from number `first` on; return the number done when the table is full."""
     flat, ids = bare(flat), bare(ids)
     for i in range(first, len(flat)):
         if t.meta[codes.M_ROWS] + 4 >= t.rows.shape[0] or (t.meta[codes.M_ROWS] + 4) * 2 > len(t.row_table):
@@ -42,13 +45,13 @@ def intern_flat(t: Any, flat: Any, first: Any, ids: Any) -> Any:
 
 @jit
 def ask_path(t: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any) -> None:
-    """Ask what a trie does not say; Python reads it of a control row."""
+    """Request the result of a decision tree; Python reads the state as an interned control row."""
     ask(t, codes.ASK_PATH, root, intern_columns(t, rows, row, inboxes_of(t, rows.shape[1])), me, peer, at)
 
 
 @inlined
 def leaf_of(t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any) -> Any:
-    """Follow a trie to its leaf; MISSING where there is none yet. `at`: the state whose inboxes are read, or NONE."""
+    """Walk a decision tree to its leaf, or MISSING; `at` is the state whose inboxes may be read, or NONE."""
     slots, inboxes = slots_of(t, rows.shape[1]), inboxes_of(t, rows.shape[1])
     leaf = walk(t, rows, row, slots, root, me, peer, worker.states, at, inboxes)
     if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
@@ -61,7 +64,7 @@ def leaf_of(t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, me
 
 @inlined
 def roots_of(t: Any, worker: Any, serial: Any, local: Any) -> Any:
-    """Return the list of what a replica may do by itself, or MISSING."""
+    """Return the list of tree nodes of a replica's internal actions, or MISSING."""
     found = np.int64(t.own_roots[local])
     if found < 0:
         worker.stats[codes.S_MISSED] = 1
@@ -72,7 +75,7 @@ def roots_of(t: Any, worker: Any, serial: Any, local: Any) -> Any:
 
 @inlined
 def after(t: Any, worker: Any, serial: Any, inbox: Any, op: Any) -> Any:
-    """Return the inbox content after an operation; REFUSED or MISSING."""
+    """Return the inbox content after a network operation; REFUSED or MISSING."""
     found = find_near(t.operated, inbox, op)
     if found == MISSING and serial:
         found = make_operated(t, inbox, op, True)
@@ -83,7 +86,7 @@ def after(t: Any, worker: Any, serial: Any, inbox: Any, op: Any) -> Any:
 
 @inlined
 def bundle_of(t: Any, worker: Any, serial: Any, local: Any, inbox: Any) -> Any:
-    """Return where the list of what a replica may do with its messages starts, and how long it is; or MISSING."""
+    """Return the span of the message handlers that a local state and an inbox enable, or MISSING."""
     found = find(t.bundles, pair(local, inbox))
     if found < 0 and serial:
         build_bundle(t, local, inbox, True)

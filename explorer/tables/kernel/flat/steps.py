@@ -1,4 +1,4 @@
-"""The successors of a flat state."""
+"""Successors of a flat state."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from kraftcheck.explorer.tables.kernel.resolving.steps import make_local
 
 @inlined
 def change_column(t: Any, packing: Any, worker: Any, n: Any, column: Any, later: Any) -> None:
-    """Give successor `n` another number in a column."""
+    """Set a column of successor `n`, and update its packed words."""
     before = np.int64(worker.succ[n, 2 + column])
     worker.succ[n, 2 + column] = later
-    if t.meta[codes.M_PERMUTATIONS] == 1:  # else the image that stands for it is packed, once it is known
+    if t.meta[codes.M_PERMUTATIONS] == 1:  # under a symmetry the canonical image is packed later
         note_change(t, packing, worker, n, column, before, later)
 
 
 @inlined
 def can_spend(t: Any, worker: Any, at: Any, delta: Any) -> Any:
-    """Whether the bounds of a state have something left for a delta."""
+    """Return whether a state's bounds have enough left for a delta."""
     can = True
     for k in range(t.deltas[delta, 2], t.deltas[delta, 2] + t.deltas[delta, 3]):
         column, amount = t.spendings[k, 0], t.spendings[k, 1]
@@ -54,7 +54,7 @@ def can_spend(t: Any, worker: Any, at: Any, delta: Any) -> Any:
 
 @inlined
 def write_delta(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, delta: Any) -> Any:
-    """Write the columns of successor `n` that a delta changes; return whether all of them are known."""
+    """Write the columns of successor `n` that a delta changes; return whether all new local states are known."""
     states, succ = worker.states, worker.succ
     for k in range(t.deltas[delta, 2], t.deltas[delta, 2] + t.deltas[delta, 3]):
         column = t.spendings[k, 0]
@@ -78,7 +78,7 @@ def write_delta(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any,
 
 @jit
 def step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
-    """Return the flags of the step to successor `n`; MISSING where a property of it is not known."""
+    """Return the flags of the step to successor `n`; MISSING where a step property is not known."""
     states, succ, base = worker.states, worker.succ, t.meta[codes.M_SLOT_BASE]
     flags, number = np.int64(0), number_for(worker, STEP, worker.fact_counts[SHARED_NOW])
     missing = False
@@ -105,7 +105,7 @@ def step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
 
 @inlined
 def within(t: Any, worker: Any, serial: Any, n: Any) -> Any:
-    """Whether successor `n` is within the constraints, which are judged where the successor is found; or MISSING."""
+    """Return whether successor `n` satisfies the constraints, or MISSING."""
     for c in range(worker.scratch.shape[1]):
         worker.scratch[0, c] = worker.succ[n, 2 + c]
     broken = violated(t, worker, serial, worker.scratch, np.int64(0), 1)
@@ -116,14 +116,14 @@ def within(t: Any, worker: Any, serial: Any, n: Any) -> Any:
 def emit(
     t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, outcome: Any, delta: Any, slot: Any, inbox: Any
 ) -> Any:
-    """Write the successor of an outcome, which changes columns by a delta, at `n`; return the next place, or FULL.
+    """Write the successor of an outcome at index `n`; return the next index, or FULL.
 
-    `inbox` is what becomes of the actor's (NONE: it stays).
+    `inbox` replaces the actor's inbox; NONE leaves it as it is.
     """
     states, succ = worker.states, worker.succ
     if n >= len(succ) - 1:
         return FULL
-    # A step that changes nothing needs no more than its name.
+    # A self-loop is only counted: it needs the action, and no successor.
     inboxes = inboxes_of(t, states.shape[1])
     stays = inbox < 0 or inbox == states[at, inboxes + slot]
     if stays and delta == 0 and t.outcomes[outcome, codes.COUNT] == 0 and t.outcomes[outcome, codes.BROKEN] == 0:
@@ -132,7 +132,7 @@ def emit(
         return n + 1
     if not can_spend(t, worker, at, delta):
         return n
-    # Begin with the state itself, and how it is packed; change what the step changes.
+    # Copy the state and its packed words, then apply the step's changes to both.
     for c in range(states.shape[1]):
         succ[n, 2 + c] = states[at, c]
     for w in range(worker.words.shape[1]):
@@ -150,7 +150,7 @@ def emit(
         if content < 0:
             return n
         change_column(t, packing, worker, n, inboxes + place, content)
-    # Judge the step, and whether the constraints admit where it leads.
+    # Evaluate the step properties, and the constraints of the successor.
     flags = np.int64(t.outcomes[outcome, codes.BROKEN])
     if t.meta[codes.M_STEP_PROPERTIES]:
         more = step_flags(t, worker, serial, at, n)
@@ -184,9 +184,9 @@ def follow(
     outcomes: Any,
     inbox: Any,
 ) -> Any:
-    """Write the successors of all outcomes that a trie leads to; `outcomes`, if any, is the one that is known.
+    """Write the successors of a decision tree's outcomes, or of the one outcome `outcomes` if it is not NONE.
 
-    `inbox` is that of the actor without the message that is consumed (NONE: there is none).
+    `inbox` is the actor's inbox without the message that the step consumes, or NONE.
     """
     first, last = outcomes, outcomes + 1
     if outcomes < 0:
@@ -205,7 +205,7 @@ def follow(
 
 @jit
 def expand_network(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, inbox: Any) -> Any:
-    """Write the network's own steps: what it may do with each message of an inbox."""
+    """Write the successors of the network's own steps on each message of an inbox."""
     first = t.contents[inbox, codes.C_START]
     for k in range(first, first + t.contents[inbox, codes.C_N]):
         if t.content_items[k, 1] <= 0:
@@ -223,9 +223,9 @@ def expand_network(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: A
 
 @jit
 def what_it_may_do(t: Any, worker: Any, at: Any, number: Any, local: Any, roots: Any) -> Any:
-    """List the nodes that lead to what a replica does by itself in `worker.listed`; return the fact of where.
+    """List the tree nodes of a replica's internal actions in `worker.listed`; return the fact with their span.
 
-    Those are left out of which it is certain that they lead to nothing. With it: whether all that is known.
+    Actions that the shared fields and the local state disable are left out. Also returns whether no branch is missing.
     """
     states, known, n = worker.states, True, np.int64(0)
     first, count = t.lists[roots, 0], t.lists[roots, 1]
@@ -245,7 +245,7 @@ def what_it_may_do(t: Any, worker: Any, at: Any, number: Any, local: Any, roots:
 
 @inlined
 def expand_alone(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, local: Any) -> Any:
-    """Write what a replica does by itself, or the environment, which has local state 0."""
+    """Write the successors of a replica's internal actions; local state 0 is the environment."""
     number = number_for(worker, MAY_DO, worker.fact_counts[SHARED_NOW])
     key = key_of(MAY_DO, number, local, np.int64(0))
     fact = recall(worker, key)
@@ -254,7 +254,7 @@ def expand_alone(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any
         if roots < 0:
             return n
         fact, known = what_it_may_do(t, worker, at, number, local, roots)
-        if known:  # else what was listed is good for this state alone
+        if known:  # a missing branch makes the list valid for this state alone
             first, last = places_of(span_in(fact))
             worker.fact_counts[LISTED_TAKEN] += last - first
             remember(worker, key, fact)
@@ -268,7 +268,7 @@ def expand_alone(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any
 
 @inlined
 def expand_inbox(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, inbox: Any) -> Any:
-    """Write what a replica does with its messages, and what the network does with them."""
+    """Write the successors of a replica's message handlers, and of the network's steps on its messages."""
     local = np.int64(worker.states[at, t.meta[codes.M_SLOT_BASE] + slot])
     bundle = bundle_of(t, worker, serial, local, inbox) if local != 0 else np.int64(0)
     first, last = places_of(codes.larger(bundle, 0))
@@ -285,24 +285,24 @@ def expand_inbox(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any
 def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
     """Write all successors of a flat state to `worker.succ`, as rows (action, flags, columns, inboxes ...).
 
-    Returns how many there are, MISSING where something is, or FULL where there is no room for them.
+    Returns their number, MISSING after a cache miss, or FULL where the buffer has no room.
     """
     states, base, slots = worker.states, t.meta[codes.M_SLOT_BASE], slots_of(t, worker.states.shape[1])
     worker.stats[codes.S_MISSED] = 0
     worker.stats[codes.S_NOTABLE] = 0
-    # Know the shared fields by one number, and the state by its packed words, which each successor changes.
+    # Number the shared fields for the memo. Pack the state once: each successor's words are a copy with a few changes.
     if worker.fact_counts[NUMBERS_TAKEN]:
         forget_numbers(worker)
     worker.fact_counts[SHARED_NOW] = shared_number(t, worker, states, at)
     if t.meta[codes.M_PERMUTATIONS] == 1:
         pack_columns(t, packing, states, at, np.int64(0), worker.words, len(worker.words) - 1)
-    # What replicas do by themselves; last, what the environment does.
+    # Internal actions of the replicas, then those of the environment.
     n = np.int64(0)
     for s in range(slots + 1):
         local = np.int64(states[at, base + s]) if s < slots else np.int64(0)
         if n != FULL and (s == slots or local != 0):
             n = expand_alone(t, packing, worker, serial, at, n, s, local)
-    # What becomes of messages.
+    # Message handlers, and the network's own steps.
     for s in range(slots):
         inbox = np.int64(states[at, base + slots + s])
         if n != FULL and inbox != 0:
@@ -312,7 +312,7 @@ def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
 
 @inlined
 def judge_pruned(t: Any, worker: Any, serial: Any, n: Any) -> Any:
-    """Judge the successors that will not be kept, which nobody sees again; return whether all is known."""
+    """Evaluate the invariants of pruned successors, which are not stored; return whether all are known."""
     known = True
     for k in range(n if worker.stats[codes.S_NOTABLE] else 0):
         worker.broken[k] = 0

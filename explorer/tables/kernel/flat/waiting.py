@@ -1,4 +1,8 @@
-"""Flat successors that wait for the numbers of their clusters: many at a time, as memory is slow to answer."""
+"""Queue of flat successors whose cluster ids are to be looked up.
+
+A lookup is a random read in a large table. The queue computes the hashes of many successors and prefetches their
+entries, so that the reads overlap.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +23,15 @@ from kraftcheck.explorer.tables.kernel.flat.fields import (
 from kraftcheck.explorer.tables.kernel.native import inlined, jit, prefetch
 from kraftcheck.explorer.tables.kernel.packing import hash_words, owner, put_bits
 
-WAITING = 1 << 6  # successors that wait at most
+WAITING = 1 << 6  # places of the queue
 
 
 @inlined
 def put(found: Any, recent: Any, words: Any, k: Any, rows: Any, row: Any, column: Any) -> Any:
-    """Hand a state in rows[row, column:] to the partition that owns it, unless it was just found; return its count."""
+    """Append the state rows[row, column:] to the partition that owns it.
+
+    Returns that partition's count, or 0 for a recent duplicate.
+    """
     h = hash_words(words, k)
     if is_repeated(recent, words, k, np.int64(h & np.uint64(RECENT - 1))):
         return np.int64(0)
@@ -40,7 +47,7 @@ def put(found: Any, recent: Any, words: Any, k: Any, rows: Any, row: Any, column
 
 @inlined
 def ask_for_contents(t: Any, packing: Any, worker: Any, held: Any, count: Any) -> None:
-    """Find the hashes of the clusters that waiting successors need, and ask for the memory where these stand."""
+    """Hash the clusters of the queued successors, and prefetch their entries."""
     clusters, hashes = packing.clusters[0], worker.waiting_hashes
     for k in range(count):
         for f in range(clusters):
@@ -55,9 +62,9 @@ def ask_for_contents(t: Any, packing: Any, worker: Any, held: Any, count: Any) -
 
 @jit
 def serve(t: Any, packing: Any, worker: Any, found: Any, recent: Any, count: Any, images: Any) -> Any:
-    """Pack the successors that wait, and hand them on; return the largest count of a partition.
+    """Pack the queued successors and append them to their partitions; return the largest count of a partition.
 
-    With `images` what is packed of a successor is the image that stands for it.
+    With `images`, the canonical image of each successor is packed.
     """
     held = worker.waiting_images if images else worker.waiting_rows
     words, clusters, fullest = worker.waiting_words, packing.clusters[0], np.int64(0)

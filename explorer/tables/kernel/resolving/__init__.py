@@ -1,1 +1,1 @@
-"""Makes what is missing in the tables, between batches."""
+"""Resolution of cache misses: fills the tables between two runs of the kernel."""

@@ -1,4 +1,4 @@
-"""Notes what only Python can answer."""
+"""Requests from the kernel to Python: to grow a table, or to call user code."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from kraftcheck.explorer.tables.kernel.maps import find, is_full, store
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
 
 
-class Full(Exception):  # noqa: N818 - a way out of the kernel, not an error
+class Full(Exception):  # noqa: N818 - control flow, not an error
     """A table must grow before the kernel can go on."""
 
 
 @inlined
 def stop_to_grow(t: Any, what: Any) -> None:
-    """Leave the kernel, for Python to make room."""
+    """Leave the kernel so that Python grows a table."""
     t.meta[codes.M_GROW] |= what
     raise Full
 
 
 @jit
 def ask(t: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
-    """Note what Python must answer."""
+    """File a request to Python."""
     n = t.meta[codes.M_ASKED]
     if n >= len(t.asked):
         stop_to_grow(t, codes.GROW_ASKED)
@@ -40,7 +40,10 @@ def ask(t: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
 
 @jit
 def ask_roots(t: Any, local: Any, message: Any) -> Any:
-    """Return the list of handlers of a replica for a message (0: its own steps), asking Python once."""
+    """Return the list of handlers of a local state for a message; message 0 stands for internal actions.
+
+    Returns MISSING, after one request to Python, where the list is not known.
+    """
     key = pair(local, message)
     found = find(t.roots, key)
     if found >= 0:

@@ -1,4 +1,4 @@
-"""Control rows: interned, and their images under symmetry."""
+"""Interning of control rows, and their images under symmetry."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def row_hash(t: Any, row: Any) -> Any:
 
 @jit
 def intern_row(t: Any, fresh: Any) -> Any:
-    """Return the id of the control row written at `fresh`, the first free place; it may be there already."""
+    """Intern the control row written at `fresh`, the first free place; return its id."""
     return intern_hashed(t, fresh, np.int64(row_hash(t, fresh)))
 
 
 @jit
 def intern_hashed(t: Any, written: Any, hashed: Any) -> Any:
-    """Return the id of the control row of some hash written at a place that is free, maybe not the first such one."""
+    """Intern the control row written at any free place, given its hash; return its id."""
     fresh = t.meta[codes.M_ROWS]
     if written + 2 >= t.rows.shape[0]:
         stop_to_grow(t, codes.GROW_ROWS)
@@ -64,9 +64,9 @@ def intern_hashed(t: Any, written: Any, hashed: Any) -> Any:
 
 @jit
 def look_ahead(t: Any, first: Any, count: Any) -> None:
-    """Note the hashes of control rows written side by side, and touch what will be compared: all at once, not in turn.
+    """Hash consecutive control rows, and load the entries that they will be compared with.
 
-    The loads do not wait for each other, so that the processor's caches fill in the time of one.
+    These loads do not depend on each other, so the processor overlaps them.
     """
     mask = np.int64(len(t.row_table) - 1)
     touched = np.int64(0)
@@ -83,7 +83,7 @@ def look_ahead(t: Any, first: Any, count: Any) -> None:
 
 @jit
 def set_identity(t: Any, row: Any) -> None:
-    """Set which control row stands for this one when states are compared: the one without what a VIEW hides."""
+    """Set the control row that represents this one in canonical keys: the same row without hidden columns."""
     hides = False
     fresh = t.meta[codes.M_ROWS]
     if fresh + 2 >= t.rows.shape[0]:
@@ -97,7 +97,7 @@ def set_identity(t: Any, row: Any) -> None:
 
 @jit
 def rehash_rows(t: Any) -> None:
-    """Enter every control row into an emptied table."""
+    """Insert every control row into an emptied hash table."""
     mask = np.int64(len(t.row_table) - 1)
     for row in range(t.meta[codes.M_ROWS]):
         i = np.int64(row_hash(t, row)) & mask
@@ -108,7 +108,7 @@ def rehash_rows(t: Any) -> None:
 
 @jit
 def make_row_images(t: Any, row: Any) -> None:
-    """Make the images of a control row under every permutation, and theirs: an orbit is closed."""
+    """Intern a control row's images under every permutation, and cache their ids."""
     if t.permuted_rows[row, 0] >= 0:
         return
     base, slots = t.meta[codes.M_SLOT_BASE], t.meta[codes.M_SLOTS]

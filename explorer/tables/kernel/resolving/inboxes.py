@@ -1,4 +1,4 @@
-"""Inbox contents: interned, what becomes of them by an operation, and their images under symmetry."""
+"""Interning of inbox contents, network operations on them, and their images under symmetry."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from kraftcheck.explorer.tables.kernel.maps import find_near, is_full, mix, near
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.resolving.asking import ask, stop_to_grow
 
-LEARNED = np.int64(-2)  # in the place of a counting rule: Python knows
-CLEARS = np.int64(-3)  # the same: a group of messages is taken out
-QUEUES = np.int64(-4)  # the same: a message is appended to a channel, or its oldest one is taken out
+LEARNED = np.int64(-2)  # in place of a counting rule: Python computes the result
+CLEARS = np.int64(-3)  # the operation removes a group of messages
+QUEUES = np.int64(-4)  # the operation appends to a channel, or removes its oldest message
 
 
 @jit
 def make_operated(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
-    """Return the inbox content after an operation; REFUSED or MISSING.
+    """Return the inbox content after an operation; REFUSED, or MISSING after a request to Python.
 
-    `groups` is None where operations are on single messages alone: then Numba compiles nothing for groups and channels.
+    `groups` is None where operations are on single messages only; Numba then compiles nothing for groups and channels.
     """
     key = near_key(np.int64(inbox), np.int64(op))
     found = find_near(t.operated, np.int64(inbox), np.int64(op))
@@ -45,14 +45,14 @@ def make_operated(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
 
 @jit
 def counted(t: Any, inbox: Any, op: Any) -> Any:
-    """Apply a counting rule to an inbox content and return the content that results."""
+    """Apply a counting rule to an inbox content; return the resulting content."""
     message = t.operations[op, 1]
     start, n = t.contents[inbox, codes.C_START], t.contents[inbox, codes.C_N]
     free = t.meta[codes.M_CONTENT_ITEMS]
     if free + n + 2 >= len(t.content_items):
         stop_to_grow(t, codes.GROW_CONTENTS)
-    # Copy the items, which are in the order of messages, and change the count of one. An item whose count becomes 0 may
-    # be forgotten; a message without an item is entered where the rule has a count for that.
+    # Copy the items, which are ordered by message, and change the count of one. An item may be dropped at the count 0.
+    # A message without an item is inserted if the rule has a count for absent messages.
     written = 0
     seen = False
     for k in range(start, start + n):
@@ -85,7 +85,7 @@ def counted(t: Any, inbox: Any, op: Any) -> Any:
 
 @jit
 def cleared(t: Any, inbox: Any, op: Any) -> Any:
-    """Take a group of messages out of an inbox content and return the content that results."""
+    """Remove a group of messages from an inbox content; return the resulting content."""
     group = t.operations[op, 1] + 1
     start, n = t.contents[inbox, codes.C_START], t.contents[inbox, codes.C_N]
     free = t.meta[codes.M_CONTENT_ITEMS]
@@ -102,10 +102,10 @@ def cleared(t: Any, inbox: Any, op: Any) -> Any:
 
 @jit
 def queued(t: Any, inbox: Any, op: Any) -> Any:
-    """Append a message to its channel, or take it out if it is the oldest there; return the content that results.
+    """Append a message to its channel, or remove it if it is the channel's oldest; return the resulting content.
 
-    The oldest message of a channel has the count 1, the next one 0, then -1, and so on. Items are in the order of
-    messages, equal ones in that of their counts.
+    A channel's oldest message has the count 1, the next one 0, then -1, and so on. Items are ordered by message; equal
+    messages are ordered by count.
     """
     message, change = t.operations[op, 1], t.operations[op, 3]
     channel = t.messages[message, 2]
@@ -113,7 +113,7 @@ def queued(t: Any, inbox: Any, op: Any) -> Any:
     free = t.meta[codes.M_CONTENT_ITEMS]
     if free + n + 2 >= len(t.content_items):
         stop_to_grow(t, codes.GROW_CONTENTS)
-    # Look how long the channel is, and whether the message is there, or is its oldest one.
+    # Find the channel's length, and whether the message is in it, or is its oldest one.
     length, is_there, is_oldest = 0, False, False
     for k in range(start, start + n):
         if t.messages[t.content_items[k, 0], 2] == channel:
@@ -123,7 +123,7 @@ def queued(t: Any, inbox: Any, op: Any) -> Any:
                 is_oldest = is_oldest or t.content_items[k, 1] == 1
     if (change < 0 and not is_oldest) or (change > 0 and is_there and t.operations[op, 4] > 1):
         return np.int64(REFUSED)
-    # Copy the items. The new one goes behind its equals; where the oldest is taken out, each other one comes nearer.
+    # Copy the items. Counts are positions in the channel: removing the oldest message moves each other one up.
     written = 0
     is_done = False
     for k in range(start, start + n):
@@ -149,14 +149,14 @@ def queued(t: Any, inbox: Any, op: Any) -> Any:
 
 @jit
 def intern_content(t: Any, slot: Any, n: Any) -> Any:
-    """Return the id of the inbox content whose items stand behind the last one; it may be there already."""
+    """Intern the inbox content whose items follow the last one; return its id."""
     if n == 0:
         return np.int64(0)
     free = t.meta[codes.M_CONTENT_ITEMS]
     fresh = t.meta[codes.M_CONTENTS]
     if fresh + 2 >= len(t.contents) or (fresh + 2) * 2 > len(t.content_table):
         stop_to_grow(t, codes.GROW_CONTENTS)
-    # Is it known?
+    # Look for an equal content.
     mask = np.int64(len(t.content_table) - 1)
     i = np.int64(content_hash(t, slot, free, n)) & mask
     while t.content_table[i] != -1:
@@ -174,7 +174,7 @@ def intern_content(t: Any, slot: Any, n: Any) -> Any:
             if same:
                 return np.int64(other)
         i = (i + 1) & mask
-    # It is new: its items stay where they stand, and it has the next id, and the next number within its slot.
+    # A new content keeps its items in place, and takes the next id and the next number within its slot.
     t.content_table[i] = fresh
     t.contents[fresh, codes.C_SLOT] = slot
     t.slot_contents[slot] += 1
@@ -202,7 +202,7 @@ def content_hash(t: Any, slot: Any, start: Any, n: Any) -> Any:
 
 @jit
 def rehash_contents(t: Any) -> None:
-    """Enter every inbox content that follows counting rules into an emptied table."""
+    """Insert every inbox content that follows counting rules into an emptied hash table."""
     mask = np.int64(len(t.content_table) - 1)
     for content in range(1, t.meta[codes.M_CONTENTS]):
         start, n = t.contents[content, codes.C_START], t.contents[content, codes.C_N]
@@ -214,7 +214,7 @@ def rehash_contents(t: Any) -> None:
 
 @jit
 def make_content_images(t: Any, content: Any) -> None:
-    """Make the images of an inbox content under every permutation."""
+    """Intern an inbox content's images under every permutation, and cache their ids."""
     if t.permuted_contents[content, 0] >= 0:
         return
     start, n = np.int64(t.contents[content, codes.C_START]), np.int64(t.contents[content, codes.C_N])

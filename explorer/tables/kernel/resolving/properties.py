@@ -1,4 +1,4 @@
-"""Evaluates local properties: once for each control row, and for each step between two."""
+"""Evaluation of local properties, once for each control row and for each step between two."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from kraftcheck.explorer.tables.kernel.tries import walk_to
 
 @jit
 def judge(t: Any, row: Any) -> None:
-    """Evaluate the properties of a control row, unless Python must answer first."""
+    """Evaluate the properties of a control row, or file requests to Python."""
     base, slots = t.meta[codes.M_SLOT_BASE], t.meta[codes.M_SLOTS]
     bad = np.int64(0)
     flags = codes.JUDGED
     missing = False
-    # A property is of the state (kind 0), of each replica (1) or of each two (2): `me`, and `peer` for two, are local
-    # states, and 0 where there is none.
+    # A property is about the state (kind 0), each replica (1) or each pair (2). `me` and `peer` are local states, or 0.
     for p in range(t.meta[codes.M_PROPERTIES]):
         kind = t.properties[p, 1]
         outer = slots if kind >= 1 else 1
@@ -46,7 +45,7 @@ def judge(t: Any, row: Any) -> None:
                     else:
                         flags |= codes.BAD
                         bad |= np.int64(1) << np.int64(p)
-    # Keep the verdict only where it is whole.
+    # Store the verdict only if every property has one.
     if not missing:
         set_identity(t, row)
         t.row_info[row, codes.R_BAD] = bad
@@ -55,7 +54,7 @@ def judge(t: Any, row: Any) -> None:
 
 @jit
 def judge_step(t: Any, row: Any, target: Any) -> Any:
-    """Evaluate the step properties over every slot that differs; the step's flags, or MISSING."""
+    """Evaluate the step properties for every slot that differs; return the step's flags, or MISSING."""
     flags = np.int64(0)
     base = t.meta[codes.M_SLOT_BASE]
     missing = False

@@ -1,6 +1,6 @@
-"""Makes what `expand` did not find, and notes what only Python can answer.
+"""Resolution of cache misses: computes table entries, and files requests for those that only Python can compute.
 
-It runs in one thread, between batches. Everything is made once for each distinct value.
+It runs in one thread, between two runs of the kernel. Each entry is computed once for each distinct key.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ MOST_IN_TURN = 16
 
 @jit
 def make(t: Any, worker: Any, i: Any, symmetric: Any, groups: Any) -> Any:
-    """Make what miss number `i` of a worker is about; return whether it is there now."""
+    """Compute the table entry of cache miss number `i`; return whether the entry exists now."""
     kind, a, b, c = worker.misses[i, 0], worker.misses[i, 1], worker.misses[i, 2], worker.misses[i, 3]
-    # Each kind of miss is about other numbers: see where `expand` notes it.
+    # The arguments of each kind are those that `expand` and `worker` record.
     if kind == codes.MISS_STEPS:
         if t.row_info[a, codes.R_START] < 0:
             build_row(t, a)
@@ -63,7 +63,7 @@ def make(t: Any, worker: Any, i: Any, symmetric: Any, groups: Any) -> Any:
 
 @jit
 def resolve_misses(t: Any, worker: Any, symmetric: Any, groups: Any) -> Any:
-    """Make what the worker missed, from number `meta[M_RESOLVED]` on; return whether all is there now."""
+    """Resolve the worker's cache misses from number `meta[M_RESOLVED]` on; return whether all entries exist now."""
     is_all = True
     while t.meta[codes.M_RESOLVED] < worker.stats[codes.S_MISSES]:
         is_all &= make(t, worker, t.meta[codes.M_RESOLVED], symmetric, groups)
@@ -75,7 +75,7 @@ def resolve_misses(t: Any, worker: Any, symmetric: Any, groups: Any) -> Any:
 
 @inlined
 def needs_more(t: Any, worker: Any, at: Any) -> Any:
-    """Whether a state may miss more: not where nothing is under way and its control row's steps are known."""
+    """Return whether expanding a state may meet a miss; not so with known control-row steps and empty inboxes."""
     under_way = np.int64(0)
     for c in range(1, worker.states.shape[1]):
         under_way |= worker.states[at, c]
@@ -84,14 +84,15 @@ def needs_more(t: Any, worker: Any, at: Any) -> Any:
 
 @jit
 def resolve(t: Any, worker: Any, symmetric: Any, groups: Any) -> None:
-    """Make what the worker missed, and what its states will miss then.
+    """Resolve the worker's cache misses, and those that the same states meet next.
 
-    A state misses one thing after another: what a message leads to, a control row, its properties, an inbox. So each of
-    the states in `waiting` is expanded here until it misses nothing; those for which Python must answer first, which is
-    noted in `asked`, stay there. `meta[M_SETTLED]` says how many states are behind it, `meta[M_WAITING]` how many stay.
+    A state meets one miss after another: a handler's outcome, the next control row, its properties, an inbox. Each
+    state in `waiting` is expanded here until it meets none, which saves further runs of the parallel kernel. States
+    that need an answer from Python stay in `waiting`; their requests are in `asked`. `meta[M_SETTLED]` counts the
+    states done, and `meta[M_WAITING]` those that stay.
 
-    `symmetric` is None where no images are needed, `groups` where no operation is on a group of messages or a channel:
-    then Numba compiles nothing for these.
+    `symmetric` is None without a symmetry, and `groups` without operations on groups or channels; Numba then compiles
+    nothing for these.
     """
     resolve_misses(t, worker, symmetric, groups)
     while t.meta[codes.M_SETTLED] < t.meta[codes.M_LEFT]:

@@ -1,4 +1,4 @@
-"""Lists the steps of control rows and of inboxes, and makes the control rows that they lead to."""
+"""Steps of control rows and message handlers of inboxes, with the control rows that they lead to."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kraftcheck.explorer.tables.kernel.tries import walk_to
 
 @jit
 def make_local(t: Any, local: Any, change: Any) -> Any:
-    """Return the local state after a change of some of its fields, asking Python once; or MISSING."""
+    """Return the local state after a change of some fields, or MISSING after one request to Python."""
     key = pair(change, local)
     found = find(t.changed_locals, key)
     if found >= 0:
@@ -35,7 +35,7 @@ def make_local(t: Any, local: Any, change: Any) -> Any:
 
 @jit
 def write_target(t: Any, row: Any, delta: Any, place: Any) -> Any:
-    """Write the control row after a delta to a place that is free; return 0, REFUSED or MISSING."""
+    """Write the control row after a delta to a free place; return 0, REFUSED or MISSING."""
     for c in range(t.rows.shape[1]):
         t.rows[place, c] = t.rows[row, c]
     for k in range(t.deltas[delta, 2], t.deltas[delta, 2] + t.deltas[delta, 3]):
@@ -46,7 +46,7 @@ def write_target(t: Any, row: Any, delta: Any, place: Any) -> Any:
     missing = False
     for k in range(t.deltas[delta, 0], t.deltas[delta, 0] + t.deltas[delta, 1]):
         column, value = np.int64(t.assignments[k, 0]), np.int64(t.assignments[k, 1])
-        if column < 0:  # the columns of a set's elements
+        if column < 0:  # clear the columns of an exploded set
             for c in range(~column, ~column + value):
                 t.rows[place, c] = 0
             continue
@@ -59,13 +59,13 @@ def write_target(t: Any, row: Any, delta: Any, place: Any) -> Any:
 
 @inlined
 def flags_to(t: Any, target: Any, flags: Any) -> Any:
-    """Return the flags of a step, with what is to be said of the control row that it leads to."""
+    """Return a step's flags, with UNSETTLED unless the next control row is evaluated and violates nothing."""
     return np.int64(flags) | (0 if t.row_info[target, codes.R_FLAGS] == codes.JUDGED else codes.UNSETTLED)
 
 
 @jit
 def settle(t: Any, row: Any, ref: Any) -> None:
-    """Note that nothing speaks against the control row to which a step leads; `ref`: see `unsettled`."""
+    """Clear UNSETTLED in a step's table entry; `ref`: see `unsettled`."""
     if ref < 0:
         t.row_items[~ref, 2] &= codes.STEP_FLAGS
     else:
@@ -76,7 +76,7 @@ def settle(t: Any, row: Any, ref: Any) -> None:
 
 @jit
 def make_changed(t: Any, row: Any, delta: Any) -> Any:
-    """Return the control row after a delta with the flags of the step above it; REFUSED or MISSING."""
+    """Return the control row after a delta, with the step's flags above it; REFUSED or MISSING."""
     key = near_key(np.int64(row), np.int64(delta))
     found = find_near(t.changed, np.int64(row), np.int64(delta))
     if found != MISSING:
@@ -99,10 +99,10 @@ def make_changed(t: Any, row: Any, delta: Any) -> Any:
 
 @jit
 def list_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
-    """List the outcomes of what replicas may do by themselves, and the environment, as items from `start` on.
+    """List the outcomes of internal actions, of the replicas and the environment, as items from `start` on.
 
-    The control rows that they lead to are written from `fresh` on; an item has the place, or what stands for one.
-    Returns the numbers of items and of rows, and whether something is missing.
+    Their control rows are written, not yet interned, from `fresh` on; an item has the place of its row, or a sentinel.
+    Returns the numbers of items and of rows, and whether an entry is missing.
     """
     base, slots = t.meta[codes.M_SLOT_BASE], t.meta[codes.M_SLOTS]
     n, written, missing = 0, 0, False
@@ -116,7 +116,7 @@ def list_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
             continue
         for k in range(t.lists[roots, 0], t.lists[roots, 0] + t.lists[roots, 1]):
             root = np.int64(t.list_nodes[k])
-            if root < 0:  # it reads inboxes: no control row decides it
+            if root < 0:  # the action reads inboxes, so no control row decides its outcomes
                 if start + n + 2 >= len(t.row_items):
                     stop_to_grow(t, codes.GROW_ITEMS)
                 t.row_items[start + n, 0] = ~root
@@ -124,7 +124,7 @@ def list_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
                 t.row_items[start + n, 2] = s if s < slots else NONE
                 n += 1
                 continue
-            # The trie's leaf has the outcomes. Of each the control row is written that it leads to.
+            # The tree's leaf has the outcomes. Write the control row that each leads to.
             leaf = walk_to(t, root, row, local, 0)
             if leaf < 0 or t.nodes[leaf, codes.KIND] == codes.UNKNOWN:
                 missing = True
@@ -147,10 +147,10 @@ def list_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
 
 @jit
 def build_row(t: Any, row: Any) -> None:
-    """List the steps of a control row that depend on no inbox: each replica's own and the environment's."""
+    """List the steps of a control row that depend on no inbox: internal actions of the replicas and the environment."""
     start, fresh = t.meta[codes.M_ROW_ITEMS], t.meta[codes.M_ROWS]
     n, written, missing = list_outcomes(t, row, start, fresh)
-    # Intern the control rows that the outcomes lead to, all of which stand side by side, and judge the steps.
+    # Intern the outcomes' control rows, which stand side by side, and evaluate the step properties.
     look_ahead(t, fresh, written)
     for k in range(start, start + n):
         place = np.int64(t.row_items[k, 1])
@@ -161,15 +161,15 @@ def build_row(t: Any, row: Any) -> None:
         missing |= flags < 0
         t.row_items[k, 1] = target
         t.row_items[k, 2] = flags
-    # Judge those control rows that are new and surely reached; note of the others what is still to be said.
+    # Evaluate control rows that are new and certainly reached. Mark steps to the others as UNSETTLED.
     for k in range(start, start + n):
         target = np.int64(t.row_items[k, 1])
-        is_sure = target >= fresh and t.outcomes[t.row_items[k, 0], codes.COUNT] == 0  # nothing can refuse it
+        is_sure = target >= fresh and t.outcomes[t.row_items[k, 0], codes.COUNT] == 0  # no inbox can refuse the step
         if is_sure and not t.row_info[target, codes.R_FLAGS] & codes.JUDGED:
             judge(t, target)
         if target >= 0 and t.row_items[k, 2] >= 0:
             t.row_items[k, 2] = flags_to(t, target, np.int64(t.row_items[k, 2]))
-    # Keep the list only where it is whole: what is missing is asked for, and the list is made again.
+    # Keep only a complete list; otherwise it is built again once Python has answered the requests.
     if missing:
         return
     t.row_info[row, codes.R_START] = start
@@ -179,7 +179,7 @@ def build_row(t: Any, row: Any) -> None:
 
 @jit
 def build_bundle(t: Any, local: Any, inbox: Any, groups: Any) -> None:
-    """List what a replica may do with the messages of an inbox."""
+    """List the outcomes of a replica's handlers for the messages of an inbox."""
     start = t.meta[codes.M_BUNDLE_ITEMS]
     n = 0
     missing = False
@@ -189,7 +189,7 @@ def build_bundle(t: Any, local: Any, inbox: Any, groups: Any) -> None:
     for k in range(first_item, first_item + t.contents[inbox, codes.C_N]):
         if t.content_items[k, 1] <= 0:
             continue
-        # Who handles the message, and what is left of the inbox without it.
+        # Find the message's handlers, and the inbox without the message.
         message = np.int64(t.content_items[k, 0])
         roots = ask_roots(t, local, message + 1)
         if roots < 0:
@@ -202,7 +202,7 @@ def build_bundle(t: Any, local: Any, inbox: Any, groups: Any) -> None:
             missing = True
             continue
         for r in range(t.lists[roots, 0], t.lists[roots, 0] + t.lists[roots, 1]):
-            # A trie that is a leaf decides by itself: its outcomes are listed. Of another one the node is listed.
+            # If the tree is a single leaf, list its outcomes; otherwise list its root, which the kernel walks.
             node = t.list_nodes[r]
             if node < 0:
                 node = ~node
