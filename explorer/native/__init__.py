@@ -1,1 +1,1 @@
-"""What every compiled kernel stands on: how functions are compiled and cached, and arrays shared with Python."""
+"""JIT compilation, its cache, and array groups that compiled code shares with Python."""

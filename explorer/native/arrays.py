@@ -1,9 +1,9 @@
 """Groups of arrays that Python owns and compiled functions read as attributes.
 
-Numba counts references to arrays, with atomic instructions, wherever one is handed on. In a loop over states that costs
-more than the work, and worse where several threads share the tables. So a compiled function is given a whole group as
-one pointer, to a *directory* of addresses and shapes, and reads `group.name` as a *bare* array: the same memory,
-without an owner. The group keeps its arrays alive, and must not be given others while compiled code runs.
+Numba counts references to an array, by atomic instructions, at each call that takes the array. In a loop over states
+that costs more than the work, and more still when threads share the tables. So a compiled function takes a whole
+group as one pointer, to a *directory* of addresses and shapes. It reads `group.name` as a *bare* array: the same
+memory, without an owner. The group keeps its arrays alive, and no array may be replaced while compiled code runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numba.core.datamodel import models
 from numba.core.typing import templates
 from numba.np import arrayobj, numpy_support
 
-_extending: Any = extending  # what Numba exports without annotations
+_extending: Any = extending  # Numba's API has no annotations
 _lower_attribute: Any = imputils.lower_getattr_generic
 _infer_attribute: Any = templates.infer_getattr
 _AttributeTemplate: Any = templates.AttributeTemplate
@@ -27,11 +27,11 @@ _ir: Any = vars(cgutils)["ir"]
 _NUMBER = _ir.IntType(64)
 
 MOST_DIMENSIONS = 3
-ENTRY = 1 + MOST_DIMENSIONS  # numbers in the directory for each array: its address, then its shape
+ENTRY = 1 + MOST_DIMENSIONS  # numbers in an array's directory entry: its address, then its shape
 
 
 class Declared(NamedTuple):
-    """A declared array: its place in the directory, the type of its numbers, its dimensions (-1: any length)."""
+    """A declared array: its place in the directory, its element type, and its dimensions (-1: any length)."""
 
     number: int
     kind: np.dtype[Any]
@@ -44,7 +44,7 @@ def array(kind: type[np.generic], *shape: int) -> Any:
 
 
 class Arrays:
-    """A group of arrays. A subclass declares each by `array`; its own subclasses declare no more."""
+    """A group of arrays; a subclass declares each by `array`, and its own subclasses declare none."""
 
     _numba_type_: ArraysType
     declared: dict[str, Declared]
@@ -75,7 +75,7 @@ class Arrays:
 
 
 class ArraysType(_Type):  # type: ignore[misc]
-    """The type of a group in compiled code."""
+    """The Numba type of a group."""
 
     def __init__(self, declaring: type[Arrays]) -> None:
         self.declaring = declaring
@@ -111,7 +111,7 @@ class _Attributes(_AttributeTemplate):  # type: ignore[misc]
 
 @_lower_attribute(ArraysType)  # type: ignore[untyped-decorator]
 def _read(context: Any, builder: Any, kind: Any, directory: Any, name: str) -> Any:
-    """Make a bare array of an entry in the directory, which does not change while compiled code runs."""
+    """Build a bare array from its directory entry, which is constant while compiled code runs."""
     declared = kind.declaring.declared[name]
 
     def number(place: int) -> Any:

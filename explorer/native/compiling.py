@@ -1,11 +1,11 @@
-"""Compiled functions: how they are compiled, cached on disk, and given memory that they do not own.
+"""JIT compilation of kernel functions, its disk cache, and intrinsics on unowned memory.
 
-A function of a kernel is compiled in two ways. Python calls its *entry*: machine code, which is cached. Compiled
-functions call its *callee*: intermediate code that is linked into theirs, and optimised there. So a function is
-optimised once for each entry that needs it, and no machine code is made of what Python does not call.
+A kernel function is compiled in two ways. Python calls its *entry*: machine code, which is cached. Compiled
+functions call its *callee*: intermediate code, which is linked into theirs and optimised there. So a function is
+optimised once for each entry that needs it, and functions that Python does not call get no machine code.
 
-With the environment variable `KRAFTCHECK_KERNEL=debug` each index of an array is checked; one below 0 is refused.
-What goes beyond what Numba documents belongs to one series of its releases, which `pyproject.toml` pins.
+With the environment variable `KRAFTCHECK_KERNEL=debug` each array index is checked; a negative one is an error.
+Code that goes beyond Numba's documented API depends on one series of its releases, which `pyproject.toml` pins.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from numba.np import arrayobj as numpy_arrays
 
 ir: Any = vars(llvm_utilities)["ir"]
 types: Any = numba_types
-cgutils: Any = llvm_utilities  # what Numba exports without annotations
+cgutils: Any = llvm_utilities  # Numba's API has no annotations
 impl_ret_untracked: Any = imputils.impl_ret_untracked
 arrayobj: Any = numpy_arrays
 _numba: Any = numba
@@ -38,7 +38,7 @@ _machinery: Any = compiler_machinery
 config = _numba.config
 
 SERIES = "0.68."
-"""The releases of Numba whose internals are known; a test fails when another one is installed."""
+"""The series of Numba releases whose internals this module uses; a test fails with any other."""
 DEBUG = os.environ.get("KRAFTCHECK_KERNEL") == "debug"
 _FOLDER = "kraftcheck"
 CHECKSUM_BYTES = 4
@@ -55,7 +55,7 @@ NEEDLESS = (
     "AnnotateTypes",
     "DumpParforDiagnostics",
 )
-"""Passes of Numba's that change nothing in a kernel."""
+"""Numba passes that change nothing in a kernel."""
 _FunctionCache: Any = caching.FunctionCache
 _Files: Any = caching.IndexDataCacheFile
 _Results: Any = caching.CompileResultCacheImpl
@@ -67,9 +67,10 @@ _runtime: Any = vars(runtime)["rtsys"]
 
 
 def cache_folder(*sources: Path) -> str:
-    """Return where compiled code is cached: a folder for the sources of a kernel as they are now.
+    """Return the cache folder for the current sources of a kernel.
 
-    Numba looks at a function's own file only, but a constant of another one is compiled in as well.
+    The folder's name has a digest of all sources. Numba checks a function's own file only, but compiles constants of
+    other files in as well.
     """
     digest = blake2b(b"debug" if DEBUG else b"", digest_size=8)
     for folder in (Path(__file__).parent, *sources):
@@ -85,12 +86,13 @@ def cache_folder(*sources: Path) -> str:
 
 
 def compiler(*sources: Path) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator that compiles a kernel function at its first call and caches the code for other processes."""
+    """Return a decorator that compiles a kernel function at its first call, and caches the code on disk."""
     folder = cache_folder(*sources)
     return lambda function: _compiled(function, folder)
 
 
 def _compiled(function: Callable[..., Any], folder: str) -> Any:
+    """Compile a function as an entry for Python and a callee for compiled code."""
     before = config.CACHE_DIR
     config.CACHE_DIR = folder
     try:
@@ -102,18 +104,18 @@ def _compiled(function: Callable[..., Any], folder: str) -> Any:
         config.CACHE_DIR = before
     entry.compile = _with_own_indices(entry.compile)
     callee = _callee(function)
-    callee._compiling_counter = entry._compiling_counter  # by which Numba knows that a function calls itself
+    callee._compiling_counter = entry._compiling_counter  # shows Numba that a function calls itself
     entry.get_call_template, entry.get_overload = callee.get_call_template, callee.get_overload
     return entry
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Compile a function that only compiled ones call, into each of them."""
+    """Compile a function that only compiled code calls, inlined at each call."""
     return _callee(function, forceinline=True)
 
 
 def _callee(function: Callable[..., Any], **options: Any) -> Any:
-    """Compile a function to intermediate code, for compiled ones that call it."""
+    """Compile a function to intermediate code, for its compiled callers."""
     callee = _numba.njit(
         pipeline_class=_CalleeCompiler,
         boundscheck=DEBUG,
@@ -126,14 +128,17 @@ def _callee(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def _of_any_number(template_for: Callable[..., Any]) -> Callable[..., Any]:
-    """Have a function compiled once for all numbers: Numba takes a number that stands in the code for its own type."""
+    """Compile a function once for all integers.
+
+    By default, Numba gives each integer literal a type of its own.
+    """
     return lambda args, kws: template_for(
         [types.unliteral(one) if isinstance(one, types.IntegerLiteral) else one for one in args], kws
     )
 
 
 class _CalleeLibrary(_Library):  # type: ignore[misc]
-    """The intermediate code of a callee; the entry that it is linked into is optimised, and made machine code."""
+    """The intermediate code of a callee, left for its entries to optimise and compile."""
 
     def _optimize_final_module(self) -> None:
         pass
@@ -144,7 +149,7 @@ class _CalleeLibrary(_Library):  # type: ignore[misc]
 
 @_machinery.register_pass(mutates_CFG=True, analysis_only=False)
 class _CalleeLowering(_Lowering):  # type: ignore[misc]
-    """Makes the intermediate code of a callee."""
+    """The compiler pass that lowers a callee to intermediate code."""
 
     _name = "callee_lowering"
 
@@ -154,7 +159,7 @@ class _CalleeLowering(_Lowering):  # type: ignore[misc]
         super().run_pass(state)
         lowered, library = state["cr"], state.library
         described = lowered.fndesc
-        # What stands for the callee in the code that calls it. Python cannot call it: its address is 0.
+        # The callee's stub in its callers. Python cannot call it: its address is 0.
         name = _make_function(described.lookup_module(), described.qualname, "", 0, lowered.env, (library,))
         state.targetctx.insert_user_function(name, described, [library])
         state["cr"] = lowered._replace(cfunc=name)
@@ -162,7 +167,7 @@ class _CalleeLowering(_Lowering):  # type: ignore[misc]
 
 
 class _EntryCompiler(_Compiler):  # type: ignore[misc]
-    """Numba's compiler without the passes for what no kernel has: closures, comprehensions, expressions of arrays."""
+    """Numba's compiler without the passes for closures, comprehensions and array expressions, which kernels lack."""
 
     lowering = _Lowering
 
@@ -175,7 +180,7 @@ class _EntryCompiler(_Compiler):  # type: ignore[misc]
 
 
 class _CalleeCompiler(_EntryCompiler):
-    """The same with another lowering."""
+    """The compiler of callees."""
 
     lowering = _CalleeLowering
 
@@ -185,10 +190,10 @@ _fix_index: Any = arrayobj.fix_integer_index
 
 
 def _with_own_indices(compile_for: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what compiles, so that no index of an array is looked at whether it counts from the end, as none does.
+    """Compile array accesses without support for negative indices, which kernels do not use.
 
-    Numba adds the length to an index that is negative. That is three instructions for each access, and a look for the
-    length, which is a tenth of what a search takes.
+    Numba adds the length to a negative index. The check takes three instructions for each access and a load of the
+    length: a tenth of a search's time.
     """
 
     def compiled_for(*given: Any) -> Any:
@@ -203,7 +208,7 @@ def _with_own_indices(compile_for: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
-    """Return an index as it is, where it is code of ours that is compiled, and the index no constant."""
+    """Return an index unchanged in kernel code, unless it is a constant."""
     if getattr(_compiling, "own", False) and not isinstance(index, ir.Constant) and kind.signed:
         return context.cast(builder, index, kind, types.intp)
     return _fix_index(context, builder, kind, index, size)
@@ -213,7 +218,7 @@ arrayobj.fix_integer_index = _index
 
 
 class _Taking(_Results):  # type: ignore[misc]
-    """Takes compiled code as it is on disk, without the intermediate code beside it, which takes longer to read."""
+    """Cache reader that loads machine code without the intermediate code beside it, which takes longer to read."""
 
     def rebuild(self, target_context: Any, payload: Any) -> Any:
         (name, kind, data), function, *rest = payload
@@ -225,7 +230,7 @@ class _Taking(_Results):  # type: ignore[misc]
 
 
 class _Context:
-    """A context of Numba's in which one library is known already."""
+    """A Numba context that already has one library."""
 
     def __init__(self, context: Any, library: Any) -> None:
         self._context, self._library = context, library
@@ -234,7 +239,7 @@ class _Context:
         return getattr(self._context, name)
 
     def codegen(self) -> _Context:
-        """Return what makes the library."""
+        """Return this context as the code generator."""
         return self
 
     def unserialize_library(self, _: Any) -> Any:
@@ -253,7 +258,7 @@ def _library(generator: Any, name: str, machine_code: bytes, function: Any) -> A
 
 
 class _CheckedFiles(_Files):  # type: ignore[misc]
-    """The files of a function's compiled code, each with a checksum at its end; damaged ones count as missing."""
+    """Cache files with a checksum at their end; a damaged file counts as missing."""
 
     def load(self, key: Any) -> Any:
         try:
@@ -289,10 +294,10 @@ def _checksum(content: bytes) -> bytes:
 
 
 class _Cache(_FunctionCache):  # type: ignore[misc]
-    """The compiled code of a function on disk.
+    """Disk cache of a function's compiled code.
 
-    Numba makes ready all that compiling could need before it looks there. Where code is found, that is for nothing;
-    where none is, it is done again when the function is compiled.
+    Numba prepares its whole compiler before it reads its cache. This class skips that; compiling a function that is not
+    in the cache prepares the compiler then.
     """
 
     _impl_class = _Taking
@@ -308,7 +313,7 @@ class _Cache(_FunctionCache):  # type: ignore[misc]
 
 
 def _bare(context: Any, array: Any) -> Any:
-    """Return an array without an owner: the same memory, which the caller keeps."""
+    """Return an array without an owner: the same memory, which the caller must keep alive."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = signature.return_type
@@ -324,7 +329,7 @@ bare: Any = intrinsic(_bare)
 
 
 def _keep(_context: Any, array: Any) -> Any:
-    """Use an array, so that Numba does not free it before: a bare one of the same memory does not count as a use."""
+    """Use an array, so that Numba does not free it earlier; a bare array of the same memory is no use."""
     return types.void(array), lambda context, *_: context.get_dummy_value()
 
 
@@ -332,7 +337,7 @@ keep: Any = intrinsic(_keep)
 
 
 def _on_stack(context: Any, rows: Any, columns: Any) -> Any:
-    """Return an array of words that lives until the function returns; what it holds at first is not said."""
+    """Return an uninitialised array of words that lives until the function returns."""
     kind = types.Array(types.uint64, 2, "C")
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -351,7 +356,7 @@ on_stack: Any = intrinsic(_on_stack)
 
 
 def _prefetch(_context: Any, array: Any, place: Any) -> Any:
-    """Ask for the memory of a place of an array, which will be read soon, without waiting for it."""
+    """Prefetch an array's element into the processor's cache."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         held = context.make_array(signature.args[0])(context, builder, value=arguments[0])
@@ -371,13 +376,13 @@ prefetch: Any = intrinsic(_prefetch)
 
 
 def _bytes_at(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """Return a pointer to eight bytes of an array of bytes, from a place on."""
+    """Return a pointer to the eight bytes of a byte array from an index on."""
     data = context.make_array(signature.args[0])(context, builder, value=arguments[0]).data
     return builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(64).as_pointer())
 
 
 def _load64(_context: Any, array: Any, place: Any) -> Any:
-    """Return eight bytes of an array of bytes, from a place on, as a number; the first is the lowest."""
+    """Return the eight bytes of a byte array from an index on, as a little-endian number."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.load(_bytes_at(context, builder, signature, arguments), align=1)
@@ -386,7 +391,7 @@ def _load64(_context: Any, array: Any, place: Any) -> Any:
 
 
 def _store64(_context: Any, array: Any, place: Any, value: Any) -> Any:
-    """Write a number to eight bytes of an array of bytes, from a place on; the first is the lowest."""
+    """Write a little-endian number to the eight bytes of a byte array from an index on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         builder.store(arguments[2], _bytes_at(context, builder, signature, arguments), align=1)
@@ -396,7 +401,7 @@ def _store64(_context: Any, array: Any, place: Any, value: Any) -> Any:
 
 
 def _move_bytes(_context: Any, array: Any, place: Any, to: Any, count: Any) -> Any:
-    """Copy bytes of an array of bytes to another place of it; the two may overlap."""
+    """Copy bytes within a byte array; the ranges may overlap."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, value=arguments[0]).data
@@ -413,13 +418,13 @@ move_bytes: Any = intrinsic(_move_bytes)
 
 
 def _number_at(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """Return a pointer to a place of an array of one dimension."""
+    """Return a pointer to an element of a one-dimensional array."""
     data = context.make_array(signature.args[0])(context, builder, value=arguments[0]).data
     return builder.gep(data, [arguments[1]])
 
 
 def _add_atomically(_context: Any, array: Any, place: Any, more: Any) -> Any:
-    """Add to a place of an array, as one step for all threads; return what was there."""
+    """Add to an array element atomically; return its old value."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.atomic_rmw("add", _number_at(context, builder, signature, arguments), arguments[2], "seq_cst")
@@ -428,7 +433,7 @@ def _add_atomically(_context: Any, array: Any, place: Any, more: Any) -> Any:
 
 
 def _replace_atomically(_context: Any, array: Any, place: Any, expected: Any, new: Any) -> Any:
-    """Replace what a place of an array is expected to hold, as one step for all threads; return what was there."""
+    """Compare and swap an array element atomically; return its old value."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         at = _number_at(context, builder, signature, arguments)
@@ -443,7 +448,7 @@ replace_atomically: Any = intrinsic(_replace_atomically)
 
 
 def _bytes_from(_context: Any, address: Any, count: Any) -> Any:
-    """Return so many bytes that stand at an address, as an array without an owner."""
+    """Return `count` bytes at an address, as an array without an owner."""
     kind = types.Array(types.uint8, 1, "C")
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The table engine: handlers learned as integer tables, states explored as rows of ids by a compiled kernel."""
+"""The table engine: handlers memoized as integer tables, and states as rows of ids that a compiled kernel expands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pkgutil import iter_modules
 
 
 def search_orders() -> tuple[str, ...]:
-    """Return the search orders, the default first: those of the files in `searches/`. None is imported for it."""
+    """Return the search orders, the default first: one for each file in `searches/`. Imports none of these files."""
     from kraftcheck.explorer.tables import searches
 
     files = (module.name for module in iter_modules(searches.__path__))

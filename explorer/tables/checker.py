@@ -1,4 +1,4 @@
-"""What every search of the table engine checks and counts: its initial states, its violations, its result."""
+"""Initial states, violations and result of a search, for every search order of the table engine."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 
-FEWEST_STATES = 1_000  # before there is anything to compare
-FEWEST_CALLS = 1_000  # that are worth a warning
-STEEP = 0.8  # calls grow as the number of states to this power, or faster
+FEWEST_STATES = 1_000  # at the first sample
+FEWEST_CALLS = 1_000  # for a warning
+STEEP = 0.8  # exponent: calls that grow as states ** STEEP, or faster, are worth a warning
 
 Tallies = tuple[dict[str, int], dict[str, int]]
 
 
 class Checker:
-    """Checks the states of one search, and keeps its books."""
+    """Checks the states of one search, and keeps its statistics."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Checker:
             self.python = PythonChecks(parts, *given, self.books)
 
     def result_of(self, search: Callable[[], None]) -> Result:
-        """Run a search; return its result."""
+        """Run a search and return its result."""
         try:
             return self.books.result_of(partial(self._search_and_test_purity, search), self._notes)
         finally:
@@ -79,7 +79,7 @@ class Checker:
         return self.system.initial()
 
     def starting_rows(self) -> Rows:
-        """Return the initial states within the constraints; `check_starts` checks them once they are counted."""
+        """Return the initial states that satisfy the constraints; `check_starts` checks them once they are stored."""
         self.initial_count = len(self.starts)
         rows = self.expander.encode(self.starts)
         within = list(map(self.system.is_within, self.starts))
@@ -87,7 +87,7 @@ class Checker:
         return first
 
     def check_starts(self) -> None:
-        """Check the properties on the initial states."""
+        """Check the properties of the initial states."""
         for state in self.starts:
             for prop in self._options.properties:
                 if prop.over_steps:
@@ -100,10 +100,13 @@ class Checker:
                 if not holds:
                     self.books.violation(prop.name, (TraceStep(state),))
 
-    # What raises
+    # Errors of user code
 
     def traced(self, error: RaisedError, rows: Iterable[Any], trace_to: Callable[[int], Behaviour]) -> RaisedError:
-        """Return an error with the behaviour that leads there: the tables know of a call only what it read."""
+        """Return an error with the trace to its state.
+
+        The tables do not know that state: they hold only the inputs that a call read.
+        """
         me = getattr(error, "me", None)
         judged = (*self._options.action_constraints, *self._options.constraints, *self._options.properties)
         rows = list(rows) if error.trace is None else []
@@ -121,7 +124,7 @@ class Checker:
         return error
 
     def _raised_next(self, error: RaisedError, state: State) -> RaisedError | None:
-        """Return an error of a projection, raised in a state to which a step leads: the tables ask it beforehand."""
+        """Return a projection's error in a successor of a state; the tables evaluate projections ahead of a step."""
         for taken in self.semantics.transitions(state):
             if self.system.goes_on(state, taken.target):
                 found = raised_from(self.semantics, (), taken.target)
@@ -133,12 +136,12 @@ class Checker:
     # Violations
 
     def take(self, events: Iterable[Event], trace_to: Callable[[int], Behaviour]) -> None:
-        """Turn what the kernel noted into violations."""
+        """Report the violations in the kernel's events."""
         for event in events:
             self.note(event.kind, event.mask, trace_to(event.state))
 
     def note(self, kind: int, mask: int, trace: Behaviour) -> None:
-        """Report what an event says is violated."""
+        """Report the violations of one event."""
         if kind == STUCK:
             self.books.violation(DEADLOCK, trace)
             return
@@ -147,29 +150,30 @@ class Checker:
             violates = self._violates(prop, trace[-1].state, kind == BAD_STEP)
             steps = list(filter(violates, transitions))
             if not steps:
-                raise AssertionError(f"the tables say that {prop.name} is violated, and no successor shows it")
+                raise AssertionError(f"{prop.name} is violated in the tables, but in no successor of the state")
             self.books.violation(prop.name, (*trace, step_of(least(steps))))
 
     def _violates(self, prop: Property, state: State, over_steps: bool) -> Callable[[Transition], bool]:
+        """Return a test of whether a step violates a property."""
         if over_steps:
             return lambda step: not self.semantics.kept_by(prop, state, step)
         return lambda step: not self.semantics.holds(prop, step.target)
 
     def behaviour(self, rows: Iterable[Any]) -> Behaviour:
-        """Return the behaviour through states, given as rows."""
+        """Return the trace through states, given as rows."""
         return behaviour_along(self.semantics, [self._learner.decode_state(row) for row in rows])
 
     # Totals and limits
 
     @property
     def distinct(self) -> int:
-        """Distinct states that are within the constraints."""
+        """Number of distinct states that satisfy the constraints."""
         return self._count_visited() - (0 if self.python is None else self.python.beyond)
 
     def _totals(self) -> Totals:
         actions, calls = self._tallies()
         distinct, most = self.distinct, self._options.max_states
-        if most is not None:  # the last batch may find more; they do not count
+        if most is not None:  # the last batch may exceed the limit
             distinct = min(distinct, max(most, self.restored))
         self._growth.sample(distinct, calls)
         return Totals(distinct, self.initial_count + sum(actions.values()), actions, calls)
@@ -185,17 +189,17 @@ class Checker:
         return python + self._growth.notes(result.distinct_states, result.handler_calls)
 
     def batch_size(self, most: int) -> int:
-        """Return how many states to expand at once, at most `most`; few where a limit on their number is near."""
+        """Return the number of states to expand at once, at most `most`; fewer near the limit on states."""
         if self._options.max_states is None:
             return most
         return max(1, min(most, (self._options.max_states - self.distinct) // 8))
 
     def has_max_states(self) -> bool:
-        """Return whether there are as many states as the search may find."""
+        """Return whether the limit on states is reached."""
         return self._options.max_states is not None and self.distinct >= self._options.max_states
 
     def stop_at_max_states(self) -> None:
-        """End the search where there are as many states as it may find."""
+        """Stop the search if the limit on states is reached."""
         if self.has_max_states():
             self.books.stop_at("max_states")
 
@@ -203,12 +207,12 @@ class Checker:
 def _traced_from(
     state: State, raised: Callable[[State], RaisedError | None], trace_to: Callable[[], Behaviour]
 ) -> RaisedError | None:
-    """Return the error that is raised in a state, with the whole behaviour."""
+    """Return the error raised in a state, with its trace, or None."""
     found = raised(state)
     if found is None:
         return None
     before = trace_to()
-    if before and before[-1].state != state:  # under symmetry another one of its images
+    if before and before[-1].state != state:  # under symmetry the trace may end in another image of the state
         found = raised(before[-1].state) or found
     assert found.trace is not None
     found.trace = (*before, *found.trace)
@@ -216,13 +220,13 @@ def _traced_from(
 
 
 class CallGrowth:
-    """Warns of actions whose calls grow with the number of states; samples them whenever that has doubled."""
+    """Warns of actions whose calls grow with the number of states, sampled at each doubling."""
 
     def __init__(self) -> None:
         self._samples: list[tuple[int, dict[str, int]]] = []
 
     def sample(self, states: int, calls: dict[str, int]) -> None:
-        """Note the calls of each action, if there are twice as many states as the last time."""
+        """Sample the calls of each action, if the number of states has doubled."""
         if states >= (2 * self._samples[-1][0] if self._samples else FEWEST_STATES):
             self._samples.append((states, dict(calls)))
 
@@ -233,8 +237,8 @@ class CallGrowth:
             return []
         then, before = earlier[-1]
         return [
-            f"{name} was called {times:,} times in Python, and its calls grow with the number of states: "
-            "it reads, or is told, what differs from state to state"
+            f"{name}: {times:,} calls in Python, which grow with the number of states, since its inputs hardly repeat; "
+            "see docs/fast.md"
             for name, times in calls.items()
             if times >= FEWEST_CALLS and log(times / max(1, before.get(name, 0))) >= STEEP * log(states / then)
         ]

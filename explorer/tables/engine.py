@@ -1,6 +1,6 @@
-"""The table engine: an explicit-state search whose hot path looks everything up in integer tables.
+"""The table engine: an explicit-state search that looks up successors in integer tables.
 
-`docs/architecture.md` follows one state through its modules.
+For the path of one state through its modules see `docs/architecture.md`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Expands states: from rows of states to rows of their successors.
+"""Successor generator of the table engine: from rows of states to rows of their successors.
 
-A state is a row of ids: its control row, then the inbox content of each replica. A batch of rows is divided among the
-workers. Each runs the kernel, which notes what it does not find in the tables; the learner then makes that, asking the
-protocol's Python where need be, and the states concerned are expanded again. Successors stay in the workers' buffers,
-packed, until a visited set takes them.
+A batch of rows is divided among the workers. Each worker runs the kernel, which records cache misses. The learner
+resolves the misses, with calls to user code where the tables do not suffice, and the states concerned are expanded
+again. Successors stay packed in the workers' buffers until the visited set takes them.
 """
 
 from __future__ import annotations
@@ -44,20 +43,23 @@ from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 
-SHARES = 4  # for each worker, of what is left of a batch: whoever is ready takes one
-SMALLEST = 8  # shares, at most, of what is worth a second thread
+SHARES = 4  # a piece is this fraction of a worker's share of the remaining states
+SMALLEST = 8  # the smallest piece is this fraction of a batch that pays for a second thread
 
 
 class Event(NamedTuple):
-    """Something that the kernel noted while it expanded a state."""
+    """A deadlock or violation that the kernel recorded while it expanded a state."""
 
-    state: int  # the state's place among the rows that were expanded
-    kind: int  # one of `kernel.codes`: STUCK, BAD_STATE, BAD_STEP
-    mask: int  # which properties: see `Expander.properties_in`
+    state: int  # index of the state among the expanded rows
+    kind: int  # STUCK, BAD_STATE or BAD_STEP of `kernel.codes`
+    mask: int  # violated properties: see `Expander.properties_in`
 
 
 def pieces_of(which: Indices, workers: int) -> Iterator[Indices]:
-    """Return the numbers of states in ever smaller pieces, of which each worker takes the next one when it is ready."""
+    """Divide the indices of states into ever smaller pieces, which workers take from a shared iterator.
+
+    Large pieces first cost little overhead; small ones at the end let all workers finish at about the same time.
+    """
     ends, count, least = [0], len(which), max(1, SERIAL // SMALLEST)
     while workers > 1 and count - ends[-1] > least:
         ends.append(ends[-1] + max(least, (count - ends[-1]) // (SHARES * workers)))
@@ -65,7 +67,7 @@ def pieces_of(which: Indices, workers: int) -> Iterator[Indices]:
 
 
 class Expander:
-    """Finds the successors of states."""
+    """Generates the successors of states."""
 
     def __init__(self, learner: Learner, parts: Parts, workers: int, *, deadlock: bool) -> None:
         self.learner = learner
@@ -76,13 +78,13 @@ class Expander:
             worker.left = np.zeros(learner.permutations, np.int64)
         self.packing = packing([1])
         self.layout: Layout = ControlRows(learner)
-        self._own: Layout = self.layout  # that of the search, also within `with_control_rows`
+        self._own: Layout = self.layout  # the search's layout, which `with_control_rows` does not change
         self._packed_counts: list[int] = []
         self._deadlock = deadlock
 
     @classmethod
     def of(cls, protocol: Protocol, options: SearchRequest, workers: int | None = None) -> Self:
-        """Return an expander that evaluates the local properties of a search, by default with a thread a processor."""
+        """Return an expander that evaluates the local properties of a search; one thread per processor by default."""
         parts = split(options)
         learner = Learner(
             protocol,
@@ -102,34 +104,34 @@ class Expander:
 
     @property
     def workers(self) -> int:
-        """How many threads there are."""
+        """Number of threads."""
         return self.threads.count
 
     @property
     def is_flat(self) -> bool:
-        """Whether states have no control rows."""
+        """Whether states are in the flat layout."""
         return self.layout.is_flat
 
     @property
     def width(self) -> int:
-        """Columns of a state."""
+        """Number of columns of a state."""
         return self.layout.width
 
     # Rows
 
     def encode(self, states: Iterable[State]) -> Rows:
-        """Return the rows of states."""
+        """Return states as rows of ids."""
         encoded = [self.learner.encode_state(state) for state in states]
         rows = [row + [0] * (self.width - len(row)) for row in encoded]
         return np.array(rows, np.int32).reshape(-1, self.width)
 
     def with_columns(self, rows: Rows) -> Rows:
-        """Return rows with an empty inbox for every replica that they do not know."""
+        """Return rows with an empty inbox for every replica that they lack."""
         missing = self.width - rows.shape[1]
         return np.pad(rows, ((0, 0), (0, missing))) if missing else rows
 
     def identities(self, rows: Rows) -> Rows:
-        """Return the rows that stand for states: they themselves, or under symmetry their canonical images."""
+        """Return the canonical rows of states: under symmetry their least images, else the rows themselves."""
         rows = np.ascontiguousarray(self.with_columns(rows))
         if self.learner.permutations == 1 or self.is_flat:
             return rows
@@ -142,14 +144,14 @@ class Expander:
             self.learner.resolve([worker])
 
     def images(self, row: Rows) -> Rows:
-        """Return the images of one state, given as a row in an array of its own, under the symmetry group."""
+        """Return the images of one state under the symmetry group; the row is an array of its own."""
         if self.learner.permutations == 1:
             return row
-        self.identities(row)  # this learns them
+        self.identities(row)  # caches them
         return self.learner.interner.images_of_state(row[0])
 
     def packed(self, rows: Rows, packing: Packing) -> tuple[Words, Indices]:
-        """Return the packed identities of states, and the partitions that own them."""
+        """Return the packed canonical keys of states, and the partitions that own them."""
         words, owner = np.zeros((len(rows), packing.words), np.uint64), np.zeros(len(rows), np.int64)
         rows = self.with_columns(self.identities(rows))
         self.layout.pack(self.pool[0], packing, rows, words, owner)
@@ -162,9 +164,12 @@ class Expander:
     ) -> tuple[Rows, Indices]:
         """Expand rows[which] as far as the buffers have room.
 
-        Returns the rows (wider where a replica appeared) and those of `which` that are still to be expanded. What may
-        be done with the successors in the buffers while more is learned is done `meanwhile`, in another thread.
+        Returns the rows (wider where a replica appeared) and the indices of `which` left to expand. While misses are
+        resolved, another thread calls `meanwhile` with the successors found so far.
         """
+        # A round expands all states in parallel with read-only tables, then resolves the misses of all workers in one
+        # thread. Misses are rare after the first levels, so rounds are few, and the parallel part needs no locks. A
+        # large batch also resolves a miss once that many of its states share.
         rest: list[Indices] = []
         while len(which) and not rest and not self.layout.is_outgrown:
             rows = self.with_columns(rows)
@@ -178,7 +183,7 @@ class Expander:
                 worker.successors.fit(room, self.width, self.packing.words)
             pieces = pieces_of(which, len(workers))
             self.threads.run(partial(self._run_kernel, pieces, rest), len(workers))
-            rest += pieces  # where no worker has room for more
+            rest += pieces  # left over if every worker's buffers are full
             which = np.concatenate([worker.left_out() for worker in workers])
             learn = partial(self.learner.resolve, workers, self.layout.resolver(self.packing))
             if len(which):
@@ -189,7 +194,7 @@ class Expander:
         return rows, np.concatenate([which, *rest])
 
     def _make_room(self, workers: Iterable[Worker]) -> None:
-        """Make room where a worker had none."""
+        """Grow the buffers or tables that a worker found full."""
         for worker in workers:
             if worker.stats[codes.S_CODE] == codes.MANY_SUCCESSORS:
                 worker.make_room()
@@ -197,7 +202,7 @@ class Expander:
                 self.learner.interner.tables.grow()
 
     def _run_kernel(self, pieces: Iterator[Indices], rest: list[Indices], number: int) -> None:
-        """Let a worker expand one piece after the other, until it has no room; what is left is `rest`."""
+        """Let a worker expand pieces until its buffers are full; append the remaining states to `rest`."""
         worker = self.pool[number]
         for piece in pieces:
             self.layout.expand(worker, self.packing, piece, self._deadlock)
@@ -208,9 +213,9 @@ class Expander:
     # Layouts
 
     def lay_out(self, *, flat: bool) -> None:
-        """Take states for flat from now on, or for such as have control rows; the buffers must be empty.
+        """Switch to the flat layout, or to control rows; the buffers must be empty.
 
-        Flat states have no control rows: what is known of these is forgotten.
+        The flat layout needs no control rows, so their tables are cleared.
         """
         interner = self.learner.interner
         interner.shared.sets.is_allowed &= not flat
@@ -221,7 +226,7 @@ class Expander:
         self._pack_again()
 
     def pack_together(self, fields: list[list[int]]) -> None:
-        """Pack these columns of flat states together from now on, field by field; the buffers must be empty."""
+        """Pack columns of flat states by these fields from now on; the buffers must be empty."""
         layout = self.layout
         assert isinstance(layout, FlatColumns)
         if sorted(column for field in fields for column in field) != layout.packed:
@@ -235,13 +240,13 @@ class Expander:
         self.fit_packing()
 
     def _read_as(self, layout: Layout, packed: Packing) -> None:
-        """Read rows as a layout has them, which are packed so."""
+        """Read rows in a layout and a packing."""
         self.layout, self.packing = layout, packed
         self.learner.interner.flat_slots = layout.slots
 
     @contextmanager
     def with_control_rows(self) -> Iterator[None]:
-        """Within this, states have control rows; afterwards they are again what they were."""
+        """Return a context in which rows are read with control rows; the search's layout is restored at its end."""
         before, packed = self.layout, self.packing
         if before.is_flat:
             self._read_as(ControlRows(self.learner), packing([1]))
@@ -252,15 +257,15 @@ class Expander:
                 self._read_as(before, packed)
 
     def flattened(self, rows: Rows) -> Rows:
-        """Return states as flat ones."""
+        """Convert states to the flat layout."""
         return np.hstack(self.learner.interner.parts_of(self.with_columns(rows)))
 
     def unflattened(self, rows: Rows) -> Rows:
-        """Return the search's states with control rows; also within `with_control_rows`."""
+        """Convert rows of the search's layout to control rows."""
         return self._own.decode(rows)
 
     def judge(self, rows: Rows) -> list[Event]:
-        """Return which of some flat states that are new violate something, for the first time."""
+        """Evaluate the invariants of new flat states; return events for properties not violated before."""
         which = np.arange(len(rows), dtype=np.int64)
         while len(which):
             workers = self.pool[: 1 if len(which) <= SERIAL else self.workers]
@@ -277,10 +282,10 @@ class Expander:
             judge_batch(self.learner.tables, self.pool[number], piece)
 
     def load(self, rows: Rows) -> Found:
-        """Return states as if they had been found as successors."""
-        self.identities(rows)  # this learns them
+        """Put states into the buffers, as if they had been found as successors."""
+        self.identities(rows)  # caches their images, which adds ids
         words, owner = self.packed(rows, self.packing)
-        while self.fit_packing():  # also for the numbers of clusters that are new
+        while self.fit_packing():  # packing flat states may intern new cluster contents
             words, owner = self.packed(rows, self.packing)
         self.pool[0].successors.put(self.with_columns(rows), words, owner)
         return self.found()
@@ -292,7 +297,7 @@ class Expander:
     # The packing
 
     def fit_packing(self) -> bool:
-        """Pack in another way where an id no longer fits its field; return whether that was so."""
+        """Widen the packing if an id no longer fits its field; return whether that was needed."""
         counts = self.layout.counts(self.pool)
         bits = [max(1, count.bit_length()) for count in counts]
         if self.packing.has_room_for(bits):
@@ -306,16 +311,16 @@ class Expander:
         return True
 
     def give_back(self) -> None:
-        """Give the memory of the buffers back, which must be empty."""
+        """Free the buffers, which must be empty."""
         for worker in self.pool:
             assert not worker.successors.counts.any()
             worker.successors = Successors()
 
-    # What is noted on the way
+    # Counts and events
 
     @property
     def fired(self) -> NDArray[np.int64]:
-        """How often each action fired, in their order."""
+        """Number of steps generated by each action."""
         by_label = np.sum([worker.fired for worker in self.pool], axis=0)
         names = self.learner.action_names
         fired: Indices = by_label[: len(names)].copy()
@@ -324,11 +329,11 @@ class Expander:
         return fired
 
     def note_fired(self, times: NDArray[np.int64]) -> None:
-        """Count actions that fired, given how often, in their order."""
+        """Add to the number of steps generated by each action."""
         self.pool[0].fired[: len(times)] += times
 
     def events(self) -> list[Event]:
-        """Return what the kernel noted since the last call, in the order of the states."""
+        """Return the events since the last call, ordered by state."""
         noted: list[Event] = []
         for worker in self.pool:
             noted += [Event(*event) for event in worker.events[: worker.stats[codes.S_EVENTS]].tolist()]
@@ -340,7 +345,7 @@ class Expander:
         return self.learner.properties_in(mask, over_steps=kind == codes.BAD_STEP)
 
     def ignore(self, violated: Iterable[str]) -> None:
-        """Note no event for these properties, by name, nor for a deadlock if that is among them."""
+        """Suppress events for these properties, by name, and for deadlocks if named."""
         names = set(violated)
         for worker in self.pool:
             worker.stats[codes.S_SEEN] = self.learner.mask_of(names, over_steps=False)
@@ -348,17 +353,17 @@ class Expander:
             worker.stats[codes.S_DEADLOCK] = int(DEADLOCK in names)
 
     def restart(self, violated: Iterable[str] = ()) -> None:
-        """Forget what was found, counted and noted; note no event for what is known to be violated."""
+        """Clear successors, counts and events; suppress events for properties already violated."""
         for worker in self.pool:
             worker.fired[:] = 0
             worker.stats[:] = 0
             worker.successors.clear()
         self.ignore(violated)
 
-    # The way back
+    # Predecessors
 
     def predecessor(self, rows: Rows, targets: Rows) -> int | None:
-        """Return the index of a state that leads to one of some others, or None; the first of those that are known."""
+        """Return the index of the first row with one of the targets as a successor, or None."""
         worker, which = self.pool[0], np.arange(len(rows))
         while len(which):
             rows, targets = self.with_columns(rows), self.with_columns(targets)
@@ -373,5 +378,5 @@ class Expander:
         return None
 
     def close(self) -> None:
-        """Let the threads end."""
+        """Shut down the threads."""
         self.threads.close()

@@ -1,7 +1,7 @@
-"""When states are laid out otherwise: flat or with control rows (see `kernel/flat`), which columns are packed together.
+"""Policy for the layout of states: when to switch to flat rows, and which columns to pack as a cluster.
 
-Columns are packed together where they have few contents together, for the bits that their own numbers take
-(`kernel/flat/fields.py`). What a content costs, once, is set against what each state saves.
+Columns form a cluster if their joint contents are few for the bits of their own ids (`kernel/flat/fields.py`). The
+bytes of each distinct content are set against the bits saved in each state.
 """
 
 from __future__ import annotations
@@ -20,32 +20,30 @@ from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.explorer.tables.states.packing import Rows
 
 FLAT_FROM = 1 << 15
-"""States from which control rows are given up where they do not repeat; before, too little is known of that."""
+"""Minimum number of states for a switch to the flat layout; fewer do not show whether control rows repeat."""
 FLAT_SHARE = 0.5
-"""They do not repeat where there are more control rows than so many times the states."""
+"""Ratio of control rows to states above which a switch to the flat layout pays."""
 CLUSTERS_FROM, CLUSTERS_TO = 1 << 17, 1 << 23
-"""Flat states among which columns are looked for that are better packed together."""
+"""Range of the number of flat states in which clusters are chosen."""
 ONE_WORD = 64
-"""Bits of a packed state that is small enough."""
+"""Bits of a packed state that needs no clusters."""
 SAVED = 16
-"""Bits of a state that must be saved for all to be packed anew."""
-SAMPLE = 1 << 17  # states that are looked at
-FLAG_BITS = 20  # of the number of flags by which contents are counted
-ENTRY, ITEM = 24, 4  # bytes of a content: in the hash table, with its head; for each column
-WORTH = 0.7  # of what is saved, what contents may cost
-
-
+"""Minimum number of bits saved per state that pays for repacking all states."""
+SAMPLE = 1 << 17  # states in the sample
+FLAG_BITS = 20  # binary logarithm of the bitmap size for linear counting
+ENTRY, ITEM = 24, 4  # bytes of a content: its hash-table entry and head; each column
+WORTH = 0.7  # weight of bytes saved in states against bytes spent on contents
 
 
 class LayoutPolicy:
-    """Says when the states of a breadth-first search are better laid out otherwise."""
+    """Decides when a breadth-first search switches its layout or packing."""
 
     def __init__(self, options: SearchRequest, states: LevelStates, python: PythonChecks | None) -> None:
-        self.flat_from, self.clusters_from = FLAT_FROM, CLUSTERS_FROM  # states from which it is asked again
+        self.flat_from, self.clusters_from = FLAT_FROM, CLUSTERS_FROM  # number of states at the next decision
         self._options, self._states, self._python = options, states, python
 
     def wants_flat(self) -> bool:
-        """Return whether states are better flat: control rows do not repeat, and nothing in the search needs them."""
+        """Return whether to switch to flat rows: control rows hardly repeat, and no option needs them."""
         count = self._states.visited.count
         if count < self.flat_from or not self._are_better_flat(count):
             return False
@@ -59,11 +57,11 @@ class LayoutPolicy:
         needs |= self._python is not None and self._python.constrains
         needs |= visited.archive is not None or bool(interner.shared.sets.elements)
         all_hidden = bool(interner.tables.hidden[: interner.base].all())
-        needs |= not interner.slots and all_hidden  # nothing tells states apart
+        needs |= not interner.slots and all_hidden  # a flat row needs at least one visible column
         return not expander.is_flat and not needs and expander.learner.counts()[0] > FLAT_SHARE * count
 
     def better_fields(self) -> list[list[int]] | None:
-        """Return which columns of flat states are better packed together, field by field; None where none are."""
+        """Return the columns of each field of a better packing, or None."""
         visited, expander, states = self._states.visited, self._states.expander, self._states.visited.count
         if not expander.is_flat or expander.layout.is_outgrown or states < self.clusters_from:
             return None
@@ -74,7 +72,7 @@ class LayoutPolicy:
         return clustering.fields() if clustering.bits() + SAVED <= expander.packing.bits else None
 
     def _clustering(self, states: int) -> Clustering:
-        """Return which columns belong together, as a sample of so many states suggests."""
+        """Return the clusters that a sample of the states suggests."""
         expander = self._states.expander
         interner, inboxes = expander.learner.interner, expander.layout.first_inbox
         base, widths = interner.base, [max(1, count.bit_length()) for count in interner.flat_counts()]
@@ -85,21 +83,21 @@ class LayoutPolicy:
         return clustering
 
     def laid_out(self) -> None:
-        """Note that all states are laid out otherwise now."""
+        """Delay the next choice of clusters, after all states were converted."""
         self.clusters_from = max(CLUSTERS_FROM, self._states.visited.count)
 
 
 class Unit(NamedTuple):
-    """Columns that are packed together."""
+    """Columns that are packed as one field."""
 
-    columns: list[int]  # which ones
-    bits: int  # that they take in a state
-    cost: float  # bytes that their contents take
-    hashes: NDArray[np.uint64]  # of what they hold in each state of the sample
+    columns: list[int]
+    bits: int  # of the field in a packed state
+    cost: float  # estimated bytes of all distinct contents
+    hashes: NDArray[np.uint64]  # hash of the contents in each state of the sample
 
 
 class Clustering:
-    """Finds out which columns of flat states are best packed together."""
+    """Greedy choice of the columns of flat states to pack together."""
 
     def __init__(self, rows: Rows, states: int, widths: list[int]) -> None:
         factors = np.random.default_rng(len(widths)).integers(1, 1 << 63, len(widths), np.uint64) * np.uint64(2)
@@ -109,7 +107,7 @@ class Clustering:
         self.units = [Unit([c], width, 0.0, hashes[:, c].copy()) for c, width in enumerate(widths) if width]
 
     def merge_all(self, parts: list[list[int]]) -> None:
-        """Merge the units of the same part, where that pays; then any two, while it pays."""
+        """Merge units within each of the parts where that pays, then any two units while it pays."""
         for part in parts:
             mine = [unit for unit in self.units if unit.columns[0] in part]
             while len(mine) > 1 and (merged := self._merged(mine[0], mine[1])) is not None:
@@ -130,22 +128,23 @@ class Clustering:
             self._replace(*max(found, key=lambda one: one[0])[1:])
 
     def fields(self) -> list[list[int]]:
-        """Return the columns of each field; those that have several come first."""
+        """Return the columns of each field, clusters first."""
         return sorted((sorted(unit.columns) for unit in self.units), key=lambda columns: (len(columns) == 1, columns))
 
     def bits(self) -> int:
-        """Return how many bits a state takes."""
+        """Return the bits of a packed state."""
         return sum(unit.bits for unit in self.units)
 
     def _replace(self, a: Unit, b: Unit, merged: Unit) -> None:
         self.units = [unit for unit in self.units if unit is not a and unit is not b] + [merged]
 
     def _gain(self, a: Unit, b: Unit, merged: Unit) -> float:
+        """Return the bytes that merging two units saves."""
         saved = (a.bits + b.bits - merged.bits) / 8 * self._states
         return WORTH * saved - (merged.cost - a.cost - b.cost)
 
     def _merged(self, a: Unit, b: Unit) -> Unit | None:
-        """Return the columns of two units together, or None where that does not pay."""
+        """Return two units as one, or None where that does not pay."""
         hashes = a.hashes + b.hashes
         contents = self._contents(hashes)
         columns = a.columns + b.columns
@@ -154,14 +153,17 @@ class Clustering:
         return merged if self._gain(a, b, merged) > 0 else None
 
     def _contents(self, hashes: NDArray[np.uint64]) -> float:
-        """Return how many contents all states have, as the sample, and half of it, suggest."""
+        """Return the estimated number of distinct contents in all states.
+
+        It is extrapolated from the sample and its first half.
+        """
         whole = counted(hashes)
         more = max(0.0, log(whole / max(1.0, counted(hashes[: self._half])), 2)) if self._half else 1.0
         return float(whole * self._scale**more)
 
 
 def counted(hashes: NDArray[np.uint64]) -> float:
-    """Return about how many different hashes there are, by flags (linear counting)."""
+    """Return the estimated number of distinct hashes, by linear counting."""
     places = (hashes ^ (hashes >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(64 - FLAG_BITS)
     flags = np.zeros(1 << FLAG_BITS, np.bool_)
     flags[places] = True
@@ -169,7 +171,7 @@ def counted(hashes: NDArray[np.uint64]) -> float:
 
 
 def sampled(levels: Levels, most: int = SAMPLE) -> Rows:
-    """Return states of all levels, at most so many, in an order by chance."""
+    """Return a random sample of at most `most` states from all levels, in random order."""
     share = min(1.0, most / max(1, sum(levels.counts)))
     found: list[Rows] = []
     for level, count in enumerate(levels.counts, start=1):

@@ -1,4 +1,11 @@
-"""The two layouts of a state's row: with a control row, or flat. An expander has one, and need not know which."""
+"""The two layouts of a state's row behind one interface: factored, with a control row, and flat columns.
+
+In the factored layout a step is one lookup from control row and delta to the next control row with its verdict.
+This pays while states are combinations of few control rows and inboxes. Where nearly every state has its own
+control row, each lookup is a miss and each row an entry. Flat rows then need no interning: steps are looked up by
+replica, and invariants are evaluated once for each state. `LayoutPolicy` chooses; `docs/decisions/two-layouts.md`
+has figures.
+"""
 
 from __future__ import annotations
 
@@ -19,40 +26,43 @@ from kraftcheck.explorer.tables.learning.learner import Learner, Make
 from kraftcheck.explorer.tables.states.packing import Indices, Packing, Rows, Words, roomy_packing
 from kraftcheck.explorer.tables.worker import Worker
 
-ORDER_BITS = 14  # of a control row's id, by which states are ordered
+ORDER_BITS = 14  # high bits of a control row's id that `order` compares
 
 
 class ControlRows:
-    """A state is its control row's id, then an inbox content for each replica."""
+    """The factored layout: a control row's id, then an inbox content for each replica."""
 
     is_flat, is_outgrown, first_inbox = False, False, 1
     slots: int | None = None
-    fields: Sequence[list[int]] = ()  # each has one column, which no list need say
+    fields: Sequence[list[int]] = ()  # empty: each field is one column
 
     def __init__(self, learner: Learner) -> None:
         self._learner = learner
 
     @property
     def width(self) -> int:
-        """Columns of a state, for the replicas that there are by now."""
+        """Number of columns of a state, for all current replicas."""
         return self._learner.width
 
     def fit(self, worker: Worker, packing: Packing) -> None:
-        """Have room for successors that are packed so."""
+        """Do nothing: only the flat layout has more buffers."""
 
     def expand(self, worker: Worker, packing: Packing, which: Indices, deadlock: bool) -> None:
-        """Expand the worker's states of these numbers as far as there is room."""
+        """Expand the worker's states of these numbers as far as the buffers have room."""
         images, columns = None, worker.states.shape[1]
         if self._learner.permutations > 1:
             images = np.zeros((len(worker.succ) + 1, columns), np.int32)
         expand_batch(self._learner.tables, worker, worker.successors, packing, which, deadlock, images)
 
     def resolver(self, packing: Packing) -> Make | None:
-        """Return what makes what the kernel missed; None: what the learner has."""
+        """Return None: the learner has the function that resolves misses."""
         return None
 
     def order(self, rows: Rows) -> Indices:
-        """Return the numbers of states in the order in which they are best expanded: near control rows together."""
+        """Return the order in which states are expanded: by control row.
+
+        Neighbours then share table entries, which are still in the processor's caches.
+        """
         order = np.arange(len(rows), dtype=np.int64)
         most = self._learner.counts()[0]
         shift = max(0, most.bit_length() - ORDER_BITS)
@@ -60,24 +70,24 @@ class ControlRows:
         return order
 
     def counts(self, pool: Sequence[Worker]) -> list[int]:
-        """Return how many ids each packed field has."""
+        """Return the number of ids of each field."""
         return self._learner.counts()
 
     def packing(self, counts: list[int], before: Sequence[int]) -> Packing:
-        """Return a packing for so many ids in each field."""
+        """Return a packing for these numbers of ids."""
         return roomy_packing(counts, before)
 
     def pack(self, worker: Worker, packing: Packing, rows: Rows, words: Words, owner: Indices) -> None:
-        """Write the packed words of states that stand for themselves, and the partition that owns each."""
+        """Write the packed words of canonical states, and the partition that owns each."""
         pack_all(self._learner.tables, packing, rows, words, owner)
 
     def decode(self, rows: Rows) -> Rows:
-        """Return states with control rows."""
+        """Return the rows themselves, which have control rows."""
         return rows
 
 
 class FlatColumns:
-    """A state is what its control row would hold, column by column, then an inbox content for each replica."""
+    """The flat layout: the columns of the control row, then an inbox content for each replica."""
 
     is_flat = True
 
@@ -96,16 +106,16 @@ class FlatColumns:
 
     @property
     def width(self) -> int:
-        """Columns of a state, for the replicas that there were."""
+        """Number of columns of a state, for the replicas at the switch to this layout."""
         return self.first_inbox + self.slots
 
     @property
     def is_outgrown(self) -> bool:
-        """Whether there is a replica for which states have no column."""
+        """Whether a replica has appeared that has no column."""
         return self.slots != len(self._learner.interner.slots)
 
     def fit(self, worker: Worker, packing: Packing) -> None:
-        """Have room for successors that are packed so."""
+        """Resize the worker's buffers for this packing."""
         columns, clusters = worker.succ.shape[1] - 2, int(packing.clusters[0])
         grow_facts(worker)
         if worker.words.shape != (len(worker.succ) + 1, packing.words):
@@ -118,19 +128,19 @@ class FlatColumns:
             worker.waiting_hashes = np.zeros((WAITING, clusters), np.int64)
 
     def expand(self, worker: Worker, packing: Packing, which: Indices, deadlock: bool) -> None:
-        """Expand the worker's states of these numbers as far as there is room."""
+        """Expand the worker's states of these numbers as far as the buffers have room."""
         expand_flat_batch(self._learner.tables, worker, worker.successors, packing, which, deadlock)
 
     def resolver(self, packing: Packing) -> Make | None:
-        """Return what makes what the kernel missed."""
+        """Return the compiled function that resolves misses."""
         return partial(resolve_flat, packing)
 
     def order(self, rows: Rows) -> Indices:
-        """Return the numbers of states as they stand."""
+        """Return the order in which states are expanded: as they are."""
         return np.arange(len(rows), dtype=np.int64)
 
     def counts(self, pool: Sequence[Worker]) -> list[int]:
-        """Return how many ids each packed field has, or will have when the workers have room for no more."""
+        """Return the number of ids of each field, with room for those of the next batch."""
         interner = self._learner.interner
         of_columns, of_clusters = interner.flat_counts(), interner.tables.cluster_counts
         more = 2 * SPARE + sum(len(worker.succ) + WAITING for worker in pool)
@@ -138,7 +148,7 @@ class FlatColumns:
         return [of_columns[field[0]] if len(field) == 1 else int(of_clusters[f]) + more for f, field in fields]
 
     def packing(self, counts: list[int], before: Sequence[int]) -> Packing:
-        """Return a packing for so many ids in each field."""
+        """Return a packing for these numbers of ids."""
         return roomy_packing(counts, before).of(self.fields, self.width)
 
     def pack(self, worker: Worker, packing: Packing, rows: Rows, words: Words, owner: Indices) -> None:
@@ -149,7 +159,7 @@ class FlatColumns:
         self._learner.making_room(lambda: pack_all_flat(tables, packing, worker, rows, words, owner))
 
     def decode(self, rows: Rows) -> Rows:
-        """Return states with control rows."""
+        """Convert flat states to control rows."""
         return self._learner.interner.control_rows_of(rows, self.slots)
 
 
@@ -157,7 +167,7 @@ Layout = ControlRows | FlatColumns
 
 
 def grow_facts(worker: Worker) -> None:
-    """Have room for more facts where they take one another's places."""
+    """Enlarge a worker's memo of facts if many entries overwrite each other."""
     if 4 * worker.fact_counts[facts.REPLACED] > len(worker.facts) < facts.MOST_FACTS:
         more: Any = np.zeros((4 * len(worker.facts), 2), np.int64)
         facts.move_facts(worker.facts, more)
@@ -165,7 +175,7 @@ def grow_facts(worker: Worker) -> None:
 
 
 def forget_facts(worker: Worker, shared: int) -> None:
-    """Forget what follows from parts of flat states, and number the contents of so many shared fields again."""
+    """Clear a worker's memo of facts, for `shared` shared fields."""
     worker.fact_counts = np.zeros(facts.FACT_COUNTS, np.int64)
     worker.facts = np.zeros((facts.FEWEST_FACTS, 2), np.int64)
     worker.fair_pairs = np.zeros(facts.FIRST_LOCALS**2, np.uint8)

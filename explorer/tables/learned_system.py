@@ -1,4 +1,4 @@
-"""The transition system over learned rows: the compiled kernel finds the steps, cache misses go to the learner."""
+"""`TransitionSystem` over rows of ids: the compiled kernel finds steps, the learner resolves cache misses."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Keys = tuple[Words, Indices]  # packed canonical rows, and the partitions of the
 
 
 class Edges(EdgeArrays):
-    """The edges that one worker has found."""
+    """The edges that one worker found."""
 
     def fit(self, room: int, words: int) -> None:
-        """Make room."""
+        """Resize the buffers."""
         if len(self.sources) < room or self.words.shape[1] != words:
             self.sources, self.owners = np.zeros(room, np.int64), np.zeros(room, np.int64)
             self.labels = np.zeros(room, np.uint16)
@@ -43,7 +43,7 @@ class LearnedSystem:
         self.labels = expander.learner.book
         self._starts = starts
         self._edges = [Edges() for _ in expander.pool]
-        self._judged: Property | None = None  # the last one that control rows decide, with what is known of it
+        self._judged: Property | None = None  # the property whose verdicts by control row are cached
         self._verdicts: dict[int, bool] = {}
 
     def initial(self) -> Rows:
@@ -51,15 +51,15 @@ class LearnedSystem:
         return self.expander.encode(self._starts)
 
     def canonical(self, states: Rows) -> Keys:
-        """Return the packed rows that stand for states, and their owners."""
+        """Return the packed canonical keys of states, and the partitions that own them."""
         return self.expander.packed(states, self.packing)
 
     def decode(self, states: Rows) -> list[State]:
-        """Return states as the language has them."""
+        """Return states as language-level values."""
         return list(map(self.expander.learner.decode_state, states))
 
     def holds(self, prop: Property, states: Rows, judge: Callable[[Property, State], bool]) -> Mask:
-        """Return for each state whether a property is true of it: once for each control row where that decides it."""
+        """Return whether a property holds in each state, evaluated once per control row if that decides it."""
         if reason(prop) is not None:
             return np.array([judge(prop, state) for state in self.decode(states)], bool)
         if prop is not self._judged:
@@ -75,7 +75,7 @@ class LearnedSystem:
         return mask
 
     def successors(self, states: Rows, which: Indices) -> Iterator[Steps]:
-        """Yield the steps out of states[which], as far as the buffers have room each time."""
+        """Yield the steps out of states[which], in as many parts as the buffers require."""
         expander, packing = self.expander, self.packing
         while len(which):
             states = expander.with_columns(states)

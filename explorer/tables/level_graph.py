@@ -1,4 +1,4 @@
-"""The state graph of a breadth-first search, whose states are rows, level by level."""
+"""State graph of a finished breadth-first search, with states numbered level by level."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kraftcheck.spec.language.state import State
 
 
 class LevelStore:
-    """The states of a breadth-first search, numbered level by level: a `StateStore`."""
+    """`StateStore` over the levels of a breadth-first search."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class LevelStore:
                 number_states(keys, places, layout, words[mine], first + mine, self._numbers[p])
 
     def chunks(self, *, backwards: bool) -> Iterator[tuple[int, Rows]]:
-        """Yield the rows of all levels, each batch with the number of its first state."""
+        """Yield the rows of all levels in chunks, each with the number of its first state."""
         firsts = [0, *np.cumsum(self._levels.counts).tolist()]
         levels = range(1, self._levels.depth + 1)
         for level in reversed(levels) if backwards else levels:
@@ -72,29 +72,29 @@ class LevelStore:
         return numbers
 
     def forget_keys(self) -> None:
-        """Give back the room for what finds the state to which a step leads."""
+        """Free the memory of the index from keys to numbers."""
         for partition, numbers in zip(self._partitions, self._numbers, strict=True):
             for array in (partition.keys, partition.places, numbers):
                 self._room.give_back(array)
         self._partitions, self._numbers = [], []
 
     def _read(self, number: int) -> tuple[Any, int]:
-        """Return the row of a state, and its level."""
+        """Return a state's row and level."""
         level = int(np.searchsorted(np.cumsum(self._levels.counts), number, side="right")) + 1
         first = number - sum(self._levels.counts[: level - 1])
         return self._levels.read(level, first, 1)[0], level
 
     def state(self, number: int) -> State:
-        """Return a state."""
+        """Return the state with this number."""
         return self._system.expander.learner.decode_state(self._read(number)[0])
 
     def path_to(self, number: int) -> Behaviour:
-        """Return a shortest behaviour to a state."""
+        """Return a shortest trace to a state."""
         return self._path_to(*self._read(number))
 
 
 def mark_back(room: SpillArena, sources: Numbers, targets: Numbers, marked: NDArray[np.uint8]) -> None:
-    """Mark every state from which edges lead to a marked one."""
+    """Mark every state with a path to a marked one."""
     begins, waiting = room.array(len(marked) + 1, np.int64), room.array(len(marked), np.int32)
     before = room.array(len(sources), np.int32)
     kernel_mark_back(sources, targets, marked, begins, before, waiting)
@@ -109,7 +109,7 @@ def check_behaviours(
     path_to: Callable[[Any, int], Behaviour],
     pause: Callable[[], None],
 ) -> None:
-    """Check what should stay reachable, and temporal properties, once every state is visited."""
+    """Check AG EF and temporal properties on the complete state graph."""
     expander, books, semantics = states.expander, checker.books, checker.semantics
     expander.fit_packing()
     room = SpillArena(states.left_memory(), states.folder)

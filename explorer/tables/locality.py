@@ -1,8 +1,8 @@
-"""Divides the properties and constraints of a search into local and non-local ones.
+"""Partition of a search's properties and constraints into local and non-local ones.
 
-The tables decide the local ones: those that read replicas, projections of them and shared fields, or one message alone.
-What reads a whole state, a message together with something else, or whole inboxes has nearly as many inputs as there
-are states.
+The tables decide the local ones, which read replicas, projections of replicas, shared fields, or one message alone.
+A property is non-local if it reads a whole state, whole inboxes, or a message with other inputs. It has nearly as
+many distinct inputs as there are states, so tables would not help.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from kraftcheck.spec.language.declarations import Property
 
 
 class Parts(NamedTuple):
-    """The properties and constraints of a search, by how they are decided."""
+    """Properties and constraints of a search, by the way they are evaluated."""
 
-    properties: tuple[Property, ...]  # by a control row
+    properties: tuple[Property, ...]  # decided by a control row
     constraints: tuple[Property, ...]
     about_messages: tuple[Property, ...]  # invariants of one message alone
-    non_local: tuple[Property, ...]  # by Python, on each new state
+    non_local: tuple[Property, ...]  # evaluated in Python, on each new state
     non_local_constraints: tuple[Property, ...]
 
 
 def split(options: SearchRequest) -> Parts:
-    """Divide the properties and constraints of a search by how they are decided."""
+    """Partition the properties and constraints of a search."""
     about_states = [p for p in options.properties if not p.over_steps]
-    room = MOST_PROPERTIES - 1  # Python evaluates those for which there is none
+    room = MOST_PROPERTIES - 1  # bits of a mask; Python evaluates the properties beyond these
     constraints = [c for c in options.constraints if reason(c) is None][:room]
     local = [p for p in about_states if reason(p) is None and p.asks != ("message",)][: room - len(constraints)]
     messages = [p for p in about_states if p.asks == ("message",)][: room - len(constraints) - len(local)]
@@ -41,7 +41,7 @@ def split(options: SearchRequest) -> Parts:
 
 
 def reason(prop: Property) -> str | None:
-    """Return what a property reads that makes it non-local; None where it is local."""
+    """Name the input that makes a property non-local; None for a local property."""
     if "state" in prop.asks:
         return "whole states"
     if any(read.of_inbox for read in prop.reads):

@@ -1,9 +1,8 @@
-"""Evaluates non-local properties and constraints in Python, on each new state; `locality.py` says which these are.
+"""Evaluation of non-local properties and constraints in Python, on each new state; see `locality.py`.
 
-A property that reads inboxes is evaluated once for each distinct input. What it reads of a state is a few numbers: of
-the control row, the columns that it reads; of each inbox, the number of its projections, or of the messages that the
-property is about. The numbers of a batch stand in one array, a row for each thing that is read and a column for each
-state.
+A property that reads inboxes is evaluated once for each distinct input. An input is a vector of ids: the columns of
+the control row that the property reads, and an id for each inbox. That id stands for the inbox's projection, or for
+its messages of the property's types. A batch's inputs form one array, with a column for each state.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value
 
 ENOUGH = 1 << 14
-"""Inputs after which it is seen whether they repeat."""
+"""Number of inputs after which memoization is dropped if they seldom repeat."""
 
 
 class Verdicts:
-    """Says of which states a property holds."""
+    """Memoized verdicts of one property on states."""
 
     def __init__(self, learner: Learner, prop: Property, holds: Callable[[Any], bool]) -> None:
         self._learner = learner
@@ -47,7 +46,7 @@ class Verdicts:
         self.last: Any = None
 
     def of(self, rows: Rows) -> NDArray[np.bool_]:
-        """Return for each state whether the property holds."""
+        """Return whether the property holds in each state."""
         inputs = self._inputs(rows) if self._repeats and len(rows) else None
         if inputs is None:
             return np.array([self._judge(row) for row in rows], bool)
@@ -72,7 +71,7 @@ class Verdicts:
         return self._holds_of_parts(row) if self._is_of_parts else self._holds(row)
 
     def _holds_of_parts(self, row: Any) -> bool:
-        """Evaluate the property on replicas and projections, as they are known by their numbers."""
+        """Evaluate the property on replicas and projections, decoded by their ids."""
         interner, prop = self._learner.interner, self._prop
         (control,), (inboxes,) = (part.tolist() for part in interner.parts_of(row[None]))
         base = interner.base
@@ -84,18 +83,18 @@ class Verdicts:
         return all(self._learner.calls.holds(prop, {**known, **about}) for about in assignments(prop, replicas, ()))
 
     def _projected(self, read: Any, slots: dict[Any, int], seen: list[int]) -> Value:
-        """Return a projection of replicas, or of inboxes, given by their numbers."""
+        """Return a projection of replicas or inboxes, given their ids."""
         questions: Any = self._learner.interner.inboxes.questions if read.of_inbox else self._learner.interner.questions
         question = questions.number(read.name if read.of_inbox else ("projection", read.name), self._projecting(read))
         answers = ((key, questions.answer(question, seen[slot])) for key, slot in slots.items())
         return Map((key, questions.value(question, answer)) for key, answer in answers)
 
     def _inputs(self, rows: Rows) -> Rows | None:
-        """Return what the property reads of states, a column of numbers each; None where that cannot be read."""
+        """Return the property's inputs as columns of ids; None where a projection raises an error."""
         try:
             control, contents = (np.ascontiguousarray(part.T) for part in self._learner.interner.parts_of(rows))
             return np.concatenate([*self._of_control(control), *self._of_inboxes(contents)])
-        except RaisedError:  # the property will raise it, of some state
+        except RaisedError:  # evaluating the property will raise it again, with its state
             return None
 
     def _of_control(self, control: Rows) -> list[Rows]:
@@ -136,16 +135,16 @@ class Verdicts:
         return partial(self._learner.protocol.projected, read)
 
     def _messages(self, kinds: tuple[type[Record], ...], inbox: Any) -> Value:
-        """Return the messages of some classes that an inbox knows."""
+        """Return an inbox's messages of some types."""
         known = self._learner.protocol.network.known(inbox)
         return tuple(message for message in known if isinstance(message, kinds))
 
 
 def _distinct(inputs: Rows) -> tuple[Indices, Indices]:
-    """Return where each distinct column stands first, and for each column which of these it equals."""
+    """Return the first index of each distinct column, and for each column the number of its distinct value."""
     lowest = inputs.min(axis=1).tolist()
     ranges = [high + 1 - low for high, low in zip(inputs.max(axis=1).tolist(), lowest, strict=True)]
-    if prod(ranges) >= 1 << 63:  # a number cannot tell them apart
+    if prod(ranges) >= 1 << 63:  # a column does not fit into one number
         whole = np.ascontiguousarray(inputs.T).view(np.dtype((np.void, len(inputs) * inputs.itemsize))).ravel()
         return np.unique(whole, return_index=True, return_inverse=True)[1:]
     keys = np.zeros(inputs.shape[1], np.int64)
@@ -165,7 +164,7 @@ def _distinct(inputs: Rows) -> tuple[Indices, Indices]:
 
 
 class PythonChecks:
-    """Evaluates the non-local properties and constraints of a search by the reference semantics."""
+    """Evaluates non-local properties and constraints by the reference semantics."""
 
     def __init__(
         self,
@@ -195,14 +194,14 @@ class PythonChecks:
         return bool(self._parts.non_local_constraints)
 
     def is_within(self, row: Any) -> bool:
-        """Return whether the state of a row is within the non-local constraints."""
+        """Return whether a state, given as a row, satisfies the non-local constraints."""
         return self._within(self._decode(row))
 
     def _within(self, state: State) -> bool:
         return all(self._holds(constraint, state) for constraint in self._parts.non_local_constraints)
 
     def violated_by(self, row: Any) -> list[str]:
-        """Return the non-local properties that do not hold in the state of a row; memoised."""
+        """Return the non-local properties that a state, given as a row, violates; memoized."""
         key = _key(row)
         found = self._violated_by.get(key)
         if found is None:
@@ -211,7 +210,7 @@ class PythonChecks:
         return found
 
     def admit(self, rows: Rows, trace_to: Callable[[Any], Behaviour]) -> NDArray[np.bool_]:
-        """Check new states, each of them once; return which are within the non-local constraints."""
+        """Check new states; return which of them satisfy the non-local constraints."""
         try:
             for prop in self._parts.non_local:
                 evaluated = self._verdicts[prop.name]
@@ -229,7 +228,7 @@ class PythonChecks:
         return kept
 
     def _report(self, prop: Property, rows: Rows, trace_to: Callable[[Any], Behaviour]) -> None:
-        """Report the first of some states in which a property does not hold."""
+        """Report the first state that violates a property."""
         for index in np.flatnonzero(~self._verdicts[prop.name].of(rows))[:1].tolist():
             self._books.violation(prop.name, self.least(prop.name) or trace_to(rows[index]))
 
@@ -238,11 +237,11 @@ class PythonChecks:
 
     @property
     def checks_pruned(self) -> bool:
-        """Whether there may be states that the kernel prunes, with invariants to check all the same."""
+        """Whether non-local invariants must also be checked on states that the kernel prunes."""
         return bool(self._parts.non_local and (self._parts.constraints or self._action_constraints))
 
     def check_ruled_out(self, found: Rows, trace_to: Callable[[int], Behaviour]) -> None:
-        """Check successors that the kernel prunes: their invariants are checked all the same."""
+        """Check non-local invariants on pruned successors that the kernel collected."""
         rows = found[:, 1:]
 
         def trace_of(row: Any) -> Behaviour:
@@ -261,7 +260,7 @@ class PythonChecks:
                 raise
 
     def check_pruned(self, rows: Rows, which: NDArray[np.int64], trace_to: Callable[[Rows, int], Behaviour]) -> None:
-        """Check the successors of expanded states that the kernel prunes: their invariants are checked all the same."""
+        """Check non-local invariants on the pruned successors of states, found by the reference semantics."""
         if not self.checks_pruned:
             return
         for index in which.tolist():
@@ -280,7 +279,7 @@ class PythonChecks:
         )
 
     def _violated(self, state: State) -> list[str]:
-        """Return the non-local properties, not yet known to be violated, that do not hold in a state."""
+        """Return the non-local properties that a state violates, without those already reported."""
         known = self._books.violated
         return [p.name for p in self._parts.non_local if p.name not in known and not self._holds(p, state)]
 
@@ -289,14 +288,14 @@ class PythonChecks:
         return self._semantics.holds(prop, state)
 
     def notes(self, starts: int) -> list[str]:
-        """Return what to tell the user: which properties are non-local, why, and how often they were evaluated."""
+        """Return a note for each non-local property: the reason, and the number of evaluations."""
         return [
-            f"{prop.name} reads {reason(prop) or 'what the tables have no room for'}: "
+            f"{prop.name} reads {reason(prop) or 'local inputs, but the tables have no bit left for it'}: "
             f"it was evaluated {self._evaluated[prop.name] + self._verdicts[prop.name].evaluated + starts:,} times"
             for prop in (*self._parts.non_local, *self._parts.non_local_constraints)
         ]
 
 
 def _key(row: Any) -> bytes:
-    """Return the bytes of a row without the inboxes of replicas that may have come later."""
+    """Return a row's bytes without trailing empty inboxes, which replicas may add later."""
     return bytes(row.tobytes().rstrip(b"\0"))

@@ -1,4 +1,4 @@
-"""The threads of a search. The kernel lets go of Python's lock, so that they run side by side."""
+"""A thread pool for the kernel, which releases the GIL."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 
-SERIAL = 1 << 10  # states up to which a second thread is not worth while
+SERIAL = 1 << 10  # states up to which a second thread does not pay
 
 
 class Threads:
-    """Runs pieces of work side by side."""
+    """Runs work in parallel threads."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -19,7 +19,7 @@ class Threads:
         self._pool = ThreadPoolExecutor(count - 1) if count > 1 else None
 
     def run(self, work: Callable[[int], None], pieces: int) -> None:
-        """Call `work` with each number below `pieces`, with 0 in this thread, and wait until all is done."""
+        """Call `work` with each number below `pieces`, with 0 in this thread, and wait for all calls."""
         own, others = range(pieces), []
         if self._pool is not None:
             own, others = range(1), [self._pool.submit(work, number) for number in range(1, pieces)]
@@ -32,9 +32,10 @@ class Threads:
             other.result()
 
     def beside(self, work: Callable[[], None], own: Callable[[], None]) -> None:
-        """Do one's own work; beside it, where there are several threads, some that needs little of Python.
+        """Call `own` in this thread, and `work` in another thread at the same time if there is one.
 
-        That one ends early, once it sees that it is `enough`. It may not hand work to the threads itself.
+        The other thread stops early once `enough` is set, when `own` is done. It must need little of the GIL, and must
+        not use this pool itself.
         """
         if self._pool is None:
             own()
@@ -48,6 +49,6 @@ class Threads:
             other.result()
 
     def close(self) -> None:
-        """Let the threads end."""
+        """Shut down the threads."""
         if self._pool is not None:
             self._pool.shutdown()

@@ -1,7 +1,7 @@
-"""Shortest behaviours to the states of a breadth-first search, the same ones whatever the order of discovery.
+"""Shortest traces to states of a breadth-first search, independent of the order of discovery.
 
-Predecessors are searched level by level, and of all states of a level that lead to something the least is taken. Ids,
-and the order of a level, depend on how many threads searched. Fingerprints of states do not
+A trace is found backwards, level by level: of all predecessors in a level, the least one is taken. Ids and the
+order of a level depend on the number of threads, so states are compared by fingerprint
 (`learning/fingerprints.py`). Under symmetry the least fingerprint of a state's images stands for its orbit.
 """
 
@@ -30,7 +30,7 @@ from kraftcheck.spec.language.semantics import Transition
 from kraftcheck.spec.language.state import State
 
 PATIENCE = 5.0
-"""Seconds that looking for the least may take in any case; more where the search itself took more."""
+"""Minimum number of seconds to look for least states; a long search may take as long again."""
 
 
 class LeastStates:
@@ -45,15 +45,18 @@ class LeastStates:
         self._until = float("inf")
 
     def forget(self) -> None:
-        """Forget what is known of states: they are laid out otherwise from now on."""
+        """Drop the fingerprints, after a change of layout."""
         self._fingerprints = None
 
     def allow(self, seconds: float) -> None:
-        """Allow a search of so many seconds to look for as long again, and for `PATIENCE` in any case."""
+        """Set the time to look for least states: as long as the search took, and at least `PATIENCE`."""
         self._until = time.monotonic() + max(PATIENCE, seconds)
 
     def of_level(self, level: int, leads: Callable[[Rows], int | None]) -> Any:
-        """Return the row of the least state of a level that leads to something; None where there is none."""
+        """Return the row of the least state in a level for which `leads` succeeds, or None.
+
+        `leads` takes rows and returns the index of the first that qualifies, or None.
+        """
         with self._expander.with_control_rows():
             return self._of_level(map(self._expander.unflattened, self._levels.chunks(level, self._batch)), leads)
 
@@ -75,7 +78,7 @@ class LeastStates:
         return found
 
     def first(self, rows: Rows, fits: Callable[[Any], bool]) -> int | None:
-        """Return the place of the first of some rows that fits; None where none does, or there is no time to look."""
+        """Return the index of the first row that fits; None if none does or time runs out."""
         for place, row in enumerate(rows):
             if fits(row):
                 return place
@@ -85,9 +88,10 @@ class LeastStates:
         return None
 
     def _keys(self, rows: Rows) -> Any:
+        """Return the fingerprints of states, under symmetry the least of their orbits."""
         if self._fingerprints is None:
             self._fingerprints = Fingerprints(self._expander.learner)
-        self._expander.identities(rows)  # this learns their images
+        self._expander.identities(rows)  # caches their images
         self._fingerprints.update()
         of = self._fingerprints
         tables: Any = self._expander.learner.tables
@@ -100,27 +104,27 @@ class LeastStates:
         return keys
 
     def showing(self, rows: Rows, violated: set[str]) -> int | None:
-        """Return the place of the first of some states out of which something is violated, or None."""
+        """Return the index of the first state with an event for a property not in `violated`, or None."""
         for first in range(0, len(rows), SERIAL):
             part = rows[first : first + SERIAL]
             if self._events(part, violated):
-                return first + min(place for place, _, _ in self._events(part, violated))  # nothing is missing now
+                return first + min(place for place, _, _ in self._events(part, violated))  # complete: no miss is left
         return None
 
     def events_of(self, row: Any, violated: set[str]) -> list[tuple[int, int]]:
-        """Return what is violated out of a state: kinds and masks, as those of `Event`, each kind once."""
+        """Return the kinds and masks of a state's events, each kind once."""
         masks: dict[int, int] = {}
         for _, kind, mask in self.events_out_of(row[None], violated):
             masks[kind] = masks.get(kind, 0) | mask
         return sorted(masks.items())
 
     def events_out_of(self, rows: Rows, violated: set[str]) -> list[Event]:
-        """Return what is violated out of states; a place of an event is one among them."""
+        """Return the events of states, for properties not in `violated`."""
         with self._expander.with_control_rows():
             return self._events(rows, violated)
 
     def _events(self, rows: Rows, violated: set[str]) -> list[Event]:
-        """Expand states, one after another, and return what the kernel notes; leave all else as it was."""
+        """Expand states and return the events; restore the counts and suppressed events."""
         expander = self._expander
         fired = [worker.fired.copy() for worker in expander.pool]
         expander.events()
@@ -140,7 +144,7 @@ class LeastStates:
 
 
 class WitnessSearch:
-    """Finds shortest behaviours to states, and those that show what is violated."""
+    """Finds shortest traces to states and to violations."""
 
     def __init__(
         self, expander: Expander, levels: Levels, checker: Checker, options: SearchRequest, batch: int
@@ -150,9 +154,9 @@ class WitnessSearch:
         self._books, self._options = checker.books, options
 
     def note(self, events: list[Event], level: int, trace_to: Callable[[int], Behaviour]) -> None:
-        """Note what is violated out of the states of a level: of the least one, and of others where it goes on.
+        """Report violations by states of a level, each with the trace through the least such state.
 
-        `trace_to` returns a behaviour to the state of an event; it serves where there is no time to look for the least.
+        `trace_to` returns a trace to the state of an event; it is used where time runs out.
         """
         while events:
             self._allow_time()
@@ -166,7 +170,7 @@ class WitnessSearch:
                 self._checker.note(kind, mask, trace)
 
     def to_breach(self, name: str, level: int) -> Behaviour | None:
-        """Return the behaviour through the least state with a step that breaks a property; None without the time."""
+        """Return the trace through the least state with a step that violates a property; None without time."""
         self._allow_time()
         semantics, decode = self._checker.semantics, self._expander.learner.decode_state
         (prop,) = (one for one in self._options.properties if one.name == name)
@@ -174,7 +178,7 @@ class WitnessSearch:
         def breaking(state: State) -> list[Transition]:
             try:
                 return [taken for taken in semantics.transitions(state) if not semantics.holds(prop, taken.target)]
-            except RaisedError:  # the search comes to it by itself
+            except RaisedError:  # the search will report it
                 return []
 
         row = self.least.of_level(level, lambda rows: self.least.first(rows, lambda one: bool(breaking(decode(one)))))
@@ -186,9 +190,9 @@ class WitnessSearch:
         return None
 
     def traced(self, error: RaisedError, position: int) -> RaisedError:
-        """Return an error with the behaviour that leads there: to a state of the level that is being expanded.
+        """Return an error with the trace to its state, in the level that is being expanded.
 
-        The states from a position on are tried first: the error is of one that is expanded.
+        States from `position` on are tried first, since they are the ones in expansion.
         """
         level = self._levels.depth - 1
         if level > 0 and error.trace is None:
@@ -201,18 +205,18 @@ class WitnessSearch:
         self.least.allow(self._books.result.seconds)
 
     def to(self, row: Any, level: int) -> Behaviour:
-        """Return a behaviour to a state of a level; the first is 1."""
+        """Return a shortest trace to a state of a level."""
         return self.to_row(self._expander.unflattened(np.asarray(row)[None])[0], level)
 
     def to_row(self, row: Any, level: int) -> Behaviour:
-        """Do the same, given a state with a control row."""
+        """Return a shortest trace to a state of a level, given with a control row."""
         with self._expander.with_control_rows():
             return self._checker.behaviour(self._path(row, level, lambda target: target))
 
     def to_orbit(self, row: Any, level: int) -> Behaviour | None:
-        """Return a behaviour to the orbit of a state that breaks something: which state stands for it says nothing.
+        """Return a trace to the orbit of a state that violates something, independent of its representative.
 
-        Returns None where there is no symmetry, or it is none: the sets named are not alike in what is violated.
+        Returns None without a symmetry, and where the declared symmetry does not preserve the violations.
         """
         expander, symmetry = self._expander, self._options.symmetry
         if symmetry is None or self._options.view is not None:
@@ -232,12 +236,12 @@ class WitnessSearch:
         return found if self.least.events_of(image, violated) == self.least.events_of(row, violated) else None
 
     def _path(self, row: Any, level: int, targets: Callable[[Rows], Rows]) -> list[Any]:
-        """Return states of each level up to a state, each the least that leads to one of the targets for the next."""
+        """Return rows of each level up to a state, each the least predecessor of a target in the next level."""
         path = [np.asarray(row)]
         for before in range(level - 1, 0, -1):
             wanted = targets(path[-1][None])
             found = self.least.of_level(before, partial(self._expander.predecessor, targets=wanted))
             if found is None:
-                raise AssertionError("a visited state has no predecessor in the level before")
+                raise AssertionError("a visited state has no predecessor in the previous level")
             path.append(found)
         return path[::-1]

@@ -1,4 +1,4 @@
-"""One thread's buffers while states are expanded, as Python sees them."""
+"""Buffers of one kernel thread, as Python allocates them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
 from kraftcheck.explorer.tables.states.packing import Indices, Rows, Successors
 
-BATCH = 1 << 16  # states that one worker expands between two looks at the clock
-SUCCESSORS = 1 << 10  # of one state, at first
+BATCH = 1 << 16  # states that one worker expands between two checks of the time limit
+SUCCESSORS = 1 << 10  # initial room for the successors of one state
 
 
 class Worker(WorkerArrays):
@@ -28,7 +28,7 @@ class Worker(WorkerArrays):
         self.successors = Successors()
 
     def begin(self, states: Rows, count: int = 0) -> None:
-        """Make ready for the kernel, which will expand some of these states, `count` of them at most at a time."""
+        """Prepare the buffers for a run of the kernel over `states`; it expands `count` of them at most."""
         self.states = np.ascontiguousarray(states)
         self.fit(states.shape[1])
         if len(self.broken) < len(self.succ):
@@ -36,37 +36,37 @@ class Worker(WorkerArrays):
         more = states.shape[1] + 1 - self.pruned.shape[1]
         if more > 0:
             self.pruned = np.pad(self.pruned, ((0, 0), (0, more)))
-        elif more < 0:  # states are laid out otherwise; none is left of those before
+        elif more < 0:  # after a change of layout, when the buffer is empty
             self.pruned = np.zeros((len(self.pruned), states.shape[1] + 1), np.int32)
         if len(self.retry) < count:
             self.retry = np.zeros(count, np.int64)
         self.stats[[codes.S_RETRY, codes.S_MISSES, codes.S_CODE]] = 0
 
     def fit(self, columns: int) -> None:
-        """Have room for states of so many columns."""
+        """Resize the buffers for states of `columns` columns."""
         if self.succ.shape[1] != columns + 2:
             self.succ = np.zeros((len(self.succ), columns + 2), np.int32)
             self.scratch = np.zeros((1, columns), np.int32)
 
     def make_room(self) -> None:
-        """Make room for a state with more successors than any before."""
+        """Double the successor buffer, for a state with more successors than it holds."""
         self.succ = np.zeros((2 * len(self.succ), self.succ.shape[1]), np.int32)
         self.blocked = np.zeros(len(self.succ), np.int64)
         if len(self.pruned):
             self.watch()
 
     def watch(self) -> None:
-        """Keep the successors that constraints rule out; there is room for those of one state at least."""
+        """Collect pruned successors, with room for at least those of one state."""
         more = max(len(self.succ), BATCH) - len(self.pruned)
         self.pruned = np.pad(self.pruned, ((0, max(0, more)), (0, 0)))
 
     def take_pruned(self) -> Rows:
-        """Return the successors that constraints rule out, each after the place of its state; there are none then."""
+        """Return the pruned successors, each behind the index of its state, and clear them."""
         found: Rows = self.pruned[: int(self.stats[codes.S_PRUNED])].copy()
         self.stats[codes.S_PRUNED] = 0
         return found
 
     def left_out(self) -> Indices:
-        """Return which states the kernel could not expand, for want of something that is noted."""
+        """Return the states that met a cache miss."""
         retry: Indices = self.retry[: int(self.stats[codes.S_RETRY])].copy()
         return retry

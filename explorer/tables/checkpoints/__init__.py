@@ -1,1 +1,1 @@
-"""Saves and restores searches."""
+"""Checkpoints of breadth-first searches of the table engine."""

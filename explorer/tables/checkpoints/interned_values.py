@@ -1,7 +1,7 @@
-"""What ids mean, on disk: the values that an interner has numbered, in the order of their numbers.
+"""Interned values on disk, in the order of their ids.
 
-Read back into a new interner in that order they get the same numbers. What was learned of them is not kept; it is
-learned again. Each `require_...` raises `CorruptFileError` for the first number that is out of its range.
+A new interner that reads the values in this order gives them the same ids. Memoized results are not stored;
+handlers are called again. Each `require_...` function raises `CorruptFileError` for the first number out of range.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ SHAPE = {
     "items": int,
     "controls": [(int, int)],
 }
-"""The form of what a manifest notes: see `require_shape`."""
+"""Schema of the manifest: see `require_shape`."""
 
 
 class Counts(NamedTuple):
-    """How much of each kind is written."""
+    """Number of values of each kind that are on disk."""
 
     slots: int = 0
     locals: int = 0
@@ -59,7 +59,7 @@ class Counts(NamedTuple):
 
 
 class InternedValues:
-    """Keeps files that say what an interner's ids mean."""
+    """The files with an interner's values."""
 
     def __init__(self, interner: Interner, checkpoint: SearchCheckpoint) -> None:
         self.interner = interner
@@ -71,7 +71,7 @@ class InternedValues:
     # Writing
 
     def save(self) -> Noted:
-        """Append what was numbered since the last time; return what a manifest must note."""
+        """Append the values interned since the last call; return the counts for the manifest."""
         interner, done = self.interner, self._written
         now = self._counts()
         for key in list(interner.slots)[done.slots :]:
@@ -94,6 +94,7 @@ class InternedValues:
         return {**now._asdict(), "controls": self._controls.shapes}
 
     def _value(self, kind: int, number: int, value: Value) -> None:
+        """Append a value to its file."""
         self._checkpoint.note(value)
         data = encode(value)
         head = bytes([kind]) + number.to_bytes(LENGTH, "big") + len(data).to_bytes(LENGTH, "big")
@@ -102,8 +103,8 @@ class InternedValues:
     # Reading
 
     def load(self, noted: Noted) -> None:
-        """Give an interner that has numbered nothing yet what the files hold."""
-        with reading("a value that the protocol does not have"):
+        """Load the files into an empty interner."""
+        with reading("a value that is not of the protocol"):
             self._load(noted)
 
     def _load(self, noted: Noted) -> None:
@@ -137,7 +138,7 @@ class InternedValues:
         )
 
     def _values(self) -> list[tuple[int, Value]]:
-        """Number every value again; return the inbox contents that are values, with their numbers."""
+        """Intern all values of the file; return the inbox contents with explicit values, and their ids."""
         data, interner, inboxes, start = self.files["values"].read(0, self.files["values"].length), self.interner, [], 0
         needs = {LOCAL: "id", MESSAGE: "dest"}
         intern = {SLOT: interner.slot, LOCAL: interner.local, MESSAGE: interner.inboxes.message}
@@ -162,35 +163,36 @@ class InternedValues:
         return inboxes
 
     def _pairs(self, name: str, rows: int) -> NDArray[np.int32]:
+        """Return a file of pairs as an array."""
         require_bytes(name, self.files[name].length, 8 * rows)
         array = np.empty((rows, 2), np.int32)
         self.files[name].read_into(0, array)
         return array
 
 
-# Numbers of strangers, which compiled code would take as they are
+# Validation of untrusted numbers, which compiled code would use as indices
 
 
 def require_bytes(name: str, length: int, expected: int) -> None:
-    """Require that a file has as many bytes as what is noted of it takes."""
+    """Require that a file has the length that its manifest implies."""
     require(length == expected, f"{name}: expected {expected} bytes, found {length}")
 
 
 def require_record(value: Value, field: str) -> None:
-    """Require that a value is a record, of the types that it declares, with a field."""
+    """Require that a value is a record of the declared types with a field."""
     is_right = isinstance(value, Record) and fits(value, type(value)) and hasattr(value, field)
     require(is_right, f"{cut(text_of(value), 80)} as a message or local state")
 
 
 def require_shared(interner: Interner, field: int, value: Value) -> None:
-    """Require that a value is of the type of a shared field."""
+    """Require that a value has the type of a shared field."""
     assert interner.shared.type is not None
     kind = list(field_types(interner.shared.type).values())[field]
     require(fits(value, kind), f"{cut(text_of(value), 80)} in the shared state")
 
 
 def require_contents(interner: Interner, heads: Rows, items: Rows, learned: NDArray[np.int64]) -> None:
-    """Require that inbox contents are of known slots and messages, in their canonical form, each once."""
+    """Require that inbox contents have known slots and messages, are in canonical form, and are distinct."""
     slots, counts = heads[:, 0], heads[:, 1].astype(np.int64)
     require((slots >= 0) & (slots < len(interner.slots)), "an inbox content is of an unknown replica")
     require((counts > 0) & (counts <= len(items)), "an inbox content has a wrong number of messages")
@@ -216,7 +218,7 @@ def require_contents(interner: Interner, heads: Rows, items: Rows, learned: NDAr
 
 
 def require_control_rows(interner: Interner, blocks: list[Rows]) -> None:
-    """Require that control rows are within the bounds, of known values and local states, each once."""
+    """Require that control rows are within the bounds, have known ids, and are distinct."""
     first, base, width = len(interner.bounds), interner.base, interner.base + len(interner.slots)
     slot_of = np.array([-1, *(interner.slots[record.id] for record in interner.locals[1:])])
     most = [*interner.tables.limits[:first], *(len(values) - 1 for values in interner.shared.values)]
@@ -242,10 +244,10 @@ class StateRequirements:
         contents = int(interner.tables.meta[codes.M_CONTENTS])
         self._controls = int(interner.tables.meta[codes.M_ROWS])
         self._slot_of = interner.tables.contents[:contents, codes.C_SLOT].copy()
-        self._slot_of[0] = -1  # the empty inbox is everyone's
+        self._slot_of[0] = -1  # the empty inbox belongs to no slot
 
     def check(self, rows: Rows) -> None:
-        """Require that states have known control rows, and inbox contents of their own replicas."""
+        """Require that states have known control rows, and inbox contents of the right slots."""
         controls, contents = rows[:, 0], rows[:, 1:]
         require((controls >= 0) & (controls < self._controls), "a state has an unknown control row")
         require((contents >= 0) & (contents < len(self._slot_of)), "a state has an unknown inbox content")

@@ -2,7 +2,7 @@
 
 The kernel knows no protocol: a state is a row of ids, and each step is a table entry. Threads share the tables and
 only read them. A lookup that fails is a cache miss. The thread records it, and `resolve` fills the table after the
-batch. This module's path of one state is a page of its own: `docs/kernel.md`.
+batch. For a worked example see `docs/kernel.md`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def write_inboxes(t: Any, worker: Any, at: Any, n: Any, outcome: Any, slot: Any,
 def emit(t: Any, worker: Any, at: Any, n: Any, outcome: Any, goal: Any, ref: Any, slot: Any, inbox: Any) -> Any:
     """Write the successor of an outcome at index `n`; return the next index, or FULL.
 
-    `goal` is the next control row with the step's flags above it. `ref` is the table entry of `goal` (see `unsettled`).
+    The next control row `goal` has the step's flags above it; `ref` is its table entry (see `unsettled`). The content
     `inbox` replaces the actor's inbox; NONE leaves it as it is.
     """
     succ = worker.succ

@@ -40,8 +40,8 @@ CAPACITY, STRIDE, SHIFT, SCALE, OTHERS, OWNER = range(6)  # indices of a layout
 LAYOUT = 6  # numbers of a layout; after these a table has the addresses of its arrays and its number of entries
 KEYS, KEYS_COUNT, PLACES, PLACES_COUNT, ENTRIES = range(LAYOUT, LAYOUT + 5)
 TABLE = LAYOUT + 5
-KNOWN = np.int64(-1)  # in place of a place: the key is a duplicate
-CROWDED = np.int64(-2)  # in place of a place: a displacement would be too large
+KNOWN = np.int64(-1)  # returned instead of a place: the key is a duplicate
+CROWDED = np.int64(-2)  # returned instead of a place: a displacement would be too large
 
 _LOW = np.uint64((1 << HOME_BITS) - 1)
 _ONES, _HIGH = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)

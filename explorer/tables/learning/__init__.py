@@ -1,1 +1,1 @@
-"""Learns a protocol as integer tables."""
+"""Memoization of a protocol's handlers and values as integer tables."""

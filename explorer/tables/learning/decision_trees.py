@@ -1,4 +1,4 @@
-"""Decision trees: what a handler or a property reads, and the result to which each value leads."""
+"""Decision trees of a call's reads: each path of observed values leads to the memoized result."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ from kraftcheck.explorer.tables.learning.questions import Question
 from kraftcheck.explorer.tables.learning.shared_sets import Passes, passes_or_fails
 from kraftcheck.spec.values import Value
 
-SOME = 64  # times that Python is asked of a property before it is seen whether that tells of many replicas
+SOME = 64  # calls of a property before the policy checks whether its results repeat across replicas
 
 
 class ImpureCallError(Exception):
-    """On the same input something else was read than before."""
+    """A call on the same input read other values than before."""
 
 
 class DecisionTrees:
-    """The decision trees of one learner, in the tables that the kernel follows."""
+    """The decision trees of one learner, in the tables that the kernel walks."""
 
     def __init__(self, interner: Interner) -> None:
         self._interner = interner
         self._tables = interner.tables
-        self._first: dict[int, set[int]] = {}  # by root, the answers to its question
-        # by exploded set and root, the tests of its elements by key; None where all were gone through
+        self._first: dict[int, set[int]] = {}  # root -> answers to its query
+        # exploded set -> root -> key -> test of an element; None where the call iterated over the whole set
         self._awaiting: defaultdict[int, dict[int, dict[Value, Passes | None]]] = defaultdict(dict)
 
     def node(self) -> int:
-        """Return a new node, of which nothing is known."""
+        """Return a new, UNKNOWN node."""
         return self._tables.append("nodes", (UNKNOWN, 0, 0, 0, 0, 0))
 
     def set_leaf(self, node: int, value: int, count: int = 0) -> None:
-        """Make a node a leaf."""
+        """Make a node a leaf with a value."""
         self._tables.nodes[node] = LEAF, value, 0, count, 0, 0
 
     def has_leaf(self, root: int, row: int, me: int, peer: int, inboxes: list[int]) -> bool:
-        """Return whether a tree leads to a leaf."""
+        """Return whether a walk of a tree ends at a leaf."""
         node = root
         while node >= 0:
             kind, a, b, *_ = self._tables.nodes[node].tolist()
@@ -72,7 +72,7 @@ class DecisionTrees:
         return False
 
     def insert(self, root: int, path: Mapping[Question, int]) -> int:
-        """Insert a path of reads; return the node at its end."""
+        """Insert a path of reads; return its last node."""
         tables, node = self._tables, root
         if path:
             laid = np.array([(*question, answer) for question, answer in path.items()], np.int64)
@@ -85,50 +85,53 @@ class DecisionTrees:
         return node
 
     def forget(self, root: int) -> None:
-        """Forget where a tree leads."""
+        """Reset a tree to an UNKNOWN root."""
         for answer in self._first.pop(root, ()):
             self._tables.put("branches", root << 32 | answer, int(MISSING))
         self._tables.nodes[root, KIND] = UNKNOWN
         self._tables.nodes[root, SIZE] = 0
 
     def await_elements(self, root: int, awaited: Mapping[tuple[int, Value], Passes | None]) -> None:
-        """Note what depends on which elements an exploded set may have."""
+        """Store that a tree depends on an exploded set having no further element that passes these tests."""
         for (field, key), passes in awaited.items():
             self._awaiting[field].setdefault(root, {})[key] = passes
 
     def forget_awaiting(self, field: int, element: Value) -> None:
-        """Forget what depends on all elements of an exploded set, unless it passes over a new one."""
+        """Reset the trees that a new element of an exploded set may affect."""
         for root, tests in list(self._awaiting[field].items()):
             if any(passes is None or passes_or_fails(passes, element) for passes in tests.values()):
                 self.forget(root)
                 del self._awaiting[field][root]
 
     def forget_all(self, roots: Iterable[int]) -> None:
-        """Forget where all trees lead."""
+        """Reset all trees."""
         self._awaiting.clear()
         for root in roots:
             self.forget(root)
 
 
 class ProxyPolicy:
-    """Decides whether a call gets proxies that track fields, or whole records.
+    """Policy that gives a call read-tracking proxies or plain records.
 
-    A property of one replica gets a proxy as long as one result serves many replicas, as in `registration`.
+    A property of one replica gets a proxy as long as its results repeat across replicas, as in `registration`.
     """
 
     def __init__(self, interner: Interner, trees: DecisionTrees) -> None:
-        self.opaque = note_types(interner.protocol)  # the names of actions and properties that a proxy does not serve
-        self.misses: dict[int, int] = {}  # by root of a property of one replica
+        self.opaque = note_types(interner.protocol)  # names of actions and properties that need plain records
+        self.misses: dict[int, int] = {}  # root of a property of one replica -> number of calls
         self._interner, self._trees = interner, trees
         self._whole: set[tuple[int, bool]] = set()
 
     def of(self, root: int, name: str) -> tuple[bool, bool]:
-        """Return whether fields are tracked, and those of a property's only replica; else forget that they were."""
+        """Return whether a call tracks fields, and whether it tracks those of a property's only replica.
+
+        Resets the tree when it changes to plain records.
+        """
         misses = self.misses.get(root)
         if misses is not None:
             self.misses[root] = misses = misses + 1
         opaque = name in self.opaque
-        opaque_me = opaque or (root, False) in self._whole  # it stays so, also once there are many more replicas
+        opaque_me = opaque or (root, False) in self._whole  # a switch to plain records is final
         opaque_me |= (misses or 0) > max(SOME, len(self._interner.locals) // 2)
         if opaque_me and (root, opaque) not in self._whole:
             self._whole.add((root, opaque))

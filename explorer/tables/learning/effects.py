@@ -1,4 +1,4 @@
-"""What a handler's steps do, as numbers: outcomes, with changes of a control row and operations on inboxes."""
+"""Effects of steps as integers: an outcome is an action, a delta of the control row, and operations on inboxes."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ class EffectTable:
         self._delta((), ())  # delta 0 changes nothing
 
     def add(self, labels: Iterable[int], me: Any, steps: Iterable[tuple[Step, int]]) -> int:
-        """Add the outcomes of an action, each with its label and its flags; return the number of the first."""
+        """Add an action's outcomes, with their labels and flags; return the index of the first."""
         made = zip(labels, [(*self._made(me, step), flags) for step, flags in steps], strict=True)
         return self._tables.extend("outcomes", [self._row(label, *one) for label, one in made])
 
     def add_network_step(self, action: int, spends: tuple[str, ...]) -> None:
-        """Add a step that the network takes by itself."""
+        """Add a step that the network takes on its own."""
         outcome = self._tables.append("outcomes", self._row(action, 0, False, []))
         self._tables.append("network_steps", (outcome, self._delta((), self._spending(Step(spends=spends)))))
 
     def _made(self, me: Any, step: Step) -> tuple[int, bool, list[int]]:
+        """Return a step's delta, whether it consumes the message, and its operations on inboxes."""
         interner, inboxes = self._interner, self._interner.inboxes
         operations = [inboxes.operation(name, inboxes.message(message)) for name, message in step.sends]
         put = self._put(step) if step.puts else ()
@@ -52,7 +53,7 @@ class EffectTable:
         return self._delta(tuple(sorted(assigned.items())), self._spending(step)), step.consumes, operations
 
     def _put(self, step: Step) -> list[tuple[int, Any]]:
-        """Return what a step writes into shared fields, by column; into an exploded set, how that changes."""
+        """Return a step's writes to shared fields, by field; the write to an exploded set is a change."""
         sets, names = self._interner.shared.sets, self._interner.shared.names
         put, changes = [], dict(step.sets) if isinstance(step, DeltaStep) else {}
         for name, value in step.puts:
@@ -60,11 +61,12 @@ class EffectTable:
             if column in sets.elements:
                 value = changes.get(name, SetChange(value, None))
                 for element in value.added:
-                    sets.column(column, element)  # a new one moves others
+                    sets.column(column, element)  # now, since a new column moves the others
             put.append((column, value))
         return put
 
     def _spending(self, step: Step) -> Pairs:
+        """Return the bounds that a step uses, as (bound, amount); a needed bound has the amount 0."""
         if not step.spends and not step.needs:
             return ()
         bounds = self._interner.bounds
@@ -72,6 +74,7 @@ class EffectTable:
         return tuple(sorted(spent + [(bounds.index(name), 0) for name in step.needs]))
 
     def _delta(self, assigned: Pairs, spending: Pairs) -> int:
+        """Return the id of a delta, interned by its assignments and spendings."""
         if self._moved != self._interner.shared.sets.changes:
             self._moved = self._interner.shared.sets.changes
             self._deltas = {((), ()): 0}
@@ -85,5 +88,6 @@ class EffectTable:
         return found
 
     def _row(self, action: int, delta: int, consumes: bool, operations: list[int], flags: int = 0) -> tuple[int, ...]:
+        """Return an outcome as a table row."""
         first = self._tables.extend("outcome_operations", operations)
         return action, delta, int(consumes), first, len(operations), flags

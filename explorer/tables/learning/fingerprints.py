@@ -1,7 +1,8 @@
-"""Fingerprints of states, which do not depend on the order in which values were discovered.
+"""Fingerprints of states, independent of the order of discovery.
 
-A state's row of ids depends on what was learned before. Its fingerprint does not, nor on the process; equal states have
-equal ones. A random walk orders successors by it, so that a walk can be made again.
+Ids depend on the order in which threads discover values, so no result may depend on a comparison of ids. A
+fingerprint is computed from the values, and is the same in every process. Random walks and counterexamples order
+states by it, which makes both reproducible.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from kraftcheck.spec.values import Value
 
 
 class Fingerprints(FingerprintArrays):
-    """The fingerprints of the parts of states, kept up to date as more is learned."""
+    """The fingerprints of a state's parts, by their ids."""
 
     def __init__(self, learner: Learner) -> None:
         super().__init__()
@@ -36,7 +37,7 @@ class Fingerprints(FingerprintArrays):
         self.shared = np.zeros((max(1, len(self._shared)), 1 << 6), np.uint64)
 
     def update(self) -> None:
-        """Make the fingerprints of what was learned since the last time."""
+        """Compute the fingerprints of values interned since the last call."""
         interner, meta = self._interner, self._interner.tables.meta
         messages = interner.inboxes.messages
         for name, values in (("locals", interner.locals), ("messages", messages), ("slots", interner.slots)):
@@ -63,7 +64,7 @@ class Fingerprints(FingerprintArrays):
                 self.contents[content] = fingerprint(interner.inboxes.content_values[content])
 
     def _fit(self, name: str, count: int) -> int:
-        """Make room for the fingerprints of so many; return how many of them are made."""
+        """Make room for `count` fingerprints of a kind; return how many of them are computed."""
         array: NDArray[Any] = getattr(self, name)
         setattr(self, name, grown(array, count))
         made, self._known[name] = self._known[name], count

@@ -1,4 +1,4 @@
-"""The tables, which grow as more is learned."""
+"""Memo tables that grow on demand."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from kraftcheck.explorer.tables.kernel.tries import MOST_JUMPS
 from kraftcheck.explorer.tables.states.pages import reserved
 from kraftcheck.spec.errors import ProtocolError
 
+REMEDY = "use smaller bounds, or --engine reference"
 ROOM = {
     "rows": 10,
     "row_info": 10,
@@ -30,11 +31,11 @@ ROOM = {
     "content_items": 14,
     "bundle_items": 14,
 }
-MOST_ROWS = 1 << 31  # of a table: others have places in it as numbers of 32 bits
-MOST = {"contents": codes.CODE_MASK + 1}  # of those for which there are fewer numbers
+MOST_ROWS = 1 << 31  # of a table: other tables hold its indices in 32 bits
+MOST = {"contents": codes.CODE_MASK + 1}  # of tables whose indices have fewer bits
 FIRST_ROOM, FIRST_MAP, FIRST_HASHES, MOST_ASKED = 1 << 6, 1 << 10, 1 << 12, 1 << 14
-LARGE_TABLE = 1 << 22  # bytes of a table that has large pages, as it is read all over
-LARGE_MAP = 1 << 14  # places of a map that grows by half only, to stay in the processor's caches
+LARGE_TABLE = 1 << 22  # bytes of a table from which on it gets huge pages: its reads are random
+LARGE_MAP = 1 << 14  # places of a map from which on it is doubled, not quadrupled, to stay in the processor's caches
 MAPS = {
     "branches": codes.M_BRANCHES,
     "roots": codes.M_ROOTS,
@@ -46,11 +47,11 @@ MAPS = {
 NEAR = ("operated", "changed")
 PERMUTED = ("permuted_slots", "permuted_messages", "permuted_shared")
 BY_ID = ("local_answers", "shared_answers", "network_operations", *PERMUTED)
-UNASKED = -1  # an answer or an image that nobody has asked for yet
+UNASKED = -1  # an answer or an image that is not evaluated yet
 
 
 class GrowingTables(Tables):
-    """The tables of one learner."""
+    """The memo tables of one learner."""
 
     def __init__(self, permutations: int, network_operations: int) -> None:
         super().__init__()
@@ -77,20 +78,23 @@ class GrowingTables(Tables):
         self.permuted_locals = np.zeros((FIRST_ROOM, permutations), np.int32)
 
     def set(self, name: str, index: int, value: Any, fill: int = 0) -> None:
-        """Set a row of a table."""
+        """Set a row of a table, which grows if needed."""
         array = getattr(self, name)
         if index >= len(array):
             array = self.lengthen(name, index + 1, fill)
         array[index] = value
 
     def lengthen(self, name: str, rows: int, fill: int = 0) -> Any:
-        """Return a table, made at least so long: twice as long if it may be, and where it stood if there is room."""
+        """Return a table of at least `rows` rows, at least doubled if it grows.
+
+        The table keeps its address if the pages reserved for it suffice.
+        """
         array, most = getattr(self, name), _most_rows(name)
         if rows <= len(array):
             return array
         if rows > most:
             what = name.replace("_", " ")
-            raise ProtocolError(f"more than {most:,} {what}: the table engine has no numbers for them")
+            raise ProtocolError(f"more than {most:,} {what}: the table engine has no more ids; {REMEDY}")
         shape = min(max(rows, 2 * len(array)), most), *array.shape[1:]
         count, whole = prod(shape) * array.itemsize, self._reserved.get(name)
         is_there = whole is not None and array.base is whole and len(whole) >= count
@@ -105,14 +109,14 @@ class GrowingTables(Tables):
         return longer
 
     def append(self, name: str, row: Any) -> int:
-        """Append a row to a table; return where it stands."""
+        """Append a row to a table; return its index."""
         index = self._used[name]
         self.set(name, index, row)
         self._used[name] = index + 1
         return index
 
     def extend(self, name: str, rows: Sequence[Any]) -> int:
-        """Append rows to a table; return where they start."""
+        """Append rows to a table; return the index of the first."""
         start = self._used[name]
         if rows:
             end = self._used[name] = start + len(rows)
@@ -120,7 +124,7 @@ class GrowingTables(Tables):
         return start
 
     def room_for_path(self, length: int) -> tuple[int, int]:
-        """Make room for a path of a trie; return how many nodes and jumps there are."""
+        """Make room for a path of a decision tree; return the numbers of nodes and jumps."""
         nodes, jumps = self._used["nodes"], self._used["jumps"]
         self.lengthen("nodes", nodes + length)
         self.lengthen("jumps", jumps + length * MOST_JUMPS)
@@ -129,12 +133,12 @@ class GrowingTables(Tables):
         return nodes, jumps
 
     def note_used(self, **used: int) -> None:
-        """Note how many rows some tables have."""
+        """Set the number of rows in use of some tables."""
         for name, count in used.items():
             self._used[name] = count
 
     def fit_columns(self, name: str, columns: int, fill: int = 0) -> NDArray[np.int32]:
-        """Return a table of at least so many columns; it gets twice as many as it needs."""
+        """Return a table of at least `columns` columns; one that grows gets twice as many."""
         array: NDArray[np.int32] = getattr(self, name)
         if columns > array.shape[1]:
             setattr(self, name, widened(array, 2 * columns, fill))
@@ -142,7 +146,7 @@ class GrowingTables(Tables):
         return found
 
     def put(self, name: str, key: int, value: int) -> None:
-        """Set the value of a key in a map."""
+        """Set the value of a key in a map, which grows if needed."""
         count = MAPS[name]
         if is_full.py_func(self.meta[count], getattr(self, name)):
             self._grow_map(name)
@@ -155,7 +159,7 @@ class GrowingTables(Tables):
         setattr(self, name, larger)
 
     def grow(self, more: int = 0) -> None:
-        """Make room where the kernel, or the caller, says that something is full."""
+        """Grow the tables that the kernel, or the argument `more`, marks as full."""
         wanted = int(self.meta[codes.M_GROW]) | more
         self.meta[codes.M_GROW] = 0
         if not wanted:
@@ -192,7 +196,7 @@ class GrowingTables(Tables):
 
     def _grow_cluster_items(self) -> None:
         if 2 * len(self.cluster_items) > WHERE:
-            raise ProtocolError(f"more than {WHERE:,} numbers of parts of states: the table engine has no room")
+            raise ProtocolError(f"more than {WHERE:,} entries of column groups: the table engine is full; {REMEDY}")
         self._double("cluster_items")
 
     def _grow_clusters(self) -> None:
@@ -205,7 +209,7 @@ class GrowingTables(Tables):
             self.lengthen(name, 2 * len(getattr(self, name)))
 
     def forget_control_rows(self) -> None:
-        """Forget all control rows, and what is known of them."""
+        """Clear all control rows, with their steps and verdicts."""
         for name in ("rows", "row_info", "row_items"):
             old = getattr(self, name)
             setattr(self, name, np.zeros((1 << ROOM[name], *old.shape[1:]), old.dtype))
@@ -215,7 +219,7 @@ class GrowingTables(Tables):
         self.meta[[codes.M_ROWS, codes.M_ROW_ITEMS, codes.M_DELTAS]] = 0
 
     def forget_clusters(self, fields: int = 0) -> None:
-        """Forget what columns of flat states hold together, and the numbers of that; there are so many fields now."""
+        """Clear all interned cluster contents; `fields` is the new number of fields."""
         self.cluster_table = np.zeros(FIRST_HASHES, np.int64)
         self.cluster_items = np.zeros(FIRST_HASHES, np.int32)
         self.cluster_counts = np.zeros(max(1, fields), np.int64)
@@ -228,18 +232,18 @@ class GrowingTables(Tables):
             self.rehash_rows(2 * len(self.rows))
 
     def rehash_rows(self, places: int) -> None:
-        """Enter every control row into a new hash table."""
+        """Insert every control row into a new hash table of `places` places."""
         self.row_table = np.full(places, -1, np.int32)
         rehash_rows(self)
 
     def rehash_contents(self, places: int) -> None:
-        """Enter every inbox content into a new hash table."""
+        """Insert every inbox content into a new hash table of `places` places."""
         self.content_table = np.full(places, -1, np.int32)
         rehash_contents(self)
 
 
 def _most_rows(name: str) -> int:
-    """Return how many rows a table may have, of which there are numbers for each."""
+    """Return the largest number of rows that a table may have."""
     return MOST.get(name, MOST_ROWS)
 
 
@@ -251,7 +255,7 @@ def widened(array: NDArray[Any], columns: int, fill: int = 0) -> NDArray[Any]:
 
 
 def within(number: int, limit: int, what: str) -> int:
-    """Return a number; raise where there are more of something than the tables can number."""
+    """Return a number; raise an error if it exceeds the ids that the tables can hold."""
     if number >= limit:
-        raise ProtocolError(f"more than {limit:,} {what}: the table engine has no numbers for them")
+        raise ProtocolError(f"more than {limit:,} {what}: the table engine has no more ids; {REMEDY}")
     return number

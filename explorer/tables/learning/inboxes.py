@@ -1,4 +1,4 @@
-"""The ids of messages, of network operations on them, and of the contents of inboxes."""
+"""Ids of messages, of network operations on messages, and of inbox contents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kraftcheck.spec.values import Record, Value
 
 
 class InboxTable:
-    """The messages and the inbox contents of one protocol. `judge` returns the properties that a message violates."""
+    """The messages and inbox contents of one protocol; `judge` returns the invariants that a message violates."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class InboxTable:
     ) -> None:
         self.messages = Numbered()
         self.operations = Numbered()
-        self.has_groups = False  # whether an operation is on a group of messages, or on a channel
+        self.has_groups = False  # whether some operation is on a group of messages, or on a channel
         self.content_values: dict[int, Value] = {}
         self.questions = InboxQuestions(tables, self.decode_content)
         self._network, self._tables, self._orbits, self._group = network, tables, orbits, group
@@ -69,7 +69,7 @@ class InboxTable:
         return found
 
     def content(self, slot: int, inbox: Value) -> int:
-        """Return the id of an inbox content."""
+        """Return the id of a slot's inbox content."""
         if inbox == self._network.empty:
             return 0
         network = self._network
@@ -79,7 +79,7 @@ class InboxTable:
         return self.counted_content(slot, [(self.message(message), count) for message, count in items])
 
     def counted_content(self, slot: int, counts: Iterable[tuple[int, int]]) -> int:
-        """Return the id of an inbox content, given the messages' ids with the counts of each."""
+        """Return the id of an inbox content, given (message id, count) pairs."""
         tables, items = self._tables, sorted(counts)
         while True:
             free = int(tables.meta[codes.M_CONTENT_ITEMS])
@@ -90,6 +90,7 @@ class InboxTable:
             tables.grow(GROW_CONTENTS)
 
     def _learned_content(self, slot: int, inbox: Value) -> int:
+        """Return the id of an inbox content that follows no counting rule."""
         found = self._content_ids.get((slot, inbox))
         if found is not None:
             return found
@@ -115,21 +116,21 @@ class InboxTable:
         return found
 
     def note_content(self, content: int, slot: int, inbox: Value) -> None:
-        """Note the value of an inbox content that is more than counts of messages."""
+        """Store the value of an inbox content that follows no counting rule."""
         self._content_ids[slot, inbox] = content
         self.content_values[content] = inbox
 
     def slot_of_content(self, content: int) -> int:
-        """Return the slot that an inbox content belongs to."""
+        """Return the slot of an inbox content."""
         return int(self._tables.contents[content, codes.C_SLOT])
 
     def items_of_content(self, content: int) -> list[tuple[int, int]]:
-        """Return an inbox content's messages, by id, with the count of each."""
+        """Return an inbox content as (message id, count) pairs."""
         _, start, n, _ = self._tables.contents[content].tolist()
         return [(message, count) for message, count in self._tables.content_items[start : start + n].tolist()]
 
     def decode_content(self, content: int) -> Value:
-        """Return the inbox of a content's id."""
+        """Return the inbox with a content's id."""
         if content == 0:
             return self._network.empty
         if content in self.content_values:

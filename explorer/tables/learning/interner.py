@@ -1,4 +1,4 @@
-"""Numbers the values of a protocol: equal values, one id. A state becomes a row of ids, and back."""
+"""Interning of a protocol's values as dense ids, and encoding of states as rows of ids."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Interner:
         self.protocol = protocol
         self.bounds = list(protocol.bounds)
         self.slots: dict[Value, int] = {}
-        self.flat_slots: int | None = None  # replicas with columns in flat states; None: states have control rows
+        self.flat_slots: int | None = None  # number of replicas in a flat state; None: states have control rows
         self.locals = Numbered([None])
-        self.slot_added: Callable[[], None] = lambda: None  # called when there is another replica
+        self.slot_added: Callable[[], None] = lambda: None  # called for each new replica
         self.group = permutation_group(protocol.symmetry_sets(symmetry) if symmetry is not None else ())
         self.tables = GrowingTables(len(self.group), len(list(protocol.network.own_operations())))
         self.questions = Questions(self.tables, "local_answers", self.locals, count())
@@ -58,27 +58,27 @@ class Interner:
 
     @property
     def width(self) -> int:
-        """Columns of a state's row: its control row and one inbox for each slot."""
+        """Number of columns of a state's row: its control row, and one inbox for each slot."""
         return 1 + len(self.slots)
 
     @property
     def base(self) -> int:
-        """The first column of a control row that is of a replica."""
+        """The first column of a control row that holds a local state."""
         return self.shared.end
 
     def counts(self) -> list[int]:
-        """Return how many ids each column of a state's row has: control rows, then each slot's inbox contents."""
+        """Return the number of control rows, then the number of each slot's inbox contents."""
         return [int(self.tables.meta[codes.M_ROWS]), *self.tables.slot_contents[: len(self.slots)].tolist()]
 
     def totals(self) -> tuple[int, int, int]:
-        """Return the numbers of inbox contents, of all their items, and of control rows."""
+        """Return the numbers of inbox contents, of their items, and of control rows."""
         contents, items, rows = self.tables.meta[[codes.M_CONTENTS, codes.M_CONTENT_ITEMS, codes.M_ROWS]].tolist()
         return contents, items, rows
 
     # Values
 
     def slot(self, key: Value) -> int:
-        """Return the slot of a replica's id; a new one widens every row."""
+        """Return the slot of a replica's id; a new slot widens every row."""
         found = self.slots.get(key)
         if found is None:
             found = self.slots[key] = len(self.slots)
@@ -110,18 +110,18 @@ class Interner:
         return found
 
     def change(self, fields: Fields) -> int:
-        """Return the id of a change of some of a local state's fields."""
+        """Return the id of a change of some fields of a local state."""
         found = self._changes.find(fields)
         return self._changes.add(fields, fields) if found is None else found
 
     def changed(self, local: int, change: int) -> int:
-        """Return the id of the local state that a change makes of another."""
+        """Return the id of the local state after a change of some fields."""
         return self.local(self.locals[local].but(**{name: value for name, _, value in self._changes[change]}))
 
     # States
 
     def shape(self, shared_type: type[Record]) -> None:
-        """Lay out the columns of control rows: the bounds, the shared record's fields, then the replicas."""
+        """Define the columns of control rows: the bounds, the shared record's fields, then the replicas."""
         tables = self.tables
         self.shared.shape(shared_type)
         tables.meta[codes.M_SLOT_BASE] = self.base
@@ -169,7 +169,7 @@ class Interner:
             self._set_identity(row)
 
     def control_row(self, values: list[int]) -> int:
-        """Return the id of a control row: what is spent, ids of the shared fields and of each slot's local state."""
+        """Return the id of a control row: bounds used, ids of the shared fields, and ids of the local states."""
         tables = self.tables
         while True:
             fresh = int(tables.meta[codes.M_ROWS])
@@ -180,7 +180,7 @@ class Interner:
             tables.grow(0 if tables.meta[codes.M_GROW] else GROW_ROWS)
 
     def values_of_control_row(self, row: int) -> list[int]:
-        """Return what a control row holds."""
+        """Return the columns of a control row."""
         values: list[int] = self.tables.rows[row].tolist()
         return values
 
@@ -190,7 +190,7 @@ class Interner:
         (control,), (contents,) = (part.tolist() for part in self.parts_of(np.asarray(row)[None]))
         shared = self.shared.record_of(control)
         replicas = {key: self.locals[control[base + s]] for key, s in self.slots.items() if control[base + s]}
-        known = len(contents)  # a row from before a replica appeared is shorter
+        known = len(contents)  # a row is shorter if a replica appeared after it
         filled = {key: contents[s] for key, s in self.slots.items() if s < known and contents[s]}
         inboxes = {key: self.inboxes.decode_content(content) for key, content in filled.items()}
         return State(Map(replicas), Map(inboxes), shared, Map(zip(self.bounds, control, strict=False)))
@@ -201,20 +201,20 @@ class Interner:
         return 1 if self.flat_slots is None else self.base + self.flat_slots
 
     def parts_of(self, rows: Rows) -> tuple[Rows, Rows]:
-        """Return what the control rows of states hold, and their inbox contents; flat states have both."""
+        """Return the control-row columns and the inbox columns of states, in either layout."""
         if self.flat_slots is None:
             return self.tables.rows[rows[:, 0]], rows[:, 1:]
         first = self.first_inbox
         return np.pad(rows[:, :first], ((0, 0), (0, self.base + len(self.slots) - first))), rows[:, first:]
 
     def flat_counts(self) -> list[int]:
-        """Return how many ids each column of a flat state has; one more for replicas, whose codes begin with 1."""
+        """Return the number of ids of each column of a flat state, with 0 for an absent replica."""
         bounds = (self.tables.limits[: len(self.bounds)] + 1).tolist()
         replicas = [self._locals_of[key] + 1 for key in self.slots]
         return [*bounds, *map(len, self.shared.values), *replicas, *self.counts()[1:]]
 
     def control_rows_of(self, flat: Rows, slots: int) -> Rows:
-        """Return flat states, which have columns for so many replicas, with their control rows interned."""
+        """Convert flat states with columns for `slots` replicas to states with control rows."""
         tables = self.tables
         first, more = self.base + slots, len(self.slots) - slots
         columns = np.ascontiguousarray(np.pad(flat[:, :first], ((0, 0), (0, more))))
@@ -226,15 +226,15 @@ class Interner:
         found[:, 0] = ids
         return found
 
-    # Images under symmetry, which must be known
+    # Images under symmetry, which must be cached
 
     def images_of(self, ids: NDArray[Any], column: int) -> Rows:
-        """Return the ids of the images of control rows (column 0) or of inbox contents."""
+        """Return the cached images of control rows (column 0) or of inbox contents."""
         found: Rows = (self.tables.permuted_contents if column else self.tables.permuted_rows)[ids]
         return found
 
     def images_of_state(self, row: Any) -> Rows:
-        """Return the rows of the images of a state, without duplicates."""
+        """Return the rows of a state's images, without duplicates."""
         tables = self.tables
         images = np.zeros((len(self.group), len(row)), np.int32)
         images[:, 0] = tables.permuted_rows[row[0]]

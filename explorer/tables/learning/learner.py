@@ -1,8 +1,8 @@
-"""Learns a protocol as integer tables.
+"""Cache-miss handler of the table engine: calls handlers and properties, and memoizes their results.
 
-Values become dense ids. A handler is called once for each distinct input that it really reads; what it yields becomes
-outcomes. The kernel notes its cache misses, and `Learner.resolve` makes what is missing. What is above sees no array
-of this: the tables are an opaque handle, which the kernel's functions take.
+Values are interned as dense ids. A handler is called once for each distinct input that it reads; its steps become
+outcomes in the tables. The kernel records cache misses, and `Learner.resolve` fills the missing entries. Callers
+pass the tables to kernel functions as an opaque handle.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from kraftcheck.spec.language.state import State, Step
 from kraftcheck.spec.values import Record, Value
 
 Make = Callable[[Arrays, WorkerArrays], None]
-"""Makes what a worker missed."""
+"""A compiled function that resolves a worker's cache misses."""
 Judged = list[tuple[Step, int]]
 """Steps, each with the flags of the properties that it violates."""
-MOST_IDLE = 1_000  # times that workers miss something and nothing is asked, once an error left questions unanswered
+MOST_IDLE = 1_000  # rounds of misses without a request, after an error left requests unanswered
 
 
 class Root(NamedTuple):
-    """What a decision tree is about: an action on a message by a replica, or a property."""
+    """The owner of a decision tree: an action of a replica on a message, or a property."""
 
     owner: Action | Property
     me: Value = None
@@ -52,7 +52,7 @@ class Root(NamedTuple):
 
 
 class Learner:
-    """Learns one protocol."""
+    """The memo of one protocol: interned values, decision trees, and the calls that fill them."""
 
     def __init__(
         self,
@@ -106,16 +106,19 @@ class Learner:
 
     @property
     def protocol(self) -> Protocol:
-        """The protocol that is learned."""
+        """The memoized protocol."""
         return self.calls.protocol
 
     @property
     def tables(self) -> Arrays:
-        """What the kernel's functions take."""
+        """The memo tables, as kernel functions take them."""
         return self.interner.tables
 
     def follow(self, fairness: tuple[Fairness, ...]) -> None:
-        """Tell steps apart as fairness does, and note what bounds alone forbid. It is called before anything else."""
+        """Give steps the labels that fairness distinguishes, and record steps that only bounds disable.
+
+        It must be called before any other method.
+        """
         self.book = LabelTable(self.action_names, fairness)
         self.interner.tables.meta[codes.M_WATCH_BOUNDS] = 1
         self.interner.shared.sets.is_allowed = False
@@ -128,38 +131,41 @@ class Learner:
 
     @property
     def width(self) -> int:
-        """Columns of a state's row."""
+        """Number of columns of a state's row."""
         return self.interner.width
 
     @property
     def permutations(self) -> int:
-        """Elements of the symmetry group."""
+        """Order of the symmetry group."""
         return len(self.interner.group)
 
     def counts(self) -> list[int]:
-        """Return how many ids each column of a state's row has."""
+        """Return the number of ids of each column of a state's row."""
         return self.interner.counts()
 
     def encode_state(self, state: State) -> list[int]:
-        """Return a state's row of ids."""
+        """Return a state as a row of ids."""
         return self.interner.encode_state(state)
 
     def decode_state(self, row: Any) -> State:
-        """Return the state of a row."""
+        """Return the state of a row of ids."""
         return self.interner.decode_state(row)
 
     def mask_of(self, names: set[str], *, over_steps: bool) -> int:
-        """Return the mask of the properties of these names, of states or of steps."""
+        """Return the mask of the state or step properties with these names."""
         properties = self.step_properties if over_steps else self.state_properties
         return sum(1 << bit for bit, prop in enumerate(properties) if prop.name in names)
 
     def properties_in(self, mask: int, *, over_steps: bool) -> list[Property]:
-        """Return the properties of states, or of steps, that a mask stands for."""
+        """Return the state or step properties in a mask."""
         properties = self.step_properties if over_steps else self.state_properties
         return [prop for bit, prop in enumerate(properties) if mask >> bit & 1]
 
     def resolve(self, workers: Sequence[WorkerArrays], make: Make | None = None) -> None:
-        """Make what workers missed, asking Python where need be."""
+        """Resolve the workers' cache misses, with calls to user code where the tables do not suffice.
+
+        `make` is the compiled function that fills the tables for the layout; the default is that of control rows.
+        """
         try:
             for worker in workers:
                 self._resolve(worker, make or self._make_rows)
@@ -170,26 +176,29 @@ class Learner:
             self._trees.forget_all(self._roots)
 
     def _make_rows(self, tables: Arrays, worker: WorkerArrays) -> None:
-        """Make what states with control rows missed; what a protocol does not need is None, and not compiled."""
+        """Run the compiled miss resolution for control rows; None disables symmetry or groups at compile time."""
         has_groups = self.interner.inboxes.has_groups
         resolve(tables, worker, True if self.permutations > 1 else None, True if has_groups else None)
 
     def _resolve(self, worker: WorkerArrays, make: Make) -> None:
-        """Make what a worker missed, until nothing is left to ask."""
+        """Resolve one worker's cache misses until no request is left."""
         tables = self.interner.tables
         retry = worker.retry[: worker.stats[codes.S_RETRY]]
         tables.waiting = codes.grown(tables.waiting, len(retry))
         tables.waiting[: len(retry)] = retry
         tables.meta[[codes.M_RESOLVED, codes.M_SETTLED, codes.M_WAITING]] = 0
         tables.meta[codes.M_LEFT] = len(retry) if self._has_all(worker, make) else 0
+        # Compiled code and Python take turns. Compiled code fills the entries that follow from others, and files
+        # requests for the rest. Only Python calls a handler, interns a value or grows a table; no thread expands states
+        # then, so the tables may move in memory.
         while not self._make(worker, make):
             self._answer(worker)
             tables.grow()
-            if not self._has_all(worker, make):  # there is another replica
+            if not self._has_all(worker, make):  # a new replica widens the rows: the search must convert them first
                 break
 
     def _make(self, worker: WorkerArrays, make: Make) -> bool:
-        """Make what there is room for and needs no call; return whether that was all."""
+        """Run the compiled miss resolution once; return whether it ended without a request or a full table."""
         meta, is_done = self.interner.tables.meta, False
         try:
             make(self.interner.tables, worker)
@@ -204,12 +213,15 @@ class Learner:
         return is_done
 
     def _has_all(self, worker: WorkerArrays, make: Any) -> bool:
-        """Whether the states of a worker have an inbox for every replica; where they are judged, it does not matter."""
+        """Return whether the worker's states have an inbox column for every replica.
+
+        States whose invariants are evaluated need none.
+        """
         columns = self.interner.first_inbox + len(self.interner.slots)
         return make is resolve_judged or worker.states.shape[1] == columns
 
     def making_room(self, call: Callable[[], None]) -> None:
-        """Call compiled code until it has had room for all that it makes."""
+        """Call compiled code again and again until no table is full."""
         while True:
             try:
                 call()
@@ -220,7 +232,7 @@ class Learner:
     # Answers
 
     def _answer(self, worker: WorkerArrays) -> None:
-        """Answer what the kernel asked: each question once, and none to which another answer was the answer too."""
+        """Answer the kernel's requests: each distinct one once, unless an earlier answer has answered it."""
         tables, known, done = self.interner.tables, 0, set[tuple[int, ...]]()
         inboxes, count = self.interner.first_inbox, int(tables.meta[codes.M_ASKED])
         tables.meta[codes.M_ASKED] = 0
@@ -240,6 +252,7 @@ class Learner:
                 done.add((kind, a, b))
 
     def _answer_roots(self, local: int, number: int) -> None:
+        """Answer a request for the handlers of a local state for a message; `number` 0 stands for internal actions."""
         me = self.interner.locals[local]
         message = self.interner.inboxes.messages[number - 1] if number else None
         nodes = []
@@ -259,31 +272,33 @@ class Learner:
             tables.own_roots[local] = index
 
     def _answer_change(self, local: int, change: int) -> None:
+        """Answer a request for the local state after a change of some fields."""
         self.interner.tables.put("changed_locals", change << 32 | local, self.interner.changed(local, change))
 
     def _root(self, about: Root) -> int:
+        """Return the root of a new decision tree."""
         node = self._trees.node()
         self._roots[node] = about
         return node
 
     def _forget_replicas(self) -> None:
-        """Forget what was learned of all replicas: it does not cover a new one."""
+        """Reset decision trees that read projections of all replicas; they do not cover a new one."""
         reading = [node for node, root in self._roots.items() if root.owner.reads]
         for node in reading:
             self._trees.forget(node)
-        if reading:  # a bundle has what the root of a tree led to, where that was a leaf
+        if reading:  # bundles hold copies of the outcomes of trees that were single leaves
             tables = self.interner.tables
             tables.bundles[:] = -1
             tables.meta[codes.M_BUNDLES] = 0
 
     @cached_property
     def _unread(self) -> dict[str, Value]:
-        """The shared state of a call that is to be made without it."""
+        """A shared state for calls that must not read it."""
         assert self.interner.shared.type is not None
         return {"shared": SharedProxy(self.interner.shared.type, _refuse)}
 
     def _call_alone(self, action: Action, me: Any, message: Any) -> Judged | None:
-        """Return the steps of an action that reads nothing else, or None where it does."""
+        """Return an action's steps if they depend on the local state and the message alone, else None."""
         if action.reads:
             return None
         try:
@@ -292,13 +307,14 @@ class Learner:
             return None
 
     def _call(self, root: Root, log: ReadLog) -> Judged:
+        """Return the steps of an action, and log its reads."""
         action, me, message = root
         assert isinstance(action, Action)
         steps = log.steps(self.calls, action, me, message, tracks=self._tracks_changes)
         return self._judged(me, message, steps, log.arguments(action) if self._of_actor else {})
 
     def _judged(self, me: Any, message: Any, steps: list[Step], given: dict[str, Value]) -> Judged:
-        """Return steps with the flags of the properties of a replica's own steps that do not allow them."""
+        """Return steps, each with the flags of the actor's step properties that it violates."""
         judged = []
         for step in steps:
             flags = 0
@@ -310,7 +326,7 @@ class Learner:
         return judged
 
     def _judge(self, message: Record) -> int:
-        """Return the mask of the properties of one message that do not hold of it."""
+        """Return the mask of the message invariants that a message violates."""
         return sum(
             1 << bit
             for bit, prop in enumerate(self.state_properties)
@@ -319,13 +335,15 @@ class Learner:
         )
 
     def _set_outcomes(self, node: int, action: Action, me: Any, message: Any, steps: Judged) -> None:
+        """Make a node a leaf with the outcomes of steps."""
         actor = getattr(me, "id", None)
         labels = [self.book.number(action.name, actor, message, step) for step, _ in steps]
         self._trees.set_leaf(node, self._effects.add(labels, me, steps), len(steps))
 
     def _answer_path(self, number: int, row: int, me: int, peer: int, inboxes: list[int] | None) -> None:
+        """Answer a request for a decision tree's result: call its owner, and insert the path of its reads."""
         if inboxes is not None and self._trees.has_leaf(number, row, me, peer, inboxes):
-            return  # another question of the same batch had the same answer
+            return  # an earlier request of the same batch had the same path
         root, slots = self._roots[number], len(self.interner.slots)
         owner, found = root.owner, None
         while found is None:
@@ -336,7 +354,7 @@ class Learner:
             except (ActionError, RaisedError):
                 if not (log.by_field and log.used_proxies):
                     raise
-                self._policy.opaque.add(owner.name)  # a proxy may have been used in a way that it does not serve
+                self._policy.opaque.add(owner.name)  # the error may come from a proxy: call again with plain records
         self._trees.await_elements(number, log.awaited)
         node = self._leaf(number, log.path)
         if isinstance(found, bool):
@@ -345,9 +363,10 @@ class Learner:
         assert isinstance(owner, Action)
         self._set_outcomes(node, owner, root.me, root.message, found)
         if len(self.interner.slots) > slots and owner.reads:
-            self._trees.forget(number)  # what it read does not tell of the replica that it makes
+            self._trees.forget(number)  # its reads do not cover the replica that it creates
 
     def _leaf(self, root: int, path: dict[Question, int]) -> int:
+        """Insert a path of reads; return its leaf. Raises an error where the owner is not pure."""
         owner, actor, message = self._roots[root]
         try:
             return self._trees.insert(root, path)
@@ -358,6 +377,7 @@ class Learner:
             raise AssertionError(f"property {owner.name} {problem}") from None
 
     def _answer_operation(self, content: int, op: int) -> None:
+        """Answer a request for the inbox content after a network operation."""
         inboxes, tables = self.interner.inboxes, self.interner.tables
         name, message = inboxes.operations[op]
         after = self.protocol.network.apply(name, inboxes.decode_content(content), inboxes.messages[message])

@@ -1,7 +1,8 @@
-"""The images of values under a symmetry group, made from those under a few generators.
+"""Images of values under a symmetry group, from those under a few generators.
 
-Every permutation of the group is a product of generators; so only the images under these are rebuilt from values, each
-part of a value once, and all others follow by looking up.
+Every permutation is a product of generators. Only images under generators are rebuilt from values, with each part
+of a value rebuilt once. All other images follow by table lookups. A value's images are cached by id when the value
+is interned, so canonicalizing a state touches no value.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ class Images:
 
     @cached_property
     def products(self) -> list[tuple[int, int, int]]:
-        """(g, k, h) for each permutation but the identity: g is generator k after h, which comes before it."""
+        """Triples (g, k, h) for each permutation but the identity: g is generator k after h, which comes earlier."""
         return self._generated[0]
 
     @cached_property
     def generators(self) -> list[Rebuild]:
-        """Functions that return the image of a value, one for each generator."""
+        """A function for each generator that returns the image of a value."""
         return [_remembering(self._group[number]) for number in self._generated[1]]
 
     @cached_property
     def _generated(self) -> tuple[list[tuple[int, int, int]], list[int]]:
+        """The products and the generators' numbers."""
         products: list[tuple[int, int, int]] = []
         generators: list[int] = []
         reached = [0]
@@ -44,7 +46,7 @@ class Images:
             if candidate in reached:
                 continue
             generators.append(candidate)
-            # Begin again: a product must come after those that it is made of.
+            # Start again with one more generator: each product must come after its factors.
             products, reached = [], [0]
             for h in reached:
                 for k, generator in enumerate(generators):
@@ -65,10 +67,10 @@ def _key(permutation: Permutation) -> frozenset[tuple[Value, Value]]:
 
 
 def _remembering(permutation: Permutation) -> Rebuild:
-    """Return a function that permutes the model values in a value, and remembers the image of each part.
+    """Return a memoized function that permutes the model values in a value.
 
-    Where a permutation is its own inverse, the image of an image is the very object that it is of: it is not built
-    again, and whoever has that object in a dictionary need not compare it.
+    For a permutation that is its own inverse, the image of an image is the original object. Dictionaries then find it
+    by identity, without a comparison of values.
     """
     known: dict[tuple[type, Value], Value] = {}
     undoes_itself = all(permutation.get(image, image) == value for value, image in permutation.items())
@@ -100,7 +102,7 @@ def _remembering(permutation: Permutation) -> Rebuild:
 
 
 class Orbits:
-    """Interns the images of values, and notes which is which."""
+    """Interning of values' images, and the tables that hold the images' ids."""
 
     def __init__(self, images: Images, tables: GrowingTables) -> None:
         self._images = images
@@ -110,11 +112,10 @@ class Orbits:
     def note(
         self, name: str, index: int, value: Value, intern: Callable[[Any], int], first: int = 0, apart: int = 1
     ) -> None:
-        """Note the ids of a value's images under every permutation `g`, in rows `first + g * apart` of a table.
+        """Store the ids of a value's images under each permutation `g`, in row `first + g * apart` of a table.
 
-        Or in its columns, where it has a row for each id.
-
-        The whole orbit is interned and noted at once; while it is, `intern` comes here again for its members.
+        A table with a row for each id has the images in its columns. The whole orbit is interned at once; `intern`
+        calls this method again for the orbit's members.
         """
         order = self._images.order
         if order == 1:

@@ -1,4 +1,8 @@
-"""Numbers the answers to questions about local states and inboxes; each question is a function, asked once for each."""
+"""Queries: functions of a local state, a shared value or an inbox, with interned answers.
+
+A decision tree tests queries. Each query is evaluated once for each distinct value, and its answers are table
+columns that the kernel reads.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +14,15 @@ from kraftcheck.spec.values import Value, keyed
 
 Key = tuple[str, ...]
 Question = tuple[int, int, int]  # kind of a decision tree's node, and its two arguments
-WHOLE = 0  # the number of the question for the local state itself
-CLASS: Key = ("class", "")  # its class
-PRESENT: Key = ("present", "")  # whether there is a replica
+WHOLE = 0  # id of the query that returns the local state itself
+CLASS: Key = ("class", "")  # query for the value's class
+PRESENT: Key = ("present", "")  # query whether the replica exists
 ITSELF: Any = object()
-"""What a projection gives that gives the whole replica."""
+"""The answer of a projection that returns the whole replica."""
 
 
 class Numbered(list[Any]):
-    """Values, each in the place that is its id."""
+    """A list of interned values, indexed by their ids."""
 
     def __init__(self, values: Iterable[Any] = ()) -> None:
         super().__init__(values)
@@ -36,14 +40,14 @@ class Numbered(list[Any]):
 
 
 class NumberedFunction(NamedTuple):
-    """A function of a local state, or of an inbox, and its values with their numbers."""
+    """A function with interned results."""
 
     function: Callable[[Any], Value]
     values: list[Any]
     ids: dict[Any, int]
 
     def number(self, value: Any) -> int:
-        """Return the number of the function's value."""
+        """Return the id of the function's result for a value."""
         answer = self.function(value)
         key = keyed(answer)
         found = self.ids.get(key)
@@ -54,7 +58,7 @@ class NumberedFunction(NamedTuple):
 
 
 class Questions:
-    """The questions about values of one kind: local states, or values of a shared field."""
+    """The queries on values of one kind: local states, or a shared field's values."""
 
     def __init__(self, tables: GrowingTables, name: str, values: Sequence[Any], numbers: Iterator[int]) -> None:
         self._tables = tables
@@ -65,7 +69,7 @@ class Questions:
         self._questions: dict[int, NumberedFunction] = {}
 
     def number(self, key: Key, function: Callable[[Any], Value]) -> int:
-        """Return the number of a question."""
+        """Return the id of a query; a new one is evaluated for all values."""
         found = self._numbers.get(key)
         if found is None:
             found = self._numbers[key] = next(self._free)
@@ -77,22 +81,22 @@ class Questions:
         return found
 
     def add(self, place: int, value: Any) -> None:
-        """Note the answers about a new value."""
+        """Evaluate all queries for a new value."""
         table = self._tables.fit_columns(self._name, place + 1) if self._questions else None
         for number, question in self._questions.items():
             table[number, place] = question.number(value)  # type: ignore[index]
 
     def answer(self, question: int, place: int) -> int:
-        """Return the number of a question's answer about a value, given by its id."""
+        """Return the id of a query's answer for a value's id."""
         return int(getattr(self._tables, self._name)[question, place])
 
     def value(self, question: int, answer: int) -> Any:
-        """Return the answer to a question that has some number."""
+        """Return the answer with this id to a query."""
         return self._questions[question].values[answer]
 
 
 class InboxQuestions:
-    """The questions about inboxes."""
+    """The queries on inboxes."""
 
     def __init__(self, tables: GrowingTables, decode: Callable[[int], Value]) -> None:
         self._tables = tables
@@ -101,7 +105,7 @@ class InboxQuestions:
         self._questions: list[NumberedFunction] = []
 
     def number(self, name: str, function: Callable[[Value], Value]) -> int:
-        """Return the number of a question."""
+        """Return the id of a query."""
         found = self._numbers.get(name)
         if found is None:
             found = self._numbers[name] = len(self._questions)
@@ -110,12 +114,12 @@ class InboxQuestions:
         return found
 
     def answer(self, question: int, content: int) -> int:
-        """Return the number of a question's answer, evaluating it once."""
+        """Return the id of a query's answer for an inbox content, which is evaluated at the first call."""
         table = self._tables.inbox_answers
         if table[question, content] < 0:
             table[question, content] = self._questions[question].number(self._decode(content))
         return int(table[question, content])
 
     def value(self, question: int, answer: int) -> Any:
-        """Return the answer to a question that has some number."""
+        """Return the answer with this id to a query."""
         return self._questions[question].values[answer]

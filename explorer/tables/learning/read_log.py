@@ -1,7 +1,7 @@
-"""Gives a call what it asks for, as proxies, and logs what it reads: the path to its result in a decision tree.
+"""Read log of one call: hands out read-tracking proxies, and records the path of reads for a decision tree.
 
-Steps come out with the fields of other replicas and the elements of shared sets that they change, so that one outcome
-serves whatever else these hold.
+Steps come out as deltas of the fields of peers and the elements of shared sets. One memoized outcome then applies
+to any value of the rest.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kraftcheck.spec.values import Map, Record, Value, field_names
 
 
 class ReadLog:
-    """What one call reads."""
+    """The reads of one call, and the proxies that record them."""
 
     def __init__(
         self,
@@ -55,26 +55,28 @@ class ReadLog:
         self._inboxes = inboxes
 
     def _note(self, question: Question, answer: int) -> None:
+        """Record a query's answer, once."""
         self.path.setdefault(question, answer)
 
     def arguments(self, owner: Action | Property) -> dict[str, Value]:
-        """Return the shared state and the projections that an action or a property asks for."""
+        """Return the shared state and the projections that an action or a property takes, as proxies."""
         assert self._interner.shared.type is not None
         given: dict[str, Value] = {read.name: self._projection(read) for read in owner.reads if read.name in owner.asks}
         given["shared"] = SharedProxy(self._interner.shared.type, self._read_shared)
         return given
 
     def _read_shared(self, name: str) -> Value:
+        """Return a shared field, and record the read."""
         interner = self._interner
         index = interner.shared.names.index(name)
         column = len(interner.bounds) + index
         if index in interner.shared.sets.elements:
-            self._note((SHARED, column, 0), self._control[column])  # what is noted of a set is never nothing
+            self._note((SHARED, column, 0), self._control[column])  # so that the path is never empty
             found = self._set(index)
             return found if self.by_field else frozenset(found)
         value = interner.shared.values[index][self._control[column]]
         if self.by_field and index in interner.shared.records:
-            self._note_shared(index, CLASS, _class)  # which also tells whether it is a record
+            self._note_shared(index, CLASS, _class)  # its answer also decides whether the value is a record
             if isinstance(value, Record):
                 self.used_proxies = True
                 return LocalProxy(value, partial(self._read_shared_part, index))
@@ -99,7 +101,7 @@ class ReadLog:
         return self._sets[name][0]
 
     def change_of(self, name: str, value: Any, *, is_minimal: bool = False) -> SetChange | None:
-        """Return what a shared set is changed by, where the value for its field is that set with changes; else None."""
+        """Return the change that a step makes to an exploded shared set, or None for a plain value."""
         if type(value) is not SetProxy or name not in self._sets:
             return None
         has = self._sets[name][1]
@@ -107,6 +109,7 @@ class ReadLog:
         return change if change is None or not is_minimal else value.minimal().changes(has)
 
     def _read_shared_part(self, index: int, field: str | None) -> None:
+        """Record the read of a field of a shared record; None stands for the whole record."""
         column = len(self._interner.bounds) + index
         if field is None:
             self._note((SHARED, column, 0), self._control[column])
@@ -114,6 +117,7 @@ class ReadLog:
             self._note_shared(index, ("field", field), partial(_field, field))
 
     def _note_shared(self, index: int, key: Key, function: Callable[[Any], Value]) -> None:
+        """Record the answer to a query on a shared field."""
         questions, column = self._interner.shared.questions[index], len(self._interner.bounds) + index
         question = questions.number(key, function)
         self._note((SHARED_QUESTION, question, column), questions.answer(question, self._control[column]))
@@ -131,7 +135,7 @@ class ReadLog:
         return ProjectionProxy(self._interner.slots, partial(self._read_replica, question))
 
     def _read_part(self, question: int, key: Value) -> Any:
-        """Do the same as `_read_replica`; but of a replica itself only its fields are noted, when they are read."""
+        """Return a projection of a replica; a whole replica becomes a proxy that records the fields read."""
         answer = self._read_replica(question, key)
         if answer is not ITSELF:
             return answer
@@ -142,7 +146,7 @@ class ReadLog:
         return PeerProxy(key, self._interner.locals[local], partial(self._read_local, slot, local))
 
     def _read_replica(self, question: int, key: Value) -> Any:
-        """Return the answer to a question about a replica, or `ABSENT`."""
+        """Return a query's answer for a replica, or `ABSENT`."""
         questions, slot = self._interner.questions, self._interner.slots[key]
         local = self._control[self._interner.base + slot]
         answer = questions.answer(question, local)
@@ -150,7 +154,7 @@ class ReadLog:
         return questions.value(question, answer) if local else ABSENT
 
     def _read_inbox(self, question: int, key: Value) -> Any:
-        """Return the answer to a question about a replica's inbox, or `ABSENT`."""
+        """Return a query's answer for a replica's inbox, or `ABSENT`."""
         questions, slot = self._interner.inboxes.questions, self._interner.slots[key]
         if self._read_replica(self._interner.questions.number(PRESENT, lambda _: True), key) is ABSENT:
             return ABSENT
@@ -159,7 +163,7 @@ class ReadLog:
         return questions.value(question, answer)
 
     def steps(self, calls: Calls, action: Action, me: Any, message: Any, *, tracks: bool) -> list[Step]:
-        """Return the steps of an action, where `tracks` says so as steps that have what they change."""
+        """Return the steps of an action, as deltas if `tracks` is set."""
         given = self.arguments(action)
         steps = calls.steps(
             action,
@@ -191,7 +195,7 @@ class ReadLog:
         return calls.holds(prop, given, lambda: self.whole(prop) | plain)
 
     def _local(self, prop: Property, role: int, local: int) -> Any:
-        """Return the record of a replica that a property is about, or a proxy for it."""
+        """Return the replica that a property takes, as a record or a proxy."""
         record = self._interner.locals[local]
         if not self.by_field or not (self._me_by_field or "peer" in prop.asks or prop.over_steps):
             self._read_local(role, local, None)
@@ -201,7 +205,7 @@ class ReadLog:
         return LocalProxy(record, partial(self._read_local, role, local))
 
     def whole(self, owner: Action | Property) -> dict[str, Value]:
-        """Return the same as `arguments` without proxies, and note nothing."""
+        """Return the same arguments as plain values, and record nothing."""
         interner, control = self._interner, self._control
         given: dict[str, Value] = {"shared": interner.shared.record_of(control)}
         inboxes = self._inboxes + [0] * len(interner.slots)
@@ -214,14 +218,16 @@ class ReadLog:
         return given
 
     def _read_local(self, role: int, local: int, field: str | None) -> None:
+        """Record the read of a field of a local state; None stands for the whole record."""
         if (LOCAL_QUESTION, WHOLE, role) in self.path:
-            return  # a helper that remembers may, or may not, read more
+            return  # a helper with a cache may skip further reads, so none of them is part of the path
         if field is None:
             self._note((LOCAL_QUESTION, WHOLE, role), self._interner.questions.answer(WHOLE, local))
         else:
             self._ask_local(("field", field), partial(_field, field), role, local)
 
     def _ask_local(self, key: Key, function: Callable[[Any], Value], role: int, local: int) -> None:
+        """Record the answer to a query on a local state."""
         questions = self._interner.questions
         question = questions.number(key, function)
         self._note((LOCAL_QUESTION, question, role), questions.answer(question, local))
@@ -237,15 +243,15 @@ def _class(record: Record) -> Value:
 
 
 def _unless_itself(project: Callable[[Record], Value], record: Record) -> Value:
-    """Return what a projection gives; of a projection that gives the whole replica, that it does."""
+    """Return the projection of a record, or `ITSELF` if that is the record."""
     value = project(record)
     return ITSELF if value is record else value
 
 
 def _deltas(made: Iterable[Any], log: ReadLog, *, tracks: bool) -> list[Any]:
-    """Return a handler's steps without proxies, where `tracks` says so as steps that have what they change.
+    """Return a handler's steps without proxies, as deltas if `tracks` is set.
 
-    Steps that may turn out to be equal, depending on what else is in the replicas that they write, have it not.
+    Two steps may become equal for some values of the replicas that they write. Both then keep these replicas whole.
     """
     steps = list(made)
     if not log.used_proxies or not all(isinstance(step, Step) for step in steps):
@@ -260,7 +266,7 @@ def _deltas(made: Iterable[Any], log: ReadLog, *, tracks: bool) -> list[Any]:
 
 
 def _rest(step: Step, log: ReadLog) -> Step:
-    """Return a step without what it changes of other replicas and of exploded sets."""
+    """Return a step without its changes of peers and of exploded sets."""
     parts = {name: unwrap(getattr(step, name)) for name in field_names(Step) if name not in ("writes", "puts")}
     writes = tuple(one._key if _is_changed(one) else unwrap(one) for one in step.writes)
     puts = tuple((name, unwrap(value) if log.change_of(name, value) is None else None) for name, value in step.puts)
@@ -268,6 +274,7 @@ def _rest(step: Step, log: ReadLog) -> Step:
 
 
 def _delta(step: Step, rest: Step, log: ReadLog, *, is_sure: bool) -> DeltaStep:
+    """Return a step as a delta: `rest`, with the changes of peers and of exploded sets."""
     sets = dict(_sets(step, log, is_minimal=not is_sure))
     parts = {name: getattr(rest, name) for name in field_names(Step)}
     parts["writes"] = tuple(one._peek() if is_sure and _is_changed(one) else unwrap(one) for one in step.writes)
@@ -276,18 +283,22 @@ def _delta(step: Step, rest: Step, log: ReadLog, *, is_sure: bool) -> DeltaStep:
 
 
 def _sets(step: Step, log: ReadLog, *, is_minimal: bool = False) -> tuple[tuple[str, SetChange], ...]:
+    """Return a step's changes of exploded sets, by field name."""
     found = ((name, log.change_of(name, value, is_minimal=is_minimal)) for name, value in step.puts)
     return tuple((name, change) for name, change in found if change is not None)
 
 
 def _peers(step: Step) -> tuple[tuple[Value, Fields], ...]:
+    """Return a step's changed fields of peers, by replica."""
     return tuple((one._key, _fields(one)) for one in step.writes if _is_changed(one))
 
 
 def _is_changed(replica: Any) -> bool:
+    """Return whether a written replica is a proxy with changed fields."""
     return type(replica) is PeerProxy and "id" not in replica._changes
 
 
 def _fields(replica: Any) -> Fields:
+    """Return the changed fields of a proxy, sorted by name."""
     changes = ((name, unwrap(value)) for name, value in sorted(replica._changes.items()))
     return tuple((name, type(value), value) for name, value in changes)

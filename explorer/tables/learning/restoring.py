@@ -1,4 +1,4 @@
-"""Gives a new interner the inbox contents and control rows of another one, so that they have the same ids."""
+"""Restoring of inbox contents and control rows in a new interner, with the ids that a checkpoint has."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kraftcheck.spec.values import Value
 
 
 def contents_from(interner: Interner, first: int, first_item: int) -> tuple[Rows, Rows]:
-    """Return the inbox contents from an id on, as slots with numbers of items, and all items from a place on."""
+    """Return the inbox contents from an id on, as (slot, number of items), and the items from an index on."""
     tables = interner.tables
     heads = tables.contents[first : tables.meta[codes.M_CONTENTS]][:, [codes.C_SLOT, codes.C_N]]
     return heads, tables.content_items[first_item : tables.meta[codes.M_CONTENT_ITEMS]]
@@ -33,7 +33,7 @@ def control_rows_from(interner: Interner, first: int) -> Rows:
 
 
 def restore_contents(interner: Interner, heads: Rows, items: Rows) -> None:
-    """Set the inbox contents."""
+    """Set the inbox contents of an interner."""
     tables, n = interner.tables, len(heads) + 1
     capacity = max(len(tables.contents), 1 << (2 * n + 16).bit_length())
     contents = np.zeros((capacity, tables.contents.shape[1]), np.int32)
@@ -59,18 +59,18 @@ def restore_contents(interner: Interner, heads: Rows, items: Rows) -> None:
 
 
 def restore_content_values(interner: Interner, inboxes: Sequence[tuple[int, Value]]) -> None:
-    """Set the values of inbox contents that follow no rule, and their images, which are among them."""
+    """Set the values and images of inbox contents that follow no counting rule."""
     numbers: dict[tuple[int, Value], int] = {}
     for content, inbox in inboxes:
         slot = interner.inboxes.slot_of_content(content)
         if interner.protocol.network.rule_of("discard", interner.protocol.network.known(inbox)[0]) is not None:
-            raise InputError("it was made by an older kraftcheck, which kept channels in another way; begin anew")
+            raise InputError("made by an older kraftcheck, with another format of channels; start a new search")
         interner.inboxes.note_content(content, slot, inbox)
         numbers[slot, inbox] = content
         deliverable = {interner.inboxes.message(message) for message in interner.protocol.network.deliverable(inbox)}
         known = sorted({interner.inboxes.message(message) for message in interner.protocol.network.known(inbox)})
         if interner.inboxes.items_of_content(content) != [(message, int(message in deliverable)) for message in known]:
-            raise CorruptFileError("the messages of an inbox content are not those of its value")
+            raise CorruptFileError("the messages of an inbox content differ from its value")
     if len(numbers) != len(inboxes):
         raise CorruptFileError("two inbox contents are equal")
     tables = interner.tables
@@ -81,7 +81,7 @@ def restore_content_values(interner: Interner, inboxes: Sequence[tuple[int, Valu
 
 
 def restore_control_rows(interner: Interner, blocks: list[Rows]) -> None:
-    """Set the control rows; later blocks may have more columns."""
+    """Set the control rows of an interner; later blocks may have more columns."""
     tables, n = interner.tables, sum(map(len, blocks))
     capacity = max(len(tables.rows), 1 << (2 * n + 16).bit_length())
     rows, first = np.zeros((capacity, tables.rows.shape[1]), np.int32), 0
@@ -98,9 +98,10 @@ def restore_control_rows(interner: Interner, blocks: list[Rows]) -> None:
 
 
 def _identities(rows: Rows, hidden: NDArray[Any]) -> NDArray[np.int64]:
-    """Return for each control row the one that stands for it: that without what a VIEW hides.
+    """Return for each control row the row that represents it in canonical keys: the same row without hidden columns.
 
-    A row that was never judged may have none; it is judged, and gets one, before a state has it.
+    A row that was never evaluated may have no representative yet; it gets one when it is evaluated, before a state has
+    it.
     """
     own = np.arange(len(rows))
     if not hidden.any():

@@ -1,10 +1,11 @@
-"""Exploded shared sets: each element that may be in one has a column of control rows, which is 0 or 1.
+"""Exploded shared sets: a 0/1 column of the control row for each element that may be in the set.
 
-A set of messages that all read has as many values as there are states, nearly. Exploded, it is asked for one element
-at a time, and a step that adds one adds it to whatever else is there: Paxos with one shared set and two ballots calls
-handlers 785 times instead of 39,268 times (`benchmarks/models/paxos_msgs.py`). A set is exploded once it has many
-values of few elements; what was learned of it is forgotten then. So is what went through all elements when a new one
-turns up, unless that would have been passed over.
+A set of messages that every replica reads has nearly as many values as there are states. Exploded, it is read one
+element at a time, and a step that adds an element applies to any rest of the set. Paxos with one shared set and two
+ballots then calls handlers 785 times instead of 39,268 times (`benchmarks/models/paxos_msgs.py`).
+
+A set is exploded once it has many values of few elements; its memoized results are dropped. A new element drops the
+results of calls that iterated over the set, unless the call's test rejects the element.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import ModelValue, Record, Value, field_names, field_types, field_values, keyed, ordered
 
 MANY = 64
-"""Values of a shared set from which on it is seen whether it is exploded."""
+"""Values of a shared set from which on exploding it is considered."""
 
 SPARE = 4
-"""Columns for elements that may come; control rows are laid out anew where there are more."""
+"""Columns reserved for new elements; more elements insert columns into all control rows."""
 
 Passes = Callable[[Any], Any]
 _SCALARS = (bool, int, str, NoneType, ModelValue, Enum)
 
 
 class SharedSets:
-    """The shared sets of one protocol that are exploded."""
+    """The exploded shared sets of one protocol."""
 
     def __init__(self, tables: GrowingTables) -> None:
         self._tables = tables
@@ -48,7 +49,7 @@ class SharedSets:
         self.elements: dict[int, dict[Value, int]] = {}
         self.columns = self.changes = 0
         self.is_allowed = True
-        self.added: Callable[[int, Value], None] = lambda field, element: None  # called when there is another element
+        self.added: Callable[[int, Value], None] = lambda field, element: None  # called for each new element
 
     def is_worth(self, field: int, values: list[Value]) -> bool:
         """Return whether a shared field should be exploded."""
@@ -59,7 +60,7 @@ class SharedSets:
         return 2 * len(frozenset().union(*values)) <= len(values)
 
     def explode(self, field: int, column: int, base: int, values: list[Any]) -> None:
-        """Explode a shared set."""
+        """Explode a shared set: give its elements columns, and convert control rows and deltas."""
         tables, found = self._tables, ordered(frozenset().union(*values))
         self._first[field], self._room[field] = base, 0
         self.elements[field] = {element: place for place, element in enumerate(found)}
@@ -81,7 +82,7 @@ class SharedSets:
                 tables.deltas[delta] = tables.extend("assignments", again), len(again), *spent
 
     def _insert(self, field: int, more: int) -> None:
-        """Insert columns behind those of a set."""
+        """Insert columns at the end of a set's columns."""
         tables = self._tables
         at = self._first[field] + self._room[field]
         self.changes += 1
@@ -114,7 +115,7 @@ class SharedSets:
         return self._first[field] + place
 
     def assigned(self, field: int, change: SetChange) -> list[tuple[int, int]]:
-        """Return the assignments that change a set."""
+        """Return the assignments of a delta that changes a set."""
         ones = [(self.column(field, element), 1) for element in ordered(change.added)]
         if change.removed is None:
             return [(~self._first[field], self._room[field]), *ones]
@@ -122,13 +123,13 @@ class SharedSets:
         return ones + [(self.column(field, element), 0) for element in ordered(change.removed) if element in known]
 
     def value(self, field: int, control: list[int]) -> frozenset[Value]:
-        """Return the set that a control row holds."""
+        """Return the set in a control row."""
         first = self._first[field]
         return frozenset(element for element, place in self.elements[field].items() if control[first + place])
 
 
 class Candidates:
-    """The elements that may be in an exploded set; what depends on there being no others is noted."""
+    """The known elements of an exploded set, with a record of each test that a new element could pass."""
 
     def __init__(self, known: dict[Value, int], note: Callable[[Value, Passes | None], None]) -> None:
         self.known = known
@@ -145,15 +146,18 @@ class Candidates:
         return False
 
     def passing(self, passes: Passes) -> Iterator[Value]:
-        """Yield those that pass a test, or for which it fails to say; whoever gets one may change what it looks at."""
+        """Yield the elements that pass a test, or for which the test raises an error.
+
+        The test is recorded at the end, with the variables that it would see for a new, last element.
+        """
         for element in list(self.known):
             if passes_or_fails(passes, element):
                 yield element
-        self._note(*frozen(passes))  # another element would come last
+        self._note(*frozen(passes))  # at the end, since a new element would come last
 
 
 def passes_or_fails(passes: Passes, element: Value) -> bool:
-    """Return whether an element passes a test, or the test fails to say."""
+    """Return whether an element passes a test, or the test raises an error."""
     try:
         return bool(passes(element))
     except Exception:
@@ -161,7 +165,7 @@ def passes_or_fails(passes: Passes, element: Value) -> bool:
 
 
 def frozen(passes: Any) -> tuple[Value, Passes | None]:
-    """Return a test as it is now, with a key; None where it depends on what may differ from state to state."""
+    """Return a test's key and a copy with its variables as they are now; None where a variable may hold a proxy."""
     cells = [cell.cell_contents for cell in passes.__closure__ or ()]
     if not all(map(_is_fixed, cells)):
         return None, None
@@ -171,9 +175,9 @@ def frozen(passes: Any) -> tuple[Value, Passes | None]:
 
 
 def _is_fixed(value: Any) -> bool:
-    """Whether a value has no proxy in it, which would read another state."""
+    """Return whether a value contains no proxy, which would read another state later."""
     kind = type(value)
-    if issubclass(kind, tuple | frozenset):  # of which `SetProxy` is none
+    if issubclass(kind, tuple | frozenset):  # `SetProxy` is neither
         return all(map(_is_fixed, value))
     if issubclass(kind, Record):
         return all(map(_is_fixed, field_values(value)))
@@ -181,19 +185,19 @@ def _is_fixed(value: Any) -> bool:
 
 
 class SharedFields:
-    """The values of the shared record's fields; those of each field have ids of their own."""
+    """The interned values of the shared record's fields; ids are per field."""
 
     def __init__(self, tables: GrowingTables, orbits: Orbits, first: int) -> None:
         self.type: type[Record] | None = None
         self.names: tuple[str, ...] = ()
-        self.records: set[int] = set()  # the fields that may hold a record
+        self.records: set[int] = set()  # fields that may hold a record
         self.values: list[Numbered] = []
         self.questions: list[Questions] = []
         self.sets = SharedSets(tables)
         self._tables, self._orbits, self._first = tables, orbits, first
 
     def shape(self, record_type: type[Record]) -> None:
-        """Make room for the fields of a record, once that is known."""
+        """Make room for the fields of the shared record."""
         self.type, self.names = record_type, field_names(record_type)
         self.records = {i for i, kind in enumerate(field_types(record_type).values()) if may_be_record(kind)}
         self.values = [Numbered() for _ in self.names]
@@ -212,7 +216,7 @@ class SharedFields:
         return found
 
     def record_of(self, control: list[int]) -> Record:
-        """Return the shared record of a control row, given what that holds."""
+        """Return the shared record, given the columns of a control row."""
         assert self.type is not None
         return self.type(*[self._value_of(index, control) for index in range(len(self.names))])
 
@@ -223,11 +227,11 @@ class SharedFields:
 
     @property
     def end(self) -> int:
-        """The column of control rows behind those of the shared record."""
+        """The column of control rows after those of the shared record."""
         return self._first + len(self.names) + self.sets.columns
 
     def explode_sets(self) -> bool:
-        """Explode the sets for which it is worth it; return whether there is one."""
+        """Explode the sets that are worth it; return whether there is one."""
         worth = [index for index, values in enumerate(self.values) if self.sets.is_worth(index, values)]
         for index in worth:
             self.sets.explode(index, self._first + index, self.end, self.values[index])

@@ -1,4 +1,4 @@
-"""How much memory what is learned takes: the tables to the byte, the protocol's values as a sample of them says."""
+"""Memory usage of the memo tables: exact for arrays, sampled for Python values."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.learning.learner import Learner
 
-SAMPLE = 64  # values that stand for all of their kind
+SAMPLE = 64  # values in a sample
 ENTRY = 130  # bytes of a dictionary's entry for a value, and of its id
-PATH = 100  # bytes, at the most, that a branch of a trie takes beside its place in the tables
+PATH = 100  # bytes, at most, of a decision tree's branch outside the tables
 GIB, MIB = 1 << 30, 1 << 20
 
 _TABLES = {
@@ -33,25 +33,25 @@ _OF = {table: name for name, tables in _TABLES.items() for table in tables}
 
 
 class Learned(NamedTuple):
-    """What is learned of one kind."""
+    """Memory usage of one kind of memoized data."""
 
-    what: str  # what it is called
-    number: int  # how many there are
-    nbytes: int  # bytes that they take
+    what: str  # name of the kind
+    number: int
+    nbytes: int
 
     def __str__(self) -> str:
         return f"{self.number:,} {self.what} {text_of_size(self.nbytes)}"
 
 
 class Size:
-    """Says how much memory what a learner knows takes."""
+    """Memory accounting of a learner."""
 
     def __init__(self, learner: Learner) -> None:
         self._learner = learner
         self._sampled: dict[str, tuple[int, float]] = {}
 
     def kinds(self) -> list[Learned]:
-        """Return what is learned, what takes most first."""
+        """Return the usage of each kind, the largest first."""
         learner, interner = self._learner, self._learner.interner
         tables = interner.tables
         taken = dict.fromkeys((*_TABLES, _REST), 0)
@@ -82,20 +82,20 @@ class Size:
         return sorted(found, key=lambda one: -one.nbytes)
 
     def excess(self, kinds: list[Learned], most: int) -> str:
-        """Return what is to be said where these take more than so many bytes, the most that they may."""
+        """Return the message for memo tables that take more than `most` bytes, their share of the memory."""
         calls = self._learner.calls.counts.most_common(1)
-        called = f"; called most: {calls[0][0]}, {calls[0][1]:,} times" if calls else ""
+        called = f"; most calls: {calls[0][0]}, {calls[0][1]:,} times" if calls else ""
         return (
-            f"what is learned of the model takes {text_of_size(sum(one.nbytes for one in kinds))}, and --memory allows "
-            f"{text_of_size(most)}: {', '.join(map(str, kinds))}{called}; it does not go to disk: "
-            "give more, by --memory, or smaller bounds"
+            f"the model's memo tables take {text_of_size(sum(one.nbytes for one in kinds))}, and --memory leaves them "
+            f"{text_of_size(most)}: {', '.join(map(str, kinds))}{called}; they stay in memory: "
+            "raise --memory, or use smaller bounds"
         )
 
     def _is_due(self, what: str, count: int) -> bool:
         return count >= 2 * self._sampled.get(what, (0, 0.0))[0]
 
     def _of_values(self, what: str, count: int, value: Callable[[int], Any]) -> int:
-        """Return the bytes of so many values; their mean is found anew whenever there are twice as many."""
+        """Return the estimated bytes of `count` values; their mean is sampled again whenever the count has doubled."""
         if count and self._is_due(what, count):
             sample = range(max(0, count - SAMPLE), count)
             self._sampled[what] = count, size_of(map(value, sample)) / len(sample)
@@ -103,7 +103,7 @@ class Size:
 
 
 def size_of(values: Iterable[Any]) -> int:
-    """Return the bytes of values and of all that they refer to, each thing once; classes and modules are not theirs."""
+    """Return the bytes of values and of all objects that they refer to, each once, without classes and modules."""
     seen: set[int] = set()
     found, waiting = 0, [value for value in values if value is not None]
     while waiting:
@@ -118,7 +118,7 @@ def size_of(values: Iterable[Any]) -> int:
 
 
 def text_of_size(nbytes: int) -> str:
-    """Return a number of bytes for people.
+    """Format a number of bytes.
 
     Examples
     --------

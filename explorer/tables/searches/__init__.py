@@ -1,17 +1,22 @@
-"""The search orders, a module each, found by its file: `best_first.py` is `--search best-first`.
+"""The search orders, a module each, found by file name: `best_first.py` becomes `--search best-first`.
 
-A module must have a function `search(protocol, options)`, which returns a `Result`. What several search orders share
-stands outside this folder, or in a module whose name begins with `_`. The function makes an `Expander` (`Expander.of`),
-a store of visited states (of `states/`) and a `Checker`, and returns `checker.result_of(...)` of a function that
+A module has a function `search(protocol, options)`, which returns a `Result`. Code that several search orders share
+stands outside this folder, or in a module whose name begins with `_`. The function makes an `Expander`
+(`Expander.of`), a store of visited states (from `states/`) and a `Checker`. It returns `checker.result_of(...)` of
+a function that
 
-- takes the initial states from `checker.starting_rows()`, and calls `checker.check_starts()` once they are stored;
-- expands states in batches: `rows, which = expander.expand(rows, which)` and then the store's `add(expander.found())`,
-  again and again until nothing is left of `which`; it hands the expander's events to `checker.take`, the new states to
-  `checker.python`;
+- takes the initial states from `checker.starting_rows()`;
+
+- calls `checker.check_starts()` once they are stored;
+
+- expands a batch by `rows, which = expander.expand(rows, which)` and the store's `add(expander.found())`, until
+  `which` is empty;
+
+- passes the expander's events to `checker.take`, and new states to `checker.python`;
+
 - calls `checker.stop_at_max_states()` and `checker.books.look_at_the_clock(...)` after each batch.
 
-The order itself keeps what leads back to a state (`checker.take` wants it for a counterexample), honours `max_depth`
-and sets the result's `depth`. `--memory`, `--checkpoint`, `@reachable` and `@temporal` are refused unless
-`explorer/capabilities.py` names the order. Copy from `bfs.py`, `_expand_batch`; `dfs.py` has a loop of its own in the
-kernel.
+The search order keeps the predecessors that `checker.take` needs for a counterexample. It honours `max_depth`, and
+sets the result's `depth`. The options `--memory`, `--checkpoint`, `@reachable` and `@temporal` need an entry in
+`explorer/capabilities.py`. A pattern to copy is `BreadthFirst._expand_batch` in `bfs.py`.
 """

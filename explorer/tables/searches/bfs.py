@@ -1,4 +1,4 @@
-"""Breadth first: level by level, so that the first counterexample is a shortest one."""
+"""Breadth-first search, level by level, so that the first counterexample is a shortest one."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 
 ANOTHER = (
-    "of several shortest counterexamples this is the first that was found: another run, or another number of workers, "
-    "may show another"
+    "the counterexample may differ between runs or numbers of workers: the search for the least of several shortest "
+    "ones ran out of time"
 )
 
 
 class BreadthFirst:
-    """A search level by level."""
+    """A breadth-first search."""
 
     def __init__(
         self, protocol: Protocol, options: SearchRequest, workers: int | None = None, batch: int | None = None
@@ -49,12 +49,12 @@ class BreadthFirst:
             for worker in self.expander.pool if self.checker.python.checks_pruned else ():
                 worker.watch()
         self._interruption = Interruption()
-        self._position = 0  # how many states of the last level but one are expanded into the last
-        self._at_batch_boundary = False  # whether nothing is half done: the search stands between two batches
-        self._stop_requested = False  # whether a state was found that ends the search, once the batch is at its end
+        self._position = 0  # number of expanded states of the last complete level
+        self._at_batch_boundary = False  # whether the search is between two batches
+        self._stop_requested = False  # whether the search ends after this batch
 
     def run(self) -> Result:
-        """Search, and return what was found."""
+        """Run the search and return its result."""
         try:
             with self._interruption:
                 return self.checker.result_of(self._search_and_finish)
@@ -67,7 +67,7 @@ class BreadthFirst:
         self.checkpoint.close()
 
     def _search_and_finish(self) -> None:
-        """Search until the end, and write the last checkpoint."""
+        """Search to the end, and write the last checkpoint."""
         try:
             self._search()
         except Stop:
@@ -88,7 +88,7 @@ class BreadthFirst:
                 self.books.result.notes.append(ANOTHER)
 
     def _finish(self) -> None:
-        """Bring what is under way to its end."""
+        """Merge pending candidates, and write or close the checkpoint."""
         self._take(self.states.visited.settle())
         if self._at_batch_boundary:
             self.checkpoint.save(self.states, self._position, finished=self.books.result.limit is None)
@@ -96,7 +96,7 @@ class BreadthFirst:
             self.checkpoint.finish()
 
     def _search(self) -> None:
-        """Search level by level."""
+        """Search level by level, from the initial states or a checkpoint."""
         if self.options.resume is None:
             self._start()
         else:
@@ -122,6 +122,7 @@ class BreadthFirst:
             check_behaviours(self.states, self.checker, self.options, self.witness.to, pause)
 
     def _start(self) -> None:
+        """Store and check the initial states."""
         found = self.expander.load(self.checker.starting_rows())
         self.levels.begin()
         for rows in self.states.visited.add(found):
@@ -133,7 +134,7 @@ class BreadthFirst:
     # One batch
 
     def _expand_batch(self) -> None:
-        """Expand a piece of the last level but one."""
+        """Expand a batch of the last complete level."""
         expander, level = self.expander, self.levels.depth - 1
         rows = self.levels.read(level, self._position, self.checker.batch_size(self.states.batch_size()))
         count, which = len(rows), expander.layout.order(rows)
@@ -155,8 +156,8 @@ class BreadthFirst:
         self._position += count
 
     def _take(self, found: Iterable[Rows]) -> None:
-        """Take new states into the level that is being built, after checking what Python must check."""
-        if self.checker.python is not None:  # a counterexample is looked for with the same buffers
+        """Append new states to the next level, after the checks in Python."""
+        if self.checker.python is not None:  # the search for a counterexample reuses the buffers
             found = [rows.copy() for rows in found]
         elif self.expander.is_flat:
             found = list(found)
@@ -167,7 +168,7 @@ class BreadthFirst:
             self.witness.note(self.expander.judge(rows), self.levels.depth - 1, partial(self._trace_before, rows))
 
     def _admitted(self, rows: Rows) -> Rows:
-        """Return those of some new states that are within the constraints; all, where one of them ends the search."""
+        """Return the new states that satisfy the constraints; all of them once a violation ends the search."""
         python = self.checker.python
         if python is None or self._stop_requested:
             return rows
@@ -178,6 +179,7 @@ class BreadthFirst:
             return rows
 
     def _settle(self) -> None:
+        """Merge pending candidates."""
         self._take(self.states.visited.settle())
         self._stop_if_requested()
 
@@ -188,7 +190,7 @@ class BreadthFirst:
     # Between two batches
 
     def _between_batches(self) -> None:
-        """Look at limits, and do what is due."""
+        """Check the limits, divide memory, and switch the layout or save a checkpoint when due."""
         levels, visited = self.levels, self.states.visited
         if self.checker.has_max_states():
             self._settle()
@@ -210,13 +212,13 @@ class BreadthFirst:
             self.checkpoint.save(self.states, self._position)
 
     def _poll(self, frontier: int) -> None:
-        """Report, and end the search at the time limit or where the user asks for it."""
+        """Report progress, and stop at the time limit or an interruption."""
         self.books.look_at_the_clock(frontier)
         if self._interruption.asked:
             raise KeyboardInterrupt
 
     def _switch_layout(self, *, flat: bool) -> None:
-        """Make all states flat, or give them control rows again."""
+        """Convert all states to flat rows, or back to control rows."""
         self._take(self.states.visited.settle())
         self.states.lay_out(flat=flat)
         self.witness.least.forget()
@@ -225,14 +227,14 @@ class BreadthFirst:
     # Behaviours
 
     def _trace_to(self, rows: Rows, index: int) -> Behaviour:
-        """Return a shortest behaviour to a state that is being expanded."""
+        """Return a shortest trace to a state of the batch."""
         return self.witness.to(rows[index], self.levels.depth - 1)
 
     def _trace_before(self, rows: Rows, index: int) -> Behaviour:
-        """Return a shortest behaviour to the state before one that is new."""
+        """Return a shortest trace to a predecessor of a new state."""
         return self.witness.to(rows[index], self.levels.depth)[:-1]
 
 
 def search(protocol: Protocol, options: SearchRequest) -> Result:
-    """Search breadth first, by default with a thread for every processor."""
+    """Search breadth first, by default with one thread per processor."""
     return BreadthFirst(protocol, options).run()

@@ -1,4 +1,4 @@
-"""Depth first, whole or bounded: one thread with a stack."""
+"""Depth-first search, with or without a depth limit, in one thread."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from kraftcheck.explorer.tables.states.packing import Packing, Rows, Words
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 
-STATES_A_TURN = 50_000  # states expanded between two looks at the clock
+STATES_A_TURN = 50_000  # states expanded between two checks of the time limit
 FIRST_CAPACITY = 1 << 12
-TURNS_A_LOOK = 500  # turns of one state, where Python looks at each
+TURNS_A_LOOK = 500  # turns between two checks of the time limit, if Python checks each state
 
 
 class DepthSet(DepthSetArrays):
-    """The visited states, each with the least depth at which it was met; all in one table."""
+    """A hash set of the visited states, each with the least depth at which it was reached."""
 
     def __init__(self, packing: Packing, capacity: int = FIRST_CAPACITY) -> None:
         super().__init__()
@@ -45,21 +45,21 @@ class DepthSet(DepthSetArrays):
         self.keys = np.zeros((capacity, packing.words + 1), np.uint64)
 
     def add(self, words: Words) -> None:
-        """Insert packed states at depth 1, or move them there: no path meets them nearer to the start."""
+        """Insert packed states at depth 1, or lower their depth to 1."""
         if 2 * (self.count + len(words)) > len(self.keys):
             self.grow(2 * (self.count + len(words)))
         self.count += int(enter(self, words))
 
     def has_at(self, depth: int) -> bool:
-        """Whether there is a state that was met at a depth, and no nearer to the start."""
+        """Return whether some state has this least depth."""
         return bool((self.keys[:, -1] == depth).any())
 
     def grow(self, least: int) -> None:
-        """Make room for more states, `least` at least."""
+        """Grow the table to at least `least` places."""
         self._move(self.packing, max(2 * len(self.keys), least))
 
     def fit(self, packing: Packing) -> None:
-        """Pack the states anew where they shall be packed in another way."""
+        """Repack all states for a new packing."""
         if packing is not self.packing:
             self._move(packing, len(self.keys))
 
@@ -70,7 +70,7 @@ class DepthSet(DepthSetArrays):
 
 
 class DepthFirst:
-    """A search along one path after the other."""
+    """A depth-first search."""
 
     def __init__(self, protocol: Protocol, options: SearchRequest) -> None:
         self.options = options
@@ -82,7 +82,7 @@ class DepthFirst:
         self._stack = StackArrays()
 
     def run(self) -> Result:
-        """Search, and return what was found."""
+        """Run the search and return its result."""
         return self.checker.result_of(self._search)
 
     def _search(self) -> None:
@@ -91,12 +91,12 @@ class DepthFirst:
             self.checker.books.stop_at("max_depth")
 
     def starting_rows(self) -> Rows:
-        """Return the initial states within the constraints."""
+        """Return the initial states that satisfy the constraints."""
         self.checker.books.result.depth = None
         return self.checker.starting_rows()
 
     def search_within(self, starts: Rows, limit: int) -> bool:
-        """Search from the beginning; return whether something was cut off."""
+        """Search from the initial states to a depth limit; return whether the limit cut off a state."""
         checker, worker = self.checker, self._worker
         python, top, turns = checker.python, self._start(starts), 0
         while True:
@@ -115,10 +115,10 @@ class DepthFirst:
                 checker.books.look_at_the_clock(top)
 
     def _start(self, starts: Rows) -> int:
-        """Begin with the initial states, of those that count as one with the first; return the top of the stack."""
+        """Reset the search to the initial states, one for each canonical key; return the top of the stack."""
         self._worker.fired[:] = 0
         self._worker.stats[S_DEADLOCK] = 0
-        self.expander.identities(starts)  # which learns their images, before it is known how many ids there are
+        self.expander.identities(starts)  # first: caching the images adds ids, which the packing must fit
         self.expander.fit_packing()
         self.visited = DepthSet(self.expander.packing)
         words = self.expander.packed(starts, self.expander.packing)[0]
@@ -135,7 +135,7 @@ class DepthFirst:
         return top
 
     def _descend(self, top: int, limit: int) -> tuple[int, int]:
-        """Run the kernel until something stops it; return what that is, and the top of the stack."""
+        """Run the kernel until it stops; return the reason and the top of the stack."""
         expander, worker, visited, stack = self.expander, self._worker, self.visited, self._stack
         stack.states, self._path = expander.with_columns(stack.states), expander.with_columns(self._path)
         worker.begin(self._path)
@@ -150,12 +150,12 @@ class DepthFirst:
         return int(code), int(top)
 
     def _make_room(self, code: int, top: int) -> None:
-        """Do what the kernel needs to go on."""
+        """Resolve a cache miss or grow the array that is full."""
         worker, stack = self._worker, self._stack
         if code == MISSING:
             try:
                 self.expander.learner.resolve([worker])
-            except RaisedError as error:  # of the state that is next on the stack
+            except RaisedError as error:  # in the state on top of the stack
                 depth = int(stack.depths[top - 1])
                 raise self.checker.traced(error, [self._path[depth]], lambda _: self._trace_to(depth)) from None
         elif code == FULL:
@@ -168,21 +168,24 @@ class DepthFirst:
             self.visited.grow(4 * len(worker.succ))
 
     def _check_in_python(self, python: PythonChecks, base: int, top: int) -> int:
-        """Check the successors stack[base:top] of the state expanded last; return the top without those beyond."""
+        """Check the last state's successors stack[base:top] in Python.
+
+        Returns the top of the stack, after removal of the successors that violate a constraint.
+        """
         depth = int(self._worker.stats[S_DEPTH])
         python.check_pruned(self._path, np.array([depth]), lambda _, index: self._trace_to(index))
         if top == base:
             return top
         found = self._stack.states[base:top][::-1].copy()
         within = python.admit(found, lambda row: self.checker.behaviour([*self._path[1 : depth + 1], row]))
-        if not within.all():  # these are beyond a constraint wherever they are met
+        if not within.all():  # constraints depend on the state alone, so these stay pruned on any path
             self.visited.add(self.expander.packed(found[~within], self.visited.packing)[0])
         kept = found[within]
         self._stack.states[base : base + len(kept)] = kept[::-1]
         return base + len(kept)
 
     def _trace_to(self, depth: int) -> Behaviour:
-        """Return the behaviour on the path down to a depth."""
+        """Return the trace along the path to a depth."""
         return self.checker.behaviour(self._path[1 : depth + 1])
 
 
@@ -193,5 +196,5 @@ def _doubled(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def search(protocol: Protocol, options: SearchRequest) -> Result:
-    """Search depth first, within `max_depth` states along a path."""
+    """Search depth first, along paths of at most `max_depth` states."""
     return DepthFirst(protocol, options).run()

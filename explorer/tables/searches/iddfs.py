@@ -1,4 +1,4 @@
-"""Iterative deepening: depth first within 1, 2, 3 ... states along a path; the first counterexample is shortest."""
+"""Iterative deepening: depth-first searches with growing depth limits, so the first counterexample is shortest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kraftcheck.spec.language.protocol import Protocol
 
 
 def search(protocol: Protocol, options: SearchRequest) -> Result:
-    """Search within one more state along a path each time; the counts are those of the last round."""
+    """Search with a depth limit of 1, 2, 3 ... states; the result's counts are those of the last round."""
     rounds = DepthFirst(protocol, options)
     return rounds.checker.result_of(partial(_deepen, rounds, options.max_depth))
 

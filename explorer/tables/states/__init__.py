@@ -1,1 +1,1 @@
-"""Stores states: the visited set, in memory and on disk, and the levels."""
+"""Storage of states: the visited set, the levels of a search, and their memory budget."""

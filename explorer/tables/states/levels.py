@@ -1,8 +1,7 @@
-"""Keeps the states of a breadth-first search level by level: in memory while there is room, then in a file.
+"""The levels of a breadth-first search: rows of states, in memory and then in a file.
 
-A level's states are rows of ids; a row found later may be wider than one found earlier, where a replica appeared in
-between. Rows are only ever appended, to the last level, and all levels share one file, so that what was written
-never changes: a checkpoint notes how long it is.
+Rows are appended to the last level only, and all levels share one file. Written data never changes, so a checkpoint
+stores only the file's length. A row may be wider than earlier ones, if a replica appeared in between.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from kraftcheck.explorer.tables.states.packing import Rows
 from kraftcheck.persistence.growing_file import GrowingFile, RowsInFile
 
 ID_BYTES = 4
-EARLY = 1 << 22  # bytes that are worth a write, where nobody waits for it
-CHUNK = 1 << 15  # rows read at a time where the caller does not say
+EARLY = 1 << 22  # bytes that are worth a write during miss handling
+CHUNK = 1 << 15  # default number of rows in a chunk
 
 
 class Level:
@@ -30,7 +29,7 @@ class Level:
 
 
 class Levels:
-    """The levels of a search; the first is number 1."""
+    """The levels of a search, counted from 1."""
 
     def __init__(self, budget: int, file: GrowingFile | None = None, folder: Path | None = None) -> None:
         self.budget = budget
@@ -41,20 +40,20 @@ class Levels:
 
     @property
     def depth(self) -> int:
-        """How many levels there are."""
+        """Number of levels."""
         return len(self._levels)
 
     def count(self, level: int) -> int:
-        """Return how many rows a level has; 0 for level 0."""
+        """Return the number of rows of a level; level 0 has none."""
         return self._levels[level - 1].count if level else 0
 
     @property
     def counts(self) -> list[int]:
-        """How many rows each level has."""
+        """Number of rows of each level."""
         return [level.count for level in self._levels]
 
     def begin(self) -> None:
-        """Begin another level."""
+        """Start a new level."""
         self._levels.append(Level())
 
     def append(self, rows: Rows) -> None:
@@ -62,7 +61,7 @@ class Levels:
         if not len(rows):
             return
         if rows.base is not None and rows.base.nbytes > rows.nbytes:
-            rows = rows.copy()  # else the whole array stays in memory
+            rows = rows.copy()  # a view would keep the whole array in memory
         level = self._levels[-1]
         level.waiting.append(rows)
         level.count += len(rows)
@@ -71,7 +70,7 @@ class Levels:
             self.flush()
 
     def rewrite(self, convert: Callable[[Rows], Rows], most: int = CHUNK) -> None:
-        """Replace all rows by what becomes of them, so many at a time."""
+        """Convert all rows, `most` at a time."""
         new = Levels(self.budget, folder=self._folder)
         for rows_of_level in (self.chunks(level, most) for level in range(1, self.depth + 1)):
             new.begin()
@@ -81,7 +80,7 @@ class Levels:
         self._file, self._levels, self.nbytes = new._file, new._levels, new.nbytes
 
     def flush(self) -> None:
-        """Write what is in memory to the file."""
+        """Write the rows in memory to the file."""
         if self._file is None:
             self._file = GrowingFile.temporary(self._folder)
         for level in self._levels:
@@ -91,14 +90,14 @@ class Levels:
         self.nbytes = 0
 
     def flush_early(self) -> None:
-        """Write what is in memory, if it is some, and if it will not stay there."""
+        """Write the rows in memory to the file, if they will go there anyway and are worth a write."""
         if self._file is not None and self.nbytes > EARLY:
             self.flush()
 
     def read(self, level: int, first: int, most: int) -> Rows:
-        """Return rows of a level from number `first` on, at most so many; fewer where their width changes.
+        """Return at most `most` rows of a level from number `first` on; fewer where their width changes.
 
-        The array is the caller's own, unless it is from memory.
+        The caller may change the array only if it comes from the file.
         """
         held = self._levels[level - 1]
         if first < held.filed.count:
@@ -118,7 +117,7 @@ class Levels:
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     def chunks(self, level: int, most: int = CHUNK) -> Iterator[Rows]:
-        """Yield the rows of a level, piece by piece."""
+        """Yield the rows of a level in chunks."""
         first = 0
         while first < self.count(level):
             rows = self.read(level, first, most)
@@ -126,18 +125,18 @@ class Levels:
             first += len(rows)
 
     def __iter__(self) -> Iterator[Iterator[Rows]]:
-        """Yield for each level its rows, piece by piece."""
+        """Yield for each level an iterator over chunks of its rows."""
         return (self.chunks(level) for level in range(1, self.depth + 1))
 
-    # What a checkpoint notes
+    # Checkpoints
 
     @property
     def extents(self) -> list[list[tuple[int, int]]]:
-        """For each level how many rows of which width it has in the file, after `flush`."""
+        """For each level, its stretches (rows, columns) in the file; call `flush` first."""
         return [level.filed.shapes for level in self._levels]
 
     def restore(self, extents: list[list[tuple[int, int]]]) -> int:
-        """Take the levels for what the file holds; return how many bytes of it they need."""
+        """Restore the levels from a file with these extents; return the bytes of the file that they take."""
         offset = 0
         for noted in extents:
             self.begin()
@@ -148,7 +147,7 @@ class Levels:
         return offset
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all levels."""
         self._levels = []
         self.nbytes = 0
         if self._file is not None:

@@ -1,9 +1,9 @@
-"""How a state's ids are packed into words, and how packed states are divided among the parts of the visited set.
+"""Bit layout of packed states, and their division among the partitions of the visited set.
 
-A field for each replica's inbox comes first, from bit 0 on: the inbox's number among those of that replica. The last
-field is the control row's identity (it is the first in the arrays). Each has as many bits as its largest number needs,
-or one more where that costs no byte. When a number outgrows its field, `Expander.fit_packing` makes wider ones before
-the next batch, and the visited set, the archive and the set of depths repack what they hold.
+The fields of the replicas' inboxes come first, from bit 0 on, and the control row's last, although its column is
+the first. An inbox is packed as its number among those of the same replica. Each field has as many bits as its
+largest number needs, or one more where that costs no byte. When a number outgrows its field, `Expander.fit_packing`
+widens the field before the next batch. The visited set, the archive and the set of depths then repack their states.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Indices = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
 PARTITIONS = 1 << PARTITION_BITS
-SUCCESSORS_PER_STATE = 12  # for which the buffers have room, on the average
+SUCCESSORS_PER_STATE = 12  # mean number that the buffers have room for
 
 
 class Packing(PackingArrays):
-    """Where the bits of each field of a state's identity stand."""
+    """The bit position and width of each field of a packed state."""
 
     def __init__(self, position: NDArray[np.int32], width: NDArray[np.int32]) -> None:
         super().__init__()
@@ -44,10 +44,7 @@ class Packing(PackingArrays):
         self.words = -(-self.bits // 64)
 
     def of(self, fields: Sequence[Sequence[int]], columns: int) -> Packing:
-        """Say which of so many columns of a flat state belong to each field, and return the packing.
-
-        Fields with several columns come first.
-        """
+        """Assign the columns of a flat state to fields, and return the packing; clusters come first."""
         self.columns = np.array([column for field in fields for column in field], np.int32)
         self.firsts = np.cumsum([0, *map(len, fields)]).astype(np.int32)
         self.factors = np.array([_factor(number) for number in range(len(self.columns))], np.uint64)
@@ -58,17 +55,17 @@ class Packing(PackingArrays):
         return self
 
     def has_room_for(self, bits: list[int]) -> bool:
-        """Return whether there is a field for each of these ids, given how many bits they need."""
+        """Return whether there is a field for each of these widths, and is wide enough."""
         return len(bits) == len(self.width) and all(n <= w for n, w in zip(bits, self.width, strict=True))
 
 
 def _factor(number: int) -> int:
-    """Return an odd number of 64 bits, another one for each number."""
+    """Return an odd 64-bit factor for a column's place, by hashing."""
     return int.from_bytes(blake2b(number.to_bytes(8), digest_size=8).digest()) | 1
 
 
 def packing(widths: list[int]) -> Packing:
-    """Return a packing of fields, the control row first."""
+    """Return a packing with fields of these widths, the control row first."""
     order = [*range(1, len(widths)), 0]
     position, at = np.zeros(len(widths), np.int32), 0
     for field in order:
@@ -78,7 +75,7 @@ def packing(widths: list[int]) -> Packing:
 
 
 def roomy_packing(counts: list[int], before: Sequence[int] = ()) -> Packing:
-    """Return a packing of fields; some have a bit to spare, as far as that takes no more memory."""
+    """Return a packing for ids up to these counts; fast-growing fields get the spare bits that cost no memory."""
     widths = [max(1, count.bit_length()) for count in counts]
     spare, total = 0, sum(widths)
     while spare < len(widths) and _sizes(total + spare + 1) == _sizes(total):
@@ -91,19 +88,19 @@ def roomy_packing(counts: list[int], before: Sequence[int] = ()) -> Packing:
 
 
 def entry_bytes(bits: int, capacity: int = 1 << 18, others: int = 0) -> int:
-    """Return how many bytes of a part of the visited set a packed state takes."""
+    """Return the bytes of a packed state's entry in a partition of the visited set."""
     beside = max(0, bits - MIXED_BITS)
     return 1 + (HOME_BITS - (capacity.bit_length() - 1) + others + beside + 7) // 8
 
 
 def _sizes(bits: int) -> tuple[int, int]:
-    """Return how many words so many bits take, and how many bytes in the visited set."""
+    """Return the words and the visited-set bytes of a packed state of `bits` bits."""
     return -(-bits // 64), entry_bytes(bits)
 
 
 def by_owner(owner: NDArray[Any], parts: int = PARTITIONS) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Yield each partition that owns something, with the indices of what it owns, in their order."""
-    order = np.argsort(owner.astype(np.min_scalar_type(parts)), kind="stable")  # which counts, where numbers are short
+    """Yield each partition with the indices of the states that it owns, in order."""
+    order = np.argsort(owner.astype(np.min_scalar_type(parts)), kind="stable")  # a radix sort for short integers
     ends = np.cumsum(np.bincount(owner, minlength=parts))
     for partition, first in enumerate([0, *ends[:-1]]):
         if first < ends[partition]:
@@ -111,7 +108,7 @@ def by_owner(owner: NDArray[Any], parts: int = PARTITIONS) -> Iterator[tuple[int
 
 
 def repacked_words(words: Words, old: Packing, new: Packing) -> Iterator[tuple[int, Words]]:
-    """Yield packed words, packed anew, by the partition that owns them then."""
+    """Convert packed words to a new packing; yield them by the partition that owns them then."""
     again: Any = np.zeros((len(words), new.words), np.uint64)
     owner = np.zeros(len(words), np.int64)
     repack(words, old, again, new, owner)
@@ -120,7 +117,7 @@ def repacked_words(words: Words, old: Packing, new: Packing) -> Iterator[tuple[i
 
 
 class Successors(SuccessorArrays):
-    """What one worker has found and nobody has looked up yet."""
+    """The successors that one worker has found, not yet looked up in the visited set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -129,13 +126,13 @@ class Successors(SuccessorArrays):
         self.counts = np.zeros(PARTITIONS, np.int64)
 
     def fit(self, room: int, width: int, stored: int) -> None:
-        """Make room."""
+        """Resize the buffers, and keep their contents."""
         room = max(room, self.rows.shape[1])
         self.rows = _fitted(self.rows, self.counts, room, width)
         self.words = _fitted(self.words, self.counts, room, stored)
 
     def put(self, rows: Rows, words: Words, owner: NDArray[np.int64]) -> None:
-        """Replace everything by these rows."""
+        """Replace the contents by these rows."""
         counts = np.bincount(owner, minlength=PARTITIONS)
         room = max(self.rows.shape[1], int(counts.max()))
         if self.rows.shape[1:] != (room, rows.shape[1]):
@@ -151,12 +148,12 @@ class Successors(SuccessorArrays):
         return np.concatenate([self.rows[p, : self.counts[p]] for p in range(PARTITIONS)])
 
     def clear(self) -> None:
-        """Forget everything; the room stays."""
+        """Remove all successors; the buffers stay."""
         self.counts[:] = 0
 
 
 def _fitted(array: NDArray[Any], counts: NDArray[np.int64], room: int, columns: int) -> NDArray[Any]:
-    """Return an array with as much room for each partition, and so many columns; what is counted stays in it."""
+    """Return the array resized to `room` rows of `columns` columns for each partition, with its counted rows kept."""
     _, old_room, old_columns = array.shape
     if (old_room, old_columns) == (room, columns):
         return array
@@ -167,8 +164,8 @@ def _fitted(array: NDArray[Any], counts: NDArray[np.int64], room: int, columns: 
 
 
 class Found(NamedTuple):
-    """What all workers have found."""
+    """The successors of all workers."""
 
-    parts: list[Successors]  # the successors of each worker
-    packing: Packing  # how their identities are packed
+    parts: list[Successors]  # by worker
+    packing: Packing
     width: int  # columns of a state

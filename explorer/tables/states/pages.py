@@ -1,8 +1,8 @@
-"""Memory for tables that are replaced by larger ones again and again.
+"""Memory for tables that are often replaced by larger ones.
 
-What is given back to the system and taken anew comes page by page, each of which the system clears; and threads of one
-process wait for each other there. So a table's bytes stand at the beginning of addresses reserved for more, and
-what a table leaves goes to the next one that grows in the same thread.
+Fresh memory comes from the system page by page. Each page must be cleared, and threads of one process wait for each
+other meanwhile. So a table reserves more address space than it needs, and grows in place. The memory of a replaced
+table goes to the next table that grows in the same thread.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-OWN_PAGES = 1 << 18  # bytes of a table that has pages of its own
-LARGE_PAGES = 1 << 25  # bytes of a table that has large pages, if nothing else is said: the last one is half empty
-RESERVED = 4  # times as many addresses as bytes
+OWN_PAGES = 1 << 18  # bytes from which on a table gets pages of its own
+LARGE_PAGES = 1 << 25  # default number of bytes from which on a table gets huge pages: the last page is half empty
+RESERVED = 4  # ratio of reserved addresses to bytes
 
 
 def reserved(count: int, large: int = LARGE_PAGES) -> Any:
-    """Return bytes that are 0, at least so many; those that nobody writes take no memory."""
+    """Return at least `count` zero bytes; pages that are never written take no memory."""
     if count < OWN_PAGES:
         return np.zeros(count, np.uint8)
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
     try:
         pages = map_memory(-1, RESERVED * count, flags=flags)
-    except OSError:  # there are not so many addresses
+    except OSError:  # too little address space
         pages = map_memory(-1, count, flags=flags)
     if count >= large and hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # a kernel without them
@@ -38,9 +38,9 @@ def reserved(count: int, large: int = LARGE_PAGES) -> Any:
 
 
 def scattered(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
-    """Return an array that is 0 and will be written here and there, in small pages: NumPy would ask for large ones.
+    """Return a zeroed array in small pages, for random writes; NumPy would request huge pages.
 
-    A small array is as NumPy makes it, in memory that others had.
+    A small array is an ordinary NumPy array, in recycled memory.
     """
     count = math.prod(shape) * np.dtype(kind).itemsize
     if count >= OWN_PAGES:
@@ -51,17 +51,17 @@ def scattered(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
 
 
 class Spare(local):
-    """What tables of one kind have left in this thread: the largest of it."""
+    """The largest array that tables of one kind have given back in this thread."""
 
     def __init__(self) -> None:
         self._spare = reserved(0)
 
     def take(self, count: int) -> Any:
-        """Return bytes, at least so many, which may hold anything."""
+        """Return at least `count` bytes, with any contents."""
         taken, self._spare = self._spare, reserved(0)
         return taken if len(taken) >= count else reserved(count)
 
     def leave(self, left: Any) -> None:
-        """Leave bytes that nobody reads any more."""
+        """Give back bytes that are no longer in use."""
         if len(left) > len(self._spare):
             self._spare = left

@@ -1,9 +1,9 @@
-"""The visited set of a search that may need more memory than there is: in memory, then on disk.
+"""The visited set of a search that outgrows memory: in memory first, then on disk.
 
-While memory lasts a state is looked up at once. Afterwards duplicates are detected with a delay: the set in memory
-holds only *candidates*, what was found since the last settlement, of which some may have been visited before. To
-settle, the archive on disk is read through once; candidates that are among its states are known, the others are new.
-The cost is a sequential pass, so it is put off until memory is full of candidates, or the level ends.
+While memory lasts, each state is looked up at once. Later, duplicates are detected with a delay. The set in memory
+then holds *candidates*: states found since the last merge, which may be on disk already. A merge reads the archive
+on disk once; candidates that it contains are duplicates, the others are new. This sequential pass is put off until
+memory is full of candidates, or the level ends.
 
 Source: U. Stern and D. Dill, "Using Magnetic Disk Instead of Main Memory in the Murphi Verifier" (1998).
 """
@@ -27,14 +27,14 @@ from kraftcheck.persistence.growing_file import GrowingFile, RowsInFile
 
 Flags = NDArray[np.uint8]
 CHUNK = 1 << 14  # entries read at a time
-TOGETHER = 1 << 12  # entries of a partition that are written at a time, at least
-SETTLED = 1 << 14  # candidates looked at together
+TOGETHER = 1 << 12  # entries of a partition in one write, at least
+SETTLED = 1 << 14  # candidates in one chunk of a merge
 
 Pack = Callable[[Rows, Packing], tuple[Words, NDArray[np.int64]]]
 
 
 class Archive:
-    """Packed words of visited states in a file without a name, by partition: read through, and never looked up."""
+    """Packed words of visited states in an unnamed file, by partition; read sequentially only."""
 
     def __init__(self, packing: Packing, folder: Path | None = None) -> None:
         self.count = 0
@@ -45,7 +45,7 @@ class Archive:
         self._waiting: list[list[Words]] = [[] for _ in range(PARTITIONS)]  # to be written
 
     def append(self, partition: int, words: Words) -> None:
-        """Append entries of a partition: no array that changes afterwards."""
+        """Append entries of a partition; the array must not change afterwards."""
         waiting = self._waiting[partition]
         waiting.append(words)
         self.count += len(words)
@@ -54,12 +54,12 @@ class Archive:
             waiting.clear()
 
     def chunks(self, partition: int) -> Iterator[Words]:
-        """Yield the entries of a partition, some at a time; several threads may read several partitions."""
+        """Yield the entries of a partition in chunks; threads may read different partitions at the same time."""
         yield from self._parts[partition].chunks(self._file, CHUNK)
         yield from self._waiting[partition]
 
     def known(self, number: int, partition: Partition) -> Flags:
-        """Return for each place of a partition in memory whether its entry is in the archive."""
+        """Return a flag for each place of a partition in memory: whether its entry is in the archive."""
         known = np.zeros(len(partition.places), np.uint8)
         if partition.count:
             for words in self.chunks(number):
@@ -67,7 +67,7 @@ class Archive:
         return known
 
     def partition(self, number: int) -> Partition:
-        """Return the entries of a partition as one in memory."""
+        """Load the entries of a partition into memory."""
         count = self._parts[number].count + sum(map(len, self._waiting[number]))
         found = Partition(self._packing, number, int(count / MAX_LOAD) + 16)
         for words in self.chunks(number):
@@ -75,10 +75,7 @@ class Archive:
         return found
 
     def repacked(self, old: Packing, new: Packing) -> Archive:
-        """Return an archive of the same states packed anew; this one is closed.
-
-        An entry may move to another partition: that follows from its words.
-        """
+        """Return an archive of the same states in a new packing, which may change partitions; this one is closed."""
         fresh = Archive(new, self._folder)
         for number in range(PARTITIONS):
             for words in self.chunks(number):
@@ -88,12 +85,12 @@ class Archive:
         return fresh
 
     def close(self) -> None:
-        """Close the file and give its space back."""
+        """Close the file, which frees its disk space."""
         self._file.close()
 
 
 class SpillingSet:
-    """The visited states."""
+    """The visited states, in memory or on disk."""
 
     def __init__(self, budget: Budget, threads: Threads, pack: Pack, folder: Path | None = None) -> None:
         self.in_memory = VisitedSet(threads, budget.small)
@@ -107,23 +104,23 @@ class SpillingSet:
 
     @property
     def count(self) -> int:
-        """States visited; candidates count as new until they are settled."""
+        """Number of states visited; candidates count as new until the next merge."""
         return self._handed_over + self.in_memory.count + (0 if self.archive is None else self.archive.count)
 
     @property
     def pending(self) -> int:
-        """How many candidates there are."""
+        """Number of candidates."""
         return sum(self.candidates.counts)
 
     def allow(self, budget: Budget) -> None:
-        """Take as much memory as this from now on, or less."""
+        """Set the memory budget."""
         self._budget = budget
         self.candidates.budget = budget.rows
 
     def add(self, found: Found) -> Iterator[Rows]:
-        """Insert what the workers have found; yield the rows of states that are known to be new.
+        """Insert the workers' successors; yield the rows of those that are certainly new.
 
-        All must be taken. Of the others it turns out later whether they are new: `settle`.
+        The iterator must be exhausted. Once states are on disk, successors become candidates: see `settle`.
         """
         new = self._insert(found)
         if self.archive is None:
@@ -138,16 +135,16 @@ class SpillingSet:
                 yield from self.settle()
 
     def add_early(self, found: Found) -> list[Rows]:
-        """Insert what the workers have found by now, beside another thread, as far as that can be done at once.
+        """Insert successors during miss handling, beside the thread that runs it, if memory has room.
 
-        Returns the rows of states that are new.
+        Returns the rows of new states.
         """
         if self.archive is not None or self.in_memory.packing is not found.packing or self._is_full():
             return []
         return [rows.copy() for rows in self.in_memory.add(found, beside=True)]
 
     def settle(self) -> Iterator[Rows]:
-        """Find out which candidates are new; yield their rows, all of which must be taken."""
+        """Merge the candidates with the archive; yield the rows of new ones. The iterator must be exhausted."""
         archive = self.archive
         if archive is None or not self.pending:
             return
@@ -166,7 +163,7 @@ class SpillingSet:
         self.candidates.begin()
 
     def _archive_new(self, rows: Rows, known: dict[int, Flags], archive: Archive) -> Rows:
-        """Return those candidates that are not known, after putting them into the archive."""
+        """Return the candidates that are not marked as known, and append them to the archive."""
         words, owner = self._pack(rows, self.in_memory.packing)
         fresh = []
         for p, mine in by_owner(owner):
@@ -178,7 +175,7 @@ class SpillingSet:
         return new
 
     def spill(self) -> None:
-        """Move the states in memory to disk; none of them may be there already."""
+        """Move the states in memory to the archive, which must contain none of them."""
         if self.archive is None:
             self.archive = Archive(self.in_memory.packing, self._folder)
             self.candidates.begin()
@@ -188,7 +185,7 @@ class SpillingSet:
 
     def _clear_memory(self) -> None:
         self.in_memory.clear()
-        if self.in_memory.nbytes > self._budget.visited:  # it was allowed more
+        if self.in_memory.nbytes > self._budget.visited:  # the budget has shrunk
             self.in_memory.reserve(0, self.in_memory.packing)
 
     def _is_full(self) -> bool:
@@ -201,10 +198,10 @@ class SpillingSet:
             self.archive = self.archive.repacked(old, self.in_memory.packing)
         return new
 
-    # Going on from a checkpoint, or with states that are packed otherwise
+    # Restoring from a checkpoint, or after a change of layout
 
     def empty(self, packing: Packing, states: int) -> None:
-        """Take every state out, and make room for so many that are packed otherwise; no candidate may be left."""
+        """Remove every state, and make room for `states` states of a new packing; no candidate may be left."""
         if self.archive is not None:
             self.archive.close()
             self.archive = None
@@ -213,7 +210,7 @@ class SpillingSet:
         self.reserve(states, packing)
 
     def reserve(self, states: int, packing: Packing) -> None:
-        """Make room in memory, as far as it may be taken, for so many states; there must be none yet."""
+        """Make room in memory for `states` states, as far as the budget allows; the set must be empty."""
         self.in_memory.reserve(min(states, self._budget.entries(packing.bits)), packing)
 
     def restore(self, found: Found) -> None:
@@ -223,14 +220,14 @@ class SpillingSet:
             self.spill()
 
     def restored(self) -> None:
-        """Make ready for states of which some may have been visited."""
+        """Switch from `restore` to normal insertion."""
         if self.archive is not None:
             self.spill()
 
-    # Once every state is visited
+    # After the search
 
     def hand_over(self, packing: Packing, place: Callable[[int, Any], NDArray[Any]]) -> VisitedSet:
-        """Return the set of all visited states, to look them up; what is left here is their number."""
+        """Move all visited states to a set in memory for lookups; only their number stays here."""
         whole, archive = self.in_memory, self.archive
         self._handed_over, self.in_memory, self.archive = self.count, VisitedSet(self._threads), None
         old = whole.packing
@@ -245,7 +242,7 @@ class SpillingSet:
         return whole
 
     def close(self) -> None:
-        """Give back the space on disk."""
+        """Close the files, which frees their disk space."""
         self.candidates.close()
         if self.archive is not None:
             self.archive.close()

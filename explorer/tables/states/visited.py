@@ -1,9 +1,10 @@
-"""The set of visited states in memory: exact, compact, and able to grow a piece at a time.
+"""The set of visited states in memory: exact, compact, and able to grow one partition at a time.
 
-A packed state of b bits is mixed, and what the mixed bits say of the partition and of the home of an entry is not
-stored (quotienting). An entry has seven bits for its displacement from its home, which also tell free places, and what
-is left of the state, in whole bytes: for a partition of 2^20 places b - 25 bits together. Entries are kept in the
-order of their homes (Robin Hood hashing), which keeps displacements small in tables that are nine tenths full.
+A packed state is mixed by a bijection, and its partition and home place follow from the mixed bits. An entry need
+not store these bits (quotienting). For a state of b bits in a partition of 2^20 places, b - 26 bits are left,
+rounded up to bytes. A further byte holds the displacement from home. Entries are ordered by home (Robin Hood
+hashing), which keeps displacements small at a load of 0.9. `kernel/hash_set.py` says why no two states are
+confused.
 
 Sources: J. Cleary, "Compact Hash Tables Using Bidirectional Linear Probing" (1984), for the quotient; P. Celis,
 "Robin Hood Hashing" (1986).
@@ -48,10 +49,10 @@ from kraftcheck.explorer.tables.threads import SERIAL, Threads
 FIRST_CAPACITY = 1 << 10
 SMALL, EARLY_GROWTH, GROWTH = 1 << 15, 4, 1.15  # small partitions grow fast; large ones little, to save memory
 SPARE = 1.1  # room in a partition for more than its share
-PAGE = 1 << 12  # bytes that the system gives at a time
-PIECE = 2  # partitions that a thread takes at a time, to insert states
-LAST = 4  # pieces of which it takes one partition at a time
-TOGETHER = 1 << 16  # states that are packed anew together, at least
+PAGE = 1 << 12  # bytes of a page of virtual memory
+PIECE = 2  # partitions in a range that a thread takes
+LAST = 4  # ranges at the end that are split into single partitions
+TOGETHER = 1 << 16  # states that are repacked together, at least
 
 NEVER = np.zeros(1, np.int64)
 
@@ -59,7 +60,7 @@ _NO_ROWS: Rows = np.zeros((0, 0), np.int32)
 
 
 class Partition:
-    """One part of the visited set."""
+    """One partition of the visited set."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class Partition:
         self._take(capacity)
 
     def _take(self, capacity: int) -> None:
-        """Take empty tables with so many homes."""
+        """Allocate empty arrays for `capacity` homes."""
         bits, others = self._packing.bits, PARTITION_BITS if self._number is None else 0
         stride, scale = entry_bytes(bits, capacity, others) - 1, capacity.bit_length() - 1
         beside = min(max(0, bits - MIXED_BITS), 64 - (HOME_BITS - scale + others))
@@ -85,30 +86,32 @@ class Partition:
         keys = places * stride + HEAD
         self._bytes = self._spare[0].take(keys), self._spare[1].take(places)
         self._stand(self._bytes[0][:keys], self._bytes[1][:places])
-        self.keys[::PAGE] = 0  # a page that is read before it is written is looked for twice, and all threads wait
+        self.keys[::PAGE] = 0  # a page read before its first write faults twice, and page faults stall all threads
         self.places[:] = 0
 
     def _stand(self, keys: NDArray[np.uint8], places: NDArray[np.uint8]) -> None:
+        """Use these arrays, and store their addresses for compiled code."""
         self.keys, self.places = keys, places
         self.table[LAYOUT:ENTRIES] = keys.ctypes.data, len(keys), places.ctypes.data, len(places)
 
     @property
     def layout(self) -> NDArray[np.int64]:
-        """How its entries are laid out."""
+        """The layout of its entries: see `kernel/hash_set.py`."""
         return self.table[:LAYOUT]
 
     @property
     def count(self) -> int:
-        """How many entries it has."""
+        """Number of entries."""
         return int(self.table[ENTRIES])
 
     def _leave(self, tables: tuple[Any, Any]) -> None:
+        """Give arrays back for reuse."""
         for spare, left in zip(self._spare, tables, strict=True):
             spare.leave(left)
 
     @property
     def nbytes(self) -> int:
-        """Memory of its arrays, in bytes."""
+        """Size of its arrays in bytes."""
         return int(self.keys.nbytes + self.places.nbytes)
 
     def words(self) -> Words:
@@ -128,7 +131,7 @@ class Partition:
             self._leave(left if is_done else self._bytes)
 
     def insert(self, rows: Rows, words: Words, count: int, new: Rows, new_count: int) -> int:
-        """Insert states; copy those that are new to `new`, and return how many stand there then."""
+        """Insert states, append new ones to `new`, and return its length."""
         done = 0
         while done < count:
             done, self.table[ENTRIES], new_count = insert_rows(
@@ -139,24 +142,24 @@ class Partition:
         return new_count
 
     def add_words(self, words: Words) -> None:
-        """Insert packed words that may be there already."""
+        """Insert packed words; duplicates are ignored."""
         self.insert(_NO_ROWS, words, len(words), _NO_ROWS, 0)
 
     def move(self, place: Callable[[int, Any], NDArray[Any]]) -> None:
-        """Move its arrays to others, made given their length and the type of their numbers."""
+        """Move its arrays to memory that `place` allocates, given a length and a type."""
         keys, places = place(len(self.keys), np.uint8), place(len(self.places), np.uint8)
         keys[:], places[:] = self.keys, self.places
         self._stand(keys, places)
         self._bytes = reserved(0), reserved(0)
 
     def clear(self) -> None:
-        """Take every entry out; the room stays."""
+        """Remove every entry; the arrays stay."""
         self.places[:] = 0
         self.table[ENTRIES] = 0
 
 
 class VisitedSet:
-    """The visited states, in partitions of which each has one thread at a time."""
+    """The visited states, in partitions; at most one thread at a time changes a partition."""
 
     def __init__(self, threads: Threads, small: int = SMALL) -> None:
         self.packing = packing([1])
@@ -165,7 +168,7 @@ class VisitedSet:
         self._spare = Spare(), Spare()
         self._new = [np.empty(0, np.int32)] * threads.count
         self._tables = np.zeros((PARTITIONS, TABLE), np.int64)  # of each partition
-        self.partitions: list[Partition] = []  # none until it is known how states are packed
+        self.partitions: list[Partition] = []  # empty until the packing is known
 
     def _empty(self, capacities: list[int]) -> list[Partition]:
         self._tables = np.zeros((PARTITIONS, TABLE), np.int64)
@@ -175,38 +178,41 @@ class VisitedSet:
 
     @property
     def count(self) -> int:
-        """How many states it has."""
+        """Number of states."""
         return int(self._tables[:, ENTRIES].sum())
 
     def replace(self, number: int, partition: Partition) -> None:
-        """Take another partition for the one of that number."""
+        """Replace the partition of this number."""
         self._tables[number] = partition.table
         partition.table = self._tables[number]
         self.partitions[number] = partition
 
     @property
     def nbytes(self) -> int:
-        """Memory of its arrays, in bytes."""
+        """Size of its arrays in bytes."""
         return sum(partition.nbytes for partition in self.partitions)
 
     def add(self, found: Found, *, beside: bool = False) -> list[Rows]:
-        """Insert what the workers have found; return the rows of those states that are new, until the next call.
+        """Insert the workers' successors; return the rows of the new ones, valid until the next call.
 
-        With `beside` this thread does it alone, beside another, until that has done its own work.
+        With `beside`, this thread inserts alone while another one works, and stops early once that one is done.
         """
         self.fit(found.packing)
         total = int(sum(part.counts.sum() for part in found.parts))
         owners = self._threads.count if total > SERIAL and not beside else 1
         new_rows: list[Rows] = []
         enough = self._threads.enough if beside else NEVER
-        pieces = iter(self.pieces_of(found) if owners > 1 else [(0, PARTITIONS)])  # each has one thread at a time
+        # A partition belongs to one thread at a time, so no insertion takes a lock. The number of threads changes the
+        # order of the new rows, not which keys are new. Results that must not depend on it, like the choice of a
+        # counterexample, order states by fingerprint (`witness.py`).
+        pieces = iter(self.pieces_of(found) if owners > 1 else [(0, PARTITIONS)])
 
         def own(number: int) -> None:
             new, count = self._room(number, total, found.width), 0
             for first, end in pieces:
                 for part in found.parts:
                     p, done = first, 0
-                    while True:  # without Python's lock, which what is learned meanwhile may need
+                    while True:  # in compiled code without the GIL: miss handling may run Python at the same time
                         p, done, count = insert_found(part, self._tables, p, done, end, new, count, enough)
                         if p >= end or enough[0]:
                             break
@@ -221,9 +227,10 @@ class VisitedSet:
         return new_rows
 
     def pieces_of(self, found: Found) -> list[tuple[int, int]]:
-        """Return ranges of partitions, of which each thread takes the next one when it is ready.
+        """Return ranges of partitions for the threads to take in turn.
 
-        Those come first that may grow, which takes longest, and small ones last: so the threads end together.
+        Partitions that may grow come first, since growing takes longest. The last ranges are single partitions, so that
+        the threads end at about the same time.
         """
         filled = sum((part.counts for part in found.parts), self._tables[:, ENTRIES])
         may_grow = (filled >= self._tables[:, CAPACITY] * MAX_LOAD).reshape(-1, PIECE).any(axis=1)
@@ -232,13 +239,13 @@ class VisitedSet:
         return pieces + [(p, p + 1) for first in firsts[-LAST:] for p in range(first, first + PIECE)]
 
     def _room(self, owner: int, count: int, width: int) -> Rows:
-        """Return an array for the new states of one thread, with room for one more than there may be."""
+        """Return an array for the new states of one thread, with one row to spare."""
         if self._new[owner].size < (count + 1) * width:
             self._new[owner] = scattered((2 * (count + 1) * width,), np.int32)
         return self._new[owner][: (count + 1) * width].reshape(count + 1, width)
 
     def fit(self, new: Packing) -> None:
-        """Pack the states anew where they shall be packed in another way, those of some partitions at a time."""
+        """Repack all states for a new packing, some partitions at a time."""
         old, self.packing = self.packing, new
         if new is old and self.partitions:
             return
@@ -261,7 +268,7 @@ class VisitedSet:
         self._threads.run(own, owners)
 
     def _gathered(self, left: Iterator[int], before: list[Partition], old: Packing) -> list[Words]:
-        """Take partitions until there is enough to pack anew together; return their entries."""
+        """Take entries of partitions until there are enough to repack together."""
         gathered: list[Words] = []
         for p in left:
             gathered.append(before[p].words())
@@ -271,12 +278,12 @@ class VisitedSet:
         return gathered
 
     def reserve(self, states: int, packing: Packing) -> None:
-        """Make room for so many states, packed in this way; the set must be empty."""
+        """Allocate an empty set for `states` states of this packing."""
         self.packing = packing
         capacity = max(FIRST_CAPACITY, int(states / PARTITIONS * SPARE / MAX_LOAD))
         self.partitions = self._empty([capacity] * PARTITIONS)
 
     def clear(self) -> None:
-        """Take every state out; the room stays."""
+        """Remove every state; the arrays stay."""
         for partition in self.partitions:
             partition.clear()
