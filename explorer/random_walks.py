@@ -27,11 +27,11 @@ from kraftcheck.explorer.tables.kernel.random_walk import (
     STATE_BITS,
     STEP_BITS,
     WalkArrays,
+    advance_walks,
     draw_seeds,
-    walk_on,
 )
 from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
-from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.explorer.tables.states.packed_rows import Rows
 from kraftcheck.explorer.tables.states.visited import VisitedSet
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol
@@ -249,7 +249,7 @@ class RandomWalks:
     def _run_walks(self, walks: Walks, bounds: list[int], number: int) -> None:
         worker, (first, last) = self.expander.pool[number], bounds[number : number + 2]
         turn = 1 if self._one_by_one else max(1, STEPS_A_TURN // max(1, last - first))
-        walk_on(self.learner.tables, worker, walks, self._fingerprints, first, last, turn)
+        advance_walks(self.learner.tables, worker, walks, self._fingerprints, first, last, turn)
 
     def _accept_or_refuse(self, walks: Walks, w: int) -> None:
         """Undo a walk's last step if it breaks a non-local constraint; the walk then chooses another."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.kernel.packing import owners, pack_states, unpack_states
-from kraftcheck.explorer.tables.states.packing import Words, by_owner, packing
+from kraftcheck.explorer.tables.states.packed_rows import Words, by_owner, packing
 from kraftcheck.explorer.tables.states.visited import Partition
 
 States = NDArray[np.int32]

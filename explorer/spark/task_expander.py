@@ -14,7 +14,7 @@ from kraftcheck.explorer.spark.global_ids import GlobalIds
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, States
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.states.visited import VisitedSet
-from kraftcheck.explorer.tables.worker import BATCH
+from kraftcheck.explorer.tables.worker_buffers import BATCH
 from kraftcheck.spec.discovery import reachable_classes
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states

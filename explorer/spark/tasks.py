@@ -22,7 +22,7 @@ from kraftcheck.explorer.spark.packed_states import StatePacking, by_partition, 
 from kraftcheck.explorer.spark.shared_folder import GROUP, SharedFolder, States
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.kernel.hash_set import look_up, mark
-from kraftcheck.explorer.tables.states.packing import Words
+from kraftcheck.explorer.tables.states.packed_rows import Words
 from kraftcheck.explorer.tables.states.visited import Partition
 
 Arguments = dict[str, Any]

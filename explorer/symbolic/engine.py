@@ -25,7 +25,7 @@ from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import EMPTY, FEWEST, OutOfNodes
 from kraftcheck.explorer.symbolic.variables import Layout, LayoutChanged, layout_of
 from kraftcheck.explorer.symbolic.violations import Violations, states_without_path_to
-from kraftcheck.explorer.tables.states.memory import default_memory
+from kraftcheck.explorer.tables.states.budget import default_memory
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states

@@ -17,7 +17,7 @@ from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest, TraceSte
 from kraftcheck.explorer.tables.expander import Event, Expander
 from kraftcheck.explorer.tables.kernel.codes import BAD_STEP, STUCK
 from kraftcheck.explorer.tables.python_checks import PythonChecks
-from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.explorer.tables.states.packed_rows import Rows
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.result import DEADLOCK, SearchRequest
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.expand import find_predecessor
-from kraftcheck.explorer.tables.kernel.flat.properties import judge_batch, resolve_judged
+from kraftcheck.explorer.tables.kernel.flat.invariants import judge_batch, resolve_judged
 from kraftcheck.explorer.tables.kernel.symmetry import identify_all
-from kraftcheck.explorer.tables.layouts import ControlRows, FlatColumns, Layout, grow_facts
+from kraftcheck.explorer.tables.layouts import ControlRows, FlatColumns, Layout, enlarge_memo
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.locality import Parts, split
-from kraftcheck.explorer.tables.states.packing import (
+from kraftcheck.explorer.tables.states.packed_rows import (
     PARTITIONS,
     SUCCESSORS_PER_STATE,
     Found,
@@ -36,7 +36,7 @@ from kraftcheck.explorer.tables.states.packing import (
     packing,
 )
 from kraftcheck.explorer.tables.threads import SERIAL, Threads
-from kraftcheck.explorer.tables.worker import Worker
+from kraftcheck.explorer.tables.worker_buffers import Worker
 from kraftcheck.explorer.transition_system import MOST_LABELS
 from kraftcheck.processes import default_workers
 from kraftcheck.spec.language.declarations import Property
@@ -271,7 +271,7 @@ class Expander:
             workers = self.pool[: 1 if len(which) <= SERIAL else self.workers]
             for worker in workers:
                 worker.begin(rows, len(which))
-                grow_facts(worker)
+                enlarge_memo(worker)
             self.threads.run(partial(self._judge, pieces_of(which, len(workers))), len(workers))
             which = np.concatenate([worker.left_out() for worker in workers])
             self.learner.resolve(workers, resolve_judged)

@@ -1,6 +1,6 @@
 """Policy for the layout of states: when to switch to flat rows, and which columns to pack as a cluster.
 
-Columns form a cluster if their joint contents are few for the bits of their own ids (`kernel/flat/fields.py`). The
+Columns form a cluster if their joint contents are few for the bits of their own ids (`kernel/flat/clusters.py`). The
 bytes of each distinct content are set against the bits saved in each state.
 """
 
@@ -17,7 +17,7 @@ from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables.level_states import LevelStates
 from kraftcheck.explorer.tables.python_checks import PythonChecks
 from kraftcheck.explorer.tables.states.levels import Levels
-from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.explorer.tables.states.packed_rows import Rows
 
 FLAT_FROM = 1 << 15
 """Minimum number of states for a switch to the flat layout; fewer do not show whether control rows repeat."""

@@ -15,16 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.tables.kernel.expand import by_control_row, expand_batch
+from kraftcheck.explorer.tables.kernel.expand import expand_batch, order_by_control_row
 from kraftcheck.explorer.tables.kernel.flat import facts
-from kraftcheck.explorer.tables.kernel.flat.batches import expand_flat_batch, resolve_flat
-from kraftcheck.explorer.tables.kernel.flat.fields import SPARE
-from kraftcheck.explorer.tables.kernel.flat.orbits import pack_all_flat
-from kraftcheck.explorer.tables.kernel.flat.waiting import WAITING
+from kraftcheck.explorer.tables.kernel.flat.batches import WAITING, expand_flat_batch, resolve_flat
+from kraftcheck.explorer.tables.kernel.flat.clusters import SPARE
+from kraftcheck.explorer.tables.kernel.flat.least_image import pack_all_flat
 from kraftcheck.explorer.tables.kernel.packing import pack_all
 from kraftcheck.explorer.tables.learning.learner import Learner, Make
-from kraftcheck.explorer.tables.states.packing import Indices, Packing, Rows, Words, roomy_packing
-from kraftcheck.explorer.tables.worker import Worker
+from kraftcheck.explorer.tables.states.packed_rows import Indices, Packing, Rows, Words, roomy_packing
+from kraftcheck.explorer.tables.worker_buffers import Worker
 
 ORDER_BITS = 14  # high bits of a control row's id that `order` compares
 
@@ -66,7 +65,7 @@ class ControlRows:
         order = np.arange(len(rows), dtype=np.int64)
         most = self._learner.counts()[0]
         shift = max(0, most.bit_length() - ORDER_BITS)
-        by_control_row(rows, shift, np.zeros((most >> shift) + 2, np.int32), order)
+        order_by_control_row(rows, shift, np.zeros((most >> shift) + 2, np.int32), order)
         return order
 
     def counts(self, pool: Sequence[Worker]) -> list[int]:
@@ -117,7 +116,7 @@ class FlatColumns:
     def fit(self, worker: Worker, packing: Packing) -> None:
         """Resize the worker's buffers for this packing."""
         columns, clusters = worker.succ.shape[1] - 2, int(packing.clusters[0])
-        grow_facts(worker)
+        enlarge_memo(worker)
         if worker.words.shape != (len(worker.succ) + 1, packing.words):
             worker.words = np.zeros((len(worker.succ) + 1, packing.words), np.uint64)
             worker.waiting_words = np.zeros((WAITING, packing.words), np.uint64)
@@ -166,7 +165,7 @@ class FlatColumns:
 Layout = ControlRows | FlatColumns
 
 
-def grow_facts(worker: Worker) -> None:
+def enlarge_memo(worker: Worker) -> None:
     """Enlarge a worker's memo of facts if many entries overwrite each other."""
     if 4 * worker.fact_counts[facts.REPLACED] > len(worker.facts) < facts.MOST_FACTS:
         more: Any = np.zeros((4 * len(worker.facts), 2), np.int64)
@@ -178,7 +177,7 @@ def forget_facts(worker: Worker, shared: int) -> None:
     """Clear a worker's memo of facts, for `shared` shared fields."""
     worker.fact_counts = np.zeros(facts.FACT_COUNTS, np.int64)
     worker.facts = np.zeros((facts.FEWEST_FACTS, 2), np.int64)
-    worker.fair_pairs = np.zeros(facts.FIRST_LOCALS**2, np.uint8)
+    worker.safe_pairs = np.zeros(facts.FIRST_LOCALS**2, np.uint8)
     worker.listed = np.zeros(facts.LISTED, np.int32)
     worker.shared_contents = np.zeros((facts.MOST_CONTENTS, shared), np.int32)
     worker.shared_places = np.zeros(2 * facts.MOST_CONTENTS, np.int32)

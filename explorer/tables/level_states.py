@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 
 from kraftcheck.explorer.tables.expander import Expander
-from kraftcheck.explorer.tables.learning.size import Size
+from kraftcheck.explorer.tables.learning.memory_usage import Size
+from kraftcheck.explorer.tables.states.budget import Memory
 from kraftcheck.explorer.tables.states.levels import Levels
-from kraftcheck.explorer.tables.states.memory import Memory
-from kraftcheck.explorer.tables.states.packing import Found, Rows
+from kraftcheck.explorer.tables.states.packed_rows import Found, Rows
 from kraftcheck.explorer.tables.states.spilling import SpillingSet
-from kraftcheck.explorer.tables.worker import BATCH
+from kraftcheck.explorer.tables.worker_buffers import BATCH
 from kraftcheck.persistence.growing_file import GrowingFile
 
 

@@ -20,7 +20,7 @@ from kraftcheck.explorer.behaviour import Behaviour, least, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.locality import Parts, reason
-from kraftcheck.explorer.tables.states.packing import Indices, Rows
+from kraftcheck.explorer.tables.states.packed_rows import Indices, Rows
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import SPENT, Property
 from kraftcheck.spec.language.semantics import Semantics, assignments
@@ -84,10 +84,10 @@ class Verdicts:
 
     def _projected(self, read: Any, slots: dict[Any, int], seen: list[int]) -> Value:
         """Return a projection of replicas or inboxes, given their ids."""
-        questions: Any = self._learner.interner.inboxes.questions if read.of_inbox else self._learner.interner.questions
-        question = questions.number(read.name if read.of_inbox else ("projection", read.name), self._projecting(read))
-        answers = ((key, questions.answer(question, seen[slot])) for key, slot in slots.items())
-        return Map((key, questions.value(question, answer)) for key, answer in answers)
+        queries: Any = self._learner.interner.inboxes.queries if read.of_inbox else self._learner.interner.queries
+        query = queries.number(read.name if read.of_inbox else ("projection", read.name), self._projecting(read))
+        answers = ((key, queries.answer(query, seen[slot])) for key, slot in slots.items())
+        return Map((key, queries.value(query, answer)) for key, answer in answers)
 
     def _inputs(self, rows: Rows) -> Rows | None:
         """Return the property's inputs as columns of ids; None where a projection raises an error."""
@@ -110,24 +110,24 @@ class Verdicts:
         else:
             parts.append((replicas != 0).astype(np.int32))
             for read in of_replicas:
-                question = interner.questions.number(("projection", read.name), self._projecting(read))
-                parts.append(tables.local_answers[question][replicas])
+                query = interner.queries.number(("projection", read.name), self._projecting(read))
+                parts.append(tables.local_answers[query][replicas])
         return parts
 
     def _of_inboxes(self, contents: Rows) -> list[Rows]:
-        prop, inboxes = self._prop, self._learner.interner.inboxes.questions
+        prop, inboxes = self._prop, self._learner.interner.inboxes.queries
         tables: Any = self._learner.tables
         parts = []
-        questions = [inboxes.number(read.name, self._projecting(read)) for read in prop.reads if read.of_inbox]
+        queries = [inboxes.number(read.name, self._projecting(read)) for read in prop.reads if read.of_inbox]
         if "message" in prop.asks:
             kinds = prop.kinds("message")
-            questions.append(inboxes.number(f"known to {prop.name}", partial(self._messages, kinds)))
-        for question in questions:
-            answers = tables.inbox_answers[question][contents]
+            queries.append(inboxes.number(f"known to {prop.name}", partial(self._messages, kinds)))
+        for query in queries:
+            answers = tables.inbox_answers[query][contents]
             if (answers < 0).any():
                 for content in np.unique(contents[answers < 0]).tolist():
-                    inboxes.answer(question, content)
-                answers = tables.inbox_answers[question][contents]
+                    inboxes.answer(query, content)
+                answers = tables.inbox_answers[query][contents]
             parts.append(answers)
         return parts
 

@@ -23,7 +23,7 @@ from kraftcheck.explorer.tables.expander import Event, Expander
 from kraftcheck.explorer.tables.kernel.codes import R_IDENTITY
 from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
 from kraftcheck.explorer.tables.states.levels import CHUNK, Levels
-from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.explorer.tables.states.packed_rows import Rows
 from kraftcheck.explorer.tables.threads import SERIAL
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.semantics import Transition
@@ -226,9 +226,7 @@ class WitnessSearch:
             path = self._path(row, level, expander.images)
             classes = [class_of(expander.learner.decode_state(one)) for one in path]
         try:
-            found = behaviour_along(
-                self._checker.semantics, classes, starts=self._checker.starts, class_of=class_of
-            )
+            found = behaviour_along(self._checker.semantics, classes, starts=self._checker.starts, class_of=class_of)
         except NoSuchPathError:
             return None
         with expander.with_control_rows():

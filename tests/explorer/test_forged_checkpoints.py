@@ -13,7 +13,7 @@ import pytest
 
 from kraftcheck.explorer.result import Interrupted, SearchRequest
 from kraftcheck.explorer.symbolic.engine import explore as by_sets
-from kraftcheck.explorer.tables.checkpoints import search_checkpoint
+from kraftcheck.explorer.tables.checkpoints import tables_checkpoint
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.persistence.validation import CorruptFileError, require_shape
 from kraftcheck.spec.errors import InputError
@@ -183,7 +183,7 @@ def test_other_files_than_its_own_are_not_touched(checkpoint: Checkpoint, tmp_pa
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch, checkpoint: Checkpoint) -> Checkpoint:
     """A checkpoint of which only a sample is looked at, as of a large one."""
-    monkeypatch.setattr(search_checkpoint, "WHOLE", 20)
+    monkeypatch.setattr(tables_checkpoint, "WHOLE", 20)
     return checkpoint
 
 

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from kraftcheck import Protocol, Record, State, Steps, become, internal
 from kraftcheck.explorer.result import Search, SearchRequest, Verdict
 from kraftcheck.explorer.tables.engine import explore
-from kraftcheck.explorer.tables.learning.size import Size, size_of
+from kraftcheck.explorer.tables.learning.memory_usage import Size, size_of
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
-from kraftcheck.explorer.tables.states.memory import LEAST_BATCH, Budget, available_memory
-from kraftcheck.explorer.tables.states.packing import PARTITIONS, Found, Packing, Rows, packing
+from kraftcheck.explorer.tables.states.budget import LEAST_BATCH, Budget, available_memory
+from kraftcheck.explorer.tables.states.packed_rows import PARTITIONS, Found, Packing, Rows, packing
 from kraftcheck.explorer.tables.states.spilling import Archive
 from kraftcheck.explorer.tables.states.visited import Partition
-from kraftcheck.explorer.tables.worker import BATCH
+from kraftcheck.explorer.tables.worker_buffers import BATCH
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import override, parse_setting, read_config
@@ -226,8 +226,8 @@ def test_what_is_learned_counts_and_states_go_to_disk(monkeypatch: pytest.Monkey
     protocol, options = bound("counts/two-voters-restart").protocol, SearchRequest(deadlock=False)
     roomy = Watched(protocol, options, 1, batch=300)
     whole = roomy.run()
-    monkeypatch.setattr("kraftcheck.explorer.tables.states.memory.LEAST_LEARNED", 0)
-    monkeypatch.setattr("kraftcheck.explorer.tables.states.memory.LEAST_SHARE", 64)
+    monkeypatch.setattr("kraftcheck.explorer.tables.states.budget.LEAST_LEARNED", 0)
+    monkeypatch.setattr("kraftcheck.explorer.tables.states.budget.LEAST_SHARE", 64)
     memory = 64 * learned_by(roomy) // 63 + (1 << 14)
     search = Watched(protocol, replace(options, memory=memory), 1, batch=300)
     assert found(search.run()) == found(whole)
@@ -248,14 +248,14 @@ class Remembers(Protocol):
 
 
 def test_only_what_is_learned_ends_the_search_and_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("kraftcheck.explorer.tables.states.memory.LEAST_LEARNED", 0)
+    monkeypatch.setattr("kraftcheck.explorer.tables.states.budget.LEAST_LEARNED", 0)
     options = SearchRequest(memory=3 << 20, checkpoint=tmp_path / "kept", max_depth=3_000)
     result = explore(Remembers(), options)
     assert (result.verdict, result.limit) == (Verdict.INCOMPLETE, "memory")
     (told,) = result.notes[:1]
     assert re.match(
-        r"what is learned of the model takes 3 MiB, and --memory allows 3 MiB: \d+ replica states \d MiB, .*"
-        r"; called most: Walk, \d+ times; it does not go to disk: give more, by --memory, or smaller bounds",
+        r"the model's memo tables take 3 MiB, and --memory leaves them 3 MiB: \d+ replica states \d MiB, .*"
+        r"; most calls: Walk, \d+ times; they stay in memory: raise --memory, or use smaller bounds",
         told,
     ), told
     again = explore(

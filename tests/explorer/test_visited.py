@@ -25,8 +25,8 @@ from kraftcheck.explorer.tables.kernel.packing import (
     unmix,
     unpack_states,
 )
-from kraftcheck.explorer.tables.states import pages
-from kraftcheck.explorer.tables.states.packing import (
+from kraftcheck.explorer.tables.states import virtual_memory
+from kraftcheck.explorer.tables.states.packed_rows import (
     PARTITIONS,
     Found,
     Packing,
@@ -98,8 +98,8 @@ def new_of(partition: Partition, words: Words) -> list[int]:
 
 @pytest.mark.parametrize("own_pages", [1, 1 << 30])
 def test_a_table_takes_the_bytes_that_another_left(own_pages: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "OWN_PAGES", own_pages)
-    packed, spare = packing_of(90), (pages.Spare(), pages.Spare())
+    monkeypatch.setattr(virtual_memory, "OWN_PAGES", own_pages)
+    packed, spare = packing_of(90), (virtual_memory.Spare(), virtual_memory.Spare())
     partitions = [Partition(packed, None, 20, 100, spare) for _ in range(5)]
     made = [made_up(packed, 4_000, seed) for seed in range(len(partitions))]
     taken, grown = set(), set()
@@ -111,7 +111,7 @@ def test_a_table_takes_the_bytes_that_another_left(own_pages: int, monkeypatch: 
     assert [as_set(partition.words()) for partition in partitions] == [as_set(words) for words in made]
     assert own_pages > 1 or len(taken) < len(grown)  # small ones stand where the allocator puts them
     larger = max(partition.keys.nbytes for partition in partitions)
-    assert len(spare[0].take(1)) <= pages.RESERVED * larger + 1  # of what was left one is kept
+    assert len(spare[0].take(1)) <= virtual_memory.RESERVED * larger + 1  # of what was left one is kept
 
 
 def test_addresses_that_there_are_not_are_not_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,27 +119,27 @@ def test_addresses_that_there_are_not_are_not_reserved(monkeypatch: pytest.Monke
 
     def refusing(number: int, count: int, **rest: Any) -> Any:
         made.append(count)
-        if count > pages.OWN_PAGES:
+        if count > virtual_memory.OWN_PAGES:
             raise OSError(12, "Cannot allocate memory")
         return mmap.mmap(number, count, **rest)
 
-    monkeypatch.setattr(pages, "map_memory", refusing)
-    found = pages.reserved(pages.OWN_PAGES)
-    assert made == [pages.RESERVED * pages.OWN_PAGES, pages.OWN_PAGES]
-    assert len(found) == pages.OWN_PAGES
+    monkeypatch.setattr(virtual_memory, "map_memory", refusing)
+    found = virtual_memory.reserved(virtual_memory.OWN_PAGES)
+    assert made == [virtual_memory.RESERVED * virtual_memory.OWN_PAGES, virtual_memory.OWN_PAGES]
+    assert len(found) == virtual_memory.OWN_PAGES
     assert not found.any()
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system does not tell what pages there are")
 def test_what_is_written_here_and_there_has_small_pages() -> None:
     shape = 16, 1 << 18, 2
-    found = pages.scattered(shape, np.int32)
+    found = virtual_memory.scattered(shape, np.int32)
     assert (found.shape, found.dtype) == (shape, np.int32)
     assert not found.any()
     found[3, 5, 1] = 1
     assert np.flatnonzero(found).tolist() == [(3 * shape[1] + 5) * 2 + 1]
     assert not asks_for_large_pages(found)
-    few = pages.scattered((5,), np.uint64)  # it may stand where an array of before was given large pages
+    few = virtual_memory.scattered((5,), np.uint64)  # it may stand where an array of before was given large pages
     assert few.base is None
     assert not few.any()
 
@@ -148,10 +148,10 @@ def test_room_that_there_is_not_is_a_lack_of_memory(monkeypatch: pytest.MonkeyPa
     def refusing(*_: Any, **__: Any) -> Any:
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(pages, "map_memory", refusing)
-    assert not pages.scattered((64, 4_096), np.int32).any()
+    monkeypatch.setattr(virtual_memory, "map_memory", refusing)
+    assert not virtual_memory.scattered((64, 4_096), np.int32).any()
     with pytest.raises(MemoryError):
-        pages.scattered((1 << 50, 16), np.int32)
+        virtual_memory.scattered((1 << 50, 16), np.int32)
 
 
 def test_a_partition_that_is_replaced_counts() -> None:

@@ -26,7 +26,7 @@ LOCK = Path(CACHE or gettempdir()) / "kraftcheck-tests.lock"
 
 def is_compiled() -> bool:
     """Return whether there is nothing left to compile that takes long."""
-    functions = (depth_first.descend, random_walk.walk_on)
+    functions = (depth_first.descend, random_walk.advance_walks)
     return compiled.is_compiled() and all(one._cache._cache_file._load_index() for one in functions)
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.tables.kernel.native import inlined
+from kraftcheck.explorer.native.compiling import inlined
 
 # Kinds of decision-tree node. UNKNOWN and LEAF end a walk; each other kind tests a column or the answer to a query.
-UNKNOWN, LEAF, SHARED, LOCAL_QUESTION, INBOX_QUESTION, SHARED_QUESTION = 0, 1, 2, 3, 4, 5
-ME, PEER = -1, -2  # roles, in place of a slot in a LOCAL_QUESTION node
+UNKNOWN, LEAF, SHARED, LOCAL_QUERY, INBOX_QUERY, SHARED_QUERY = 0, 1, 2, 3, 4, 5
+ME, PEER = -1, -2  # roles, in place of a slot in a LOCAL_QUERY node
 
 # Columns of `nodes`, `outcomes`, `contents`, `row_info`.
 KIND, A, B, N, JUMPS, SIZE = 0, 1, 2, 3, 4, 5

@@ -12,7 +12,7 @@ from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, keep
 from kraftcheck.explorer.tables.kernel.packing import MIXED_BITS, hash_words, pack, repack_one
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
-from kraftcheck.explorer.tables.kernel.worker import is_kept, note_deadlock
+from kraftcheck.explorer.tables.kernel.worker import is_kept, record_deadlock
 
 MAX_LOAD = 0.75
 S_BASE, S_DEPTH = STATS_SIZE - 1, STATS_SIZE - 2  # first stack place of the last state's successors, and its depth
@@ -68,7 +68,7 @@ def is_out_of_date(t: Any, worker: Any, met: Any, packing: Any, depth: Any, limi
 
 
 @inlined
-def expand_identified(t: Any, worker: Any, packing: Any, depth: Any, image: Any, words: Any) -> Any:
+def expand_with_images(t: Any, worker: Any, packing: Any, depth: Any, image: Any, words: Any) -> Any:
     """Expand the state at a depth of the path; return MISSING also where a successor's image is not cached."""
     n = expand(t, worker, depth)
     for k in range(n):
@@ -118,14 +118,14 @@ def descend(
         if is_out_of_date(t, worker, met, packing, depth, limit, image, words):
             top -= 1
             continue
-        n = expand_identified(t, worker, packing, depth, image, words)
+        n = expand_with_images(t, worker, packing, depth, image, words)
         if n < 0:
             return n, top, count
         top -= 1
         stats[S_BASE], stats[S_DEPTH] = top, depth
         expanded += 1
         if n == 0 and deadlocks:
-            note_deadlock(worker, depth)
+            record_deadlock(worker, depth)
         # Push the successors, the last one first, so that the first one is expanded first.
         for k in range(n - 1, -1, -1):
             if not is_kept(t, worker, depth, k):

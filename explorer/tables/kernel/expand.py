@@ -17,15 +17,15 @@ from kraftcheck.explorer.tables.kernel.maps import GROUP, find, find_near, first
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, on_stack, prefetch
 from kraftcheck.explorer.tables.kernel.packing import change_bits, hash_words, owner, pack
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
-from kraftcheck.explorer.tables.kernel.tries import ALL_SLOTS, ROW_INBOXES, walk
+from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk
 from kraftcheck.explorer.tables.kernel.worker import (
+    check_evaluated,
     is_kept,
-    keep_pruned,
     miss,
-    note_deadlock,
+    record_deadlock,
+    retry_state,
+    save_pruned,
     stop,
-    try_again,
-    unsettled,
 )
 
 RECENT = 1 << 12  # places of the recent-successors cache, which drops duplicates before the visited set
@@ -80,8 +80,8 @@ def write_inboxes(t: Any, worker: Any, at: Any, n: Any, outcome: Any, slot: Any,
 def emit(t: Any, worker: Any, at: Any, n: Any, outcome: Any, goal: Any, ref: Any, slot: Any, inbox: Any) -> Any:
     """Write the successor of an outcome at index `n`; return the next index, or FULL.
 
-    The next control row `goal` has the step's flags above it; `ref` is its table entry (see `unsettled`). The content
-    `inbox` replaces the actor's inbox; NONE leaves it as it is.
+    The next control row `goal` has the step's flags above it; `ref` is its table entry (see `check_evaluated`). The
+    content `inbox` replaces the actor's inbox; NONE leaves it as it is.
     """
     succ = worker.succ
     if n >= len(succ) - 1:
@@ -97,13 +97,13 @@ def emit(t: Any, worker: Any, at: Any, n: Any, outcome: Any, goal: Any, ref: Any
         return n
     # A control row is evaluated only once the step to it is certain: an inbox operation may still refuse the step, and
     # properties must not be evaluated on a control row that no state has.
-    if found & codes.UNSETTLED and not unsettled(t, worker, target, np.int64(worker.states[at, 0]), ref):
+    if found & codes.UNSETTLED and not check_evaluated(t, worker, target, np.int64(worker.states[at, 0]), ref):
         return n
     return n + 1
 
 
 @inlined
-def note_label(worker: Any, n: Any, outcome_label: Any) -> Any:
+def record_exhausted_label(worker: Any, n: Any, outcome_label: Any) -> Any:
     """Record the label of a step that only an exhausted bound disables; return `n`, or FULL."""
     count = worker.stats[codes.S_BLOCKED]
     if count >= len(worker.blocked):
@@ -114,7 +114,7 @@ def note_label(worker: Any, n: Any, outcome_label: Any) -> Any:
 
 
 @jit
-def note_blocked(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any, inbox: Any) -> Any:
+def record_exhausted(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any, inbox: Any) -> Any:
     """Record a step that only an exhausted bound disables, if it would change the state; return `n`, or FULL.
 
     `inbox` would replace the actor's inbox; NONE leaves it as it is.
@@ -131,7 +131,7 @@ def note_blocked(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, s
     delta = t.outcomes[outcome, codes.DELTA]
     for k in range(t.deltas[delta, 0], t.deltas[delta, 0] + t.deltas[delta, 1]):
         changes |= t.rows[row, t.assignments[k, 0]] != t.assignments[k, 1]
-    return note_label(worker, n, t.outcomes[outcome, codes.ACTION]) if changes else n
+    return record_exhausted_label(worker, n, t.outcomes[outcome, codes.ACTION]) if changes else n
 
 
 @inlined
@@ -141,13 +141,13 @@ def follow(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: A
     inbox = rest if t.outcomes[outcome, codes.CONSUMES] else NONE
     if goal < 0:
         if goal == REFUSED and t.meta[codes.M_WATCH_BOUNDS]:
-            return note_blocked(t, worker, at, n, outcome, row, slot, inbox)
+            return record_exhausted(t, worker, at, n, outcome, row, slot, inbox)
         return n
     return emit(t, worker, at, n, outcome, goal, np.int64(t.outcomes[outcome, codes.DELTA]), slot, inbox)
 
 
 @jit
-def follow_trie(t: Any, worker: Any, at: Any, n: Any, node: Any, row: Any, local: Any, slot: Any, rest: Any) -> Any:
+def follow_tree(t: Any, worker: Any, at: Any, n: Any, node: Any, row: Any, local: Any, slot: Any, rest: Any) -> Any:
     """Walk a decision tree and write the successors of the outcomes at its leaf."""
     leaf = walk(t, t.rows, row, ALL_SLOTS, node, local, np.int64(0), worker.states, at, ROW_INBOXES)
     if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
@@ -174,10 +174,10 @@ def expand_row(t: Any, worker: Any, at: Any, n: Any, row: Any) -> Any:
         if target >= 0:
             n = emit(t, worker, at, n, ref, codes.with_flags(target, extra), ~np.int64(k), NONE, NONE)
         elif target == codes.EXHAUSTED:
-            n = note_blocked(t, worker, at, n, ref, row, NONE, NONE)
+            n = record_exhausted(t, worker, at, n, ref, row, NONE, NONE)
         else:
             local = np.int64(t.rows[row, t.meta[codes.M_SLOT_BASE] + extra]) if extra >= 0 else np.int64(0)
-            n = follow_trie(t, worker, at, n, ref, row, local, extra, NONE)
+            n = follow_tree(t, worker, at, n, ref, row, local, extra, NONE)
         if n == FULL:
             break
     return n
@@ -200,7 +200,7 @@ def expand_inbox(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, inbo
     for k in range(first, last):
         ref, rest = np.int64(t.bundle_items[k, 0]), np.int64(t.bundle_items[k, 2])
         if t.bundle_items[k, 1]:
-            n = follow_trie(t, worker, at, n, ref, row, local, slot, rest)
+            n = follow_tree(t, worker, at, n, ref, row, local, slot, rest)
         else:
             n = follow(t, worker, at, n, ref, row, slot, rest)
         if n == FULL:
@@ -223,7 +223,7 @@ def expand_network(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, in
             if goal >= 0 and after >= 0:
                 n = emit(t, worker, at, n, outcome, goal, np.int64(t.network_steps[j, 1]), slot, after)
             elif goal == REFUSED and after >= 0 and after != inbox and t.meta[codes.M_WATCH_BOUNDS]:
-                n = note_label(worker, n, t.outcomes[outcome, codes.ACTION])
+                n = record_exhausted_label(worker, n, t.outcomes[outcome, codes.ACTION])
             if n == FULL:
                 return n
     return n
@@ -255,7 +255,7 @@ def expand(t: Any, worker: Any, at: Any) -> Any:
 
 
 @jit
-def by_control_row(rows: Any, shift: Any, firsts: Any, order: Any) -> None:
+def order_by_control_row(rows: Any, shift: Any, firsts: Any, order: Any) -> None:
     """Write the order of states by the high bits of their control rows, by counting sort; `firsts` is zeros."""
     rows, firsts, order = bare(rows), bare(firsts), bare(order)
     for i in range(len(rows)):
@@ -269,7 +269,7 @@ def by_control_row(rows: Any, shift: Any, firsts: Any, order: Any) -> None:
 
 
 @inlined
-def ask_for_row(t: Any, worker: Any, at: Any) -> None:
+def prefetch_row(t: Any, worker: Any, at: Any) -> None:
     """Prefetch the table entries of a state's control row."""
     row = np.int64(worker.states[at, 0])
     prefetch(t.row_info, row)
@@ -280,7 +280,7 @@ def ask_for_row(t: Any, worker: Any, at: Any) -> None:
 
 
 @inlined
-def ask_for_inboxes(t: Any, worker: Any, at: Any) -> None:
+def prefetch_inboxes(t: Any, worker: Any, at: Any) -> None:
     """Prefetch the table entries of a state's inboxes."""
     row = np.int64(worker.states[at, 0])
     prefetch(t.row_items, codes.larger(t.row_info[row, codes.R_START], 0))
@@ -302,9 +302,9 @@ def look_ahead(t: Any, worker: Any, which: Any, i: Any) -> None:
     if i + 3 * AHEAD < len(which):
         prefetch(worker.states, which[i + 3 * AHEAD])
     if i + 2 * AHEAD < len(which):
-        ask_for_row(t, worker, which[i + 2 * AHEAD])
+        prefetch_row(t, worker, which[i + 2 * AHEAD])
     if i + AHEAD < len(which):
-        ask_for_inboxes(t, worker, which[i + AHEAD])
+        prefetch_inboxes(t, worker, which[i + AHEAD])
 
 
 @inlined
@@ -381,7 +381,7 @@ def forget_recent(recent: Any) -> None:
 
 
 @inlined
-def hand_over(
+def append_successor(
     t: Any, packing: Any, hides: Any, worker: Any, found: Any, at: Any, k: Any, images: Any, words: Any, recent: Any
 ) -> Any:
     """Pack successor `k` to words[1] and append it to the partition that owns it; return that partition's count.
@@ -429,7 +429,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
         # the tables without locks because no thread writes them, and one call from Python serves a whole batch.
         n = find_images(t, worker, expand(t, worker, which[i]), best)
         if n == MISSING:
-            try_again(worker, which[i])
+            retry_state(worker, which[i])
             continue
         # Stop before an array that might have no room for all of them.
         full = len(worker.pruned) > 0 and stats[codes.S_PRUNED] + n > len(worker.pruned)
@@ -438,7 +438,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
             return
         # Count the steps, record violations, and give each successor to the partition that owns it.
         if n == 0 and deadlocks:
-            note_deadlock(worker, which[i])
+            record_deadlock(worker, which[i])
         notable = stats[codes.S_NOTABLE] != 0
         if images is None and n > 0:
             pack(t, packing, states, which[i], 0, words, 0)
@@ -446,9 +446,9 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
             if not notable:
                 worker.fired[succ[k, 0]] += 1
             elif not is_kept(t, worker, which[i], k):
-                keep_pruned(worker, which[i], k)
+                save_pruned(worker, which[i], k)
                 continue
-            count = hand_over(t, packing, hides, worker, found, which[i], k, best, words, recent)
+            count = append_successor(t, packing, hides, worker, found, which[i], k, best, words, recent)
             fullest = codes.larger(fullest, count)
         stats[codes.S_GENERATED] += n
     stats[codes.S_DONE] = len(which)
@@ -462,7 +462,7 @@ def find_predecessor(t: Any, worker: Any, targets: Any) -> Any:
         n = expand(t, worker, i)
         if n < 0:
             stats[codes.S_CODE] = codes.MANY_SUCCESSORS if n == FULL else codes.OK
-            try_again(worker, i)
+            retry_state(worker, i)
         for k in range(n):
             for target in range(len(targets)):
                 same = True

@@ -248,7 +248,7 @@ def move_places(places: Any, at: Any, end: Any) -> None:
 
 
 @inlined
-def ask_for(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> Any:
+def prefetch_home(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> Any:
     """Prefetch the home of packed words; return the result of `hash_words`."""
     mixed = hash_words(words, place)
     home = home_of(shape, mixed)
@@ -282,7 +282,7 @@ def insert_rows(
     mixed, shape = on_stack(1, AHEAD), shape_of(layout)
     limit = np.int64(shape[CAPACITY] * MAX_LOAD)
     for i in range(first, smaller(first + AHEAD, last)):
-        mixed[0, i % AHEAD] = ask_for(keys, places, shape, words, i)
+        mixed[0, i % AHEAD] = prefetch_home(keys, places, shape, words, i)
     for i in range(first, last):
         if count >= limit:
             return i, count, new_n
@@ -295,7 +295,7 @@ def insert_rows(
                 new[new_n, c] = rows[i, c]
             new_n += 1
         if i + AHEAD < last:
-            mixed[0, i % AHEAD] = ask_for(keys, places, shape, words, i + AHEAD)
+            mixed[0, i % AHEAD] = prefetch_home(keys, places, shape, words, i + AHEAD)
     return last, count, new_n
 
 

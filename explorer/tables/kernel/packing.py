@@ -1,4 +1,4 @@
-"""Bit packing of states into words, in the fields that `states/packing.py` lays out."""
+"""Bit packing of states into words, in the fields that `states/packed_rows.py` lays out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PackingArrays(Arrays):
 
     position = array(np.int32)  # first bit of each field
     width = array(np.int32)  # bits of each field
-    # Only flat states use the other arrays: see `flat/fields.py`.
+    # Only flat states use the other arrays: see `flat/clusters.py`.
     field_of = array(np.int32)  # column -> its field; -1 where a VIEW hides the column
     firsts = array(np.int32)  # field -> its first place in `columns` and `factors`; the last entry is their length
     columns = array(np.int32)

@@ -15,7 +15,7 @@ from kraftcheck.explorer.tables.kernel.codes import FULL, MANY_SUCCESSORS, MISSI
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, keep
-from kraftcheck.explorer.tables.kernel.worker import verdict
+from kraftcheck.explorer.tables.kernel.worker import violations_of
 
 STATE_BITS, STEP_BITS = 63, 21  # properties of states and of steps
 GOING, LONG_ENOUGH, NO_SUCCESSOR, CUT_OFF = 0, 1, 2, 3  # status of a walk; CUT_OFF: every successor is pruned
@@ -33,7 +33,7 @@ class WalkArrays(Arrays):
 
 
 @jit
-def walk_on(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any, last: Any, turn: Any) -> None:
+def advance_walks(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any, last: Any, turn: Any) -> None:
     """Extend walks `first` to `last` by at most `turn` steps each, up to a cache miss.
 
     The worker's states are those along the walks: state `i` of walk `w` is row w * depth + i.
@@ -64,7 +64,7 @@ def walk_on(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any, last
             for c in range(path.shape[1]):
                 path[at + 1, c] = succ[k, 2 + c]
             taken[w, length[w]] = succ[k, 0]
-            bad, over, _ = verdict(t, succ, k)
+            bad, over, _ = violations_of(t, succ, k)
             note_broken(walks.broken, w, length[w], 0, STATE_BITS, bad)
             note_broken(walks.broken, w, length[w], STATE_BITS, STEP_BITS, over)
             length[w] += 1
@@ -85,7 +85,7 @@ def sort_successors(t: Any, fingerprints: Any, succ: Any, n: Any, order: Any, ke
     """Write the indices of the successors that are not pruned, ordered by fingerprint; return their number."""
     fitting = 0
     for k in range(n):
-        if verdict(t, succ, k)[2]:
+        if violations_of(t, succ, k)[2]:
             continue
         total = fingerprints.rows[succ[k, 2]]
         for c in range(3, succ.shape[1]):

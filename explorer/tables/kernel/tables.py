@@ -63,7 +63,7 @@ class Tables(Arrays):
     bundles = array(np.int64, 2)  # (local, inbox) -> span of the enabled message handlers in `bundle_items`
     bundle_items = array(np.int32, 3)  # outcome or tree node, whether it is a node, inbox without the message
 
-    cluster_table = array(np.int64)  # hash table of the interned contents of column groups: see `flat/fields.py`
+    cluster_table = array(np.int64)  # hash table of the interned contents of clusters: see `flat/clusters.py`
     cluster_items = array(np.int32)  # field, id, value of each column
     cluster_counts = array(np.int64)  # field -> number of ids
 

@@ -37,14 +37,14 @@ class WorkerArrays(Arrays):
     sources_of = array(np.int64)  # slot -> mask of the slots that some permutation moves there
     fact_counts = array(np.int64)  # see `flat/facts.py`
     facts = array(np.int64, 2)  # (shared fields, local state, second local state) -> memoized fact
-    fair_pairs = array(np.uint8)  # pair of low local ids -> masks of property kinds that hold of the pair in any state
+    safe_pairs = array(np.uint8)  # pair of low local ids -> masks of property kinds that hold of the pair in any state
     listed = array(np.int32)  # tree nodes of internal actions that may be enabled, in spans
     shared_contents = array(np.int32, -1)  # number -> contents of the shared fields
     shared_places = array(np.int32)  # hash table of these contents
     scratch = array(np.int32, -1)  # one flat state
     touched = array(np.uint8)  # successor -> whether a field of several columns differs from the state's
     least = array(np.int64)  # successor -> permutation that makes its least image
-    waiting_rows = array(np.int32, -1)  # successors queued until their cluster ids are looked up: see `flat/waiting.py`
+    waiting_rows = array(np.int32, -1)  # successors queued until their cluster ids are looked up: see `flat/batches.py`
     waiting_images = array(np.int32, -1)  # their canonical images
     waiting_words = array(np.uint64, -1)  # their packed words so far
     waiting_hashes = array(np.int64, -1)  # hashes of their clusters' contents
@@ -75,7 +75,7 @@ def miss(worker: Any, kind: Any, a: Any, b: Any, c: Any, d: Any) -> None:
 
 
 @inlined
-def unsettled(t: Any, worker: Any, target: Any, row: Any, ref: Any) -> Any:
+def check_evaluated(t: Any, worker: Any, target: Any, row: Any, ref: Any) -> Any:
     """Return whether a step's next control row is evaluated; record a miss where the step's entry must be refreshed.
 
     `ref` names that entry: the delta between the two control rows, or the complement of an index into `row_items`.
@@ -93,7 +93,7 @@ def unsettled(t: Any, worker: Any, target: Any, row: Any, ref: Any) -> Any:
 
 
 @inlined
-def try_again(worker: Any, state: Any) -> None:
+def retry_state(worker: Any, state: Any) -> None:
     """Append a state to the list of states that met a cache miss."""
     worker.retry[worker.stats[codes.S_RETRY]] = state
     worker.stats[codes.S_RETRY] += 1
@@ -111,7 +111,7 @@ def note(worker: Any, state: Any, kind: Any, mask: Any) -> None:
 
 
 @inlined
-def note_violated(worker: Any, state: Any, kind: Any, seen: Any, violated: Any) -> None:
+def record_violations(worker: Any, state: Any, kind: Any, seen: Any, violated: Any) -> None:
     """Record an event for violated properties, unless all are in the mask `stats[seen]` of earlier violations."""
     if violated & ~worker.stats[seen]:
         worker.stats[seen] |= violated
@@ -119,7 +119,7 @@ def note_violated(worker: Any, state: Any, kind: Any, seen: Any, violated: Any) 
 
 
 @inlined
-def verdict(t: Any, succ: Any, k: Any) -> Any:
+def violations_of(t: Any, succ: Any, k: Any) -> Any:
     """Return successor `k`'s violated invariants and step properties, as masks, and whether a constraint prunes it."""
     row = succ[k, 2]
     flags, step_flags = t.row_info[row, codes.R_FLAGS], np.int64(succ[k, 1])
@@ -133,9 +133,9 @@ def verdict(t: Any, succ: Any, k: Any) -> Any:
 def is_kept(t: Any, worker: Any, state: Any, k: Any) -> Any:
     """Count successor `k`'s action and record new violations; return False where a constraint prunes the successor."""
     worker.fired[worker.succ[k, 0]] += 1
-    bad, over, pruned = verdict(t, worker.succ, k)
-    note_violated(worker, state, BAD_STATE, codes.S_SEEN, bad)
-    note_violated(worker, state, BAD_STEP, codes.S_STEP_SEEN, over)
+    bad, over, pruned = violations_of(t, worker.succ, k)
+    record_violations(worker, state, BAD_STATE, codes.S_SEEN, bad)
+    record_violations(worker, state, BAD_STEP, codes.S_STEP_SEEN, over)
     return not pruned
 
 
@@ -147,7 +147,7 @@ def stop(worker: Any, done: Any, code: Any) -> None:
 
 
 @inlined
-def keep_pruned(worker: Any, state: Any, k: Any) -> None:
+def save_pruned(worker: Any, state: Any, k: Any) -> None:
     """Copy pruned successor `k` to `worker.pruned`, where Python checks more invariants on it, if there is room."""
     n = worker.stats[codes.S_PRUNED]
     if n < len(worker.pruned):
@@ -158,7 +158,7 @@ def keep_pruned(worker: Any, state: Any, k: Any) -> None:
 
 
 @inlined
-def note_deadlock(worker: Any, state: Any) -> None:
+def record_deadlock(worker: Any, state: Any) -> None:
     """Record the first deadlock."""
     if not worker.stats[codes.S_DEADLOCK]:
         worker.stats[codes.S_DEADLOCK] = 1

@@ -11,18 +11,18 @@ from kraftcheck.explorer.calls.type_inspection import note_types
 from kraftcheck.explorer.tables.kernel.codes import (
     KIND,
     LEAF,
-    LOCAL_QUESTION,
+    LOCAL_QUERY,
     ME,
     MISSING,
     PEER,
     SHARED,
-    SHARED_QUESTION,
+    SHARED_QUERY,
     SIZE,
     UNKNOWN,
 )
-from kraftcheck.explorer.tables.kernel.tries import child_of, lay
+from kraftcheck.explorer.tables.kernel.tree_walk import child_of, lay
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.learning.questions import Question
+from kraftcheck.explorer.tables.learning.queries import Query
 from kraftcheck.explorer.tables.learning.shared_sets import Passes, passes_or_fails
 from kraftcheck.spec.values import Value
 
@@ -60,22 +60,22 @@ class DecisionTrees:
                 return bool(kind == LEAF)
             if kind == SHARED:
                 answer = int(self._tables.rows[row, a])
-            elif kind == SHARED_QUESTION:
-                questions = self._interner.shared.questions[b - len(self._interner.bounds)]
-                answer = questions.answer(a, int(self._tables.rows[row, b]))
-            elif kind == LOCAL_QUESTION:
+            elif kind == SHARED_QUERY:
+                queries = self._interner.shared.queries[b - len(self._interner.bounds)]
+                answer = queries.answer(a, int(self._tables.rows[row, b]))
+            elif kind == LOCAL_QUERY:
                 local = me if b == ME else peer if b == PEER else int(self._tables.rows[row, self._interner.base + b])
-                answer = self._interner.questions.answer(a, local)
+                answer = self._interner.queries.answer(a, local)
             else:
-                answer = self._interner.inboxes.questions.answer(a, inboxes[b] if b < len(inboxes) else 0)
+                answer = self._interner.inboxes.queries.answer(a, inboxes[b] if b < len(inboxes) else 0)
             node = child_of(self._tables, node, answer)
         return False
 
-    def insert(self, root: int, path: Mapping[Question, int]) -> int:
+    def insert(self, root: int, path: Mapping[Query, int]) -> int:
         """Insert a path of reads; return its last node."""
         tables, node = self._tables, root
         if path:
-            laid = np.array([(*question, answer) for question, answer in path.items()], np.int64)
+            laid = np.array([(*query, answer) for query, answer in path.items()], np.int64)
             self._first.setdefault(root, set()).add(int(laid[0, 3]))
             nodes, jumps = tables.room_for_path(len(laid))
             node, nodes, jumps = lay(tables, root, laid, nodes, jumps)

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.flat.fields import WHERE, rehash_clusters
+from kraftcheck.explorer.tables.kernel.flat.clusters import WHERE, rehash_clusters
 from kraftcheck.explorer.tables.kernel.maps import copy_map, is_full, put
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import rehash_rows
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import rehash_contents
 from kraftcheck.explorer.tables.kernel.tables import Tables
-from kraftcheck.explorer.tables.kernel.tries import MOST_JUMPS
-from kraftcheck.explorer.tables.states.pages import reserved
+from kraftcheck.explorer.tables.kernel.tree_walk import MOST_JUMPS
+from kraftcheck.explorer.tables.states.virtual_memory import reserved
 from kraftcheck.spec.errors import ProtocolError
 
 REMEDY = "use smaller bounds, or --engine reference"

@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.calls.proxies import Fields
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import GROW_ROWS, KEY_LIMIT
-from kraftcheck.explorer.tables.kernel.flat.reading import intern_flat
-from kraftcheck.explorer.tables.kernel.resolving.asking import Full
+from kraftcheck.explorer.tables.kernel.flat.lookup import intern_flat
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row, set_identity
+from kraftcheck.explorer.tables.kernel.resolving.requests import TableFull
 from kraftcheck.explorer.tables.learning.growing_tables import UNASKED, GrowingTables, widened, within
-from kraftcheck.explorer.tables.learning.inboxes import InboxTable
+from kraftcheck.explorer.tables.learning.inbox_table import InboxTable
 from kraftcheck.explorer.tables.learning.permutations import Images, Orbits
-from kraftcheck.explorer.tables.learning.questions import Numbered, Questions
+from kraftcheck.explorer.tables.learning.queries import InternedList, ValueQueries
 from kraftcheck.explorer.tables.learning.shared_sets import SharedFields
-from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.explorer.tables.states.packed_rows import Rows
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State, permutation_group
 from kraftcheck.spec.values import Map, Record, Value
@@ -42,15 +42,15 @@ class Interner:
         self.bounds = list(protocol.bounds)
         self.slots: dict[Value, int] = {}
         self.flat_slots: int | None = None  # number of replicas in a flat state; None: states have control rows
-        self.locals = Numbered([None])
+        self.locals = InternedList([None])
         self.slot_added: Callable[[], None] = lambda: None  # called for each new replica
         self.group = permutation_group(protocol.symmetry_sets(symmetry) if symmetry is not None else ())
         self.tables = GrowingTables(len(self.group), len(list(protocol.network.own_operations())))
-        self.questions = Questions(self.tables, "local_answers", self.locals, count())
-        self.questions.number(("whole",), lambda record: record)  # has the number WHOLE
+        self.queries = ValueQueries(self.tables, "local_answers", self.locals, count())
+        self.queries.number(("whole",), lambda record: record)  # has the number WHOLE
         self._view_name = view
         self._locals_of: Counter[Value] = Counter()
-        self._changes = Numbered()
+        self._changes = InternedList()
         self._orbits = Orbits(Images(self.group), self.tables)
         self.inboxes = InboxTable(protocol.network, self.tables, self._orbits, self.group, self.slot, judge)
         self.shared = SharedFields(self.tables, self._orbits, len(self.bounds))
@@ -101,7 +101,7 @@ class Interner:
         found = self.locals.find(record)
         if found is None:
             found = within(self.locals.add(record, record), KEY_LIMIT, "local states")
-            self.questions.add(found, record)
+            self.queries.add(found, record)
             key: Value = record.id  # type: ignore[attr-defined]
             self._locals_of[key] += 1
             self.tables.set("local_codes", found, self._locals_of[key])
@@ -164,7 +164,7 @@ class Interner:
     def _set_identity(self, row: int) -> None:
         try:
             set_identity(self.tables, row)
-        except Full:
+        except TableFull:
             self.tables.grow()
             self._set_identity(row)
 
@@ -175,7 +175,7 @@ class Interner:
             fresh = int(tables.meta[codes.M_ROWS])
             if fresh < len(tables.rows):
                 tables.rows[fresh] = values
-                with suppress(Full):
+                with suppress(TableFull):
                     return int(intern_row(tables, fresh))
             tables.grow(0 if tables.meta[codes.M_GROW] else GROW_ROWS)
 

@@ -16,16 +16,16 @@ from kraftcheck.explorer.calls.proxies import SharedProxy
 from kraftcheck.explorer.native.arrays import Arrays
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import MOST_ACT_PROPERTIES, MOST_PROPERTIES, MOST_STEP_PROPERTIES, REFUSED
-from kraftcheck.explorer.tables.kernel.flat.properties import resolve_judged
-from kraftcheck.explorer.tables.kernel.resolving.asking import Full
+from kraftcheck.explorer.tables.kernel.flat.invariants import resolve_judged
+from kraftcheck.explorer.tables.kernel.resolving.requests import TableFull
 from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
-from kraftcheck.explorer.tables.kernel.tries import next_unanswered
+from kraftcheck.explorer.tables.kernel.tree_walk import next_unanswered
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
 from kraftcheck.explorer.tables.learning.decision_trees import DecisionTrees, ImpureCallError, ProxyPolicy
 from kraftcheck.explorer.tables.learning.effects import EffectTable
 from kraftcheck.explorer.tables.learning.growing_tables import within
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.learning.questions import Question
+from kraftcheck.explorer.tables.learning.queries import Query
 from kraftcheck.explorer.tables.learning.read_log import ReadLog
 from kraftcheck.explorer.transition_system import LabelTable
 from kraftcheck.spec.errors import ActionError, ProtocolError, RaisedError
@@ -205,7 +205,7 @@ class Learner:
             is_done = not meta[codes.M_ASKED]
             meta[codes.M_LEFT] = meta[codes.M_WAITING]
             meta[[codes.M_SETTLED, codes.M_WAITING]] = 0
-        except Full:
+        except TableFull:
             pass
         self._idle = 0 if meta[codes.M_ASKED] else self._idle + 1
         if self._failed is not None and self._idle > MOST_IDLE:
@@ -226,7 +226,7 @@ class Learner:
             try:
                 call()
                 return
-            except Full:
+            except TableFull:
                 self.interner.tables.grow()
 
     # Answers
@@ -365,7 +365,7 @@ class Learner:
         if len(self.interner.slots) > slots and owner.reads:
             self._trees.forget(number)  # its reads do not cover the replica that it creates
 
-    def _leaf(self, root: int, path: dict[Question, int]) -> int:
+    def _leaf(self, root: int, path: dict[Query, int]) -> int:
         """Insert a path of reads; return its leaf. Raises an error where the owner is not pure."""
         owner, actor, message = self._roots[root]
         try:

@@ -25,9 +25,9 @@ from kraftcheck.explorer.calls.proxies import (
     SharedProxy,
     unwrap,
 )
-from kraftcheck.explorer.tables.kernel.codes import INBOX_QUESTION, LOCAL_QUESTION, ME, PEER, SHARED, SHARED_QUESTION
+from kraftcheck.explorer.tables.kernel.codes import INBOX_QUERY, LOCAL_QUERY, ME, PEER, SHARED, SHARED_QUERY
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.learning.questions import CLASS, ITSELF, PRESENT, WHOLE, Key, Question
+from kraftcheck.explorer.tables.learning.queries import CLASS, ITSELF, PRESENT, WHOLE, Key, Query
 from kraftcheck.explorer.tables.learning.shared_sets import Candidates, Passes
 from kraftcheck.spec.language.declarations import Action, Projection, Property
 from kraftcheck.spec.language.state import Step
@@ -49,14 +49,14 @@ class ReadLog:
         self.used_proxies = False
         self._sets: dict[str, tuple[SetProxy, Has]] = {}
         self.awaited: dict[tuple[int, Value], Passes | None] = {}
-        self.path: dict[Question, int] = {}
+        self.path: dict[Query, int] = {}
         self._interner = interner
         self._control = interner.values_of_control_row(row)
         self._inboxes = inboxes
 
-    def _note(self, question: Question, answer: int) -> None:
+    def _note(self, query: Query, answer: int) -> None:
         """Record a query's answer, once."""
-        self.path.setdefault(question, answer)
+        self.path.setdefault(query, answer)
 
     def arguments(self, owner: Action | Property) -> dict[str, Value]:
         """Return the shared state and the projections that an action or a property takes, as proxies."""
@@ -118,25 +118,25 @@ class ReadLog:
 
     def _note_shared(self, index: int, key: Key, function: Callable[[Any], Value]) -> None:
         """Record the answer to a query on a shared field."""
-        questions, column = self._interner.shared.questions[index], len(self._interner.bounds) + index
-        question = questions.number(key, function)
-        self._note((SHARED_QUESTION, question, column), questions.answer(question, self._control[column]))
+        queries, column = self._interner.shared.queries[index], len(self._interner.bounds) + index
+        query = queries.number(key, function)
+        self._note((SHARED_QUERY, query, column), queries.answer(query, self._control[column]))
 
     def _projection(self, read: Projection) -> ProjectionProxy:
         """Return a proxy for a projection of all replicas."""
         project = partial(self._interner.protocol.projected, read)
         if read.of_inbox:
-            question = self._interner.inboxes.questions.number(read.name, project)
-            return ProjectionProxy(self._interner.slots, partial(self._read_inbox, question))
+            query = self._interner.inboxes.queries.number(read.name, project)
+            return ProjectionProxy(self._interner.slots, partial(self._read_inbox, query))
         if self.by_field:
-            question = self._interner.questions.number(("own", read.name), partial(_unless_itself, project))
-            return ProjectionProxy(self._interner.slots, partial(self._read_part, question))
-        question = self._interner.questions.number(("projection", read.name), project)
-        return ProjectionProxy(self._interner.slots, partial(self._read_replica, question))
+            query = self._interner.queries.number(("own", read.name), partial(_unless_itself, project))
+            return ProjectionProxy(self._interner.slots, partial(self._read_part, query))
+        query = self._interner.queries.number(("projection", read.name), project)
+        return ProjectionProxy(self._interner.slots, partial(self._read_replica, query))
 
-    def _read_part(self, question: int, key: Value) -> Any:
+    def _read_part(self, query: int, key: Value) -> Any:
         """Return a projection of a replica; a whole replica becomes a proxy that records the fields read."""
-        answer = self._read_replica(question, key)
+        answer = self._read_replica(query, key)
         if answer is not ITSELF:
             return answer
         slot = self._interner.slots[key]
@@ -145,22 +145,22 @@ class ReadLog:
         self.used_proxies = True
         return PeerProxy(key, self._interner.locals[local], partial(self._read_local, slot, local))
 
-    def _read_replica(self, question: int, key: Value) -> Any:
+    def _read_replica(self, query: int, key: Value) -> Any:
         """Return a query's answer for a replica, or `ABSENT`."""
-        questions, slot = self._interner.questions, self._interner.slots[key]
+        queries, slot = self._interner.queries, self._interner.slots[key]
         local = self._control[self._interner.base + slot]
-        answer = questions.answer(question, local)
-        self._note((LOCAL_QUESTION, question, slot), answer)
-        return questions.value(question, answer) if local else ABSENT
+        answer = queries.answer(query, local)
+        self._note((LOCAL_QUERY, query, slot), answer)
+        return queries.value(query, answer) if local else ABSENT
 
-    def _read_inbox(self, question: int, key: Value) -> Any:
+    def _read_inbox(self, query: int, key: Value) -> Any:
         """Return a query's answer for a replica's inbox, or `ABSENT`."""
-        questions, slot = self._interner.inboxes.questions, self._interner.slots[key]
-        if self._read_replica(self._interner.questions.number(PRESENT, lambda _: True), key) is ABSENT:
+        queries, slot = self._interner.inboxes.queries, self._interner.slots[key]
+        if self._read_replica(self._interner.queries.number(PRESENT, lambda _: True), key) is ABSENT:
             return ABSENT
-        answer = questions.answer(question, self._inboxes[slot] if slot < len(self._inboxes) else 0)
-        self._note((INBOX_QUESTION, question, slot), answer)
-        return questions.value(question, answer)
+        answer = queries.answer(query, self._inboxes[slot] if slot < len(self._inboxes) else 0)
+        self._note((INBOX_QUERY, query, slot), answer)
+        return queries.value(query, answer)
 
     def steps(self, calls: Calls, action: Action, me: Any, message: Any, *, tracks: bool) -> list[Step]:
         """Return the steps of an action, as deltas if `tracks` is set."""
@@ -219,18 +219,18 @@ class ReadLog:
 
     def _read_local(self, role: int, local: int, field: str | None) -> None:
         """Record the read of a field of a local state; None stands for the whole record."""
-        if (LOCAL_QUESTION, WHOLE, role) in self.path:
+        if (LOCAL_QUERY, WHOLE, role) in self.path:
             return  # a helper with a cache may skip further reads, so none of them is part of the path
         if field is None:
-            self._note((LOCAL_QUESTION, WHOLE, role), self._interner.questions.answer(WHOLE, local))
+            self._note((LOCAL_QUERY, WHOLE, role), self._interner.queries.answer(WHOLE, local))
         else:
             self._ask_local(("field", field), partial(_field, field), role, local)
 
     def _ask_local(self, key: Key, function: Callable[[Any], Value], role: int, local: int) -> None:
         """Record the answer to a query on a local state."""
-        questions = self._interner.questions
-        question = questions.number(key, function)
-        self._note((LOCAL_QUESTION, question, role), questions.answer(question, local))
+        queries = self._interner.queries
+        query = queries.number(key, function)
+        self._note((LOCAL_QUERY, query, role), queries.answer(query, local))
 
 
 def _field(name: str, record: Record) -> Value:

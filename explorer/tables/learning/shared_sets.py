@@ -24,7 +24,7 @@ from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import SHARED
 from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables
 from kraftcheck.explorer.tables.learning.permutations import Orbits
-from kraftcheck.explorer.tables.learning.questions import Numbered, Questions
+from kraftcheck.explorer.tables.learning.queries import InternedList, ValueQueries
 from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import ModelValue, Record, Value, field_names, field_types, field_values, keyed, ordered
@@ -191,8 +191,8 @@ class SharedFields:
         self.type: type[Record] | None = None
         self.names: tuple[str, ...] = ()
         self.records: set[int] = set()  # fields that may hold a record
-        self.values: list[Numbered] = []
-        self.questions: list[Questions] = []
+        self.values: list[InternedList] = []
+        self.queries: list[ValueQueries] = []
         self.sets = SharedSets(tables)
         self._tables, self._orbits, self._first = tables, orbits, first
 
@@ -200,9 +200,9 @@ class SharedFields:
         """Make room for the fields of the shared record."""
         self.type, self.names = record_type, field_names(record_type)
         self.records = {i for i, kind in enumerate(field_types(record_type).values()) if may_be_record(kind)}
-        self.values = [Numbered() for _ in self.names]
+        self.values = [InternedList() for _ in self.names]
         numbers = count()
-        self.questions = [Questions(self._tables, "shared_answers", values, numbers) for values in self.values]
+        self.queries = [ValueQueries(self._tables, "shared_answers", values, numbers) for values in self.values]
 
     def id_of(self, column: int, value: Value) -> int:
         """Return the id of a field's value."""
@@ -210,7 +210,7 @@ class SharedFields:
         found = self.values[column].find(key)
         if found is None:
             found = self.values[column].add(key, value)
-            self.questions[column].add(found, value)
+            self.queries[column].add(found, value)
             intern = partial(self.id_of, column)
             self._orbits.note("permuted_shared", found, value, intern, column, len(self.names))
         return found

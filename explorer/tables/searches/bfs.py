@@ -12,12 +12,12 @@ from kraftcheck.explorer.bookkeeping import Stop
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Result, SearchRequest
 from kraftcheck.explorer.tables.checker import Checker
-from kraftcheck.explorer.tables.checkpoints.search_checkpoint import CheckpointWriter
+from kraftcheck.explorer.tables.checkpoints.tables_checkpoint import CheckpointWriter
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.layout_policy import LayoutPolicy
 from kraftcheck.explorer.tables.level_graph import check_behaviours
 from kraftcheck.explorer.tables.level_states import LevelStates
-from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.explorer.tables.states.packed_rows import Rows
 from kraftcheck.explorer.tables.witness import WitnessSearch
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol

@@ -26,7 +26,7 @@ from kraftcheck.explorer.tables.kernel.depth_first import (
     move,
 )
 from kraftcheck.explorer.tables.python_checks import PythonChecks
-from kraftcheck.explorer.tables.states.packing import Packing, Rows, Words
+from kraftcheck.explorer.tables.states.packed_rows import Packing, Rows, Words
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 

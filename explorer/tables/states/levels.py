@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kraftcheck.explorer.tables.states.packing import Rows
+from kraftcheck.explorer.tables.states.packed_rows import Rows
 from kraftcheck.persistence.growing_file import GrowingFile, RowsInFile
 
 ID_BYTES = 4

@@ -18,9 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.kernel.hash_set import MAX_LOAD, look_up, mark
+from kraftcheck.explorer.tables.states.budget import Budget
 from kraftcheck.explorer.tables.states.levels import Levels
-from kraftcheck.explorer.tables.states.memory import Budget
-from kraftcheck.explorer.tables.states.packing import PARTITIONS, Found, Packing, Rows, Words, by_owner, repacked_words
+from kraftcheck.explorer.tables.states.packed_rows import (
+    PARTITIONS,
+    Found,
+    Packing,
+    Rows,
+    Words,
+    by_owner,
+    repacked_words,
+)
 from kraftcheck.explorer.tables.states.visited import Partition, VisitedSet
 from kraftcheck.explorer.tables.threads import Threads
 from kraftcheck.persistence.growing_file import GrowingFile, RowsInFile

@@ -33,7 +33,7 @@ from kraftcheck.explorer.tables.kernel.hash_set import (
     move_all,
 )
 from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, PARTITION_BITS
-from kraftcheck.explorer.tables.states.packing import (
+from kraftcheck.explorer.tables.states.packed_rows import (
     PARTITIONS,
     Found,
     Packing,
@@ -43,7 +43,7 @@ from kraftcheck.explorer.tables.states.packing import (
     packing,
     repacked_words,
 )
-from kraftcheck.explorer.tables.states.pages import Spare, reserved, scattered
+from kraftcheck.explorer.tables.states.virtual_memory import Spare, reserved, scattered
 from kraftcheck.explorer.tables.threads import SERIAL, Threads
 
 FIRST_CAPACITY = 1 << 10

@@ -1,4 +1,8 @@
-"""Expansion of batches of flat states."""
+"""Expansion of batches of flat states.
+
+A successor with clusters is queued until its cluster ids are looked up. Each lookup is a random read in a large
+table; the queue hashes many successors and prefetches their entries, so that the reads overlap.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,27 @@ import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, inboxes_of, pair, slots_of, violated_by_step
-from kraftcheck.explorer.tables.kernel.expand import AHEAD, RECENT, forget_recent
-from kraftcheck.explorer.tables.kernel.flat.fields import give_back_room, has_room, pack_columns
-from kraftcheck.explorer.tables.kernel.flat.orbits import find_least, write_image
-from kraftcheck.explorer.tables.kernel.flat.steps import expand_flat, judge_pruned
-from kraftcheck.explorer.tables.kernel.flat.waiting import WAITING, put, serve
+from kraftcheck.explorer.tables.kernel.expand import AHEAD, RECENT, forget_recent, is_repeated
+from kraftcheck.explorer.tables.kernel.flat.clusters import (
+    NOTHING,
+    WHERE,
+    cluster_number,
+    content_hash,
+    pack_columns,
+    place_of,
+    release_room,
+    reserve_room,
+)
+from kraftcheck.explorer.tables.kernel.flat.least_image import find_least, write_image
+from kraftcheck.explorer.tables.kernel.flat.successors import check_pruned_successors, expand_flat
 from kraftcheck.explorer.tables.kernel.maps import GROUP, first_place, group_of
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, on_stack, prefetch
-from kraftcheck.explorer.tables.kernel.worker import keep_pruned, note_deadlock, note_violated, stop, try_again
+from kraftcheck.explorer.tables.kernel.packing import hash_words, owner, put_bits
+from kraftcheck.explorer.tables.kernel.worker import record_deadlock, record_violations, retry_state, save_pruned, stop
 
 MOST_IN_TURN = 16  # expansions of a state before Python answers its requests
 WAITS = np.int64(-1)  # in place of a count: the successor is queued
+WAITING = 1 << 6  # places of the queue
 
 
 @jit
@@ -28,7 +42,7 @@ def resolve_flat(packing: Any, t: Any, worker: Any) -> None:
         at, tries = np.int64(t.waiting[t.meta[codes.M_SETTLED]]), 0
         while True:
             n = expand_flat(t, packing, worker, at, True)
-            known = n != MISSING and n != FULL and judge_pruned(t, worker, True, n)
+            known = n != MISSING and n != FULL and check_pruned_successors(t, worker, True, n)
             if known and t.meta[codes.M_PERMUTATIONS] > 1:
                 known = find_least(t, worker, True, n)
             if known or n == FULL:
@@ -45,15 +59,15 @@ def resolve_flat(packing: Any, t: Any, worker: Any) -> None:
 def is_kept(t: Any, worker: Any, state: Any, k: Any) -> Any:
     """Record new violations by successor `k` or the step to it; return False where a constraint prunes it."""
     flags = np.int64(worker.succ[k, 1])
-    note_violated(worker, state, codes.BAD_STEP, codes.S_STEP_SEEN, violated_by_step(flags))
+    record_violations(worker, state, codes.BAD_STEP, codes.S_STEP_SEEN, violated_by_step(flags))
     if flags & codes.STEP_PRUNED == 0:
         return True
-    note_violated(worker, state, codes.BAD_STATE, codes.S_SEEN, np.int64(worker.broken[k]))
+    record_violations(worker, state, codes.BAD_STATE, codes.S_SEEN, np.int64(worker.broken[k]))
     return False
 
 
 @inlined
-def ask_for_inboxes(t: Any, worker: Any, at: Any) -> None:
+def prefetch_inboxes(t: Any, worker: Any, at: Any) -> None:
     """Prefetch the table entries of a flat state's inboxes."""
     columns = worker.states.shape[1]
     for s in range(slots_of(t, columns)):
@@ -76,7 +90,59 @@ def is_same(words: Any, a: Any, b: Any) -> Any:
 
 
 @inlined
-def hand_on(t: Any, packing: Any, worker: Any, found: Any, recent: Any, k: Any, waiting: Any) -> Any:
+def put(found: Any, recent: Any, words: Any, k: Any, rows: Any, row: Any, column: Any) -> Any:
+    """Append the state rows[row, column:] to the partition that owns it.
+
+    Returns that partition's count, or 0 for a recent duplicate.
+    """
+    h = hash_words(words, k)
+    if is_repeated(recent, words, k, np.int64(h & np.uint64(RECENT - 1))):
+        return np.int64(0)
+    p = owner(h)
+    at = found.counts[p]
+    for c in range(found.rows.shape[2]):
+        found.rows[p, at, c] = rows[row, column + c]
+    for w in range(words.shape[1]):
+        found.words[p, at, w] = words[k, w]
+    found.counts[p] = at + 1
+    return np.int64(at + 1)
+
+
+@inlined
+def prefetch_clusters(t: Any, packing: Any, worker: Any, held: Any, count: Any) -> None:
+    """Hash the clusters of the queued successors, and prefetch their entries."""
+    clusters, hashes = packing.clusters[0], worker.waiting_hashes
+    for k in range(count):
+        for f in range(clusters):
+            hashes[k, f] = content_hash(packing, f, held, k, np.int64(0))
+            if hashes[k, f] != NOTHING:
+                prefetch(t.cluster_table, place_of(t.cluster_table, hashes[k, f]))
+    for k in range(count):
+        for f in range(clusters):
+            if hashes[k, f] != NOTHING:
+                prefetch(t.cluster_items, t.cluster_table[place_of(t.cluster_table, hashes[k, f])] & WHERE)
+
+
+@jit
+def serve(t: Any, packing: Any, worker: Any, found: Any, recent: Any, count: Any, images: Any) -> Any:
+    """Pack the queued successors and append them to their partitions; return the largest count of a partition.
+
+    With `images`, the canonical image of each successor is packed.
+    """
+    held = worker.waiting_images if images else worker.waiting_rows
+    words, clusters, fullest = worker.waiting_words, packing.clusters[0], np.int64(0)
+    prefetch_clusters(t, packing, worker, held, count)
+    for k in range(count):
+        for f in range(clusters):
+            number = cluster_number(t, packing, f, held, k, np.int64(0), worker.waiting_hashes[k, f])
+            put_bits(words, k, packing.position[f], packing.width[f], np.uint64(number))
+        fullest = codes.larger(fullest, put(found, recent, words, k, worker.waiting_rows, k, np.int64(0)))
+    release_room(t, count)
+    return fullest
+
+
+@inlined
+def append_or_queue(t: Any, packing: Any, worker: Any, found: Any, recent: Any, k: Any, waiting: Any) -> Any:
     """Append successor `k` to the partition that owns it, or queue it at `waiting` until its cluster ids are looked up.
 
     Returns the partition's count, 0 for a duplicate, or WAITS.
@@ -101,13 +167,13 @@ def hand_on(t: Any, packing: Any, worker: Any, found: Any, recent: Any, k: Any, 
 
 
 @inlined
-def expand_wholly(t: Any, packing: Any, worker: Any, at: Any) -> Any:
+def expand_completely(t: Any, packing: Any, worker: Any, at: Any) -> Any:
     """Write the successors of a state, evaluate the pruned ones and find the canonical image of each.
 
     Returns their number, MISSING or FULL; see `expand_flat`.
     """
     n = expand_flat(t, packing, worker, at, False)
-    if n > 0 and not judge_pruned(t, worker, False, n):
+    if n > 0 and not check_pruned_successors(t, worker, False, n):
         n = MISSING
     if n > 0 and t.meta[codes.M_PERMUTATIONS] > 1 and not find_least(t, worker, False, n):
         n = MISSING
@@ -127,7 +193,7 @@ def lacks_room_for(t: Any, packing: Any, worker: Any, found: Any, n: Any, fulles
         len(worker.pruned) > 0 and worker.stats[codes.S_PRUNED] + n > len(worker.pruned)
     ):
         code = codes.NO_ROOM
-    elif n > 0 and packing.clusters[0] > 0 and not has_room(t, packing, n):
+    elif n > 0 and packing.clusters[0] > 0 and not reserve_room(t, packing, n):
         code = codes.MANY_CLUSTERS
     return code
 
@@ -145,11 +211,11 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
         fullest = codes.larger(fullest, found.counts[p])
     for i in range(len(which)):
         if i + AHEAD < len(which):
-            ask_for_inboxes(t, worker, which[i + AHEAD])
+            prefetch_inboxes(t, worker, which[i + AHEAD])
         # A miss drops all successors of the state, so that its steps are counted once: see `expand_batch`.
-        n = expand_wholly(t, packing, worker, which[i])
+        n = expand_completely(t, packing, worker, which[i])
         if n == MISSING:
-            try_again(worker, which[i])
+            retry_state(worker, which[i])
             continue
         # Stop before an array that might have no room for all of them.
         code = lacks_room_for(t, packing, worker, found, n, fullest + waiting)
@@ -159,16 +225,16 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
         # Count the steps and record violations. A successor goes to the partition that owns it, or is queued: cluster
         # ids are random reads in a large table, and WAITING successors at a time overlap these reads.
         if n == 0 and deadlocks:
-            note_deadlock(worker, which[i])
+            record_deadlock(worker, which[i])
         notable, unused = stats[codes.S_NOTABLE] != 0, n
         for k in range(n):
             worker.fired[succ[k, 0]] += 1
             if succ[k, 1] == codes.LOOP:
                 continue
             if notable and not is_kept(t, worker, which[i], k):
-                keep_pruned(worker, which[i], k)
+                save_pruned(worker, which[i], k)
                 continue
-            count = hand_on(t, packing, worker, found, recent, k, waiting)
+            count = append_or_queue(t, packing, worker, found, recent, k, waiting)
             fullest = codes.larger(fullest, count)
             if count == WAITS:
                 waiting += 1
@@ -177,6 +243,6 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
                 fullest = codes.larger(fullest, serve(t, packing, worker, found, recent, waiting, symmetric))
                 waiting = np.int64(0)
         if clusters > 0 and unused > 0:
-            give_back_room(t, unused)
+            release_room(t, unused)
         stats[codes.S_GENERATED] += n
     serve(t, packing, worker, found, recent, waiting, symmetric)

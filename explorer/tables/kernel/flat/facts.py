@@ -15,7 +15,7 @@ from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import MISSING
 from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
-from kraftcheck.explorer.tables.kernel.tries import child
+from kraftcheck.explorer.tables.kernel.tree_walk import child
 
 # Kinds of fact: properties that hold (of one replica or the state; of two); a step that violates nothing; the span of
 # internal actions that may be enabled.
@@ -23,7 +23,7 @@ HOLDS, HOLDS_OF_TWO, STEP, MAY_DO = 0, 1, 2, 3
 LOCAL_BITS, KIND_BITS = 24, 2  # of a fact's key; the other bits are the number of the shared fields
 MOST_CONTENTS = 1 << (64 - 2 * LOCAL_BITS - KIND_BITS)  # numbered contents of the shared fields
 FEWEST_FACTS, MOST_FACTS = 1 << 14, 1 << 20  # places of the memo, a direct-mapped cache
-FIRST_LOCALS = 1 << 10  # local ids below this have a place in the pair table `fair_pairs`
+FIRST_LOCALS = 1 << 10  # local ids below this have a place in the pair table `safe_pairs`
 LISTED = 1 << 18  # places of `listed`, for tree nodes of internal actions
 REPEATED = 8  # mean uses of a number of the shared fields from which numbering pays
 
@@ -153,16 +153,16 @@ def move_facts(facts: Any, more: Any) -> None:
 
 
 @inlined
-def is_fair_pair(worker: Any, me: Any, peer: Any, asked: Any) -> Any:
+def is_safe_pair(worker: Any, me: Any, peer: Any, asked: Any) -> Any:
     """Return whether all pair properties of the kinds `asked` are known to hold for two local states in any state."""
-    return codes.larger(me, peer) < FIRST_LOCALS and worker.fair_pairs[me * FIRST_LOCALS + peer] & asked != 0
+    return codes.larger(me, peer) < FIRST_LOCALS and worker.safe_pairs[me * FIRST_LOCALS + peer] & asked != 0
 
 
 @inlined
-def note_fair_pair(worker: Any, me: Any, peer: Any, asked: Any) -> None:
+def store_safe_pair(worker: Any, me: Any, peer: Any, asked: Any) -> None:
     """Store that all pair properties of the kinds `asked` hold for two local states in any state."""
     if codes.larger(me, peer) < FIRST_LOCALS:
-        worker.fair_pairs[me * FIRST_LOCALS + peer] |= np.uint8(asked)
+        worker.safe_pairs[me * FIRST_LOCALS + peer] |= np.uint8(asked)
 
 
 @inlined
@@ -176,9 +176,9 @@ def walk_by(t: Any, worker: Any, kind: Any, number: Any, rows: Any, row: Any, no
         asks, a, b = t.nodes[node, codes.KIND], t.nodes[node, codes.A], t.nodes[node, codes.B]
         if asks == codes.LEAF:
             return node
-        if asks == codes.LOCAL_QUESTION and b < 0:
+        if asks == codes.LOCAL_QUERY and b < 0:
             answer = np.int64(t.local_answers[a, peer if b == codes.PEER else me])
-        elif (asks == codes.SHARED and a >= t.meta[codes.M_BOUNDS]) or asks == codes.SHARED_QUESTION:
+        elif (asks == codes.SHARED and a >= t.meta[codes.M_BOUNDS]) or asks == codes.SHARED_QUERY:
             if number == NO_NUMBER:
                 worker.fact_counts[READS + kind] = 1
                 return ELSEWHERE

@@ -1,4 +1,4 @@
-"""Interning of control rows, and their images under symmetry."""
+"""Control rows: interning, images under symmetry, and evaluation of local properties."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE
 from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import jit
-from kraftcheck.explorer.tables.kernel.resolving.asking import stop_to_grow
+from kraftcheck.explorer.tables.kernel.resolving.requests import abort_to_grow, ask
+from kraftcheck.explorer.tables.kernel.tree_walk import walk_to
 
 
 @jit
@@ -33,9 +35,9 @@ def intern_hashed(t: Any, written: Any, hashed: Any) -> Any:
     """Intern the control row written at any free place, given its hash; return its id."""
     fresh = t.meta[codes.M_ROWS]
     if written + 2 >= t.rows.shape[0]:
-        stop_to_grow(t, codes.GROW_ROWS)
+        abort_to_grow(t, codes.GROW_ROWS)
     if (fresh + 2) * 2 > len(t.row_table):
-        stop_to_grow(t, codes.GROW_HASHES)
+        abort_to_grow(t, codes.GROW_HASHES)
     mask = np.int64(len(t.row_table) - 1)
     i = np.int64(hashed) & mask
     columns = t.rows.shape[1]
@@ -87,7 +89,7 @@ def set_identity(t: Any, row: Any) -> None:
     hides = False
     fresh = t.meta[codes.M_ROWS]
     if fresh + 2 >= t.rows.shape[0]:
-        stop_to_grow(t, codes.GROW_ROWS)
+        abort_to_grow(t, codes.GROW_ROWS)
     for c in range(t.rows.shape[1]):
         hides |= t.hidden[c] != 0
         t.rows[fresh, c] = 0 if t.hidden[c] != 0 else t.rows[row, c]
@@ -116,7 +118,7 @@ def make_row_images(t: Any, row: Any) -> None:
     for g in range(t.meta[codes.M_PERMUTATIONS] - 1, -1, -1):
         fresh = t.meta[codes.M_ROWS]
         if fresh + 2 >= t.rows.shape[0]:
-            stop_to_grow(t, codes.GROW_ROWS)
+            abort_to_grow(t, codes.GROW_ROWS)
         for c in range(t.rows.shape[1]):
             t.rows[fresh, c] = 0
         for c in range(bounds):
@@ -130,3 +132,62 @@ def make_row_images(t: Any, row: Any) -> None:
             if local != 0:
                 t.rows[fresh, base + t.permuted_slots[g, s]] = t.permuted_locals[local, g]
         t.permuted_rows[row, g] = intern_row(t, fresh)
+
+
+@jit
+def judge(t: Any, row: Any) -> None:
+    """Evaluate the properties of a control row, or file requests to Python."""
+    base, slots = t.meta[codes.M_SLOT_BASE], t.meta[codes.M_SLOTS]
+    bad = np.int64(0)
+    flags = codes.JUDGED
+    missing = False
+    # A property is about the state (kind 0), each replica (1) or each pair (2). `me` and `peer` are local states, or 0.
+    for p in range(t.meta[codes.M_PROPERTIES]):
+        kind = t.properties[p, 1]
+        outer = slots if kind >= 1 else 1
+        inner = slots if kind == 2 else 1
+        for s in range(outer):
+            me = np.int64(t.rows[row, base + s]) if kind >= 1 else np.int64(0)
+            if kind >= 1 and me == 0:
+                continue
+            for q in range(inner):
+                peer = np.int64(t.rows[row, base + q]) if kind == 2 else np.int64(0)
+                if kind == 2 and (peer == 0 or q == s):
+                    continue
+                root = np.int64(t.properties[p, 0])
+                leaf = walk_to(t, root, row, me, peer)
+                if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
+                    missing = True
+                    ask(t, codes.ASK_PATH, root, row, me, peer, NONE)
+                elif t.nodes[leaf, codes.A] == 0:
+                    if t.properties[p, 2]:
+                        flags |= codes.PRUNED
+                    else:
+                        flags |= codes.BAD
+                        bad |= np.int64(1) << np.int64(p)
+    # Store the verdict only if every property has one.
+    if not missing:
+        set_identity(t, row)
+        t.row_info[row, codes.R_BAD] = bad
+        t.row_info[row, codes.R_FLAGS] = flags
+
+
+@jit
+def judge_step(t: Any, row: Any, target: Any) -> Any:
+    """Evaluate the step properties for every slot that differs; return the step's flags, or MISSING."""
+    flags = np.int64(0)
+    base = t.meta[codes.M_SLOT_BASE]
+    missing = False
+    for p in range(t.meta[codes.M_STEP_PROPERTIES]):
+        for s in range(t.meta[codes.M_SLOTS]):
+            before, after = np.int64(t.rows[row, base + s]), np.int64(t.rows[target, base + s])
+            if before == after or before == 0 or after == 0:
+                continue
+            root = np.int64(t.step_properties[p, 0])
+            leaf = walk_to(t, root, row, before, after)
+            if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
+                missing = True
+                ask(t, codes.ASK_PATH, root, row, before, after, NONE)
+            elif t.nodes[leaf, codes.A] == 0:
+                flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else codes.violating(p)
+    return np.int64(MISSING) if missing else flags

@@ -10,7 +10,7 @@ from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import MISSING, REFUSED
 from kraftcheck.explorer.tables.kernel.maps import find_near, is_full, mix, near_key, store_near
 from kraftcheck.explorer.tables.kernel.native import jit
-from kraftcheck.explorer.tables.kernel.resolving.asking import ask, stop_to_grow
+from kraftcheck.explorer.tables.kernel.resolving.requests import abort_to_grow, ask
 
 LEARNED = np.int64(-2)  # in place of a counting rule: Python computes the result
 CLEARS = np.int64(-3)  # the operation removes a group of messages
@@ -28,7 +28,7 @@ def make_operated(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
     if found != MISSING:
         return found
     if is_full(t.meta[codes.M_OPERATIONS], t.operated):
-        stop_to_grow(t, codes.GROW_MAP)
+        abort_to_grow(t, codes.GROW_MAP)
     if t.operations[op, 2] == LEARNED:
         ask(t, codes.ASK_OPERATION, inbox, op, 0, 0, 0)
         return np.int64(MISSING)
@@ -50,7 +50,7 @@ def counted(t: Any, inbox: Any, op: Any) -> Any:
     start, n = t.contents[inbox, codes.C_START], t.contents[inbox, codes.C_N]
     free = t.meta[codes.M_CONTENT_ITEMS]
     if free + n + 2 >= len(t.content_items):
-        stop_to_grow(t, codes.GROW_CONTENTS)
+        abort_to_grow(t, codes.GROW_CONTENTS)
     # Copy the items, which are ordered by message, and change the count of one. An item may be dropped at the count 0.
     # A message without an item is inserted if the rule has a count for absent messages.
     written = 0
@@ -90,7 +90,7 @@ def cleared(t: Any, inbox: Any, op: Any) -> Any:
     start, n = t.contents[inbox, codes.C_START], t.contents[inbox, codes.C_N]
     free = t.meta[codes.M_CONTENT_ITEMS]
     if free + n + 2 >= len(t.content_items):
-        stop_to_grow(t, codes.GROW_CONTENTS)
+        abort_to_grow(t, codes.GROW_CONTENTS)
     written = 0
     for k in range(start, start + n):
         if t.messages[t.content_items[k, 0], 2] != group:
@@ -112,7 +112,7 @@ def queued(t: Any, inbox: Any, op: Any) -> Any:
     start, n = t.contents[inbox, codes.C_START], t.contents[inbox, codes.C_N]
     free = t.meta[codes.M_CONTENT_ITEMS]
     if free + n + 2 >= len(t.content_items):
-        stop_to_grow(t, codes.GROW_CONTENTS)
+        abort_to_grow(t, codes.GROW_CONTENTS)
     # Find the channel's length, and whether the message is in it, or is its oldest one.
     length, is_there, is_oldest = 0, False, False
     for k in range(start, start + n):
@@ -155,7 +155,7 @@ def intern_content(t: Any, slot: Any, n: Any) -> Any:
     free = t.meta[codes.M_CONTENT_ITEMS]
     fresh = t.meta[codes.M_CONTENTS]
     if fresh + 2 >= len(t.contents) or (fresh + 2) * 2 > len(t.content_table):
-        stop_to_grow(t, codes.GROW_CONTENTS)
+        abort_to_grow(t, codes.GROW_CONTENTS)
     # Look for an equal content.
     mask = np.int64(len(t.content_table) - 1)
     i = np.int64(content_hash(t, slot, free, n)) & mask
@@ -221,7 +221,7 @@ def make_content_images(t: Any, content: Any) -> None:
     for g in range(t.meta[codes.M_PERMUTATIONS] - 1, -1, -1):
         free = t.meta[codes.M_CONTENT_ITEMS]
         if free + n + 2 >= len(t.content_items):
-            stop_to_grow(t, codes.GROW_CONTENTS)
+            abort_to_grow(t, codes.GROW_CONTENTS)
         for k in range(n):  # the images of the items, sorted by insertion
             message, count = t.permuted_messages[g, t.content_items[start + k, 0]], t.content_items[start + k, 1]
             j = k

@@ -14,12 +14,11 @@ from kraftcheck.explorer.tables.kernel.codes import JUDGED, MISSING, pair
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.maps import find
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
-from kraftcheck.explorer.tables.kernel.resolving.asking import ask
-from kraftcheck.explorer.tables.kernel.resolving.control_rows import make_row_images
+from kraftcheck.explorer.tables.kernel.resolving.control_rows import judge, make_row_images
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import make_content_images, make_operated
-from kraftcheck.explorer.tables.kernel.resolving.properties import judge
+from kraftcheck.explorer.tables.kernel.resolving.requests import ask
 from kraftcheck.explorer.tables.kernel.resolving.steps import build_bundle, build_row, make_changed, settle
-from kraftcheck.explorer.tables.kernel.tries import ALL_SLOTS, ROW_INBOXES, walk
+from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk
 
 MOST_IN_TURN = 16
 

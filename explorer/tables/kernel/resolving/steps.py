@@ -10,11 +10,16 @@ from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, REFUSED, WITH_PYTHON, pair, span
 from kraftcheck.explorer.tables.kernel.maps import find, find_near, is_full, near_key, store, store_near
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
-from kraftcheck.explorer.tables.kernel.resolving.asking import ask, ask_roots, stop_to_grow
-from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_hashed, intern_row, look_ahead
+from kraftcheck.explorer.tables.kernel.resolving.control_rows import (
+    intern_hashed,
+    intern_row,
+    judge,
+    judge_step,
+    look_ahead,
+)
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import make_operated
-from kraftcheck.explorer.tables.kernel.resolving.properties import judge, judge_step
-from kraftcheck.explorer.tables.kernel.tries import walk_to
+from kraftcheck.explorer.tables.kernel.resolving.requests import abort_to_grow, ask, request_handlers
+from kraftcheck.explorer.tables.kernel.tree_walk import walk_to
 
 
 @jit
@@ -26,7 +31,7 @@ def make_local(t: Any, local: Any, change: Any) -> Any:
         return found
     if found == MISSING:
         if is_full(t.meta[codes.M_LOCAL_CHANGES], t.changed_locals):
-            stop_to_grow(t, codes.GROW_MAP)
+            abort_to_grow(t, codes.GROW_MAP)
         ask(t, codes.ASK_CHANGE, local, change, 0, 0, 0)
         t.meta[codes.M_LOCAL_CHANGES] += 1
         store(t.changed_locals, key, WITH_PYTHON)
@@ -65,7 +70,7 @@ def flags_to(t: Any, target: Any, flags: Any) -> Any:
 
 @jit
 def settle(t: Any, row: Any, ref: Any) -> None:
-    """Clear UNSETTLED in a step's table entry; `ref`: see `unsettled`."""
+    """Clear UNSETTLED in a step's table entry; `ref`: see `check_evaluated`."""
     if ref < 0:
         t.row_items[~ref, 2] &= codes.STEP_FLAGS
     else:
@@ -82,10 +87,10 @@ def make_changed(t: Any, row: Any, delta: Any) -> Any:
     if found != MISSING:
         return found
     if is_full(t.meta[codes.M_DELTAS], t.changed):
-        stop_to_grow(t, codes.GROW_MAP)
+        abort_to_grow(t, codes.GROW_MAP)
     fresh = t.meta[codes.M_ROWS]
     if fresh + 4 >= t.rows.shape[0]:
-        stop_to_grow(t, codes.GROW_ROWS)
+        abort_to_grow(t, codes.GROW_ROWS)
     result = write_target(t, row, delta, fresh)
     if result == 0:
         target = intern_row(t, fresh)
@@ -110,7 +115,7 @@ def list_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
         local = np.int64(t.rows[row, base + s]) if s < slots else np.int64(0)
         if s < slots and local == 0:
             continue
-        roots = ask_roots(t, local, 0)
+        roots = request_handlers(t, local, 0)
         if roots < 0:
             missing = True
             continue
@@ -118,7 +123,7 @@ def list_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
             root = np.int64(t.list_nodes[k])
             if root < 0:  # the action reads inboxes, so no control row decides its outcomes
                 if start + n + 2 >= len(t.row_items):
-                    stop_to_grow(t, codes.GROW_ITEMS)
+                    abort_to_grow(t, codes.GROW_ITEMS)
                 t.row_items[start + n, 0] = ~root
                 t.row_items[start + n, 1] = NONE
                 t.row_items[start + n, 2] = s if s < slots else NONE
@@ -131,9 +136,9 @@ def list_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
                 ask(t, codes.ASK_PATH, root, row, local, 0, NONE)
                 continue
             if start + n + t.nodes[leaf, codes.N] + 2 >= len(t.row_items):
-                stop_to_grow(t, codes.GROW_ITEMS)
+                abort_to_grow(t, codes.GROW_ITEMS)
             if fresh + written + t.nodes[leaf, codes.N] + 4 >= t.rows.shape[0]:
-                stop_to_grow(t, codes.GROW_ROWS)
+                abort_to_grow(t, codes.GROW_ROWS)
             for o in range(t.nodes[leaf, codes.A], t.nodes[leaf, codes.A] + t.nodes[leaf, codes.N]):
                 found = write_target(t, row, np.int64(t.outcomes[o, codes.DELTA]), fresh + written)
                 t.row_items[start + n, 0] = o
@@ -184,14 +189,14 @@ def build_bundle(t: Any, local: Any, inbox: Any, groups: Any) -> None:
     n = 0
     missing = False
     if is_full(t.meta[codes.M_BUNDLES], t.bundles):
-        stop_to_grow(t, codes.GROW_MAP)
+        abort_to_grow(t, codes.GROW_MAP)
     first_item = t.contents[inbox, codes.C_START]
     for k in range(first_item, first_item + t.contents[inbox, codes.C_N]):
         if t.content_items[k, 1] <= 0:
             continue
         # Find the message's handlers, and the inbox without the message.
         message = np.int64(t.content_items[k, 0])
-        roots = ask_roots(t, local, message + 1)
+        roots = request_handlers(t, local, message + 1)
         if roots < 0:
             missing = True
             continue
@@ -210,7 +215,7 @@ def build_bundle(t: Any, local: Any, inbox: Any, groups: Any) -> None:
             first = t.nodes[node, codes.A] if leaf else node
             last = first + t.nodes[node, codes.N] if leaf else first + 1
             if start + n + (last - first) + 2 >= len(t.bundle_items):
-                stop_to_grow(t, codes.GROW_BUNDLES)
+                abort_to_grow(t, codes.GROW_BUNDLES)
             for o in range(first, last):
                 t.bundle_items[start + n, 0] = o
                 t.bundle_items[start + n, 1] = 0 if leaf else 1

@@ -13,7 +13,7 @@ from kraftcheck.explorer.tables.learning.growing_tables import UNASKED, GrowingT
 from kraftcheck.spec.values import Value, keyed
 
 Key = tuple[str, ...]
-Question = tuple[int, int, int]  # kind of a decision tree's node, and its two arguments
+Query = tuple[int, int, int]  # kind of a decision tree's node, and its two arguments
 WHOLE = 0  # id of the query that returns the local state itself
 CLASS: Key = ("class", "")  # query for the value's class
 PRESENT: Key = ("present", "")  # query whether the replica exists
@@ -21,7 +21,7 @@ ITSELF: Any = object()
 """The answer of a projection that returns the whole replica."""
 
 
-class Numbered(list[Any]):
+class InternedList(list[Any]):
     """A list of interned values, indexed by their ids."""
 
     def __init__(self, values: Iterable[Any] = ()) -> None:
@@ -39,7 +39,7 @@ class Numbered(list[Any]):
         return found
 
 
-class NumberedFunction(NamedTuple):
+class InternedFunction(NamedTuple):
     """A function with interned results."""
 
     function: Callable[[Any], Value]
@@ -57,7 +57,7 @@ class NumberedFunction(NamedTuple):
         return found
 
 
-class Questions:
+class ValueQueries:
     """The queries on values of one kind: local states, or a shared field's values."""
 
     def __init__(self, tables: GrowingTables, name: str, values: Sequence[Any], numbers: Iterator[int]) -> None:
@@ -66,60 +66,60 @@ class Questions:
         self._values = values
         self._free = numbers
         self._numbers: dict[Key, int] = {}
-        self._questions: dict[int, NumberedFunction] = {}
+        self._queries: dict[int, InternedFunction] = {}
 
     def number(self, key: Key, function: Callable[[Any], Value]) -> int:
         """Return the id of a query; a new one is evaluated for all values."""
         found = self._numbers.get(key)
         if found is None:
             found = self._numbers[key] = next(self._free)
-            question = self._questions[found] = NumberedFunction(function, [None], {None: 0})  # 0: no replica
+            query = self._queries[found] = InternedFunction(function, [None], {None: 0})  # 0: no replica
             self._tables.set(self._name, found, 0)
             table = self._tables.fit_columns(self._name, len(self._values))
             for place, value in enumerate(self._values):
-                table[found, place] = 0 if value is None else question.number(value)
+                table[found, place] = 0 if value is None else query.number(value)
         return found
 
     def add(self, place: int, value: Any) -> None:
         """Evaluate all queries for a new value."""
-        table = self._tables.fit_columns(self._name, place + 1) if self._questions else None
-        for number, question in self._questions.items():
-            table[number, place] = question.number(value)  # type: ignore[index]
+        table = self._tables.fit_columns(self._name, place + 1) if self._queries else None
+        for number, query in self._queries.items():
+            table[number, place] = query.number(value)  # type: ignore[index]
 
-    def answer(self, question: int, place: int) -> int:
+    def answer(self, query: int, place: int) -> int:
         """Return the id of a query's answer for a value's id."""
-        return int(getattr(self._tables, self._name)[question, place])
+        return int(getattr(self._tables, self._name)[query, place])
 
-    def value(self, question: int, answer: int) -> Any:
+    def value(self, query: int, answer: int) -> Any:
         """Return the answer with this id to a query."""
-        return self._questions[question].values[answer]
+        return self._queries[query].values[answer]
 
 
-class InboxQuestions:
+class InboxQueries:
     """The queries on inboxes."""
 
     def __init__(self, tables: GrowingTables, decode: Callable[[int], Value]) -> None:
         self._tables = tables
         self._decode = decode
         self._numbers: dict[str, int] = {}
-        self._questions: list[NumberedFunction] = []
+        self._queries: list[InternedFunction] = []
 
     def number(self, name: str, function: Callable[[Value], Value]) -> int:
         """Return the id of a query."""
         found = self._numbers.get(name)
         if found is None:
-            found = self._numbers[name] = len(self._questions)
-            self._questions.append(NumberedFunction(function, [], {}))
+            found = self._numbers[name] = len(self._queries)
+            self._queries.append(InternedFunction(function, [], {}))
             self._tables.set("inbox_answers", found, UNASKED, UNASKED)
         return found
 
-    def answer(self, question: int, content: int) -> int:
+    def answer(self, query: int, content: int) -> int:
         """Return the id of a query's answer for an inbox content, which is evaluated at the first call."""
         table = self._tables.inbox_answers
-        if table[question, content] < 0:
-            table[question, content] = self._questions[question].number(self._decode(content))
-        return int(table[question, content])
+        if table[query, content] < 0:
+            table[query, content] = self._queries[query].number(self._decode(content))
+        return int(table[query, content])
 
-    def value(self, question: int, answer: int) -> Any:
+    def value(self, query: int, answer: int) -> Any:
         """Return the answer with this id to a query."""
-        return self._questions[question].values[answer]
+        return self._queries[query].values[answer]

@@ -8,6 +8,7 @@ import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, NONE, inboxes_of, pair, places_of, slots_of, span
+from kraftcheck.explorer.tables.kernel.flat.clusters import note_change, pack_columns
 from kraftcheck.explorer.tables.kernel.flat.facts import (
     LISTED_TAKEN,
     MAY_DO,
@@ -25,9 +26,8 @@ from kraftcheck.explorer.tables.kernel.flat.facts import (
     span_in,
     walk_by,
 )
-from kraftcheck.explorer.tables.kernel.flat.fields import note_change, pack_columns
-from kraftcheck.explorer.tables.kernel.flat.properties import breaks, violated
-from kraftcheck.explorer.tables.kernel.flat.reading import after, bundle_of, leaf_of, roots_of
+from kraftcheck.explorer.tables.kernel.flat.invariants import breaks, violated
+from kraftcheck.explorer.tables.kernel.flat.lookup import after, bundle_of, leaf_of, roots_of
 from kraftcheck.explorer.tables.kernel.maps import find
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
 from kraftcheck.explorer.tables.kernel.resolving.steps import make_local
@@ -222,7 +222,7 @@ def expand_network(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: A
 
 
 @jit
-def what_it_may_do(t: Any, worker: Any, at: Any, number: Any, local: Any, roots: Any) -> Any:
+def list_enabled_actions(t: Any, worker: Any, at: Any, number: Any, local: Any, roots: Any) -> Any:
     """List the tree nodes of a replica's internal actions in `worker.listed`; return the fact with their span.
 
     Actions that the shared fields and the local state disable are left out. Also returns whether no branch is missing.
@@ -244,7 +244,7 @@ def what_it_may_do(t: Any, worker: Any, at: Any, number: Any, local: Any, roots:
 
 
 @inlined
-def expand_alone(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, local: Any) -> Any:
+def expand_internal(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, slot: Any, local: Any) -> Any:
     """Write the successors of a replica's internal actions; local state 0 is the environment."""
     number = number_for(worker, MAY_DO, worker.fact_counts[SHARED_NOW])
     key = key_of(MAY_DO, number, local, np.int64(0))
@@ -253,7 +253,7 @@ def expand_alone(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any
         roots = roots_of(t, worker, serial, local)
         if roots < 0:
             return n
-        fact, known = what_it_may_do(t, worker, at, number, local, roots)
+        fact, known = list_enabled_actions(t, worker, at, number, local, roots)
         if known:  # a missing branch makes the list valid for this state alone
             first, last = places_of(span_in(fact))
             worker.fact_counts[LISTED_TAKEN] += last - first
@@ -301,7 +301,7 @@ def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
     for s in range(slots + 1):
         local = np.int64(states[at, base + s]) if s < slots else np.int64(0)
         if n != FULL and (s == slots or local != 0):
-            n = expand_alone(t, packing, worker, serial, at, n, s, local)
+            n = expand_internal(t, packing, worker, serial, at, n, s, local)
     # Message handlers, and the network's own steps.
     for s in range(slots):
         inbox = np.int64(states[at, base + slots + s])
@@ -311,7 +311,7 @@ def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
 
 
 @inlined
-def judge_pruned(t: Any, worker: Any, serial: Any, n: Any) -> Any:
+def check_pruned_successors(t: Any, worker: Any, serial: Any, n: Any) -> Any:
     """Evaluate the invariants of pruned successors, which are not stored; return whether all are known."""
     known = True
     for k in range(n if worker.stats[codes.S_NOTABLE] else 0):

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from kraftcheck.explorer.tables.states.packing import SUCCESSORS_PER_STATE, entry_bytes
+from kraftcheck.explorer.tables.states.packed_rows import SUCCESSORS_PER_STATE, entry_bytes
 from kraftcheck.explorer.tables.states.visited import FIRST_CAPACITY, SMALL
 
 SHARE = 0.6  # of the machine's memory, where the user sets no limit

@@ -6,7 +6,7 @@ contents that are all zeros. A column that a VIEW hides is in no field.
 
 Threads intern contents in parallel without locks. A thread writes the contents to a place of its own, then
 publishes that place in the hash table by compare-and-swap. Each thread first reserves room for its batch
-(`has_room`).
+(`reserve_room`).
 
 Source: A. Laarman, J. van de Pol, M. Weber, "Parallel Recursive State Compression for Free" (2011).
 """
@@ -117,19 +117,19 @@ def lacks_room(t: Any, packing: Any, states: Any) -> Any:
 
 
 @inlined
-def has_room(t: Any, packing: Any, states: Any) -> Any:
+def reserve_room(t: Any, packing: Any, states: Any) -> Any:
     """Reserve room for the contents of `states` states; return False without room, or where ids outgrow their field."""
     taken = add_atomically(t.meta, codes.M_CLUSTER_ROOM, states) + states + SPARE
     fits = not lacks_room(t, packing, taken)
     for f in range(packing.clusters[0]):
         fits &= (t.cluster_counts[f] + taken) >> packing.width[f] == 0
     if not fits:
-        give_back_room(t, states)
+        release_room(t, states)
     return fits
 
 
 @inlined
-def give_back_room(t: Any, states: Any) -> None:
+def release_room(t: Any, states: Any) -> None:
     """Release reserved room for the contents of `states` states."""
     add_atomically(t.meta, codes.M_CLUSTER_ROOM, -states)
 

@@ -14,18 +14,18 @@ from kraftcheck.explorer.tables.kernel.flat.facts import (
     NO_NUMBER,
     NUMBERS_TAKEN,
     forget_numbers,
-    is_fair_pair,
+    is_safe_pair,
     key_of,
-    note_fair_pair,
     number_for,
     recall,
     remember,
     shared_number,
+    store_safe_pair,
     walk_by,
 )
-from kraftcheck.explorer.tables.kernel.flat.reading import leaf_of
+from kraftcheck.explorer.tables.kernel.flat.lookup import leaf_of
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
-from kraftcheck.explorer.tables.kernel.worker import note_violated, try_again
+from kraftcheck.explorer.tables.kernel.worker import record_violations, retry_state
 
 
 @inlined
@@ -44,7 +44,7 @@ def breaks(
 
 
 @inlined
-def certain_of(worker: Any, shared: Any, me: Any, peer: Any) -> Any:
+def decided_by(worker: Any, shared: Any, me: Any, peer: Any) -> Any:
     """Return the mask of properties that the shared fields and these replicas decide.
 
     The low bits are the properties that hold; from bit MOST_PROPERTIES on, those that do not.
@@ -54,7 +54,9 @@ def certain_of(worker: Any, shared: Any, me: Any, peer: Any) -> Any:
 
 
 @jit
-def broken_by(t: Any, worker: Any, serial: Any, rows: Any, row: Any, shared: Any, left: Any, me: Any, peer: Any) -> Any:
+def violations(
+    t: Any, worker: Any, serial: Any, rows: Any, row: Any, shared: Any, left: Any, me: Any, peer: Any
+) -> Any:
     """Return the mask of the properties in `left` that a state, a replica or a pair of replicas violates; or MISSING.
 
     Verdicts that these parts alone decide are memoized. A pair is evaluated in both orders.
@@ -91,12 +93,12 @@ def judge_one(
 
     Also returns whether all of them are known.
     """
-    fact = certain_of(worker, shared, me, peer)
+    fact = decided_by(worker, shared, me, peer)
     bad = asked & (fact >> codes.MOST_PROPERTIES)
     left = asked & ~(fact | fact >> codes.MOST_PROPERTIES)
     if peer != 0 and fact & asked == asked and number_for(worker, HOLDS_OF_TWO, shared) == NO_NUMBER:
-        note_fair_pair(worker, me, peer, constraints + 1)
-    found = broken_by(t, worker, serial, rows, row, shared, left, me, peer) if left else np.int64(0)
+        store_safe_pair(worker, me, peer, constraints + 1)
+    found = violations(t, worker, serial, rows, row, shared, left, me, peer) if left else np.int64(0)
     return bad | found, found >= 0
 
 
@@ -125,7 +127,7 @@ def violated(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints:
         me = np.int64(rows[row, base + s])
         for other in range(s, (slots if of_two else s + 1) if me != 0 else 0):
             peer = np.int64(rows[row, base + other]) if other != s else np.int64(0)
-            if other != s and (peer == 0 or is_fair_pair(worker, me, peer, constraints + 1)):
+            if other != s and (peer == 0 or is_safe_pair(worker, me, peer, constraints + 1)):
                 continue
             asked = of_one if other == s else of_two
             more, is_known = judge_one(t, worker, serial, rows, row, shared, constraints, asked, me, peer)
@@ -145,9 +147,9 @@ def judge_batch(t: Any, worker: Any, which: Any) -> None:
             forget_numbers(worker)
         bad = violated(t, worker, False, worker.states, which[i], 0)
         if bad < 0:
-            try_again(worker, which[i])
+            retry_state(worker, which[i])
         else:
-            note_violated(worker, which[i], codes.BAD_STATE, codes.S_SEEN, bad)
+            record_violations(worker, which[i], codes.BAD_STATE, codes.S_SEEN, bad)
 
 
 @jit

@@ -24,7 +24,7 @@ from kraftcheck.explorer.tables.kernel.packing import (
     repack,
 )
 from kraftcheck.explorer.tables.kernel.worker import SuccessorArrays
-from kraftcheck.explorer.tables.states.pages import scattered
+from kraftcheck.explorer.tables.states.virtual_memory import scattered
 
 Rows = NDArray[np.int32]
 Indices = NDArray[np.int64]

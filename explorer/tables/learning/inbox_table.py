@@ -7,11 +7,11 @@ from contextlib import suppress
 
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import GROW_CONTENTS, KEY_LIMIT, code_of
-from kraftcheck.explorer.tables.kernel.resolving.asking import Full
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import CLEARS, LEARNED, QUEUES, intern_content
+from kraftcheck.explorer.tables.kernel.resolving.requests import TableFull
 from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, within
 from kraftcheck.explorer.tables.learning.permutations import Orbits
-from kraftcheck.explorer.tables.learning.questions import InboxQuestions, Numbered
+from kraftcheck.explorer.tables.learning.queries import InboxQueries, InternedList
 from kraftcheck.spec.language.network import Network
 from kraftcheck.spec.language.state import Permutation, permuted
 from kraftcheck.spec.values import Record, Value
@@ -29,11 +29,11 @@ class InboxTable:
         slot: Callable[[Value], int],
         judge: Callable[[Record], int],
     ) -> None:
-        self.messages = Numbered()
-        self.operations = Numbered()
+        self.messages = InternedList()
+        self.operations = InternedList()
         self.has_groups = False  # whether some operation is on a group of messages, or on a channel
         self.content_values: dict[int, Value] = {}
-        self.questions = InboxQuestions(tables, self.decode_content)
+        self.queries = InboxQueries(tables, self.decode_content)
         self._network, self._tables, self._orbits, self._group = network, tables, orbits, group
         self._slot, self._judge = slot, judge
         self._content_ids: dict[tuple[int, Value], int] = {}
@@ -85,7 +85,7 @@ class InboxTable:
             free = int(tables.meta[codes.M_CONTENT_ITEMS])
             if free + len(items) + 2 < len(tables.content_items):
                 tables.content_items[free : free + len(items)] = items
-                with suppress(Full):
+                with suppress(TableFull):
                     return int(intern_content(tables, slot, len(items)))
             tables.grow(GROW_CONTENTS)
 

@@ -32,7 +32,7 @@ from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.level_states import LevelStates
 from kraftcheck.explorer.tables.python_checks import PythonChecks
 from kraftcheck.explorer.tables.states.levels import ID_BYTES, Levels
-from kraftcheck.explorer.tables.states.packing import Found, Rows
+from kraftcheck.explorer.tables.states.packed_rows import Found, Rows
 from kraftcheck.explorer.tables.states.spilling import SpillingSet
 from kraftcheck.explorer.tables.states.visited import VisitedSet
 from kraftcheck.persistence.growing_file import GrowingFile

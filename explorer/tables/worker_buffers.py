@@ -6,7 +6,7 @@ import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
-from kraftcheck.explorer.tables.states.packing import Indices, Rows, Successors
+from kraftcheck.explorer.tables.states.packed_rows import Indices, Rows, Successors
 
 BATCH = 1 << 16  # states that one worker expands between two checks of the time limit
 SUCCESSORS = 1 << 10  # initial room for the successors of one state

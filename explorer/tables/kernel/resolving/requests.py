@@ -12,15 +12,15 @@ from kraftcheck.explorer.tables.kernel.maps import find, is_full, store
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
 
 
-class Full(Exception):  # noqa: N818 - control flow, not an error
+class TableFull(Exception):  # noqa: N818 - control flow, not an error
     """A table must grow before the kernel can go on."""
 
 
 @inlined
-def stop_to_grow(t: Any, what: Any) -> None:
+def abort_to_grow(t: Any, what: Any) -> None:
     """Leave the kernel so that Python grows a table."""
     t.meta[codes.M_GROW] |= what
-    raise Full
+    raise TableFull
 
 
 @jit
@@ -28,7 +28,7 @@ def ask(t: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
     """File a request to Python."""
     n = t.meta[codes.M_ASKED]
     if n >= len(t.asked):
-        stop_to_grow(t, codes.GROW_ASKED)
+        abort_to_grow(t, codes.GROW_ASKED)
     t.asked[n, 0] = kind
     t.asked[n, 1] = a
     t.asked[n, 2] = b
@@ -39,7 +39,7 @@ def ask(t: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
 
 
 @jit
-def ask_roots(t: Any, local: Any, message: Any) -> Any:
+def request_handlers(t: Any, local: Any, message: Any) -> Any:
     """Return the list of handlers of a local state for a message; message 0 stands for internal actions.
 
     Returns MISSING, after one request to Python, where the list is not known.
@@ -50,7 +50,7 @@ def ask_roots(t: Any, local: Any, message: Any) -> Any:
         return found
     if found == MISSING:
         if is_full(t.meta[codes.M_ROOTS], t.roots):
-            stop_to_grow(t, codes.GROW_MAP)
+            abort_to_grow(t, codes.GROW_MAP)
         ask(t, codes.ASK_ROOTS, local, message, 0, 0, 0)
         t.meta[codes.M_ROOTS] += 1
         store(t.roots, key, WITH_PYTHON)

@@ -35,11 +35,11 @@ def walk(
     """
     while True:
         kind = t.nodes[node, codes.KIND]
-        if kind <= codes.LEAF or (kind == codes.INBOX_QUESTION and at < 0):
+        if kind <= codes.LEAF or (kind == codes.INBOX_QUERY and at < 0):
             return node
         if kind == codes.SHARED:
             answer = np.int64(rows[row, t.nodes[node, codes.A]])
-        elif kind == codes.LOCAL_QUESTION:
+        elif kind == codes.LOCAL_QUERY:
             role = t.nodes[node, codes.B]
             local = me
             if role == codes.PEER:
@@ -48,7 +48,7 @@ def walk(
                 known = role < slots  # the tree may test a replica that is newer than the row
                 local = np.int64(rows[row, t.meta[codes.M_SLOT_BASE] + role]) if known else np.int64(0)
             answer = np.int64(t.local_answers[t.nodes[node, codes.A], local])
-        elif kind == codes.SHARED_QUESTION:
+        elif kind == codes.SHARED_QUERY:
             answer = np.int64(t.shared_answers[t.nodes[node, codes.A], rows[row, t.nodes[node, codes.B]]])
         else:
             column = inboxes + t.nodes[node, codes.B]

@@ -13,11 +13,11 @@ from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import MISSING, inboxes_of, pair, slots_of
 from kraftcheck.explorer.tables.kernel.maps import find, find_near
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
-from kraftcheck.explorer.tables.kernel.resolving.asking import ask, ask_roots, stop_to_grow
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row, set_identity
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import make_operated
+from kraftcheck.explorer.tables.kernel.resolving.requests import abort_to_grow, ask, request_handlers
 from kraftcheck.explorer.tables.kernel.resolving.steps import build_bundle
-from kraftcheck.explorer.tables.kernel.tries import walk
+from kraftcheck.explorer.tables.kernel.tree_walk import walk
 
 
 @jit
@@ -25,7 +25,7 @@ def intern_columns(t: Any, rows: Any, row: Any, known: Any) -> Any:
     """Intern the control row in the first `known` columns of a row; return its id."""
     fresh = t.meta[codes.M_ROWS]
     if fresh + 4 >= t.rows.shape[0]:
-        stop_to_grow(t, codes.GROW_ROWS)
+        abort_to_grow(t, codes.GROW_ROWS)
     for c in range(t.rows.shape[1]):
         t.rows[fresh, c] = rows[row, c] if c < known else 0
     return intern_row(t, fresh)
@@ -69,7 +69,7 @@ def roots_of(t: Any, worker: Any, serial: Any, local: Any) -> Any:
     if found < 0:
         worker.stats[codes.S_MISSED] = 1
         if serial:
-            ask_roots(t, local, np.int64(0))
+            request_handlers(t, local, np.int64(0))
     return found
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import MISSING
-from kraftcheck.explorer.tables.kernel.flat.fields import (
+from kraftcheck.explorer.tables.kernel.flat.clusters import (
     cluster_number,
     content_hash,
     lacks_room,
@@ -20,8 +20,8 @@ from kraftcheck.explorer.tables.kernel.flat.fields import (
 )
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 from kraftcheck.explorer.tables.kernel.packing import hash_words, owner, put_bits
-from kraftcheck.explorer.tables.kernel.resolving.asking import stop_to_grow
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import make_content_images
+from kraftcheck.explorer.tables.kernel.resolving.requests import abort_to_grow
 
 LARGEST = np.int64(1 << 62)
 
@@ -140,7 +140,7 @@ def pack_all_flat(t: Any, packing: Any, worker: Any, states: Any, words: Any, ow
         if t.meta[codes.M_PERMUTATIONS] > 1:
             g = least_image(t, worker, True, states, i, np.int64(0))
         if lacks_room(t, packing, 1):
-            stop_to_grow(t, 0)
+            abort_to_grow(t, 0)
         write_image(t, worker, states, i, np.int64(0), g, images, 0)
         pack_columns(t, packing, images, 0, np.int64(0), words, i)
         for f in range(clusters):
