@@ -85,7 +85,7 @@ class Known(BreadthFirst):
             self.expander.learner = before.expander.learner
             self.checker = Checker(protocol, options, self.expander, lambda: self.states.visited.count)
             self.books = self.checker.books
-            self.expander.lay_out(flat=False)
+            self.expander.switch_layout(flat=False)
             self.layout.flat_from = NEVER  # all control rows are known, which seem to be many beside few states
 
     def _start(self) -> None:

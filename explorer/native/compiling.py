@@ -102,7 +102,7 @@ def _compiled(function: Callable[..., Any], folder: str) -> Any:
         entry._cache = _Cache(function)
     finally:
         config.CACHE_DIR = before
-    entry.compile = _with_own_indices(entry.compile)
+    entry.compile = _without_negative_indices(entry.compile)
     callee = _callee(function)
     callee._compiling_counter = entry._compiling_counter  # shows Numba that a function calls itself
     entry.get_call_template, entry.get_overload = callee.get_call_template, callee.get_overload
@@ -189,7 +189,7 @@ _compiling = local()
 _fix_index: Any = arrayobj.fix_integer_index
 
 
-def _with_own_indices(compile_for: Callable[..., Any]) -> Callable[..., Any]:
+def _without_negative_indices(compile_for: Callable[..., Any]) -> Callable[..., Any]:
     """Compile array accesses without support for negative indices, which kernels do not use.
 
     Numba adds the length to a negative index. The check takes three instructions for each access and a load of the
@@ -207,17 +207,17 @@ def _with_own_indices(compile_for: Callable[..., Any]) -> Callable[..., Any]:
     return compiled_for
 
 
-def _index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
+def _unchecked_index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
     """Return an index unchanged in kernel code, unless it is a constant."""
     if getattr(_compiling, "own", False) and not isinstance(index, ir.Constant) and kind.signed:
         return context.cast(builder, index, kind, types.intp)
     return _fix_index(context, builder, kind, index, size)
 
 
-arrayobj.fix_integer_index = _index
+arrayobj.fix_integer_index = _unchecked_index
 
 
-class _Taking(_Results):  # type: ignore[misc]
+class _MachineCodeReader(_Results):  # type: ignore[misc]
     """Cache reader that loads machine code without the intermediate code beside it, which takes longer to read."""
 
     def rebuild(self, target_context: Any, payload: Any) -> Any:
@@ -225,11 +225,11 @@ class _Taking(_Results):  # type: ignore[misc]
         if kind != "object":
             return super().rebuild(target_context, payload)
         library = _library(target_context.codegen(), name, data[0], function)
-        given = _Context(target_context, library)
+        given = _KnownLibrary(target_context, library)
         return super().rebuild(given, (None, function, *rest))._replace(target_context=target_context)
 
 
-class _Context:
+class _KnownLibrary:
     """A Numba context that already has one library."""
 
     def __init__(self, context: Any, library: Any) -> None:
@@ -238,7 +238,7 @@ class _Context:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
 
-    def codegen(self) -> _Context:
+    def codegen(self) -> _KnownLibrary:
         """Return this context as the code generator."""
         return self
 
@@ -300,7 +300,7 @@ class _Cache(_FunctionCache):  # type: ignore[misc]
     in the cache prepares the compiler then.
     """
 
-    _impl_class = _Taking
+    _impl_class = _MachineCodeReader
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)

@@ -118,7 +118,7 @@ class SparkSearch:
         log.parts = self._jobs.partitions()
         self.shared.clear()
         first = self._checker.starting_rows()
-        self.expander.identities(first)  # this learns the images under symmetry
+        self.expander.canonical_rows(first)  # this learns the images under symmetry
         report = IdReport(self.ids)
         report.note(first)
         self._define(1, [list(report.definitions())])
@@ -136,7 +136,7 @@ class SparkSearch:
         first = self._checker.starting_rows()
         self.log = self._checkpoint.restore(self._load)
         with self._checkpoint.rejecting():
-            self.expander.identities(first)
+            self.expander.canonical_rows(first)
             SampleSearch(self.tasks, self.log).require_same(first)
         self._books.restore(self.log.violations, self.log.seconds)
         self._checker.restored = self._checker.distinct
@@ -190,7 +190,7 @@ class SparkSearch:
         for _, kind, _, (mask, *state) in sorted(events, key=lambda event: (event.numbers[1:], event.column)):
             names = {DEADLOCK} if kind == STUCK else {prop.name for prop in self.expander.properties_in(kind, mask)}
             if not names <= self._books.violated:
-                self._checker.note(kind, mask, self._behaviour(np.array(state, np.int32), level))
+                self._checker.report_event(kind, mask, self._behaviour(np.array(state, np.int32), level))
 
     def _traced(self, error: InputError) -> InputError:
         """Return an error that a method raised in a task, with the behaviour to it; return other errors unchanged.

@@ -21,7 +21,7 @@ from kraftcheck.explorer.spark.global_ids import IdReport
 from kraftcheck.explorer.spark.packed_states import StatePacking, by_partition, first_of_each, in_order
 from kraftcheck.explorer.spark.shared_folder import GROUP, SharedFolder, States
 from kraftcheck.explorer.spark.task_expander import TaskExpander
-from kraftcheck.explorer.tables.kernel.hash_set import look_up, mark
+from kraftcheck.explorer.tables.kernel.hash_set import look_up, mark_known
 from kraftcheck.explorer.tables.states.packed_rows import Words
 from kraftcheck.explorer.tables.states.visited import Partition
 
@@ -198,7 +198,7 @@ def _marked(candidates: Partition, visited: Iterator[Words]) -> Any:
     """Return for each place of a partition whether its entry is among some packed words."""
     flags = np.zeros(len(candidates.places), np.uint8)
     for words in visited:
-        mark(candidates.keys, candidates.places, candidates.layout, words, flags)
+        mark_known(candidates.keys, candidates.places, candidates.layout, words, flags)
     return flags
 
 

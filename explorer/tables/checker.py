@@ -135,12 +135,12 @@ class Checker:
 
     # Violations
 
-    def take(self, events: Iterable[Event], trace_to: Callable[[int], Behaviour]) -> None:
+    def report_events(self, events: Iterable[Event], trace_to: Callable[[int], Behaviour]) -> None:
         """Report the violations in the kernel's events."""
         for event in events:
-            self.note(event.kind, event.mask, trace_to(event.state))
+            self.report_event(event.kind, event.mask, trace_to(event.state))
 
-    def note(self, kind: int, mask: int, trace: Behaviour) -> None:
+    def report_event(self, kind: int, mask: int, trace: Behaviour) -> None:
         """Report the violations of one event."""
         if kind == STUCK:
             self.books.violation(DEADLOCK, trace)

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.result import DEADLOCK, SearchRequest
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.expand import find_predecessor
-from kraftcheck.explorer.tables.kernel.flat.invariants import judge_batch, resolve_judged
-from kraftcheck.explorer.tables.kernel.symmetry import identify_all
+from kraftcheck.explorer.tables.kernel.flat.invariants import evaluate_batch, resolve_evaluations
+from kraftcheck.explorer.tables.kernel.symmetry import write_canonical
 from kraftcheck.explorer.tables.layouts import ControlRows, FlatColumns, Layout, enlarge_memo
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.locality import Parts, split
@@ -55,7 +55,7 @@ class Event(NamedTuple):
     mask: int  # violated properties: see `Expander.properties_in`
 
 
-def pieces_of(which: Indices, workers: int) -> Iterator[Indices]:
+def work_pieces(which: Indices, workers: int) -> Iterator[Indices]:
     """Divide the indices of states into ever smaller pieces, which workers take from a shared iterator.
 
     Large pieces first cost little overhead; small ones at the end let all workers finish at about the same time.
@@ -130,7 +130,7 @@ class Expander:
         missing = self.width - rows.shape[1]
         return np.pad(rows, ((0, 0), (0, missing))) if missing else rows
 
-    def identities(self, rows: Rows) -> Rows:
+    def canonical_rows(self, rows: Rows) -> Rows:
         """Return the canonical rows of states: under symmetry their least images, else the rows themselves."""
         rows = np.ascontiguousarray(self.with_columns(rows))
         if self.learner.permutations == 1 or self.is_flat:
@@ -139,7 +139,7 @@ class Expander:
         images = np.zeros(rows.shape, np.int32)
         while True:
             worker.stats[codes.S_MISSES] = 0
-            if not identify_all(self.learner.tables, worker, rows, images):
+            if not write_canonical(self.learner.tables, worker, rows, images):
                 return images
             self.learner.resolve([worker])
 
@@ -147,13 +147,13 @@ class Expander:
         """Return the images of one state under the symmetry group; the row is an array of its own."""
         if self.learner.permutations == 1:
             return row
-        self.identities(row)  # caches them
+        self.canonical_rows(row)  # caches them
         return self.learner.interner.images_of_state(row[0])
 
     def packed(self, rows: Rows, packing: Packing) -> tuple[Words, Indices]:
         """Return the packed canonical keys of states, and the partitions that own them."""
         words, owner = np.zeros((len(rows), packing.words), np.uint64), np.zeros(len(rows), np.int64)
-        rows = self.with_columns(self.identities(rows))
+        rows = self.with_columns(self.canonical_rows(rows))
         self.layout.pack(self.pool[0], packing, rows, words, owner)
         return words, owner
 
@@ -181,10 +181,10 @@ class Expander:
                 share = len(which) // len(workers) + 1
                 room = max(len(worker.succ) + 1, share * SUCCESSORS_PER_STATE // PARTITIONS + 64)
                 worker.successors.fit(room, self.width, self.packing.words)
-            pieces = pieces_of(which, len(workers))
+            pieces = work_pieces(which, len(workers))
             self.threads.run(partial(self._run_kernel, pieces, rest), len(workers))
             rest += pieces  # left over if every worker's buffers are full
-            which = np.concatenate([worker.left_out() for worker in workers])
+            which = np.concatenate([worker.missed_states() for worker in workers])
             learn = partial(self.learner.resolve, workers, self.layout.resolver(self.packing))
             if len(which):
                 self.threads.beside(partial(meanwhile, self.found()), learn)
@@ -212,7 +212,7 @@ class Expander:
 
     # Layouts
 
-    def lay_out(self, *, flat: bool) -> None:
+    def switch_layout(self, *, flat: bool) -> None:
         """Switch to the flat layout, or to control rows; the buffers must be empty.
 
         The flat layout needs no control rows, so their tables are cleared.
@@ -222,8 +222,8 @@ class Expander:
         if flat:
             interner.tables.forget_control_rows()
         self._own = FlatColumns(self.learner, self.pool) if flat else ControlRows(self.learner)
-        self._read_as(self._own, packing([1]))
-        self._pack_again()
+        self._set_layout(self._own, packing([1]))
+        self._reset_packing()
 
     def pack_together(self, fields: list[list[int]]) -> None:
         """Pack columns of flat states by these fields from now on; the buffers must be empty."""
@@ -232,14 +232,14 @@ class Expander:
         if sorted(column for field in fields for column in field) != layout.packed:
             raise AssertionError(f"each column belongs to one field, found {fields}")
         layout.fields = fields
-        self._pack_again()
+        self._reset_packing()
 
-    def _pack_again(self) -> None:
+    def _reset_packing(self) -> None:
         self.learner.interner.tables.forget_clusters(len(self.layout.fields))
         self.packing, self._packed_counts = packing([1]), []
         self.fit_packing()
 
-    def _read_as(self, layout: Layout, packed: Packing) -> None:
+    def _set_layout(self, layout: Layout, packed: Packing) -> None:
         """Read rows in a layout and a packing."""
         self.layout, self.packing = layout, packed
         self.learner.interner.flat_slots = layout.slots
@@ -249,12 +249,12 @@ class Expander:
         """Return a context in which rows are read with control rows; the search's layout is restored at its end."""
         before, packed = self.layout, self.packing
         if before.is_flat:
-            self._read_as(ControlRows(self.learner), packing([1]))
+            self._set_layout(ControlRows(self.learner), packing([1]))
         try:
             yield
         finally:
             if before.is_flat:
-                self._read_as(before, packed)
+                self._set_layout(before, packed)
 
     def flattened(self, rows: Rows) -> Rows:
         """Convert states to the flat layout."""
@@ -264,7 +264,7 @@ class Expander:
         """Convert rows of the search's layout to control rows."""
         return self._own.decode(rows)
 
-    def judge(self, rows: Rows) -> list[Event]:
+    def check_invariants(self, rows: Rows) -> list[Event]:
         """Evaluate the invariants of new flat states; return events for properties not violated before."""
         which = np.arange(len(rows), dtype=np.int64)
         while len(which):
@@ -272,18 +272,18 @@ class Expander:
             for worker in workers:
                 worker.begin(rows, len(which))
                 enlarge_memo(worker)
-            self.threads.run(partial(self._judge, pieces_of(which, len(workers))), len(workers))
-            which = np.concatenate([worker.left_out() for worker in workers])
-            self.learner.resolve(workers, resolve_judged)
+            self.threads.run(partial(self._evaluate, work_pieces(which, len(workers))), len(workers))
+            which = np.concatenate([worker.missed_states() for worker in workers])
+            self.learner.resolve(workers, resolve_evaluations)
         return self.events()
 
-    def _judge(self, pieces: Iterator[Indices], number: int) -> None:
+    def _evaluate(self, pieces: Iterator[Indices], number: int) -> None:
         for piece in pieces:
-            judge_batch(self.learner.tables, self.pool[number], piece)
+            evaluate_batch(self.learner.tables, self.pool[number], piece)
 
     def load(self, rows: Rows) -> Found:
         """Put states into the buffers, as if they had been found as successors."""
-        self.identities(rows)  # caches their images, which adds ids
+        self.canonical_rows(rows)  # caches their images, which adds ids
         words, owner = self.packed(rows, self.packing)
         while self.fit_packing():  # packing flat states may intern new cluster contents
             words, owner = self.packed(rows, self.packing)
@@ -310,7 +310,7 @@ class Expander:
         self.packing = new
         return True
 
-    def give_back(self) -> None:
+    def free_buffers(self) -> None:
         """Free the buffers, which must be empty."""
         for worker in self.pool:
             assert not worker.successors.counts.any()
@@ -344,7 +344,7 @@ class Expander:
         """Return the properties that an event says are violated."""
         return self.learner.properties_in(mask, over_steps=kind == codes.BAD_STEP)
 
-    def ignore(self, violated: Iterable[str]) -> None:
+    def suppress_events(self, violated: Iterable[str]) -> None:
         """Suppress events for these properties, by name, and for deadlocks if named."""
         names = set(violated)
         for worker in self.pool:
@@ -358,7 +358,7 @@ class Expander:
             worker.fired[:] = 0
             worker.stats[:] = 0
             worker.successors.clear()
-        self.ignore(violated)
+        self.suppress_events(violated)
 
     # Predecessors
 
@@ -373,7 +373,7 @@ class Expander:
                 return int(which[found])
             if worker.stats[codes.S_CODE] == codes.MANY_SUCCESSORS:
                 worker.make_room()
-            which = which[worker.left_out()]
+            which = which[worker.missed_states()]
             self.learner.resolve([worker])
         return None
 

@@ -78,16 +78,16 @@ class LayoutPolicy:
         base, widths = interner.base, [max(1, count.bit_length()) for count in interner.flat_counts()]
         for column in np.flatnonzero(interner.tables.hidden[:base]).tolist():
             widths[column] = 0
-        clustering = Clustering(sampled(self._states.levels), states, widths)
+        clustering = Clustering(sample_states(self._states.levels), states, widths)
         clustering.merge_all([*([base + s, inboxes + s] for s in range(inboxes - base)), list(range(base))])
         return clustering
 
-    def laid_out(self) -> None:
+    def delay_clustering(self) -> None:
         """Delay the next choice of clusters, after all states were converted."""
         self.clusters_from = max(CLUSTERS_FROM, self._states.visited.count)
 
 
-class Unit(NamedTuple):
+class ColumnGroup(NamedTuple):
     """Columns that are packed as one field."""
 
     columns: list[int]
@@ -104,7 +104,7 @@ class Clustering:
         hashes = rows.astype(np.uint64) * (factors + np.uint64(1))
         self._states, self._half = states, len(rows) // 2
         self._scale = states / max(1, len(rows))
-        self.units = [Unit([c], width, 0.0, hashes[:, c].copy()) for c, width in enumerate(widths) if width]
+        self.units = [ColumnGroup([c], width, 0.0, hashes[:, c].copy()) for c, width in enumerate(widths) if width]
 
     def merge_all(self, parts: list[list[int]]) -> None:
         """Merge units within each of the parts where that pays, then any two units while it pays."""
@@ -113,9 +113,9 @@ class Clustering:
             while len(mine) > 1 and (merged := self._merged(mine[0], mine[1])) is not None:
                 self._replace(mine[0], mine[1], merged)
                 mine[:2] = [merged]
-        known: dict[tuple[tuple[int, ...], tuple[int, ...]], Unit | None] = {}
+        known: dict[tuple[tuple[int, ...], tuple[int, ...]], ColumnGroup | None] = {}
         while True:
-            found: list[tuple[float, Unit, Unit, Unit]] = []
+            found: list[tuple[float, ColumnGroup, ColumnGroup, ColumnGroup]] = []
             for a, b in combinations(self.units, 2):
                 key = tuple(a.columns), tuple(b.columns)
                 if key not in known:
@@ -135,21 +135,21 @@ class Clustering:
         """Return the bits of a packed state."""
         return sum(unit.bits for unit in self.units)
 
-    def _replace(self, a: Unit, b: Unit, merged: Unit) -> None:
+    def _replace(self, a: ColumnGroup, b: ColumnGroup, merged: ColumnGroup) -> None:
         self.units = [unit for unit in self.units if unit is not a and unit is not b] + [merged]
 
-    def _gain(self, a: Unit, b: Unit, merged: Unit) -> float:
+    def _gain(self, a: ColumnGroup, b: ColumnGroup, merged: ColumnGroup) -> float:
         """Return the bytes that merging two units saves."""
         saved = (a.bits + b.bits - merged.bits) / 8 * self._states
         return WORTH * saved - (merged.cost - a.cost - b.cost)
 
-    def _merged(self, a: Unit, b: Unit) -> Unit | None:
+    def _merged(self, a: ColumnGroup, b: ColumnGroup) -> ColumnGroup | None:
         """Return two units as one, or None where that does not pay."""
         hashes = a.hashes + b.hashes
         contents = self._contents(hashes)
         columns = a.columns + b.columns
         cost = contents * (ENTRY + ITEM * len(columns))
-        merged = Unit(columns, int(contents).bit_length(), cost, hashes)
+        merged = ColumnGroup(columns, int(contents).bit_length(), cost, hashes)
         return merged if self._gain(a, b, merged) > 0 else None
 
     def _contents(self, hashes: NDArray[np.uint64]) -> float:
@@ -157,12 +157,12 @@ class Clustering:
 
         It is extrapolated from the sample and its first half.
         """
-        whole = counted(hashes)
-        more = max(0.0, log(whole / max(1.0, counted(hashes[: self._half])), 2)) if self._half else 1.0
+        whole = linear_count(hashes)
+        more = max(0.0, log(whole / max(1.0, linear_count(hashes[: self._half])), 2)) if self._half else 1.0
         return float(whole * self._scale**more)
 
 
-def counted(hashes: NDArray[np.uint64]) -> float:
+def linear_count(hashes: NDArray[np.uint64]) -> float:
     """Return the estimated number of distinct hashes, by linear counting."""
     places = (hashes ^ (hashes >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(64 - FLAG_BITS)
     flags = np.zeros(1 << FLAG_BITS, np.bool_)
@@ -170,7 +170,7 @@ def counted(hashes: NDArray[np.uint64]) -> float:
     return max(1.0, -len(flags) * log(1 - np.count_nonzero(flags) / len(flags)))
 
 
-def sampled(levels: Levels, most: int = SAMPLE) -> Rows:
+def sample_states(levels: Levels, most: int = SAMPLE) -> Rows:
     """Return a random sample of at most `most` states from all levels, in random order."""
     share = min(1.0, most / max(1, sum(levels.counts)))
     found: list[Rows] = []

@@ -101,7 +101,7 @@ class FlatColumns:
         for worker in pool:
             worker.sources = sources.astype(np.int32)
             worker.sources_of = np.bitwise_or.reduce(np.int64(1) << (sources.astype(np.int64) & 63), axis=0)
-            forget_facts(worker, interner.base - len(interner.bounds))
+            reset_memo(worker, interner.base - len(interner.bounds))
 
     @property
     def width(self) -> int:
@@ -155,7 +155,7 @@ class FlatColumns:
         worker.fit(rows.shape[1])
         self.fit(worker, packing)
         tables = self._learner.tables
-        self._learner.making_room(lambda: pack_all_flat(tables, packing, worker, rows, words, owner))
+        self._learner.call_with_room(lambda: pack_all_flat(tables, packing, worker, rows, words, owner))
 
     def decode(self, rows: Rows) -> Rows:
         """Convert flat states to control rows."""
@@ -173,7 +173,7 @@ def enlarge_memo(worker: Worker) -> None:
         worker.facts, worker.fact_counts[facts.REPLACED] = more, 0
 
 
-def forget_facts(worker: Worker, shared: int) -> None:
+def reset_memo(worker: Worker, shared: int) -> None:
     """Clear a worker's memo of facts, for `shared` shared fields."""
     worker.fact_counts = np.zeros(facts.FACT_COUNTS, np.int64)
     worker.facts = np.zeros((facts.FEWEST_FACTS, 2), np.int64)

@@ -89,7 +89,7 @@ class LearnedSystem:
             rest: list[Indices] = []
             for worker, part, edges, count in zip(workers, parts, self._edges, found.tolist(), strict=False):
                 rest += [
-                    worker.left_out(),
+                    worker.missed_states(),
                     part[worker.stats[codes.S_DONE] :] if worker.stats[codes.S_CODE] else part[:0],
                 ]
                 if worker.stats[codes.S_CODE] == codes.MANY_SUCCESSORS:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from kraftcheck.explorer.tables.expander import Expander
-from kraftcheck.explorer.tables.learning.memory_usage import Size
+from kraftcheck.explorer.tables.learning.memory_usage import MemoUsage
 from kraftcheck.explorer.tables.states.budget import Memory
 from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.explorer.tables.states.packed_rows import Found, Rows
@@ -26,7 +26,7 @@ class LevelStates:
         self.chunk = batch or BATCH  # maximum number of states in one worker's batch
         self.visited = SpillingSet(self.memory.budget, expander.threads, expander.packed, folder)
         self.levels = Levels(self.memory.budget.rows, file, folder)
-        self._size = Size(expander.learner)
+        self._size = MemoUsage(expander.learner)
         self._early: list[Rows] = []  # new states found during miss handling
 
     def batch_size(self) -> int:
@@ -63,11 +63,11 @@ class LevelStates:
         kinds = self._size.kinds()
         learned = sum(one.nbytes for one in kinds)
         if learned > self.memory.most_learned:
-            return self._size.excess(kinds, self.memory.most_learned)
+            return self._size.over_budget_note(kinds, self.memory.most_learned)
         if self.memory.divide(learned):
             self.visited.allow(self.memory.budget)
             self.levels.budget = self.memory.budget.rows
-            self.expander.give_back()
+            self.expander.free_buffers()
         return None
 
     def left_memory(self) -> int:
@@ -77,10 +77,10 @@ class LevelStates:
 
     # Layout
 
-    def lay_out(self, *, flat: bool) -> None:
+    def switch_layout(self, *, flat: bool) -> None:
         """Convert all states to flat rows, or back to control rows; no candidate may be left."""
         self.levels.rewrite(self.expander.flattened if flat else self.expander.unflattened, self.chunk)
-        self.reload(partial(self.expander.lay_out, flat=flat))
+        self.reload(partial(self.expander.switch_layout, flat=flat))
 
     def reload(self, change: Callable[[], None]) -> None:
         """Call `change`, which changes the packing, and insert the states of all levels again."""

@@ -209,7 +209,7 @@ class PythonChecks:
             found = self._violated_by[key] = [p.name for p in self._parts.non_local if not self._holds(p, state)]
         return found
 
-    def admit(self, rows: Rows, trace_to: Callable[[Any], Behaviour]) -> NDArray[np.bool_]:
+    def check_new(self, rows: Rows, trace_to: Callable[[Any], Behaviour]) -> NDArray[np.bool_]:
         """Check new states; return which of them satisfy the non-local constraints."""
         try:
             for prop in self._parts.non_local:
@@ -240,7 +240,7 @@ class PythonChecks:
         """Whether non-local invariants must also be checked on states that the kernel prunes."""
         return bool(self._parts.non_local and (self._parts.constraints or self._action_constraints))
 
-    def check_ruled_out(self, found: Rows, trace_to: Callable[[int], Behaviour]) -> None:
+    def check_collected(self, found: Rows, trace_to: Callable[[int], Behaviour]) -> None:
         """Check non-local invariants on pruned successors that the kernel collected."""
         rows = found[:, 1:]
 

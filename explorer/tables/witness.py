@@ -52,7 +52,7 @@ class LeastStates:
         """Set the time to look for least states: as long as the search took, and at least `PATIENCE`."""
         self._until = time.monotonic() + max(PATIENCE, seconds)
 
-    def of_level(self, level: int, leads: Callable[[Rows], int | None]) -> Any:
+    def least_in_level(self, level: int, leads: Callable[[Rows], int | None]) -> Any:
         """Return the row of the least state in a level for which `leads` succeeds, or None.
 
         `leads` takes rows and returns the index of the first that qualifies, or None.
@@ -91,7 +91,7 @@ class LeastStates:
         """Return the fingerprints of states, under symmetry the least of their orbits."""
         if self._fingerprints is None:
             self._fingerprints = Fingerprints(self._expander.learner)
-        self._expander.identities(rows)  # caches their images
+        self._expander.canonical_rows(rows)  # caches their images
         self._fingerprints.update()
         of = self._fingerprints
         tables: Any = self._expander.learner.tables
@@ -103,7 +103,7 @@ class LeastStates:
             keys = np.minimum(keys, images + of.contents[contents].sum(axis=1, dtype=np.uint64))
         return keys
 
-    def showing(self, rows: Rows, violated: set[str]) -> int | None:
+    def first_violating(self, rows: Rows, violated: set[str]) -> int | None:
         """Return the index of the first state with an event for a property not in `violated`, or None."""
         for first in range(0, len(rows), SERIAL):
             part = rows[first : first + SERIAL]
@@ -128,7 +128,7 @@ class LeastStates:
         expander = self._expander
         fired = [worker.fired.copy() for worker in expander.pool]
         expander.events()
-        expander.ignore(violated)
+        expander.suppress_events(violated)
         which = np.arange(len(rows), dtype=np.int64)
         try:
             while len(which):
@@ -140,7 +140,7 @@ class LeastStates:
         finally:
             for worker, before in zip(expander.pool, fired, strict=True):
                 worker.fired[:] = before
-            expander.ignore(violated)
+            expander.suppress_events(violated)
 
 
 class WitnessSearch:
@@ -160,16 +160,18 @@ class WitnessSearch:
         """
         while events:
             self._allow_time()
-            row = self.least.of_level(level, lambda found: self.least.showing(found, self._books.violated))
+            row = self.least.least_in_level(
+                level, lambda found: self.least.first_violating(found, self._books.violated)
+            )
             if row is None:
                 if self.least.gave_up:
-                    self._checker.take(events, trace_to)
+                    self._checker.report_events(events, trace_to)
                 break
             trace = self.to_orbit(row, level) or self.to_row(row, level)
             for kind, mask in self.least.events_of(row, self._books.violated):
-                self._checker.note(kind, mask, trace)
+                self._checker.report_event(kind, mask, trace)
 
-    def to_breach(self, name: str, level: int) -> Behaviour | None:
+    def to_violation(self, name: str, level: int) -> Behaviour | None:
         """Return the trace through the least state with a step that violates a property; None without time."""
         self._allow_time()
         semantics, decode = self._checker.semantics, self._expander.learner.decode_state
@@ -181,7 +183,9 @@ class WitnessSearch:
             except RaisedError:  # the search will report it
                 return []
 
-        row = self.least.of_level(level, lambda rows: self.least.first(rows, lambda one: bool(breaking(decode(one)))))
+        row = self.least.least_in_level(
+            level, lambda rows: self.least.first(rows, lambda one: bool(breaking(decode(one))))
+        )
         for path in () if row is None else (self.to_orbit, self.to_row):
             trace = path(row, level)
             steps = breaking(trace[-1].state) if trace else []
@@ -238,7 +242,7 @@ class WitnessSearch:
         path = [np.asarray(row)]
         for before in range(level - 1, 0, -1):
             wanted = targets(path[-1][None])
-            found = self.least.of_level(before, partial(self._expander.predecessor, targets=wanted))
+            found = self.least.least_in_level(before, partial(self._expander.predecessor, targets=wanted))
             if found is None:
                 raise AssertionError("a visited state has no predecessor in the previous level")
             path.append(found)

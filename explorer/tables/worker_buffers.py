@@ -53,9 +53,9 @@ class Worker(WorkerArrays):
         self.succ = np.zeros((2 * len(self.succ), self.succ.shape[1]), np.int32)
         self.blocked = np.zeros(len(self.succ), np.int64)
         if len(self.pruned):
-            self.watch()
+            self.collect_pruned()
 
-    def watch(self) -> None:
+    def collect_pruned(self) -> None:
         """Collect pruned successors, with room for at least those of one state."""
         more = max(len(self.succ), BATCH) - len(self.pruned)
         self.pruned = np.pad(self.pruned, ((0, max(0, more)), (0, 0)))
@@ -66,7 +66,7 @@ class Worker(WorkerArrays):
         self.stats[codes.S_PRUNED] = 0
         return found
 
-    def left_out(self) -> Indices:
+    def missed_states(self) -> Indices:
         """Return the states that met a cache miss."""
         retry: Indices = self.retry[: int(self.stats[codes.S_RETRY])].copy()
         return retry

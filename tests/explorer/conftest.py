@@ -6,7 +6,7 @@ import pytest
 
 from kraftcheck.explorer.tables import layout_policy
 from kraftcheck.explorer.tables.expander import Expander
-from kraftcheck.explorer.tables.layout_policy import Clustering, Unit
+from kraftcheck.explorer.tables.layout_policy import Clustering, ColumnGroup
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 
 
@@ -14,11 +14,11 @@ from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 def laid_out(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Make states flat as soon as may be; note how they were laid out."""
     noted: list[bool] = []
-    lay_out = BreadthFirst._switch_layout
+    switch_layout = BreadthFirst._switch_layout
 
     def noting(search: BreadthFirst, *, flat: bool) -> None:
         noted.append(flat)
-        lay_out(search, flat=flat)
+        switch_layout(search, flat=flat)
 
     monkeypatch.setattr(layout_policy, "FLAT_FROM", 1)
     monkeypatch.setattr(layout_policy, "FLAT_SHARE", -1.0)
@@ -37,7 +37,7 @@ def packed_together(laid_out: list[bool], monkeypatch: pytest.MonkeyPatch) -> li
         noted.append(fields)
         pack_together(expander, fields)
 
-    def gain(_: Clustering, a: Unit, b: Unit, merged: Unit) -> float:
+    def gain(_: Clustering, a: ColumnGroup, b: ColumnGroup, merged: ColumnGroup) -> float:
         return (1 + min(a.columns) * 7 + max(b.columns) * 5) % 3 - 0.5 - 0.1 * len(merged.columns)
 
     monkeypatch.setattr(layout_policy, "CLUSTERS_FROM", 1)

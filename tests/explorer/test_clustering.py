@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.explorer.tables.layout_policy import SAMPLE, Clustering, counted, sampled
+from kraftcheck.explorer.tables.layout_policy import SAMPLE, Clustering, linear_count, sample_states
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
@@ -28,7 +28,7 @@ def test_contents_are_counted(kinds: int) -> None:
     numbers = np.random.default_rng(kinds).integers(0, kinds, 400_000).astype(np.uint64)
     hashes = numbers * np.uint64(0x9E3779B97F4A7C15 | 1)
     expected = len(np.unique(numbers))
-    assert abs(counted(hashes) - expected) <= 0.02 * expected + 1
+    assert abs(linear_count(hashes) - expected) <= 0.02 * expected + 1
 
 
 def test_columns_that_have_few_contents_together_are_packed_together() -> None:
@@ -61,13 +61,13 @@ def test_states_of_all_levels_are_looked_at() -> None:
     for level in range(3):
         levels.begin()
         levels.append(np.full((100_000, 2), level, np.int32))
-    rows = sampled(levels)
+    rows = sample_states(levels)
     assert SAMPLE // 2 < len(rows) <= SAMPLE
     assert min(np.bincount(rows[:, 0])) > SAMPLE // 4
     few = Levels(1 << 30)
     few.begin()
     few.append(np.arange(10, dtype=np.int32).reshape(5, 2))
-    assert sorted(sampled(few)[:, 0].tolist()) == [0, 2, 4, 6, 8]
+    assert sorted(sample_states(few)[:, 0].tolist()) == [0, 2, 4, 6, 8]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -89,7 +89,7 @@ def test_a_column_in_no_field_is_refused() -> None:
     protocol = TwoPhaseCommit(resource_managers=managers)
     expander = BreadthFirst(protocol, SearchRequest(), 1).expander
     expander.encode(protocol.initial())
-    expander.lay_out(flat=True)
+    expander.switch_layout(flat=True)
     columns = list(range(expander.width))
     expander.pack_together([columns])
     with pytest.raises(AssertionError, match="each column belongs to one field"):

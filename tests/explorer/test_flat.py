@@ -178,7 +178,7 @@ def test_facts_are_forgotten_where_numbers_run_out(laid_out: list[bool], monkeyp
 
     monkeypatch.setattr(facts, "MOST_CONTENTS", 4)
     monkeypatch.setattr(facts, "LISTED", 16)
-    monkeypatch.setattr(layouts, "forget_facts", noting)
+    monkeypatch.setattr(layouts, "reset_memo", noting)
     for found in sample(6, seed=4_712, large=60, most=1_000):
         check_agreement(found, 2)
         search = BreadthFirst(found.protocol, found.description.options(found.protocol), 1)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kraftcheck import Protocol, Record, State, Steps, become, internal
 from kraftcheck.explorer.result import Search, SearchRequest, Verdict
 from kraftcheck.explorer.tables.engine import explore
-from kraftcheck.explorer.tables.learning.memory_usage import Size, size_of
+from kraftcheck.explorer.tables.learning.memory_usage import MemoUsage, size_of
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.states.budget import LEAST_BATCH, Budget, available_memory
 from kraftcheck.explorer.tables.states.packed_rows import PARTITIONS, Found, Packing, Rows, packing
@@ -51,7 +51,7 @@ class Watched(BreadthFirst):
         super().__init__(protocol, options, workers, batch)
         self.most_visited = self.most_rows = self.settlements = self.repackings = 0
 
-        insert, settle = self.states.visited._insert, self.states.visited.settle
+        insert, merge_candidates = self.states.visited._insert, self.states.visited.merge_candidates
 
         def counted_insert(found: Found) -> list[Rows]:
             before = self.states.visited.archive
@@ -61,9 +61,9 @@ class Watched(BreadthFirst):
 
         def counted_settle() -> Iterator[Rows]:
             self.settlements += self.states.visited.archive is not None
-            return settle()
+            return merge_candidates()
 
-        self.states.visited._insert, self.states.visited.settle = counted_insert, counted_settle  # type: ignore[method-assign]
+        self.states.visited._insert, self.states.visited.merge_candidates = counted_insert, counted_settle  # type: ignore[method-assign]
 
     def _between_batches(self) -> None:
         self.most_visited = max(self.most_visited, self.states.visited.in_memory.nbytes)
@@ -218,7 +218,7 @@ def test_budgets() -> None:
 
 
 def learned_by(search: BreadthFirst) -> int:
-    return sum(one.nbytes for one in Size(search.expander.learner).kinds())
+    return sum(one.nbytes for one in MemoUsage(search.expander.learner).kinds())
 
 
 @pytest.mark.slow

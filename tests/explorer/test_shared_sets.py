@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.models.paxos_msgs import PaxosMsgs
 from kraftcheck import load
-from kraftcheck.explorer.tables.learning.shared_sets import Candidates, SharedSets
+from kraftcheck.explorer.tables.learning.shared_sets import ExplodedSets, KnownElements
 from kraftcheck.spec import Protocol, Record, State, Step, Steps, become, internal, invariant, ordered
 
 pytestmark = pytest.mark.kernel
@@ -97,11 +97,11 @@ def result_of(engine: str) -> tuple[Any, ...]:
 
 
 def take_apart_at(values: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def is_worth(sets: SharedSets, field: int, found: list[Any]) -> bool:
+    def is_worth(sets: ExplodedSets, field: int, found: list[Any]) -> bool:
         is_new = sets.is_allowed and field not in sets.elements and len(found) >= values
         return is_new and all(type(value) is frozenset for value in found)
 
-    monkeypatch.setattr(SharedSets, "is_worth", is_worth)
+    monkeypatch.setattr(ExplodedSets, "is_worth", is_worth)
 
 
 def test_both_engines_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ def test_paxos_is_asked_message_by_message(tmp_path: Path) -> None:
 
 def test_a_loop_may_change_what_its_test_looks_at() -> None:
     found, limit, asked = [], 1, []
-    candidates = Candidates({number: number for number in range(6)}, lambda *test: asked.append(test))
+    candidates = KnownElements({number: number for number in range(6)}, lambda *test: asked.append(test))
     for number in candidates.passing(lambda one: one <= limit):  # noqa: B023
         found.append(number)
         limit = number + 2 if number < 3 else limit

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Search, SearchRequest
 from kraftcheck.explorer.tables.engine import explore
-from kraftcheck.explorer.tables.learning.shared_sets import SharedSets
+from kraftcheck.explorer.tables.learning.shared_sets import ExplodedSets
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, ordered
 from tests.support.explorer.agreement import check_agreement, compared
@@ -60,7 +60,7 @@ def test_agrees_with_the_reference_engine_on_many_random_protocols() -> None:
 @pytest.mark.slow
 def test_random_protocols_agree_where_shared_sets_are_taken_apart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        SharedSets,
+        ExplodedSets,
         "is_worth",
         lambda sets, field, found: (
             sets.is_allowed and field not in sets.elements and all(type(value) is frozenset for value in found)

@@ -8,7 +8,7 @@ from threading import Barrier, get_ident
 import numpy as np
 import pytest
 
-from kraftcheck.explorer.tables.expander import SMALLEST, pieces_of
+from kraftcheck.explorer.tables.expander import SMALLEST, work_pieces
 from kraftcheck.explorer.tables.threads import SERIAL, Threads
 
 
@@ -48,7 +48,7 @@ def test_an_error_is_raised_once_all_is_done(bad: int) -> None:
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_pieces_are_ever_smaller_and_have_each_state_once(count: int, workers: int) -> None:
     which = np.arange(count)[::-1]
-    pieces = list(pieces_of(which, workers))
+    pieces = list(work_pieces(which, workers))
     assert np.concatenate(pieces).tolist() == which.tolist()
     assert all(len(one) >= len(next_one) > 0 for one, next_one in pairwise(pieces))
     if workers == 1:

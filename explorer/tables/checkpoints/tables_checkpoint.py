@@ -145,7 +145,7 @@ class CheckpointRecheck:
                 self._require_noted(set(self._python.violated_by(row)))
         for rows in self._pieces(last, PIECES):
             for new in self._successors(rows):
-                found = [*visited.add(new), *visited.settle()]
+                found = [*visited.add(new), *visited.merge_candidates()]
                 require(not any(map(self._count, found)), "it lacks successors of its states")
 
     def _require_first_levels(self, starts: Rows) -> int:

@@ -12,7 +12,7 @@ from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, keep
 from kraftcheck.explorer.tables.kernel.packing import MIXED_BITS, hash_words, pack, repack_one
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
-from kraftcheck.explorer.tables.kernel.worker import is_kept, record_deadlock
+from kraftcheck.explorer.tables.kernel.worker import accept_successor, record_deadlock
 
 MAX_LOAD = 0.75
 S_BASE, S_DEPTH = STATS_SIZE - 1, STATS_SIZE - 2  # first stack place of the last state's successors, and its depth
@@ -63,7 +63,7 @@ def is_out_of_date(t: Any, worker: Any, met: Any, packing: Any, depth: Any, limi
     """Return whether a state is too deep to expand, or was reached at a smaller depth since it was pushed."""
     if limit <= 0 or depth >= limit:
         return limit > 0
-    identify(t, worker, worker.states, depth, 0, image, packing, words)
+    pack_canonical(t, worker, worker.states, depth, 0, image, packing, words)
     return np.int64(met.keys[place_of(met.keys, words, 0), words.shape[1]]) < depth
 
 
@@ -72,14 +72,14 @@ def expand_with_images(t: Any, worker: Any, packing: Any, depth: Any, image: Any
     """Expand the state at a depth of the path; return MISSING also where a successor's image is not cached."""
     n = expand(t, worker, depth)
     for k in range(n):
-        if not identify(t, worker, worker.succ, k, 2, image, packing, words):
+        if not pack_canonical(t, worker, worker.succ, k, 2, image, packing, words):
             n = MISSING
             break
     return n
 
 
 @inlined
-def meet(met: Any, words: Any, depth: Any, limit: Any) -> Any:
+def store_depth(met: Any, words: Any, depth: Any, limit: Any) -> Any:
     """Store the depth at which packed words were reached; return whether they are new, and whether to expand them."""
     keys, stored = met.keys, words.shape[1]
     place = place_of(keys, words, 0)
@@ -128,10 +128,10 @@ def descend(
             record_deadlock(worker, depth)
         # Push the successors, the last one first, so that the first one is expanded first.
         for k in range(n - 1, -1, -1):
-            if not is_kept(t, worker, depth, k):
+            if not accept_successor(t, worker, depth, k):
                 continue
-            identify(t, worker, succ, k, 2, image, packing, words)
-            is_new, is_open = meet(met, words, depth + 1, limit)
+            pack_canonical(t, worker, succ, k, 2, image, packing, words)
+            is_new, is_open = store_depth(met, words, depth + 1, limit)
             count += is_new
             if is_open:
                 for c in range(columns):
@@ -146,7 +146,7 @@ def descend(
 
 
 @inlined
-def identify(t: Any, worker: Any, states: Any, at: Any, column: Any, image: Any, packing: Any, words: Any) -> Any:
+def pack_canonical(t: Any, worker: Any, states: Any, at: Any, column: Any, image: Any, packing: Any, words: Any) -> Any:
     """Pack the canonical key of a state; return False where its image is not cached."""
     if t.meta[M_PERMUTATIONS] == 1:
         pack(t, packing, states, at, column, words, 0)
@@ -158,7 +158,7 @@ def identify(t: Any, worker: Any, states: Any, at: Any, column: Any, image: Any,
 
 
 @jit
-def enter(met: Any, words: Any) -> Any:
+def insert_starts(met: Any, words: Any) -> Any:
     """Insert packed states at depth 1, or lower their depth to 1; return the number of new ones."""
     keys, words = met.keys, bare(words)
     count, stored = 0, words.shape[1]
@@ -173,7 +173,7 @@ def enter(met: Any, words: Any) -> Any:
 
 
 @jit
-def move(met: Any, packing: Any, other: Any, new_packing: Any) -> None:
+def copy_set(met: Any, packing: Any, other: Any, new_packing: Any) -> None:
     """Insert the states of one set into another, which may have another packing."""
     keys, new_keys = met.keys, other.keys
     stored, new_stored = keys.shape[1] - 1, new_keys.shape[1] - 1

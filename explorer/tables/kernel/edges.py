@@ -13,7 +13,7 @@ from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.native import bare, jit, keep
 from kraftcheck.explorer.tables.kernel.packing import owner_of, pack
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
-from kraftcheck.explorer.tables.kernel.worker import retry_state, stop, violations_of
+from kraftcheck.explorer.tables.kernel.worker import retry_state, stop_batch, violations_of
 
 
 class EdgeArrays(Arrays):
@@ -52,7 +52,7 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any
             retry_state(worker, which[i])
             continue
         if n == FULL or edges + n + stats[codes.S_BLOCKED] > len(found.sources):
-            stop(worker, i, codes.MANY_SUCCESSORS if n == FULL else codes.NO_ROOM)
+            stop_batch(worker, i, codes.MANY_SUCCESSORS if n == FULL else codes.NO_ROOM)
             return edges
         # Write an edge for each successor, and one for each step that only an exhausted bound disables.
         for k in range(n):

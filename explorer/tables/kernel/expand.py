@@ -19,13 +19,13 @@ from kraftcheck.explorer.tables.kernel.packing import change_bits, hash_words, o
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
 from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk
 from kraftcheck.explorer.tables.kernel.worker import (
+    accept_successor,
     check_evaluated,
-    is_kept,
-    miss,
     record_deadlock,
+    record_miss,
     retry_state,
     save_pruned,
-    stop,
+    stop_batch,
 )
 
 RECENT = 1 << 12  # places of the recent-successors cache, which drops duplicates before the visited set
@@ -39,7 +39,7 @@ def find_changed(t: Any, worker: Any, row: Any, delta: Any) -> Any:
         return row
     found = find_near(t.changed, row, delta)
     if found == MISSING:
-        miss(worker, codes.MISS_CHANGED, row, delta, 0, 0)
+        record_miss(worker, codes.MISS_CHANGED, row, delta, 0, 0)
     return found
 
 
@@ -48,7 +48,7 @@ def find_operated(t: Any, worker: Any, inbox: Any, op: Any) -> Any:
     """Return the inbox content after a network operation; REFUSED or MISSING."""
     found = find_near(t.operated, inbox, op)
     if found == MISSING:
-        miss(worker, codes.MISS_OPERATED, inbox, op, 0, 0)
+        record_miss(worker, codes.MISS_OPERATED, inbox, op, 0, 0)
     return found
 
 
@@ -151,7 +151,7 @@ def follow_tree(t: Any, worker: Any, at: Any, n: Any, node: Any, row: Any, local
     """Walk a decision tree and write the successors of the outcomes at its leaf."""
     leaf = walk(t, t.rows, row, ALL_SLOTS, node, local, np.int64(0), worker.states, at, ROW_INBOXES)
     if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
-        miss(worker, codes.MISS_PATH, node, row, local, at)
+        record_miss(worker, codes.MISS_PATH, node, row, local, at)
         return n
     first = np.int64(t.nodes[leaf, codes.A])
     for outcome in range(first, first + t.nodes[leaf, codes.N]):
@@ -166,7 +166,7 @@ def expand_row(t: Any, worker: Any, at: Any, n: Any, row: Any) -> Any:
     """Write the successors of the control row's own steps: internal actions of the replicas and of the environment."""
     first = t.row_info[row, codes.R_START]
     if first < 0:
-        miss(worker, codes.MISS_STEPS, row, 0, 0, 0)
+        record_miss(worker, codes.MISS_STEPS, row, 0, 0, 0)
         return n
     for k in range(first, first + t.row_info[row, codes.R_N]):
         ref, target = np.int64(t.row_items[k, 0]), np.int64(t.row_items[k, 1])
@@ -194,7 +194,7 @@ def expand_inbox(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, inbo
         return n
     bundle = find(t.bundles, pair(local, inbox))
     if bundle < 0:
-        miss(worker, codes.MISS_BUNDLE, local, inbox, 0, 0)
+        record_miss(worker, codes.MISS_BUNDLE, local, inbox, 0, 0)
         return n
     first, last = places_of(bundle)
     for k in range(first, last):
@@ -295,7 +295,7 @@ def prefetch_inboxes(t: Any, worker: Any, at: Any) -> None:
 
 
 @inlined
-def look_ahead(t: Any, worker: Any, which: Any, i: Any) -> None:
+def prefetch_ahead(t: Any, worker: Any, which: Any, i: Any) -> None:
     """Prefetch the table entries of the states after number `i` of the batch, in three stages."""
     # Each stage reads addresses that the stage before has prefetched: the state, its control row, its inboxes. Loads
     # that overlap cost about as much as one.
@@ -423,7 +423,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
     for p in range(len(found.counts)):
         fullest = codes.larger(fullest, found.counts[p])
     for i in range(len(which)):
-        look_ahead(t, worker, which, i)
+        prefetch_ahead(t, worker, which, i)
         # Look up all successors, and under symmetry their images. A miss drops them all: the state is expanded again
         # once the miss is resolved, and its steps must be counted once. The miss is not resolved here: threads may read
         # the tables without locks because no thread writes them, and one call from Python serves a whole batch.
@@ -434,7 +434,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
         # Stop before an array that might have no room for all of them.
         full = len(worker.pruned) > 0 and stats[codes.S_PRUNED] + n > len(worker.pruned)
         if n == FULL or fullest + n >= room or full:
-            stop(worker, i, codes.MANY_SUCCESSORS if n == FULL else codes.NO_ROOM)
+            stop_batch(worker, i, codes.MANY_SUCCESSORS if n == FULL else codes.NO_ROOM)
             return
         # Count the steps, record violations, and give each successor to the partition that owns it.
         if n == 0 and deadlocks:
@@ -445,7 +445,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
         for k in range(n):
             if not notable:
                 worker.fired[succ[k, 0]] += 1
-            elif not is_kept(t, worker, which[i], k):
+            elif not accept_successor(t, worker, which[i], k):
                 save_pruned(worker, which[i], k)
                 continue
             count = append_successor(t, packing, hides, worker, found, which[i], k, best, words, recent)

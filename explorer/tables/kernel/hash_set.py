@@ -112,7 +112,7 @@ def position_of(shape: Any, offset: Any) -> Any:
 
 
 @inlined
-def agrees(keys: Any, shape: Any, at: Any, words: Any, place: Any) -> Any:
+def matches_tail(keys: Any, shape: Any, at: Any, words: Any, place: Any) -> Any:
     """Return whether an entry with the same head also equals packed words in its other bytes."""
     same = True
     for offset in range(HEAD, shape[STRIDE], 8):
@@ -144,7 +144,7 @@ def read(keys: Any, places: Any, shape: Any, at: Any, words: Any, n: Any) -> Any
     owner = rest & ones(shape[OTHERS]) if shape[OTHERS] != 0 else np.uint64(shape[OWNER])
     home = np.uint64(at - np.int64(places[at]) + 1)
     least = (home << np.uint64(HOME_BITS)) | (rest >> np.uint64(shape[OTHERS]) << np.uint64(shape[SCALE]))
-    return (owner << np.uint64(HOME_BITS)) | first_scaled_to(least, np.uint64(shape[CAPACITY]))
+    return (owner << np.uint64(HOME_BITS)) | unscale(least, np.uint64(shape[CAPACITY]))
 
 
 @inlined
@@ -157,7 +157,7 @@ def set_bits(words: Any, n: Any, position: Any, value: Any) -> None:
 
 
 @inlined
-def first_scaled_to(least: Any, capacity: Any) -> Any:
+def unscale(least: Any, capacity: Any) -> Any:
     """Return the least number whose product with the capacity is at least `least`."""
     x = np.uint64(np.float64(least) / np.float64(capacity))  # it may be off by one
     if x * capacity < least:
@@ -168,7 +168,7 @@ def first_scaled_to(least: Any, capacity: Any) -> Any:
 
 
 @inlined
-def locate(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> Any:
+def find_place(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> Any:
     """Return the place of packed words, or NONE."""
     mixed = hash_words(words, place)
     at, distance, result = home_of(shape, mixed), np.int64(1), NONE
@@ -177,7 +177,7 @@ def locate(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> Any:
         found = np.int64(places[at])
         if found < distance:
             break
-        if found == distance and head_at(keys, shape, at) == head and agrees(keys, shape, at, words, place):
+        if found == distance and head_at(keys, shape, at) == head and matches_tail(keys, shape, at, words, place):
             result = at
             break
         distance += 1
@@ -198,7 +198,7 @@ def insert(keys: Any, places: Any, shape: Any, words: Any, place: Any, mixed: An
             break
         if found == distance:
             held = head_at(keys, shape, at)
-            if held == head and agrees(keys, shape, at, words, place):
+            if held == head and matches_tail(keys, shape, at, words, place):
                 result = KNOWN
                 break
             if held >> np.uint64(shape[SHIFT]) > head >> np.uint64(shape[SHIFT]):
@@ -358,11 +358,11 @@ def entries(keys: Any, places: Any, layout: Any, words: Any) -> Any:
 
 
 @jit
-def mark(keys: Any, places: Any, layout: Any, words: Any, known: Any) -> None:
+def mark_known(keys: Any, places: Any, layout: Any, words: Any, known: Any) -> None:
     """Set the flag of every entry that is among these packed words."""
     keys, places, words, known, shape = bare(keys), bare(places), bare(words), bare(known), shape_of(layout)
     for i in range(len(words)):
-        at = locate(keys, places, shape, words, i)
+        at = find_place(keys, places, shape, words, i)
         if at >= 0:
             known[at] = 1
 
@@ -373,7 +373,7 @@ def look_up(keys: Any, places: Any, layout: Any, words: Any, flags: Any, found: 
     keys, places, words, shape = bare(keys), bare(places), bare(words), shape_of(layout)
     flags, found = bare(flags), bare(found)
     for i in range(len(words)):
-        found[i] = flags[locate(keys, places, shape, words, i)]
+        found[i] = flags[find_place(keys, places, shape, words, i)]
 
 
 @jit
@@ -382,4 +382,4 @@ def number(keys: Any, places: Any, layout: Any, words: Any, numbers: Any, noted:
     keys, places, words, shape = bare(keys), bare(places), bare(words), shape_of(layout)
     numbers, noted = bare(numbers), bare(noted)
     for i in range(len(words)):
-        noted[locate(keys, places, shape, words, i)] = numbers[i]
+        noted[find_place(keys, places, shape, words, i)] = numbers[i]

@@ -65,8 +65,8 @@ def advance_walks(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any
                 path[at + 1, c] = succ[k, 2 + c]
             taken[w, length[w]] = succ[k, 0]
             bad, over, _ = violations_of(t, succ, k)
-            note_broken(walks.broken, w, length[w], 0, STATE_BITS, bad)
-            note_broken(walks.broken, w, length[w], STATE_BITS, STEP_BITS, over)
+            record_first(walks.broken, w, length[w], 0, STATE_BITS, bad)
+            record_first(walks.broken, w, length[w], STATE_BITS, STEP_BITS, over)
             length[w] += 1
     keep(own_order)
     keep(own_keys)
@@ -112,7 +112,7 @@ def choose(seed: Any, step: Any, order: Any, n: Any, refused: Any) -> Any:
 
 
 @inlined
-def note_broken(broken: Any, w: Any, place: Any, first: Any, bits: Any, mask: Any) -> None:
+def record_first(broken: Any, w: Any, place: Any, first: Any, bits: Any, mask: Any) -> None:
     """Record the first index of the walk at which each property is violated."""
     for p in range(bits if mask else 0):
         if mask >> p & 1 and broken[w, first + p] < 0:

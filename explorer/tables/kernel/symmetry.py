@@ -13,7 +13,7 @@ import numpy as np
 
 from kraftcheck.explorer.tables.kernel.codes import M_PERMUTATIONS, MISS_CONTENT_IMAGES, MISS_ROW_IMAGES, R_IDENTITY
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, keep
-from kraftcheck.explorer.tables.kernel.worker import miss
+from kraftcheck.explorer.tables.kernel.worker import record_miss
 
 
 @inlined
@@ -28,12 +28,12 @@ def canonical(
     row = t.row_info[states[at, column], R_IDENTITY]
     known = True
     if permuted_rows[row, 0] < 0:
-        miss(worker, MISS_ROW_IMAGES, row, 0, 0, 0)
+        record_miss(worker, MISS_ROW_IMAGES, row, 0, 0, 0)
         known = False
     for c in range(1, columns):
         content = np.int64(states[at, column + c])
         if known and content != 0 and permuted_contents[content, 0] < 0:
-            miss(worker, MISS_CONTENT_IMAGES, content, 0, 0, 0)
+            record_miss(worker, MISS_CONTENT_IMAGES, content, 0, 0, 0)
             known = False
     # Compare the control row first: its image rules out most permutations without a look at the inboxes.
     for g in range(t.meta[M_PERMUTATIONS] if known else 0):
@@ -56,7 +56,7 @@ def canonical(
 
 
 @jit
-def identify_all(t: Any, worker: Any, states: Any, images: Any) -> Any:
+def write_canonical(t: Any, worker: Any, states: Any, images: Any) -> Any:
     """Write the canonical image of each state; return the number of states with an image that is not cached."""
     states, images = bare(states), bare(images)
     columns = states.shape[1]

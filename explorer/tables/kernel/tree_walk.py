@@ -68,7 +68,7 @@ def child_of(t: Any, node: Any, answer: Any) -> Any:
 
 
 @jit
-def lay(t: Any, node: Any, path: Any, nodes: Any, jumps: Any) -> Any:
+def insert_path(t: Any, node: Any, path: Any, nodes: Any, jumps: Any) -> Any:
     """Insert a path of (query, answer) pairs below a node; the tables must have room.
 
     Returns the last node, or MISSING where the tree tests another query there, with the numbers of nodes and jumps.
@@ -88,13 +88,13 @@ def lay(t: Any, node: Any, path: Any, nodes: Any, jumps: Any) -> Any:
             t.nodes[found] = 0
             nodes += 1
             t.meta[codes.M_BRANCHES] += store(t.branches, pair(node, answer), found)
-            jumps = _note_jump(t, node, answer, found, jumps)
+            jumps = _store_jump(t, node, answer, found, jumps)
         node = found
     return node, nodes, jumps
 
 
 @inlined
-def _note_jump(t: Any, node: Any, answer: Any, found: Any, jumps: Any) -> Any:
+def _store_jump(t: Any, node: Any, answer: Any, found: Any, jumps: Any) -> Any:
     """Store the child for a small answer in the node's jump array; return the number of jumps."""
     size, start = t.nodes[node, codes.SIZE], t.nodes[node, codes.JUMPS]
     if size <= answer < MOST_JUMPS:

@@ -61,7 +61,7 @@ class SuccessorArrays(Arrays):
 
 
 @inlined
-def miss(worker: Any, kind: Any, a: Any, b: Any, c: Any, d: Any) -> None:
+def record_miss(worker: Any, kind: Any, a: Any, b: Any, c: Any, d: Any) -> None:
     """Record a cache miss. A full list loses it: the state's next expansion records it again."""
     worker.stats[codes.S_MISSED] = 1
     n = worker.stats[codes.S_MISSES]
@@ -84,7 +84,7 @@ def check_evaluated(t: Any, worker: Any, target: Any, row: Any, ref: Any) -> Any
     known = flags & codes.JUDGED != 0
     if flags == codes.JUDGED or not known:
         before = worker.stats[codes.S_MISSED]
-        miss(worker, codes.MISS_JUDGED, target, row, ref, 0)
+        record_miss(worker, codes.MISS_JUDGED, target, row, ref, 0)
         if known:
             worker.stats[codes.S_MISSED] = before
     else:
@@ -100,7 +100,7 @@ def retry_state(worker: Any, state: Any) -> None:
 
 
 @inlined
-def note(worker: Any, state: Any, kind: Any, mask: Any) -> None:
+def record_event(worker: Any, state: Any, kind: Any, mask: Any) -> None:
     """Record an event of a state, if the list has room."""
     n = worker.stats[codes.S_EVENTS]
     if n < len(worker.events):
@@ -115,7 +115,7 @@ def record_violations(worker: Any, state: Any, kind: Any, seen: Any, violated: A
     """Record an event for violated properties, unless all are in the mask `stats[seen]` of earlier violations."""
     if violated & ~worker.stats[seen]:
         worker.stats[seen] |= violated
-        note(worker, state, kind, violated)
+        record_event(worker, state, kind, violated)
 
 
 @inlined
@@ -130,7 +130,7 @@ def violations_of(t: Any, succ: Any, k: Any) -> Any:
 
 
 @inlined
-def is_kept(t: Any, worker: Any, state: Any, k: Any) -> Any:
+def accept_successor(t: Any, worker: Any, state: Any, k: Any) -> Any:
     """Count successor `k`'s action and record new violations; return False where a constraint prunes the successor."""
     worker.fired[worker.succ[k, 0]] += 1
     bad, over, pruned = violations_of(t, worker.succ, k)
@@ -140,7 +140,7 @@ def is_kept(t: Any, worker: Any, state: Any, k: Any) -> Any:
 
 
 @inlined
-def stop(worker: Any, done: Any, code: Any) -> None:
+def stop_batch(worker: Any, done: Any, code: Any) -> None:
     """Record that a batch ends early after `done` states, and the reason code."""
     worker.stats[codes.S_DONE] = done
     worker.stats[codes.S_CODE] = code
@@ -162,4 +162,4 @@ def record_deadlock(worker: Any, state: Any) -> None:
     """Record the first deadlock."""
     if not worker.stats[codes.S_DEADLOCK]:
         worker.stats[codes.S_DEADLOCK] = 1
-        note(worker, state, STUCK, 0)
+        record_event(worker, state, STUCK, 0)

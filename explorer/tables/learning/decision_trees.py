@@ -20,10 +20,10 @@ from kraftcheck.explorer.tables.kernel.codes import (
     SIZE,
     UNKNOWN,
 )
-from kraftcheck.explorer.tables.kernel.tree_walk import child_of, lay
+from kraftcheck.explorer.tables.kernel.tree_walk import child_of, insert_path
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.learning.queries import Query
-from kraftcheck.explorer.tables.learning.shared_sets import Passes, passes_or_fails
+from kraftcheck.explorer.tables.learning.shared_sets import Passes, may_pass
 from kraftcheck.spec.values import Value
 
 SOME = 64  # calls of a property before the policy checks whether its results repeat across replicas
@@ -78,7 +78,7 @@ class DecisionTrees:
             laid = np.array([(*query, answer) for query, answer in path.items()], np.int64)
             self._first.setdefault(root, set()).add(int(laid[0, 3]))
             nodes, jumps = tables.room_for_path(len(laid))
-            node, nodes, jumps = lay(tables, root, laid, nodes, jumps)
+            node, nodes, jumps = insert_path(tables, root, laid, nodes, jumps)
             tables.note_used(nodes=nodes, jumps=jumps)
         if node < 0 or tables.nodes[node, KIND] not in (UNKNOWN, LEAF):
             raise ImpureCallError
@@ -99,7 +99,7 @@ class DecisionTrees:
     def forget_awaiting(self, field: int, element: Value) -> None:
         """Reset the trees that a new element of an exploded set may affect."""
         for root, tests in list(self._awaiting[field].items()):
-            if any(passes is None or passes_or_fails(passes, element) for passes in tests.values()):
+            if any(passes is None or may_pass(passes, element) for passes in tests.values()):
                 self.forget(root)
                 del self._awaiting[field][root]
 

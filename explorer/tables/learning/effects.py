@@ -8,7 +8,7 @@ from typing import Any
 
 from kraftcheck.explorer.calls.proxies import DeltaStep, SetChange
 from kraftcheck.explorer.tables.kernel.codes import KEY_LIMIT
-from kraftcheck.explorer.tables.learning.growing_tables import within
+from kraftcheck.explorer.tables.learning.growing_tables import require_below
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.spec.language.state import Step
 
@@ -80,7 +80,7 @@ class EffectTable:
             self._deltas = {((), ()): 0}
         found = self._deltas.get((assigned, spending))
         if found is None:
-            found = self._deltas[assigned, spending] = within(self._count, KEY_LIMIT, "different changes")
+            found = self._deltas[assigned, spending] = require_below(self._count, KEY_LIMIT, "different changes")
             self._count += 1
             first = self._tables.extend("assignments", assigned)
             spent = self._tables.extend("spendings", spending)

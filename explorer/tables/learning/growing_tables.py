@@ -254,7 +254,7 @@ def widened(array: NDArray[Any], columns: int, fill: int = 0) -> NDArray[Any]:
     return wider
 
 
-def within(number: int, limit: int, what: str) -> int:
+def require_below(number: int, limit: int, what: str) -> int:
     """Return a number; raise an error if it exceeds the ids that the tables can hold."""
     if number >= limit:
         raise ProtocolError(f"more than {limit:,} {what}: the table engine has no more ids; {REMEDY}")

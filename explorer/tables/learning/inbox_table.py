@@ -9,7 +9,7 @@ from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import GROW_CONTENTS, KEY_LIMIT, code_of
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import CLEARS, LEARNED, QUEUES, intern_content
 from kraftcheck.explorer.tables.kernel.resolving.requests import TableFull
-from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, within
+from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, require_below
 from kraftcheck.explorer.tables.learning.permutations import Orbits
 from kraftcheck.explorer.tables.learning.queries import InboxQueries, InternedList
 from kraftcheck.spec.language.network import Network
@@ -59,7 +59,9 @@ class InboxTable:
         """Return the id of a network operation on a message."""
         found = self.operations.find((name, message))
         if found is None:
-            found = within(self.operations.add((name, message), (name, message)), KEY_LIMIT, "network operations")
+            found = require_below(
+                self.operations.add((name, message), (name, message)), KEY_LIMIT, "network operations"
+            )
             record = self.messages[message]
             rule = self._network.rule_of(name, record)
             kind = LEARNED if rule is None else CLEARS if rule.clears else QUEUES if rule.queues else rule.absent

@@ -17,7 +17,7 @@ from kraftcheck.explorer.tables.kernel.codes import GROW_ROWS, KEY_LIMIT
 from kraftcheck.explorer.tables.kernel.flat.lookup import intern_flat
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row, set_identity
 from kraftcheck.explorer.tables.kernel.resolving.requests import TableFull
-from kraftcheck.explorer.tables.learning.growing_tables import UNASKED, GrowingTables, widened, within
+from kraftcheck.explorer.tables.learning.growing_tables import UNASKED, GrowingTables, require_below, widened
 from kraftcheck.explorer.tables.learning.inbox_table import InboxTable
 from kraftcheck.explorer.tables.learning.permutations import Images, Orbits
 from kraftcheck.explorer.tables.learning.queries import InternedList, ValueQueries
@@ -100,7 +100,7 @@ class Interner:
         """Return the id of a local state."""
         found = self.locals.find(record)
         if found is None:
-            found = within(self.locals.add(record, record), KEY_LIMIT, "local states")
+            found = require_below(self.locals.add(record, record), KEY_LIMIT, "local states")
             self.queries.add(found, record)
             key: Value = record.id  # type: ignore[attr-defined]
             self._locals_of[key] += 1

@@ -16,14 +16,14 @@ from kraftcheck.explorer.calls.proxies import SharedProxy
 from kraftcheck.explorer.native.arrays import Arrays
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import MOST_ACT_PROPERTIES, MOST_PROPERTIES, MOST_STEP_PROPERTIES, REFUSED
-from kraftcheck.explorer.tables.kernel.flat.invariants import resolve_judged
+from kraftcheck.explorer.tables.kernel.flat.invariants import resolve_evaluations
 from kraftcheck.explorer.tables.kernel.resolving.requests import TableFull
 from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
 from kraftcheck.explorer.tables.kernel.tree_walk import next_unanswered
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
 from kraftcheck.explorer.tables.learning.decision_trees import DecisionTrees, ImpureCallError, ProxyPolicy
 from kraftcheck.explorer.tables.learning.effects import EffectTable
-from kraftcheck.explorer.tables.learning.growing_tables import within
+from kraftcheck.explorer.tables.learning.growing_tables import require_below
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.learning.queries import Query
 from kraftcheck.explorer.tables.learning.read_log import ReadLog
@@ -38,12 +38,12 @@ from kraftcheck.spec.values import Record, Value
 
 Make = Callable[[Arrays, WorkerArrays], None]
 """A compiled function that resolves a worker's cache misses."""
-Judged = list[tuple[Step, int]]
+FlaggedSteps = list[tuple[Step, int]]
 """Steps, each with the flags of the properties that it violates."""
 MOST_IDLE = 1_000  # rounds of misses without a request, after an error left requests unanswered
 
 
-class Root(NamedTuple):
+class TreeOwner(NamedTuple):
     """The owner of a decision tree: an action of a replica on a message, or a property."""
 
     owner: Action | Property
@@ -70,12 +70,12 @@ class Learner:
         self.state_properties = (*local, *message_properties)
         of_pairs = (*[prop for prop in step_properties if not prop.of_actor], *action_constraints)
         self.step_properties = (*of_pairs, *[prop for prop in step_properties if prop.of_actor])
-        within(len(self.state_properties), MOST_PROPERTIES, "properties of states")
-        within(len(of_pairs), MOST_STEP_PROPERTIES, "properties of steps")
-        within(len(self.step_properties), MOST_ACT_PROPERTIES, "properties of steps")
+        require_below(len(self.state_properties), MOST_PROPERTIES, "properties of states")
+        require_below(len(of_pairs), MOST_STEP_PROPERTIES, "properties of steps")
+        require_below(len(self.step_properties), MOST_ACT_PROPERTIES, "properties of steps")
         self._of_actor = [(codes.STEP_BAD | 4 << bit, p) for bit, p in enumerate(self.step_properties) if p.of_actor]
         self.calls = Calls(protocol, thorough=check_actions)
-        self.interner = Interner(protocol, self._judge, view, symmetry)
+        self.interner = Interner(protocol, self._message_violations, view, symmetry)
         self.action_names = [*protocol.actions, *protocol.network.own_actions()]
         self.book = LabelTable(self.action_names, ())
         self._failed: ProtocolError | None = None
@@ -83,7 +83,7 @@ class Learner:
         self._trees = DecisionTrees(self.interner)
         self._policy = ProxyPolicy(self.interner, self._trees)
         self._effects = EffectTable(self.interner)
-        self._roots: dict[int, Root] = {}
+        self._roots: dict[int, TreeOwner] = {}
         self._tracks_changes = not self._of_actor
         self.interner.slot_added = self._forget_replicas
         self.interner.shared.sets.added = self._trees.forget_awaiting
@@ -91,11 +91,11 @@ class Learner:
         tables = self.interner.tables
         for i, prop in enumerate(local):
             kind = 2 if "peer" in prop.asks else int("me" in prop.asks)
-            tables.append("properties", (root := self._root(Root(prop)), kind, int(i >= len(properties))))
+            tables.append("properties", (root := self._root(TreeOwner(prop)), kind, int(i >= len(properties))))
             self._policy.misses |= {root: 0} if kind == 1 else {}
             tables.judged[int(i >= len(properties)), kind] |= 1 << i
         for prop in of_pairs:
-            tables.append("step_properties", (self._root(Root(prop)), int(prop in action_constraints)))
+            tables.append("step_properties", (self._root(TreeOwner(prop)), int(prop in action_constraints)))
         own = list(protocol.network.own_operations())
         for name, _, spends in own:
             self._effects.add_network_step(self.book.number(name, None, None, Step()), spends)
@@ -187,14 +187,16 @@ class Learner:
         tables.waiting = codes.grown(tables.waiting, len(retry))
         tables.waiting[: len(retry)] = retry
         tables.meta[[codes.M_RESOLVED, codes.M_SETTLED, codes.M_WAITING]] = 0
-        tables.meta[codes.M_LEFT] = len(retry) if self._has_all(worker, make) else 0
+        tables.meta[codes.M_LEFT] = len(retry) if self._has_all_columns(worker, make) else 0
         # Compiled code and Python take turns. Compiled code fills the entries that follow from others, and files
         # requests for the rest. Only Python calls a handler, interns a value or grows a table; no thread expands states
         # then, so the tables may move in memory.
         while not self._make(worker, make):
             self._answer(worker)
             tables.grow()
-            if not self._has_all(worker, make):  # a new replica widens the rows: the search must convert them first
+            if not self._has_all_columns(
+                worker, make
+            ):  # a new replica widens the rows: the search must convert them first
                 break
 
     def _make(self, worker: WorkerArrays, make: Make) -> bool:
@@ -212,15 +214,15 @@ class Learner:
             raise self._failed
         return is_done
 
-    def _has_all(self, worker: WorkerArrays, make: Any) -> bool:
+    def _has_all_columns(self, worker: WorkerArrays, make: Any) -> bool:
         """Return whether the worker's states have an inbox column for every replica.
 
         States whose invariants are evaluated need none.
         """
         columns = self.interner.first_inbox + len(self.interner.slots)
-        return make is resolve_judged or worker.states.shape[1] == columns
+        return make is resolve_evaluations or worker.states.shape[1] == columns
 
-    def making_room(self, call: Callable[[], None]) -> None:
+    def call_with_room(self, call: Callable[[], None]) -> None:
         """Call compiled code again and again until no table is full."""
         while True:
             try:
@@ -257,9 +259,9 @@ class Learner:
         message = self.interner.inboxes.messages[number - 1] if number else None
         nodes = []
         for action in self.calls.applicable(me, message):
-            steps = self._call_alone(action, me, message)
+            steps = self._call_without_context(action, me, message)
             if steps is None:
-                node = self._root(Root(action, me, message))
+                node = self._root(TreeOwner(action, me, message))
                 nodes.append(~node if any(read.of_inbox for read in action.reads) else node)
             elif steps:
                 node = self._trees.node()
@@ -275,7 +277,7 @@ class Learner:
         """Answer a request for the local state after a change of some fields."""
         self.interner.tables.put("changed_locals", change << 32 | local, self.interner.changed(local, change))
 
-    def _root(self, about: Root) -> int:
+    def _root(self, about: TreeOwner) -> int:
         """Return the root of a new decision tree."""
         node = self._trees.node()
         self._roots[node] = about
@@ -297,23 +299,23 @@ class Learner:
         assert self.interner.shared.type is not None
         return {"shared": SharedProxy(self.interner.shared.type, _refuse)}
 
-    def _call_alone(self, action: Action, me: Any, message: Any) -> Judged | None:
+    def _call_without_context(self, action: Action, me: Any, message: Any) -> FlaggedSteps | None:
         """Return an action's steps if they depend on the local state and the message alone, else None."""
         if action.reads:
             return None
         try:
-            return self._judged(me, message, self.calls.steps(action, me, message, self._unread), self._unread)
+            return self._with_violations(me, message, self.calls.steps(action, me, message, self._unread), self._unread)
         except MissingRead:
             return None
 
-    def _call(self, root: Root, log: ReadLog) -> Judged:
+    def _call(self, root: TreeOwner, log: ReadLog) -> FlaggedSteps:
         """Return the steps of an action, and log its reads."""
         action, me, message = root
         assert isinstance(action, Action)
         steps = log.steps(self.calls, action, me, message, tracks=self._tracks_changes)
-        return self._judged(me, message, steps, log.arguments(action) if self._of_actor else {})
+        return self._with_violations(me, message, steps, log.arguments(action) if self._of_actor else {})
 
-    def _judged(self, me: Any, message: Any, steps: list[Step], given: dict[str, Value]) -> Judged:
+    def _with_violations(self, me: Any, message: Any, steps: list[Step], given: dict[str, Value]) -> FlaggedSteps:
         """Return steps, each with the flags of the actor's step properties that it violates."""
         judged = []
         for step in steps:
@@ -325,7 +327,7 @@ class Learner:
             judged.append((step, flags))
         return judged
 
-    def _judge(self, message: Record) -> int:
+    def _message_violations(self, message: Record) -> int:
         """Return the mask of the message invariants that a message violates."""
         return sum(
             1 << bit
@@ -334,7 +336,7 @@ class Learner:
             if not self.calls.holds(prop, {"message": message})
         )
 
-    def _set_outcomes(self, node: int, action: Action, me: Any, message: Any, steps: Judged) -> None:
+    def _set_outcomes(self, node: int, action: Action, me: Any, message: Any, steps: FlaggedSteps) -> None:
         """Make a node a leaf with the outcomes of steps."""
         actor = getattr(me, "id", None)
         labels = [self.book.number(action.name, actor, message, step) for step, _ in steps]

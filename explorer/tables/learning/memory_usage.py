@@ -32,7 +32,7 @@ _REST = "handler calls"
 _OF = {table: name for name, tables in _TABLES.items() for table in tables}
 
 
-class Learned(NamedTuple):
+class KindUsage(NamedTuple):
     """Memory usage of one kind of memoized data."""
 
     what: str  # name of the kind
@@ -43,14 +43,14 @@ class Learned(NamedTuple):
         return f"{self.number:,} {self.what} {text_of_size(self.nbytes)}"
 
 
-class Size:
+class MemoUsage:
     """Memory accounting of a learner."""
 
     def __init__(self, learner: Learner) -> None:
         self._learner = learner
         self._sampled: dict[str, tuple[int, float]] = {}
 
-    def kinds(self) -> list[Learned]:
+    def kinds(self) -> list[KindUsage]:
         """Return the usage of each kind, the largest first."""
         learner, interner = self._learner, self._learner.interner
         tables = interner.tables
@@ -78,10 +78,10 @@ class Size:
         )
         taken["messages"] += ENTRY * len(interner.inboxes.operations)
         taken[_REST] += PATH * meta[codes.M_BRANCHES] + ENTRY * (meta[codes.M_ROOTS] + meta[codes.M_DELTAS])
-        found = [Learned(name, counts[name], nbytes) for name, nbytes in taken.items()]
+        found = [KindUsage(name, counts[name], nbytes) for name, nbytes in taken.items()]
         return sorted(found, key=lambda one: -one.nbytes)
 
-    def excess(self, kinds: list[Learned], most: int) -> str:
+    def over_budget_note(self, kinds: list[KindUsage], most: int) -> str:
         """Return the message for memo tables that take more than `most` bytes, their share of the memory."""
         calls = self._learner.calls.counts.most_common(1)
         called = f"; most calls: {calls[0][0]}, {calls[0][1]:,} times" if calls else ""

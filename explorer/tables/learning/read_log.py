@@ -28,7 +28,7 @@ from kraftcheck.explorer.calls.proxies import (
 from kraftcheck.explorer.tables.kernel.codes import INBOX_QUERY, LOCAL_QUERY, ME, PEER, SHARED, SHARED_QUERY
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.learning.queries import CLASS, ITSELF, PRESENT, WHOLE, Key, Query
-from kraftcheck.explorer.tables.learning.shared_sets import Candidates, Passes
+from kraftcheck.explorer.tables.learning.shared_sets import KnownElements, Passes
 from kraftcheck.spec.language.declarations import Action, Projection, Property
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Map, Record, Value, field_names
@@ -97,7 +97,7 @@ class ReadLog:
             def note(key: Value, passes: Passes | None) -> None:
                 self.awaited.setdefault((index, key), passes)
 
-            self._sets[name] = SetProxy(Candidates(sets.elements[index], note), has), has
+            self._sets[name] = SetProxy(KnownElements(sets.elements[index], note), has), has
         return self._sets[name][0]
 
     def change_of(self, name: str, value: Any, *, is_minimal: bool = False) -> SetChange | None:

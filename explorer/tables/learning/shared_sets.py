@@ -39,7 +39,7 @@ Passes = Callable[[Any], Any]
 _SCALARS = (bool, int, str, NoneType, ModelValue, Enum)
 
 
-class SharedSets:
+class ExplodedSets:
     """The exploded shared sets of one protocol."""
 
     def __init__(self, tables: GrowingTables) -> None:
@@ -128,7 +128,7 @@ class SharedSets:
         return frozenset(element for element, place in self.elements[field].items() if control[first + place])
 
 
-class Candidates:
+class KnownElements:
     """The known elements of an exploded set, with a record of each test that a new element could pass."""
 
     def __init__(self, known: dict[Value, int], note: Callable[[Value, Passes | None], None]) -> None:
@@ -151,12 +151,12 @@ class Candidates:
         The test is recorded at the end, with the variables that it would see for a new, last element.
         """
         for element in list(self.known):
-            if passes_or_fails(passes, element):
+            if may_pass(passes, element):
                 yield element
-        self._note(*frozen(passes))  # at the end, since a new element would come last
+        self._note(*snapshot_test(passes))  # at the end, since a new element would come last
 
 
-def passes_or_fails(passes: Passes, element: Value) -> bool:
+def may_pass(passes: Passes, element: Value) -> bool:
     """Return whether an element passes a test, or the test raises an error."""
     try:
         return bool(passes(element))
@@ -164,7 +164,7 @@ def passes_or_fails(passes: Passes, element: Value) -> bool:
         return True
 
 
-def frozen(passes: Any) -> tuple[Value, Passes | None]:
+def snapshot_test(passes: Any) -> tuple[Value, Passes | None]:
     """Return a test's key and a copy with its variables as they are now; None where a variable may hold a proxy."""
     cells = [cell.cell_contents for cell in passes.__closure__ or ()]
     if not all(map(_is_fixed, cells)):
@@ -193,7 +193,7 @@ class SharedFields:
         self.records: set[int] = set()  # fields that may hold a record
         self.values: list[InternedList] = []
         self.queries: list[ValueQueries] = []
-        self.sets = SharedSets(tables)
+        self.sets = ExplodedSets(tables)
         self._tables, self._orbits, self._first = tables, orbits, first
 
     def shape(self, record_type: type[Record]) -> None:

@@ -12,11 +12,11 @@ a function that
 - expands a batch by `rows, which = expander.expand(rows, which)` and the store's `add(expander.found())`, until
   `which` is empty;
 
-- passes the expander's events to `checker.take`, and new states to `checker.python`;
+- passes the expander's events to `checker.report_events`, and new states to `checker.python`;
 
 - calls `checker.stop_at_max_states()` and `checker.books.look_at_the_clock(...)` after each batch.
 
-The search order keeps the predecessors that `checker.take` needs for a counterexample. It honours `max_depth`, and
-sets the result's `depth`. The options `--memory`, `--checkpoint`, `@reachable` and `@temporal` need an entry in
+The search order keeps the predecessors that `checker.report_events` needs for a counterexample. It honours `max_depth`,
+and sets the result's `depth`. The options `--memory`, `--checkpoint`, `@reachable` and `@temporal` need an entry in
 `explorer/capabilities.py`. A pattern to copy is `BreadthFirst._expand_batch` in `bfs.py`.
 """

@@ -45,9 +45,9 @@ class BreadthFirst:
         self.layout = LayoutPolicy(options, self.states, self.checker.python)
         self.witness = WitnessSearch(self.expander, self.levels, self.checker, options, self.states.chunk)
         if self.checker.python is not None:
-            self.checker.python.least = lambda name: self.witness.to_breach(name, self.levels.depth - 1)
+            self.checker.python.least = lambda name: self.witness.to_violation(name, self.levels.depth - 1)
             for worker in self.expander.pool if self.checker.python.checks_pruned else ():
-                worker.watch()
+                worker.collect_pruned()
         self._interruption = Interruption()
         self._position = 0  # number of expanded states of the last complete level
         self._at_batch_boundary = False  # whether the search is between two batches
@@ -89,7 +89,7 @@ class BreadthFirst:
 
     def _finish(self) -> None:
         """Merge pending candidates, and write or close the checkpoint."""
-        self._take(self.states.visited.settle())
+        self._append_new(self.states.visited.merge_candidates())
         if self._at_batch_boundary:
             self.checkpoint.save(self.states, self._position, finished=self.books.result.limit is None)
         elif self.books.result.limit is None:
@@ -106,7 +106,7 @@ class BreadthFirst:
             while self._position < levels.count(levels.depth - 1):
                 self._expand_batch()
                 self._between_batches()
-            self._settle()
+            self._merge_candidates()
             if not levels.count(levels.depth):
                 break
             self.books.result.depth = levels.depth
@@ -141,7 +141,7 @@ class BreadthFirst:
         while len(which):
             rows, which = expander.expand(rows, which, self.states.add_early)
             pruned, events = [worker.take_pruned() for worker in expander.pool], expander.events()
-            self._take(self.states.new())
+            self._append_new(self.states.new())
             if expander.layout.is_outgrown:
                 rows = expander.unflattened(rows)
                 pruned = [np.hstack((one[:, :1], expander.unflattened(one[:, 1:]))) for one in pruned if len(one)]
@@ -151,36 +151,38 @@ class BreadthFirst:
             self.witness.note(events, level, trace_to)
             for found in pruned:
                 if len(found) and self.checker.python is not None:
-                    self.checker.python.check_ruled_out(found, trace_to)
+                    self.checker.python.check_collected(found, trace_to)
             self._stop_if_requested()
         self._position += count
 
-    def _take(self, found: Iterable[Rows]) -> None:
+    def _append_new(self, found: Iterable[Rows]) -> None:
         """Append new states to the next level, after the checks in Python."""
         if self.checker.python is not None:  # the search for a counterexample reuses the buffers
             found = [rows.copy() for rows in found]
         elif self.expander.is_flat:
             found = list(found)
         for rows in found:
-            self.levels.append(self._admitted(rows))
+            self.levels.append(self._satisfying(rows))
         judged = self.expander.is_flat and (self.options.keep_going or not self.books.violated)
         for rows in found if judged else ():
-            self.witness.note(self.expander.judge(rows), self.levels.depth - 1, partial(self._trace_before, rows))
+            self.witness.note(
+                self.expander.check_invariants(rows), self.levels.depth - 1, partial(self._trace_before, rows)
+            )
 
-    def _admitted(self, rows: Rows) -> Rows:
+    def _satisfying(self, rows: Rows) -> Rows:
         """Return the new states that satisfy the constraints; all of them once a violation ends the search."""
         python = self.checker.python
         if python is None or self._stop_requested:
             return rows
         try:
-            return rows[python.admit(rows, lambda row: self.witness.to(row, self.levels.depth))]
+            return rows[python.check_new(rows, lambda row: self.witness.to(row, self.levels.depth))]
         except Stop:
             self._stop_requested = True
             return rows
 
-    def _settle(self) -> None:
+    def _merge_candidates(self) -> None:
         """Merge pending candidates."""
-        self._take(self.states.visited.settle())
+        self._append_new(self.states.visited.merge_candidates())
         self._stop_if_requested()
 
     def _stop_if_requested(self) -> None:
@@ -193,7 +195,7 @@ class BreadthFirst:
         """Check the limits, divide memory, and switch the layout or save a checkpoint when due."""
         levels, visited = self.levels, self.states.visited
         if self.checker.has_max_states():
-            self._settle()
+            self._merge_candidates()
         self._at_batch_boundary = True
         self.checker.stop_at_max_states()
         problem = self.states.divide_memory()
@@ -208,7 +210,7 @@ class BreadthFirst:
         self._poll(left + levels.count(levels.depth) + visited.pending)
         self._at_batch_boundary = False
         if self.checkpoint.is_due():
-            self._settle()
+            self._merge_candidates()
             self.checkpoint.save(self.states, self._position)
 
     def _poll(self, frontier: int) -> None:
@@ -219,10 +221,10 @@ class BreadthFirst:
 
     def _switch_layout(self, *, flat: bool) -> None:
         """Convert all states to flat rows, or back to control rows."""
-        self._take(self.states.visited.settle())
-        self.states.lay_out(flat=flat)
+        self._append_new(self.states.visited.merge_candidates())
+        self.states.switch_layout(flat=flat)
         self.witness.least.forget()
-        self.layout.laid_out()
+        self.layout.delay_clustering()
 
     # Behaviours
 

@@ -21,9 +21,9 @@ from kraftcheck.explorer.tables.kernel.depth_first import (
     STACK_FULL,
     DepthSetArrays,
     StackArrays,
+    copy_set,
     descend,
-    enter,
-    move,
+    insert_starts,
 )
 from kraftcheck.explorer.tables.python_checks import PythonChecks
 from kraftcheck.explorer.tables.states.packed_rows import Packing, Rows, Words
@@ -48,7 +48,7 @@ class DepthSet(DepthSetArrays):
         """Insert packed states at depth 1, or lower their depth to 1."""
         if 2 * (self.count + len(words)) > len(self.keys):
             self.grow(2 * (self.count + len(words)))
-        self.count += int(enter(self, words))
+        self.count += int(insert_starts(self, words))
 
     def has_at(self, depth: int) -> bool:
         """Return whether some state has this least depth."""
@@ -65,7 +65,7 @@ class DepthSet(DepthSetArrays):
 
     def _move(self, new: Packing, capacity: int) -> None:
         other = DepthSet(new, capacity)
-        move(self, self.packing, other, new)
+        copy_set(self, self.packing, other, new)
         self.keys, self.packing = other.keys, new
 
 
@@ -107,7 +107,7 @@ class DepthFirst:
             if code == DONE:
                 return limit > 0 and self.visited.has_at(limit)
             if code == EVENT:
-                checker.take(self.expander.events(), self._trace_to)
+                checker.report_events(self.expander.events(), self._trace_to)
             else:
                 self._make_room(code, top)
             turns += 1
@@ -118,7 +118,7 @@ class DepthFirst:
         """Reset the search to the initial states, one for each canonical key; return the top of the stack."""
         self._worker.fired[:] = 0
         self._worker.stats[S_DEADLOCK] = 0
-        self.expander.identities(starts)  # first: caching the images adds ids, which the packing must fit
+        self.expander.canonical_rows(starts)  # first: caching the images adds ids, which the packing must fit
         self.expander.fit_packing()
         self.visited = DepthSet(self.expander.packing)
         words = self.expander.packed(starts, self.expander.packing)[0]
@@ -177,7 +177,7 @@ class DepthFirst:
         if top == base:
             return top
         found = self._stack.states[base:top][::-1].copy()
-        within = python.admit(found, lambda row: self.checker.behaviour([*self._path[1 : depth + 1], row]))
+        within = python.check_new(found, lambda row: self.checker.behaviour([*self._path[1 : depth + 1], row]))
         if not within.all():  # constraints depend on the state alone, so these stay pruned on any path
             self.visited.add(self.expander.packed(found[~within], self.visited.packing)[0])
         kept = found[within]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.tables.kernel.hash_set import MAX_LOAD, look_up, mark
+from kraftcheck.explorer.tables.kernel.hash_set import MAX_LOAD, look_up, mark_known
 from kraftcheck.explorer.tables.states.budget import Budget
 from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.explorer.tables.states.packed_rows import (
@@ -71,7 +71,7 @@ class Archive:
         known = np.zeros(len(partition.places), np.uint8)
         if partition.count:
             for words in self.chunks(number):
-                mark(partition.keys, partition.places, partition.layout, words, known)
+                mark_known(partition.keys, partition.places, partition.layout, words, known)
         return known
 
     def partition(self, number: int) -> Partition:
@@ -128,7 +128,7 @@ class SpillingSet:
     def add(self, found: Found) -> Iterator[Rows]:
         """Insert the workers' successors; yield the rows of those that are certainly new.
 
-        The iterator must be exhausted. Once states are on disk, successors become candidates: see `settle`.
+        The iterator must be exhausted. Once states are on disk, successors become candidates: see `merge_candidates`.
         """
         new = self._insert(found)
         if self.archive is None:
@@ -140,7 +140,7 @@ class SpillingSet:
             if self.archive is None:
                 self.spill()
             else:
-                yield from self.settle()
+                yield from self.merge_candidates()
 
     def add_early(self, found: Found) -> list[Rows]:
         """Insert successors during miss handling, beside the thread that runs it, if memory has room.
@@ -151,7 +151,7 @@ class SpillingSet:
             return []
         return [rows.copy() for rows in self.in_memory.add(found, beside=True)]
 
-    def settle(self) -> Iterator[Rows]:
+    def merge_candidates(self) -> Iterator[Rows]:
         """Merge the candidates with the archive; yield the rows of new ones. The iterator must be exhausted."""
         archive = self.archive
         if archive is None or not self.pending:

@@ -74,9 +74,9 @@ class Partition:
         self.table = np.zeros(TABLE, np.int64) if table is None else table
         self._packing, self._number, self._small = packing, number, small
         self._spare = spare or (Spare(), Spare())
-        self._take(capacity)
+        self._allocate(capacity)
 
-    def _take(self, capacity: int) -> None:
+    def _allocate(self, capacity: int) -> None:
         """Allocate empty arrays for `capacity` homes."""
         bits, others = self._packing.bits, PARTITION_BITS if self._number is None else 0
         stride, scale = entry_bytes(bits, capacity, others) - 1, capacity.bit_length() - 1
@@ -85,11 +85,11 @@ class Partition:
         places = capacity + BEHIND
         keys = places * stride + HEAD
         self._bytes = self._spare[0].take(keys), self._spare[1].take(places)
-        self._stand(self._bytes[0][:keys], self._bytes[1][:places])
+        self._use_arrays(self._bytes[0][:keys], self._bytes[1][:places])
         self.keys[::PAGE] = 0  # a page read before its first write faults twice, and page faults stall all threads
         self.places[:] = 0
 
-    def _stand(self, keys: NDArray[np.uint8], places: NDArray[np.uint8]) -> None:
+    def _use_arrays(self, keys: NDArray[np.uint8], places: NDArray[np.uint8]) -> None:
         """Use these arrays, and store their addresses for compiled code."""
         self.keys, self.places = keys, places
         self.table[LAYOUT:ENTRIES] = keys.ctypes.data, len(keys), places.ctypes.data, len(places)
@@ -104,7 +104,7 @@ class Partition:
         """Number of entries."""
         return int(self.table[ENTRIES])
 
-    def _leave(self, tables: tuple[Any, Any]) -> None:
+    def _recycle(self, tables: tuple[Any, Any]) -> None:
         """Give arrays back for reuse."""
         for spare, left in zip(self._spare, tables, strict=True):
             spare.leave(left)
@@ -126,9 +126,9 @@ class Partition:
         capacity, is_done = int(self.layout[CAPACITY]), False
         while not is_done:
             capacity = int(capacity * (EARLY_GROWTH if capacity < self._small else GROWTH)) + 1
-            self._take(capacity)
+            self._allocate(capacity)
             is_done = move_all(*old, self.keys, self.places, self.layout, self._packing.words)
-            self._leave(left if is_done else self._bytes)
+            self._recycle(left if is_done else self._bytes)
 
     def insert(self, rows: Rows, words: Words, count: int, new: Rows, new_count: int) -> int:
         """Insert states, append new ones to `new`, and return its length."""
@@ -149,7 +149,7 @@ class Partition:
         """Move its arrays to memory that `place` allocates, given a length and a type."""
         keys, places = place(len(self.keys), np.uint8), place(len(self.places), np.uint8)
         keys[:], places[:] = self.keys, self.places
-        self._stand(keys, places)
+        self._use_arrays(keys, places)
         self._bytes = reserved(0), reserved(0)
 
     def clear(self) -> None:

@@ -23,12 +23,18 @@ from kraftcheck.explorer.tables.kernel.flat.clusters import (
     release_room,
     reserve_room,
 )
-from kraftcheck.explorer.tables.kernel.flat.least_image import find_least, write_image
+from kraftcheck.explorer.tables.kernel.flat.least_image import find_canonical, write_image
 from kraftcheck.explorer.tables.kernel.flat.successors import check_pruned_successors, expand_flat
 from kraftcheck.explorer.tables.kernel.maps import GROUP, first_place, group_of
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, on_stack, prefetch
 from kraftcheck.explorer.tables.kernel.packing import hash_words, owner, put_bits
-from kraftcheck.explorer.tables.kernel.worker import record_deadlock, record_violations, retry_state, save_pruned, stop
+from kraftcheck.explorer.tables.kernel.worker import (
+    record_deadlock,
+    record_violations,
+    retry_state,
+    save_pruned,
+    stop_batch,
+)
 
 MOST_IN_TURN = 16  # expansions of a state before Python answers its requests
 WAITS = np.int64(-1)  # in place of a count: the successor is queued
@@ -44,7 +50,7 @@ def resolve_flat(packing: Any, t: Any, worker: Any) -> None:
             n = expand_flat(t, packing, worker, at, True)
             known = n != MISSING and n != FULL and check_pruned_successors(t, worker, True, n)
             if known and t.meta[codes.M_PERMUTATIONS] > 1:
-                known = find_least(t, worker, True, n)
+                known = find_canonical(t, worker, True, n)
             if known or n == FULL:
                 break
             tries += 1
@@ -56,7 +62,7 @@ def resolve_flat(packing: Any, t: Any, worker: Any) -> None:
 
 
 @inlined
-def is_kept(t: Any, worker: Any, state: Any, k: Any) -> Any:
+def accept_successor(t: Any, worker: Any, state: Any, k: Any) -> Any:
     """Record new violations by successor `k` or the step to it; return False where a constraint prunes it."""
     flags = np.int64(worker.succ[k, 1])
     record_violations(worker, state, codes.BAD_STEP, codes.S_STEP_SEEN, violated_by_step(flags))
@@ -90,7 +96,7 @@ def is_same(words: Any, a: Any, b: Any) -> Any:
 
 
 @inlined
-def put(found: Any, recent: Any, words: Any, k: Any, rows: Any, row: Any, column: Any) -> Any:
+def append_unique(found: Any, recent: Any, words: Any, k: Any, rows: Any, row: Any, column: Any) -> Any:
     """Append the state rows[row, column:] to the partition that owns it.
 
     Returns that partition's count, or 0 for a recent duplicate.
@@ -124,7 +130,7 @@ def prefetch_clusters(t: Any, packing: Any, worker: Any, held: Any, count: Any) 
 
 
 @jit
-def serve(t: Any, packing: Any, worker: Any, found: Any, recent: Any, count: Any, images: Any) -> Any:
+def flush_queue(t: Any, packing: Any, worker: Any, found: Any, recent: Any, count: Any, images: Any) -> Any:
     """Pack the queued successors and append them to their partitions; return the largest count of a partition.
 
     With `images`, the canonical image of each successor is packed.
@@ -136,7 +142,7 @@ def serve(t: Any, packing: Any, worker: Any, found: Any, recent: Any, count: Any
         for f in range(clusters):
             number = cluster_number(t, packing, f, held, k, np.int64(0), worker.waiting_hashes[k, f])
             put_bits(words, k, packing.position[f], packing.width[f], np.uint64(number))
-        fullest = codes.larger(fullest, put(found, recent, words, k, worker.waiting_rows, k, np.int64(0)))
+        fullest = codes.larger(fullest, append_unique(found, recent, words, k, worker.waiting_rows, k, np.int64(0)))
     release_room(t, count)
     return fullest
 
@@ -154,7 +160,7 @@ def append_or_queue(t: Any, packing: Any, worker: Any, found: Any, recent: Any, 
         if symmetric:
             write_image(t, worker, succ, k, np.int64(2), worker.least[k], worker.scratch, 0)
             pack_columns(t, packing, worker.scratch, 0, np.int64(0), words, k)
-        return put(found, recent, words, k, succ, k, np.int64(2))
+        return append_unique(found, recent, words, k, succ, k, np.int64(2))
     for c in range(worker.waiting_rows.shape[1]):
         worker.waiting_rows[waiting, c] = succ[k, 2 + c]
     if symmetric:
@@ -175,7 +181,7 @@ def expand_completely(t: Any, packing: Any, worker: Any, at: Any) -> Any:
     n = expand_flat(t, packing, worker, at, False)
     if n > 0 and not check_pruned_successors(t, worker, False, n):
         n = MISSING
-    if n > 0 and t.meta[codes.M_PERMUTATIONS] > 1 and not find_least(t, worker, False, n):
+    if n > 0 and t.meta[codes.M_PERMUTATIONS] > 1 and not find_canonical(t, worker, False, n):
         n = MISSING
     return n
 
@@ -220,7 +226,7 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
         # Stop before an array that might have no room for all of them.
         code = lacks_room_for(t, packing, worker, found, n, fullest + waiting)
         if code != codes.OK:
-            stop(worker, i, code)
+            stop_batch(worker, i, code)
             break
         # Count the steps and record violations. A successor goes to the partition that owns it, or is queued: cluster
         # ids are random reads in a large table, and WAITING successors at a time overlap these reads.
@@ -231,7 +237,7 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
             worker.fired[succ[k, 0]] += 1
             if succ[k, 1] == codes.LOOP:
                 continue
-            if notable and not is_kept(t, worker, which[i], k):
+            if notable and not accept_successor(t, worker, which[i], k):
                 save_pruned(worker, which[i], k)
                 continue
             count = append_or_queue(t, packing, worker, found, recent, k, waiting)
@@ -240,9 +246,9 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
                 waiting += 1
                 unused -= 1
             if waiting == WAITING:
-                fullest = codes.larger(fullest, serve(t, packing, worker, found, recent, waiting, symmetric))
+                fullest = codes.larger(fullest, flush_queue(t, packing, worker, found, recent, waiting, symmetric))
                 waiting = np.int64(0)
         if clusters > 0 and unused > 0:
             release_room(t, unused)
         stats[codes.S_GENERATED] += n
-    serve(t, packing, worker, found, recent, waiting, symmetric)
+    flush_queue(t, packing, worker, found, recent, waiting, symmetric)

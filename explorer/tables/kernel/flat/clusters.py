@@ -157,7 +157,7 @@ def pack_columns(t: Any, packing: Any, rows: Any, row: Any, column: Any, words: 
 
 
 @inlined
-def note_change(t: Any, packing: Any, worker: Any, n: Any, column: Any, before: Any, later: Any) -> None:
+def update_packed(t: Any, packing: Any, worker: Any, n: Any, column: Any, before: Any, later: Any) -> None:
     """Update the packed words of successor `n` for a changed column, or mark that one of its clusters changed."""
     f = np.int64(packing.field_of[column])
     if f >= packing.clusters[0]:

@@ -45,17 +45,17 @@ NO_NUMBER = np.int64(0)  # of shared fields: facts are keyed without their conte
 
 
 @jit
-def forget_numbers(worker: Any) -> None:
+def clear_numbers(worker: Any) -> None:
     """Clear the numbers of the shared fields' contents, and all facts."""
     counts = worker.fact_counts
     counts[UNLIKE] = counts[ASKED] < REPEATED * counts[NUMBERED]
     counts[NUMBERED] = counts[ASKED] = counts[NUMBERS_TAKEN] = 0
     worker.shared_places[:] = 0
-    forget_facts(worker)
+    clear_facts(worker)
 
 
 @jit
-def forget_facts(worker: Any) -> None:
+def clear_facts(worker: Any) -> None:
     """Clear all facts."""
     worker.fact_counts[LISTED_TAKEN] = 0
     worker.facts[:] = 0
@@ -115,14 +115,14 @@ def place_of(facts: Any, key: Any) -> Any:
 
 
 @inlined
-def recall(worker: Any, key: Any) -> Any:
+def memo_get(worker: Any, key: Any) -> Any:
     """Return the memoized fact of a key, or 0."""
     place = place_of(worker.facts, key)
     return worker.facts[place, 1] if worker.facts[place, 0] == key else np.int64(0)
 
 
 @inlined
-def remember(worker: Any, key: Any, fact: Any) -> None:
+def memo_put(worker: Any, key: Any, fact: Any) -> None:
     """Memoize the fact of a key; it overwrites a fact at the same place."""
     place = place_of(worker.facts, key)
     worker.fact_counts[REPLACED] += worker.facts[place, 0] != 0 and worker.facts[place, 0] != key

@@ -13,12 +13,12 @@ from kraftcheck.explorer.tables.kernel.flat.facts import (
     HOLDS_OF_TWO,
     NO_NUMBER,
     NUMBERS_TAKEN,
-    forget_numbers,
+    clear_numbers,
     is_safe_pair,
     key_of,
+    memo_get,
+    memo_put,
     number_for,
-    recall,
-    remember,
     shared_number,
     store_safe_pair,
     walk_by,
@@ -29,7 +29,7 @@ from kraftcheck.explorer.tables.kernel.worker import record_violations, retry_st
 
 
 @inlined
-def breaks(
+def evaluate_property(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, kind: Any, number: Any, me: Any, peer: Any
 ) -> Any:
     """Evaluate a property on given replicas.
@@ -50,7 +50,7 @@ def decided_by(worker: Any, shared: Any, me: Any, peer: Any) -> Any:
     The low bits are the properties that hold; from bit MOST_PROPERTIES on, those that do not.
     """
     kind = HOLDS if peer == 0 else HOLDS_OF_TWO
-    return recall(worker, key_of(kind, number_for(worker, kind, shared), me, peer))
+    return memo_get(worker, key_of(kind, number_for(worker, kind, shared), me, peer))
 
 
 @jit
@@ -70,9 +70,11 @@ def violations(
         if left & bit == 0:
             continue
         root = np.int64(t.properties[p, 0])
-        is_bad, certain, is_known = breaks(t, worker, serial, rows, row, root, kind, number, me, peer)
+        is_bad, certain, is_known = evaluate_property(t, worker, serial, rows, row, root, kind, number, me, peer)
         if peer != 0:
-            other_bad, other_certain, other_known = breaks(t, worker, serial, rows, row, root, kind, number, peer, me)
+            other_bad, other_certain, other_known = evaluate_property(
+                t, worker, serial, rows, row, root, kind, number, peer, me
+            )
             certain = (is_bad and certain) or (other_bad and other_certain) or (certain and other_certain)
             is_bad, is_known = is_bad or other_bad, is_known and other_known
         if is_bad:
@@ -81,12 +83,12 @@ def violations(
             sure |= bit << codes.MOST_PROPERTIES if is_bad else bit
         missing |= not is_known
     if sure:
-        remember(worker, key, sure | recall(worker, key))
+        memo_put(worker, key, sure | memo_get(worker, key))
     return np.int64(MISSING) if missing else bad
 
 
 @inlined
-def judge_one(
+def evaluate_part(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, shared: Any, constraints: Any, asked: Any, me: Any, peer: Any
 ) -> Any:
     """Return the mask of violated properties among `asked`, for the state, a replica or a pair.
@@ -121,7 +123,7 @@ def violated(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints:
     bad, known = np.int64(0), True
     # Evaluate the properties of the state as a whole.
     if of_all:
-        bad, known = judge_one(t, worker, serial, rows, row, shared, constraints, of_all, np.int64(0), np.int64(0))
+        bad, known = evaluate_part(t, worker, serial, rows, row, shared, constraints, of_all, np.int64(0), np.int64(0))
     # Evaluate those of each replica, and of each pair.
     for s in range(slots if of_one | of_two else 0):
         me = np.int64(rows[row, base + s])
@@ -130,7 +132,7 @@ def violated(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints:
             if other != s and (peer == 0 or is_safe_pair(worker, me, peer, constraints + 1)):
                 continue
             asked = of_one if other == s else of_two
-            more, is_known = judge_one(t, worker, serial, rows, row, shared, constraints, asked, me, peer)
+            more, is_known = evaluate_part(t, worker, serial, rows, row, shared, constraints, asked, me, peer)
             bad |= more
             known &= is_known
     if not constraints:
@@ -139,12 +141,12 @@ def violated(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints:
 
 
 @jit
-def judge_batch(t: Any, worker: Any, which: Any) -> None:
+def evaluate_batch(t: Any, worker: Any, which: Any) -> None:
     """Evaluate the invariants of the worker's states of these numbers, and record violations."""
     which = bare(which)
     for i in range(len(which)):
         if worker.fact_counts[NUMBERS_TAKEN]:
-            forget_numbers(worker)
+            clear_numbers(worker)
         bad = violated(t, worker, False, worker.states, which[i], 0)
         if bad < 0:
             retry_state(worker, which[i])
@@ -153,7 +155,7 @@ def judge_batch(t: Any, worker: Any, which: Any) -> None:
 
 
 @jit
-def resolve_judged(t: Any, worker: Any) -> None:
+def resolve_evaluations(t: Any, worker: Any) -> None:
     """Resolve the cache misses of states whose invariants are evaluated; the counterpart of `resolve`."""
     while t.meta[codes.M_SETTLED] < t.meta[codes.M_LEFT]:
         at = np.int64(t.waiting[t.meta[codes.M_SETTLED]])

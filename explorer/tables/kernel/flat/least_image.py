@@ -20,7 +20,7 @@ from kraftcheck.explorer.tables.kernel.flat.clusters import (
 )
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 from kraftcheck.explorer.tables.kernel.packing import hash_words, owner, put_bits
-from kraftcheck.explorer.tables.kernel.resolving.inboxes import make_content_images
+from kraftcheck.explorer.tables.kernel.resolving.inboxes import intern_content_images
 from kraftcheck.explorer.tables.kernel.resolving.requests import abort_to_grow
 
 LARGEST = np.int64(1 << 62)
@@ -33,7 +33,7 @@ def image(permuted: Any, number: Any, g: Any) -> Any:
 
 
 @inlined
-def keep_least(permuted: Any, worker: Any, states: Any, at: Any, first: Any, slots: Any, count: Any) -> Any:
+def narrow_to_least(permuted: Any, worker: Any, states: Any, at: Any, first: Any, slots: Any, count: Any) -> Any:
     """Narrow the candidate permutations to those with the least images in the columns of all replicas.
 
     Returns their number; they come first in `worker.left`.
@@ -60,7 +60,7 @@ def keep_least(permuted: Any, worker: Any, states: Any, at: Any, first: Any, slo
 
 
 @inlined
-def least_image(t: Any, worker: Any, serial: Any, states: Any, at: Any, column: Any) -> Any:
+def canonical_permutation(t: Any, worker: Any, serial: Any, states: Any, at: Any, column: Any) -> Any:
     """Return the permutation that makes the least image of the flat state states[at, column:], or MISSING.
 
     With `serial`, missing images are made.
@@ -74,12 +74,12 @@ def least_image(t: Any, worker: Any, serial: Any, states: Any, at: Any, column: 
             if t.permuted_contents[content, 0] < 0:
                 if not serial:
                     return np.int64(MISSING)
-                make_content_images(t, content)
+                intern_content_images(t, content)
             t.inbox_codes[content] |= codes.CODE_IMAGED
     for g in range(count):
         left[g] = g
-    count = keep_least(t.permuted_locals, worker, states, at, column + base, slots, count)
-    count = keep_least(t.permuted_contents, worker, states, at, column + inboxes, slots, count)
+    count = narrow_to_least(t.permuted_locals, worker, states, at, column + base, slots, count)
+    count = narrow_to_least(t.permuted_contents, worker, states, at, column + inboxes, slots, count)
     for c in range(bounds, base):
         if count == 1 or t.hidden[c]:
             continue
@@ -117,12 +117,12 @@ def write_image(t: Any, worker: Any, states: Any, at: Any, column: Any, g: Any, 
 
 
 @inlined
-def find_least(t: Any, worker: Any, serial: Any, n: Any) -> Any:
+def find_canonical(t: Any, worker: Any, serial: Any, n: Any) -> Any:
     """Find the permutation for the least image of each successor; return whether all images are cached."""
     known = True
     for k in range(n):
         if worker.succ[k, 1] != codes.LOOP:
-            worker.least[k] = least_image(t, worker, serial, worker.succ, k, np.int64(2))
+            worker.least[k] = canonical_permutation(t, worker, serial, worker.succ, k, np.int64(2))
             known &= worker.least[k] != MISSING
     return known
 
@@ -138,7 +138,7 @@ def pack_all_flat(t: Any, packing: Any, worker: Any, states: Any, words: Any, ow
     for i in range(len(states)):
         g = np.int64(0)
         if t.meta[codes.M_PERMUTATIONS] > 1:
-            g = least_image(t, worker, True, states, i, np.int64(0))
+            g = canonical_permutation(t, worker, True, states, i, np.int64(0))
         if lacks_room(t, packing, 1):
             abort_to_grow(t, 0)
         write_image(t, worker, states, i, np.int64(0), g, images, 0)

@@ -14,7 +14,7 @@ from kraftcheck.explorer.tables.kernel.codes import MISSING, inboxes_of, pair, s
 from kraftcheck.explorer.tables.kernel.maps import find, find_near
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row, set_identity
-from kraftcheck.explorer.tables.kernel.resolving.inboxes import make_operated
+from kraftcheck.explorer.tables.kernel.resolving.inboxes import apply_operation
 from kraftcheck.explorer.tables.kernel.resolving.requests import abort_to_grow, ask, request_handlers
 from kraftcheck.explorer.tables.kernel.resolving.steps import build_bundle
 from kraftcheck.explorer.tables.kernel.tree_walk import walk
@@ -63,7 +63,7 @@ def leaf_of(t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, me
 
 
 @inlined
-def roots_of(t: Any, worker: Any, serial: Any, local: Any) -> Any:
+def handlers_of(t: Any, worker: Any, serial: Any, local: Any) -> Any:
     """Return the list of tree nodes of a replica's internal actions, or MISSING."""
     found = np.int64(t.own_roots[local])
     if found < 0:
@@ -74,11 +74,11 @@ def roots_of(t: Any, worker: Any, serial: Any, local: Any) -> Any:
 
 
 @inlined
-def after(t: Any, worker: Any, serial: Any, inbox: Any, op: Any) -> Any:
+def inbox_after(t: Any, worker: Any, serial: Any, inbox: Any, op: Any) -> Any:
     """Return the inbox content after a network operation; REFUSED or MISSING."""
     found = find_near(t.operated, inbox, op)
     if found == MISSING and serial:
-        found = make_operated(t, inbox, op, True)
+        found = apply_operation(t, inbox, op, True)
     if found == MISSING:
         worker.stats[codes.S_MISSED] = 1
     return found

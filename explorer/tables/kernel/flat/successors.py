@@ -8,29 +8,29 @@ import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, NONE, inboxes_of, pair, places_of, slots_of, span
-from kraftcheck.explorer.tables.kernel.flat.clusters import note_change, pack_columns
+from kraftcheck.explorer.tables.kernel.flat.clusters import pack_columns, update_packed
 from kraftcheck.explorer.tables.kernel.flat.facts import (
     LISTED_TAKEN,
     MAY_DO,
     NUMBERS_TAKEN,
     SHARED_NOW,
     STEP,
+    clear_facts,
+    clear_numbers,
     fact_of,
-    forget_facts,
-    forget_numbers,
     key_of,
+    memo_get,
+    memo_put,
     number_for,
-    recall,
-    remember,
     shared_number,
     span_in,
     walk_by,
 )
-from kraftcheck.explorer.tables.kernel.flat.invariants import breaks, violated
-from kraftcheck.explorer.tables.kernel.flat.lookup import after, bundle_of, leaf_of, roots_of
+from kraftcheck.explorer.tables.kernel.flat.invariants import evaluate_property, violated
+from kraftcheck.explorer.tables.kernel.flat.lookup import bundle_of, handlers_of, inbox_after, leaf_of
 from kraftcheck.explorer.tables.kernel.maps import find
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
-from kraftcheck.explorer.tables.kernel.resolving.steps import make_local
+from kraftcheck.explorer.tables.kernel.resolving.steps import change_local
 
 
 @inlined
@@ -39,7 +39,7 @@ def change_column(t: Any, packing: Any, worker: Any, n: Any, column: Any, later:
     before = np.int64(worker.succ[n, 2 + column])
     worker.succ[n, 2 + column] = later
     if t.meta[codes.M_PERMUTATIONS] == 1:  # under a symmetry the canonical image is packed later
-        note_change(t, packing, worker, n, column, before, later)
+        update_packed(t, packing, worker, n, column, before, later)
 
 
 @inlined
@@ -70,7 +70,7 @@ def write_delta(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any,
                 known = False
                 worker.stats[codes.S_MISSED] = 1
                 if serial:
-                    make_local(t, before, fields)
+                    change_local(t, before, fields)
         if known:
             change_column(t, packing, worker, n, column, value)
     return known
@@ -87,11 +87,11 @@ def step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
         if before == later or before == 0 or later == 0:
             continue
         key = key_of(STEP, number, before, later)
-        if recall(worker, key):
+        if memo_get(worker, key):
             continue
         all_hold = True
         for p in range(t.meta[codes.M_STEP_PROPERTIES]):
-            is_bad, certain, is_known = breaks(
+            is_bad, certain, is_known = evaluate_property(
                 t, worker, serial, states, at, np.int64(t.step_properties[p, 0]), STEP, number, before, later
             )
             all_hold &= certain and not is_bad
@@ -99,12 +99,12 @@ def step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
             if is_bad:
                 flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else codes.violating(p)
         if all_hold:
-            remember(worker, key, np.int64(1))
+            memo_put(worker, key, np.int64(1))
     return np.int64(MISSING) if missing else flags
 
 
 @inlined
-def within(t: Any, worker: Any, serial: Any, n: Any) -> Any:
+def satisfies_constraints(t: Any, worker: Any, serial: Any, n: Any) -> Any:
     """Return whether successor `n` satisfies the constraints, or MISSING."""
     for c in range(worker.scratch.shape[1]):
         worker.scratch[0, c] = worker.succ[n, 2 + c]
@@ -146,7 +146,7 @@ def emit(
     for k in range(first, first + t.outcomes[outcome, codes.COUNT]):
         op = np.int64(t.outcome_operations[k])
         place = np.int64(t.operations[op, 0])
-        content = after(t, worker, serial, np.int64(succ[n, 2 + inboxes + place]), op)
+        content = inbox_after(t, worker, serial, np.int64(succ[n, 2 + inboxes + place]), op)
         if content < 0:
             return n
         change_column(t, packing, worker, n, inboxes + place, content)
@@ -158,7 +158,7 @@ def emit(
             return n
         flags |= more
     if t.meta[codes.M_CONSTRAINTS]:
-        inside = within(t, worker, serial, n)
+        inside = satisfies_constraints(t, worker, serial, n)
         if inside < 0:
             return n
         if inside == 0:
@@ -212,7 +212,7 @@ def expand_network(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: A
             continue
         for j in range(t.meta[codes.M_NETWORK_STEPS]):
             op = np.int64(t.network_operations[j, t.content_items[k, 0]])
-            content = after(t, worker, serial, inbox, op)
+            content = inbox_after(t, worker, serial, inbox, op)
             if content >= 0:
                 outcome, delta = np.int64(t.network_steps[j, 0]), t.network_steps[j, 1]
                 n = emit(t, packing, worker, serial, at, n, outcome, delta, slot, content)
@@ -230,7 +230,7 @@ def list_enabled_actions(t: Any, worker: Any, at: Any, number: Any, local: Any, 
     states, known, n = worker.states, True, np.int64(0)
     first, count = t.lists[roots, 0], t.lists[roots, 1]
     if worker.fact_counts[LISTED_TAKEN] + count > len(worker.listed):
-        forget_facts(worker)
+        clear_facts(worker)
     start = worker.fact_counts[LISTED_TAKEN]
     for k in range(first, first + count):
         root = np.int64(t.list_nodes[k])
@@ -248,16 +248,16 @@ def expand_internal(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: 
     """Write the successors of a replica's internal actions; local state 0 is the environment."""
     number = number_for(worker, MAY_DO, worker.fact_counts[SHARED_NOW])
     key = key_of(MAY_DO, number, local, np.int64(0))
-    fact = recall(worker, key)
+    fact = memo_get(worker, key)
     if fact == 0:
-        roots = roots_of(t, worker, serial, local)
+        roots = handlers_of(t, worker, serial, local)
         if roots < 0:
             return n
         fact, known = list_enabled_actions(t, worker, at, number, local, roots)
         if known:  # a missing branch makes the list valid for this state alone
             first, last = places_of(span_in(fact))
             worker.fact_counts[LISTED_TAKEN] += last - first
-            remember(worker, key, fact)
+            memo_put(worker, key, fact)
     first, last = places_of(span_in(fact))
     for k in range(first, last):
         n = follow(t, packing, worker, serial, at, n, np.int64(worker.listed[k]), local, slot, NONE, NONE)
@@ -292,7 +292,7 @@ def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
     worker.stats[codes.S_NOTABLE] = 0
     # Number the shared fields for the memo. Pack the state once: each successor's words are a copy with a few changes.
     if worker.fact_counts[NUMBERS_TAKEN]:
-        forget_numbers(worker)
+        clear_numbers(worker)
     worker.fact_counts[SHARED_NOW] = shared_number(t, worker, states, at)
     if t.meta[codes.M_PERMUTATIONS] == 1:
         pack_columns(t, packing, states, at, np.int64(0), worker.words, len(worker.words) - 1)

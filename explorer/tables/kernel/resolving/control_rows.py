@@ -65,7 +65,7 @@ def intern_hashed(t: Any, written: Any, hashed: Any) -> Any:
 
 
 @jit
-def look_ahead(t: Any, first: Any, count: Any) -> None:
+def preload_rows(t: Any, first: Any, count: Any) -> None:
     """Hash consecutive control rows, and load the entries that they will be compared with.
 
     These loads do not depend on each other, so the processor overlaps them.
@@ -109,7 +109,7 @@ def rehash_rows(t: Any) -> None:
 
 
 @jit
-def make_row_images(t: Any, row: Any) -> None:
+def intern_row_images(t: Any, row: Any) -> None:
     """Intern a control row's images under every permutation, and cache their ids."""
     if t.permuted_rows[row, 0] >= 0:
         return
@@ -135,7 +135,7 @@ def make_row_images(t: Any, row: Any) -> None:
 
 
 @jit
-def judge(t: Any, row: Any) -> None:
+def evaluate_row(t: Any, row: Any) -> None:
     """Evaluate the properties of a control row, or file requests to Python."""
     base, slots = t.meta[codes.M_SLOT_BASE], t.meta[codes.M_SLOTS]
     bad = np.int64(0)
@@ -173,7 +173,7 @@ def judge(t: Any, row: Any) -> None:
 
 
 @jit
-def judge_step(t: Any, row: Any, target: Any) -> Any:
+def evaluate_step(t: Any, row: Any, target: Any) -> Any:
     """Evaluate the step properties for every slot that differs; return the step's flags, or MISSING."""
     flags = np.int64(0)
     base = t.meta[codes.M_SLOT_BASE]

@@ -18,7 +18,7 @@ QUEUES = np.int64(-4)  # the operation appends to a channel, or removes its olde
 
 
 @jit
-def make_operated(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
+def apply_operation(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
     """Return the inbox content after an operation; REFUSED, or MISSING after a request to Python.
 
     `groups` is None where operations are on single messages only; Numba then compiles nothing for groups and channels.
@@ -33,18 +33,18 @@ def make_operated(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
         ask(t, codes.ASK_OPERATION, inbox, op, 0, 0, 0)
         return np.int64(MISSING)
     if groups is None:
-        result = counted(t, inbox, op)
+        result = apply_counting_rule(t, inbox, op)
     elif t.operations[op, 2] == QUEUES:
-        result = queued(t, inbox, op)
+        result = apply_queue_rule(t, inbox, op)
     else:
-        result = cleared(t, inbox, op) if t.operations[op, 2] == CLEARS else counted(t, inbox, op)
+        result = remove_group(t, inbox, op) if t.operations[op, 2] == CLEARS else apply_counting_rule(t, inbox, op)
     t.meta[codes.M_OPERATIONS] += 1
     store_near(t.operated, key, result)
     return result
 
 
 @jit
-def counted(t: Any, inbox: Any, op: Any) -> Any:
+def apply_counting_rule(t: Any, inbox: Any, op: Any) -> Any:
     """Apply a counting rule to an inbox content; return the resulting content."""
     message = t.operations[op, 1]
     start, n = t.contents[inbox, codes.C_START], t.contents[inbox, codes.C_N]
@@ -84,7 +84,7 @@ def counted(t: Any, inbox: Any, op: Any) -> Any:
 
 
 @jit
-def cleared(t: Any, inbox: Any, op: Any) -> Any:
+def remove_group(t: Any, inbox: Any, op: Any) -> Any:
     """Remove a group of messages from an inbox content; return the resulting content."""
     group = t.operations[op, 1] + 1
     start, n = t.contents[inbox, codes.C_START], t.contents[inbox, codes.C_N]
@@ -101,7 +101,7 @@ def cleared(t: Any, inbox: Any, op: Any) -> Any:
 
 
 @jit
-def queued(t: Any, inbox: Any, op: Any) -> Any:
+def apply_queue_rule(t: Any, inbox: Any, op: Any) -> Any:
     """Append a message to its channel, or remove it if it is the channel's oldest; return the resulting content.
 
     A channel's oldest message has the count 1, the next one 0, then -1, and so on. Items are ordered by message; equal
@@ -213,7 +213,7 @@ def rehash_contents(t: Any) -> None:
 
 
 @jit
-def make_content_images(t: Any, content: Any) -> None:
+def intern_content_images(t: Any, content: Any) -> None:
     """Intern an inbox content's images under every permutation, and cache their ids."""
     if t.permuted_contents[content, 0] >= 0:
         return

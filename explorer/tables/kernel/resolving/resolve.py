@@ -14,17 +14,17 @@ from kraftcheck.explorer.tables.kernel.codes import JUDGED, MISSING, pair
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.maps import find
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
-from kraftcheck.explorer.tables.kernel.resolving.control_rows import judge, make_row_images
-from kraftcheck.explorer.tables.kernel.resolving.inboxes import make_content_images, make_operated
+from kraftcheck.explorer.tables.kernel.resolving.control_rows import evaluate_row, intern_row_images
+from kraftcheck.explorer.tables.kernel.resolving.inboxes import apply_operation, intern_content_images
 from kraftcheck.explorer.tables.kernel.resolving.requests import ask
-from kraftcheck.explorer.tables.kernel.resolving.steps import build_bundle, build_row, make_changed, settle
+from kraftcheck.explorer.tables.kernel.resolving.steps import apply_delta, build_bundle, build_row, clear_unsettled
 from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk
 
 MOST_IN_TURN = 16
 
 
 @jit
-def make(t: Any, worker: Any, i: Any, symmetric: Any, groups: Any) -> Any:
+def resolve_miss(t: Any, worker: Any, i: Any, symmetric: Any, groups: Any) -> Any:
     """Compute the table entry of cache miss number `i`; return whether the entry exists now."""
     kind, a, b, c = worker.misses[i, 0], worker.misses[i, 1], worker.misses[i, 2], worker.misses[i, 3]
     # The arguments of each kind are those that `expand` and `worker` record.
@@ -37,14 +37,14 @@ def make(t: Any, worker: Any, i: Any, symmetric: Any, groups: Any) -> Any:
             build_bundle(t, a, b, groups)
         return find(t.bundles, pair(a, b)) != MISSING
     if kind == codes.MISS_CHANGED:
-        return make_changed(t, a, b) != MISSING
+        return apply_delta(t, a, b) != MISSING
     if kind == codes.MISS_OPERATED:
-        return make_operated(t, a, b, groups) != MISSING
+        return apply_operation(t, a, b, groups) != MISSING
     if kind == codes.MISS_JUDGED:
         if not t.row_info[a, codes.R_FLAGS] & JUDGED:
-            judge(t, a)
+            evaluate_row(t, a)
         if t.row_info[a, codes.R_FLAGS] == JUDGED:
-            settle(t, b, c)
+            clear_unsettled(t, b, c)
         return t.row_info[a, codes.R_FLAGS] & JUDGED != 0
     if kind == codes.MISS_PATH:
         at = worker.misses[i, 4]
@@ -54,9 +54,9 @@ def make(t: Any, worker: Any, i: Any, symmetric: Any, groups: Any) -> Any:
             return False
     if symmetric is not None:
         if kind == codes.MISS_ROW_IMAGES:
-            make_row_images(t, a)
+            intern_row_images(t, a)
         elif kind == codes.MISS_CONTENT_IMAGES:
-            make_content_images(t, a)
+            intern_content_images(t, a)
     return True
 
 
@@ -65,7 +65,7 @@ def resolve_misses(t: Any, worker: Any, symmetric: Any, groups: Any) -> Any:
     """Resolve the worker's cache misses from number `meta[M_RESOLVED]` on; return whether all entries exist now."""
     is_all = True
     while t.meta[codes.M_RESOLVED] < worker.stats[codes.S_MISSES]:
-        is_all &= make(t, worker, t.meta[codes.M_RESOLVED], symmetric, groups)
+        is_all &= resolve_miss(t, worker, t.meta[codes.M_RESOLVED], symmetric, groups)
         t.meta[codes.M_RESOLVED] += 1
     worker.stats[codes.S_MISSES] = 0
     t.meta[codes.M_RESOLVED] = 0

@@ -11,19 +11,19 @@ from kraftcheck.explorer.tables.kernel.codes import MISSING, NONE, REFUSED, WITH
 from kraftcheck.explorer.tables.kernel.maps import find, find_near, is_full, near_key, store, store_near
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import (
+    evaluate_row,
+    evaluate_step,
     intern_hashed,
     intern_row,
-    judge,
-    judge_step,
-    look_ahead,
+    preload_rows,
 )
-from kraftcheck.explorer.tables.kernel.resolving.inboxes import make_operated
+from kraftcheck.explorer.tables.kernel.resolving.inboxes import apply_operation
 from kraftcheck.explorer.tables.kernel.resolving.requests import abort_to_grow, ask, request_handlers
 from kraftcheck.explorer.tables.kernel.tree_walk import walk_to
 
 
 @jit
-def make_local(t: Any, local: Any, change: Any) -> Any:
+def change_local(t: Any, local: Any, change: Any) -> Any:
     """Return the local state after a change of some fields, or MISSING after one request to Python."""
     key = pair(change, local)
     found = find(t.changed_locals, key)
@@ -56,7 +56,7 @@ def write_target(t: Any, row: Any, delta: Any, place: Any) -> Any:
                 t.rows[place, c] = 0
             continue
         if value < 0:
-            value = make_local(t, t.rows[row, column], ~value)
+            value = change_local(t, t.rows[row, column], ~value)
             missing |= value < 0
         t.rows[place, column] = value
     return np.int64(MISSING) if missing else np.int64(0)
@@ -69,7 +69,7 @@ def flags_to(t: Any, target: Any, flags: Any) -> Any:
 
 
 @jit
-def settle(t: Any, row: Any, ref: Any) -> None:
+def clear_unsettled(t: Any, row: Any, ref: Any) -> None:
     """Clear UNSETTLED in a step's table entry; `ref`: see `check_evaluated`."""
     if ref < 0:
         t.row_items[~ref, 2] &= codes.STEP_FLAGS
@@ -80,7 +80,7 @@ def settle(t: Any, row: Any, ref: Any) -> None:
 
 
 @jit
-def make_changed(t: Any, row: Any, delta: Any) -> Any:
+def apply_delta(t: Any, row: Any, delta: Any) -> Any:
     """Return the control row after a delta, with the step's flags above it; REFUSED or MISSING."""
     key = near_key(np.int64(row), np.int64(delta))
     found = find_near(t.changed, np.int64(row), np.int64(delta))
@@ -94,7 +94,7 @@ def make_changed(t: Any, row: Any, delta: Any) -> Any:
     result = write_target(t, row, delta, fresh)
     if result == 0:
         target = intern_row(t, fresh)
-        flags = judge_step(t, row, target)
+        flags = evaluate_step(t, row, target)
         result = np.int64(flags) if flags < 0 else codes.with_flags(target, flags_to(t, target, flags))
     if result != MISSING:
         t.meta[codes.M_DELTAS] += 1
@@ -156,13 +156,13 @@ def build_row(t: Any, row: Any) -> None:
     start, fresh = t.meta[codes.M_ROW_ITEMS], t.meta[codes.M_ROWS]
     n, written, missing = list_outcomes(t, row, start, fresh)
     # Intern the outcomes' control rows, which stand side by side, and evaluate the step properties.
-    look_ahead(t, fresh, written)
+    preload_rows(t, fresh, written)
     for k in range(start, start + n):
         place = np.int64(t.row_items[k, 1])
         if place < 0:
             continue
         target = intern_hashed(t, place, t.row_info[place, codes.R_BAD])
-        flags = judge_step(t, row, target)
+        flags = evaluate_step(t, row, target)
         missing |= flags < 0
         t.row_items[k, 1] = target
         t.row_items[k, 2] = flags
@@ -171,7 +171,7 @@ def build_row(t: Any, row: Any) -> None:
         target = np.int64(t.row_items[k, 1])
         is_sure = target >= fresh and t.outcomes[t.row_items[k, 0], codes.COUNT] == 0  # no inbox can refuse the step
         if is_sure and not t.row_info[target, codes.R_FLAGS] & codes.JUDGED:
-            judge(t, target)
+            evaluate_row(t, target)
         if target >= 0 and t.row_items[k, 2] >= 0:
             t.row_items[k, 2] = flags_to(t, target, np.int64(t.row_items[k, 2]))
     # Keep only a complete list; otherwise it is built again once Python has answered the requests.
@@ -202,7 +202,7 @@ def build_bundle(t: Any, local: Any, inbox: Any, groups: Any) -> None:
             continue
         if t.lists[roots, 1] == 0:
             continue
-        rest = make_operated(t, inbox, np.int64(t.messages[message, 0]), groups)
+        rest = apply_operation(t, inbox, np.int64(t.messages[message, 0]), groups)
         if rest < 0:
             missing = True
             continue
