@@ -329,7 +329,7 @@ bare: Any = intrinsic(_bare)
 
 
 def _keep(_context: Any, array: Any) -> Any:
-    """Use an array, so that Numba does not free it earlier; a bare array of the same memory is no use."""
+    """Keep an array alive up to this point; uses of a bare array of the same memory do not."""
     return types.void(array), lambda context, *_: context.get_dummy_value()
 
 

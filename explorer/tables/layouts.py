@@ -47,7 +47,7 @@ class ControlRows:
         """Do nothing: only the flat layout has more buffers."""
 
     def expand(self, worker: Worker, packing: Packing, which: Indices, deadlock: bool) -> None:
-        """Expand the worker's states of these numbers as far as the buffers have room."""
+        """Expand the worker's states with these indices as far as the buffers have room."""
         images, columns = None, worker.states.shape[1]
         if self._learner.permutations > 1:
             images = np.zeros((len(worker.succ) + 1, columns), np.int32)
@@ -127,7 +127,7 @@ class FlatColumns:
             worker.waiting_hashes = np.zeros((WAITING, clusters), np.int64)
 
     def expand(self, worker: Worker, packing: Packing, which: Indices, deadlock: bool) -> None:
-        """Expand the worker's states of these numbers as far as the buffers have room."""
+        """Expand the worker's states with these indices as far as the buffers have room."""
         expand_flat_batch(self._learner.tables, worker, worker.successors, packing, which, deadlock)
 
     def resolver(self, packing: Packing) -> Make | None:
@@ -135,7 +135,7 @@ class FlatColumns:
         return partial(resolve_flat, packing)
 
     def order(self, rows: Rows) -> Indices:
-        """Return the order in which states are expanded: as they are."""
+        """Return the order in which states are expanded, which is that of the rows."""
         return np.arange(len(rows), dtype=np.int64)
 
     def counts(self, pool: Sequence[Worker]) -> list[int]:

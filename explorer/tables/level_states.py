@@ -83,7 +83,7 @@ class LevelStates:
         self.reload(partial(self.expander.switch_layout, flat=flat))
 
     def reload(self, change: Callable[[], None]) -> None:
-        """Call `change`, which changes the packing, and insert the states of all levels again."""
+        """Call `change`, which changes the layout or packing, and insert the states of all levels again."""
         change()
         self.visited.empty(self.expander.packing, sum(self.levels.counts))
         for rows in self.all_rows():

@@ -34,7 +34,7 @@ PATIENCE = 5.0
 
 
 class LeastStates:
-    """Finds the least states of levels."""
+    """Finds the least state of a level, compared by fingerprint."""
 
     def __init__(self, expander: Expander, levels: Levels, batch: int) -> None:
         self.gave_up = False

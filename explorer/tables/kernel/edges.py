@@ -31,7 +31,7 @@ BEYOND, BLOCKED = -1, -2
 
 @jit
 def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any:
-    """Write the edges out of the worker's states of these numbers; return the number of edges.
+    """Write the edges out of the worker's states with these indices; return the number of edges.
 
     `stats[S_DONE]` is the number of states done, less than all where an array is full.
     """

@@ -408,7 +408,7 @@ def append_successor(
 
 @jit
 def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, deadlocks: Any, images: Any) -> None:
-    """Expand the worker's states of these numbers, each completely or not at all.
+    """Expand the worker's states with these indices, each completely or not at all.
 
     Appends successors to `found`. Writes the number of states done to `stats[S_DONE]`. The number is less than all
     where an array is full; `stats[S_CODE]` names that array. For `images` see `find_images`.

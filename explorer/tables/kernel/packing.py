@@ -53,7 +53,7 @@ def change_bits(words: Any, place: Any, position: Any, width: Any, difference: A
 
 @inlined
 def take_bits(words: Any, place: Any, position: Any, width: Any) -> Any:
-    """Return the value of a field."""
+    """Read a field of packed words."""
     w, s = position >> 6, position & 63
     value = words[place, w] >> np.uint64(s)
     if s + width > 64:

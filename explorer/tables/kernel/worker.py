@@ -159,7 +159,7 @@ def save_pruned(worker: Any, state: Any, k: Any) -> None:
 
 @inlined
 def record_deadlock(worker: Any, state: Any) -> None:
-    """Record the first deadlock."""
+    """Record a deadlock event, unless an earlier state had one."""
     if not worker.stats[codes.S_DEADLOCK]:
         worker.stats[codes.S_DEADLOCK] = 1
         record_event(worker, state, STUCK, 0)

@@ -16,7 +16,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 class EffectTable:
-    """The outcomes of one learner."""
+    """Interned outcomes of one protocol's steps."""
 
     def __init__(self, interner: Interner) -> None:
         self._interner = interner

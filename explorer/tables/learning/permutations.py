@@ -57,7 +57,7 @@ class Images:
         return products, generators
 
     def _after(self, g: int, h: int) -> int:
-        """Return the number of g after h."""
+        """Return the number of the composition of two permutations: g after h."""
         outer = self._group[g]
         return self._numbers[_key({value: outer.get(image, image) for value, image in self._group[h].items()})]
 

@@ -205,7 +205,7 @@ class ReadLog:
         return LocalProxy(record, partial(self._read_local, role, local))
 
     def whole(self, owner: Action | Property) -> dict[str, Value]:
-        """Return the same arguments as plain values, and record nothing."""
+        """Return the arguments of an action or a property as plain values, and record nothing."""
         interner, control = self._interner, self._control
         given: dict[str, Value] = {"shared": interner.shared.record_of(control)}
         inboxes = self._inboxes + [0] * len(interner.slots)

@@ -227,7 +227,7 @@ class SharedFields:
 
     @property
     def end(self) -> int:
-        """The column of control rows after those of the shared record."""
+        """The first column of control rows after the shared record."""
         return self._first + len(self.names) + self.sets.columns
 
     def explode_sets(self) -> bool:

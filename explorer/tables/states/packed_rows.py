@@ -55,7 +55,7 @@ class Packing(PackingArrays):
         return self
 
     def has_room_for(self, bits: list[int]) -> bool:
-        """Return whether there is a field for each of these widths, and is wide enough."""
+        """Return whether the fields have at least these widths."""
         return len(bits) == len(self.width) and all(n <= w for n, w in zip(bits, self.width, strict=True))
 
 

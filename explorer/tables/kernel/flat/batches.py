@@ -206,7 +206,7 @@ def lacks_room_for(t: Any, packing: Any, worker: Any, found: Any, n: Any, fulles
 
 @jit
 def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, deadlocks: Any) -> None:
-    """Expand the worker's flat states of these numbers; the counterpart of `expand_batch`."""
+    """Expand the worker's flat states with these indices; the counterpart of `expand_batch`."""
     succ, stats, which = worker.succ, worker.stats, bare(which)
     symmetric, clusters = t.meta[codes.M_PERMUTATIONS] > 1, packing.clusters[0]
     recent, fullest, waiting = on_stack(RECENT, found.words.shape[2]), np.int64(0), np.int64(0)

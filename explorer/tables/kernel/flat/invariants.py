@@ -142,7 +142,7 @@ def violated(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints:
 
 @jit
 def evaluate_batch(t: Any, worker: Any, which: Any) -> None:
-    """Evaluate the invariants of the worker's states of these numbers, and record violations."""
+    """Evaluate the invariants of the worker's states with these indices, and record violations."""
     which = bare(which)
     for i in range(len(which)):
         if worker.fact_counts[NUMBERS_TAKEN]:

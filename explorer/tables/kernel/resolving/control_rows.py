@@ -16,7 +16,7 @@ from kraftcheck.explorer.tables.kernel.tree_walk import walk_to
 
 @jit
 def row_hash(t: Any, row: Any) -> Any:
-    """Return the hash of a control row."""
+    """Hash the columns of a control row."""
     h = np.uint64(1469598103934665603)
     for c in range(t.rows.shape[1]):
         h = (h ^ np.uint64(t.rows[row, c])) * np.uint64(0x9E3779B97F4A7C15)

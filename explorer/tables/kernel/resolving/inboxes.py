@@ -193,7 +193,7 @@ def intern_content(t: Any, slot: Any, n: Any) -> Any:
 
 @jit
 def content_hash(t: Any, slot: Any, start: Any, n: Any) -> Any:
-    """Return the hash of an inbox content."""
+    """Hash the items of an inbox content."""
     h = np.uint64(slot)
     for k in range(start, start + n):
         h = mix(h ^ np.uint64(t.content_items[k, 0])) + np.uint64(t.content_items[k, 1]) * np.uint64(0x9E3779B97F4A7C15)
