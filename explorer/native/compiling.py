@@ -92,7 +92,6 @@ def compiler(*sources: Path) -> Callable[[Callable[..., Any]], Any]:
 
 
 def _compiled(function: Callable[..., Any], folder: str) -> Any:
-    """Compile a function as an entry for Python and a callee for compiled code."""
     before = config.CACHE_DIR
     config.CACHE_DIR = folder
     try:
@@ -248,7 +247,6 @@ class _KnownLibrary:
 
 
 def _library(generator: Any, name: str, machine_code: bytes, function: Any) -> Any:
-    """Return the library of an entry's machine code."""
     library = generator.create_library(name)
     library.enable_object_caching()
     library._set_compiled_object(machine_code)

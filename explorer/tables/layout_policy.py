@@ -139,7 +139,6 @@ class Clustering:
         self.units = [unit for unit in self.units if unit is not a and unit is not b] + [merged]
 
     def _gain(self, a: ColumnGroup, b: ColumnGroup, merged: ColumnGroup) -> float:
-        """Return the bytes that merging two units saves."""
         saved = (a.bits + b.bits - merged.bits) / 8 * self._states
         return WORTH * saved - (merged.cost - a.cost - b.cost)
 

@@ -93,7 +93,6 @@ class InternedValues:
         return {**now._asdict(), "controls": self._controls.shapes}
 
     def _value(self, kind: int, number: int, value: Value) -> None:
-        """Append a value to its file."""
         self._checkpoint.note(value)
         data = encode(value)
         head = bytes([kind]) + number.to_bytes(LENGTH, "big") + len(data).to_bytes(LENGTH, "big")
@@ -162,7 +161,6 @@ class InternedValues:
         return inboxes
 
     def _pairs(self, name: str, rows: int) -> NDArray[np.int32]:
-        """Return a file of pairs as an array."""
         require_bytes(name, self.files[name].length, 8 * rows)
         array = np.empty((rows, 2), np.int32)
         self.files[name].read_into(0, array)

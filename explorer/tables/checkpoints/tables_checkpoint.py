@@ -104,7 +104,6 @@ class TablesCheckpoint(SearchCheckpoint):
         return snapshot
 
     def _require_levels(self, snapshot: Snapshot) -> None:
-        """Require that the levels match the files and the interner."""
         levels, most = snapshot.levels, self._learner.interner.width
         counts = [sum(rows for rows, _ in level) for level in levels]
         require(bool(levels) and all(counts[:-1]), "there are no levels, or one but the last is empty")
@@ -180,7 +179,6 @@ class CheckpointRecheck:
             yield expander.found()
 
     def _require_noted(self, violated: set[str]) -> None:
-        """Require that violations are in the checkpoint."""
         new = violated - self._violated
         require(not new, f"a violation of {', '.join(sorted(new))} is not noted")
 

@@ -63,7 +63,7 @@ def walk(
 
 @jit
 def child_of(t: Any, node: Any, answer: Any) -> Any:
-    """Return a node's child for an answer, as an entry point for Python."""
+    """Return a node's child for an answer, or MISSING; an entry point for Python."""
     return child(t, node, answer)
 
 

@@ -66,7 +66,6 @@ class EffectTable:
         return put
 
     def _spending(self, step: Step) -> Pairs:
-        """Return the bounds that a step uses, as (bound, amount); a needed bound has the amount 0."""
         if not step.spends and not step.needs:
             return ()
         bounds = self._interner.bounds
@@ -88,6 +87,5 @@ class EffectTable:
         return found
 
     def _row(self, action: int, delta: int, consumes: bool, operations: list[int], flags: int = 0) -> tuple[int, ...]:
-        """Return an outcome as a table row."""
         first = self._tables.extend("outcome_operations", operations)
         return action, delta, int(consumes), first, len(operations), flags

@@ -254,7 +254,6 @@ class Learner:
                 done.add((kind, a, b))
 
     def _answer_roots(self, local: int, number: int) -> None:
-        """Answer a request for the handlers of a local state for a message; `number` 0 stands for internal actions."""
         me = self.interner.locals[local]
         message = self.interner.inboxes.messages[number - 1] if number else None
         nodes = []
@@ -274,11 +273,9 @@ class Learner:
             tables.own_roots[local] = index
 
     def _answer_change(self, local: int, change: int) -> None:
-        """Answer a request for the local state after a change of some fields."""
         self.interner.tables.put("changed_locals", change << 32 | local, self.interner.changed(local, change))
 
     def _root(self, about: TreeOwner) -> int:
-        """Return the root of a new decision tree."""
         node = self._trees.node()
         self._roots[node] = about
         return node
@@ -309,7 +306,6 @@ class Learner:
             return None
 
     def _call(self, root: TreeOwner, log: ReadLog) -> FlaggedSteps:
-        """Return the steps of an action, and log its reads."""
         action, me, message = root
         assert isinstance(action, Action)
         steps = log.steps(self.calls, action, me, message, tracks=self._tracks_changes)
@@ -337,7 +333,6 @@ class Learner:
         )
 
     def _set_outcomes(self, node: int, action: Action, me: Any, message: Any, steps: FlaggedSteps) -> None:
-        """Make a node a leaf with the outcomes of steps."""
         actor = getattr(me, "id", None)
         labels = [self.book.number(action.name, actor, message, step) for step, _ in steps]
         self._trees.set_leaf(node, self._effects.add(labels, me, steps), len(steps))
@@ -379,7 +374,6 @@ class Learner:
             raise AssertionError(f"property {owner.name} {problem}") from None
 
     def _answer_operation(self, content: int, op: int) -> None:
-        """Answer a request for the inbox content after a network operation."""
         inboxes, tables = self.interner.inboxes, self.interner.tables
         name, message = inboxes.operations[op]
         after = self.protocol.network.apply(name, inboxes.decode_content(content), inboxes.messages[message])

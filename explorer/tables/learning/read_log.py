@@ -55,7 +55,6 @@ class ReadLog:
         self._inboxes = inboxes
 
     def _note(self, query: Query, answer: int) -> None:
-        """Record a query's answer, once."""
         self.path.setdefault(query, answer)
 
     def arguments(self, owner: Action | Property) -> dict[str, Value]:
@@ -117,7 +116,6 @@ class ReadLog:
             self._note_shared(index, ("field", field), partial(_field, field))
 
     def _note_shared(self, index: int, key: Key, function: Callable[[Any], Value]) -> None:
-        """Record the answer to a query on a shared field."""
         queries, column = self._interner.shared.queries[index], len(self._interner.bounds) + index
         query = queries.number(key, function)
         self._note((SHARED_QUERY, query, column), queries.answer(query, self._control[column]))
@@ -227,7 +225,6 @@ class ReadLog:
             self._ask_local(("field", field), partial(_field, field), role, local)
 
     def _ask_local(self, key: Key, function: Callable[[Any], Value], role: int, local: int) -> None:
-        """Record the answer to a query on a local state."""
         queries = self._interner.queries
         query = queries.number(key, function)
         self._note((LOCAL_QUERY, query, role), queries.answer(query, local))
@@ -274,7 +271,6 @@ def _rest(step: Step, log: ReadLog) -> Step:
 
 
 def _delta(step: Step, rest: Step, log: ReadLog, *, is_sure: bool) -> DeltaStep:
-    """Return a step as a delta: `rest`, with the changes of peers and of exploded sets."""
     sets = dict(_sets(step, log, is_minimal=not is_sure))
     parts = {name: getattr(rest, name) for name in field_names(Step)}
     parts["writes"] = tuple(one._peek() if is_sure and _is_changed(one) else unwrap(one) for one in step.writes)
@@ -283,13 +279,11 @@ def _delta(step: Step, rest: Step, log: ReadLog, *, is_sure: bool) -> DeltaStep:
 
 
 def _sets(step: Step, log: ReadLog, *, is_minimal: bool = False) -> tuple[tuple[str, SetChange], ...]:
-    """Return a step's changes of exploded sets, by field name."""
     found = ((name, log.change_of(name, value, is_minimal=is_minimal)) for name, value in step.puts)
     return tuple((name, change) for name, change in found if change is not None)
 
 
 def _peers(step: Step) -> tuple[tuple[Value, Fields], ...]:
-    """Return a step's changed fields of peers, by replica."""
     return tuple((one._key, _fields(one)) for one in step.writes if _is_changed(one))
 
 
@@ -299,6 +293,5 @@ def _is_changed(replica: Any) -> bool:
 
 
 def _fields(replica: Any) -> Fields:
-    """Return the changed fields of a proxy, sorted by name."""
     changes = ((name, unwrap(value)) for name, value in sorted(replica._changes.items()))
     return tuple((name, type(value), value) for name, value in changes)

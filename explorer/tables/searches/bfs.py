@@ -122,7 +122,6 @@ class BreadthFirst:
             check_behaviours(self.states, self.checker, self.options, self.witness.to, pause)
 
     def _start(self) -> None:
-        """Store and check the initial states."""
         found = self.expander.load(self.checker.starting_rows())
         self.levels.begin()
         for rows in self.states.visited.add(found):
@@ -181,7 +180,6 @@ class BreadthFirst:
             return rows
 
     def _merge_candidates(self) -> None:
-        """Merge pending candidates."""
         self._append_new(self.states.visited.merge_candidates())
         self._stop_if_requested()
 

@@ -105,7 +105,6 @@ class Partition:
         return int(self.table[ENTRIES])
 
     def _recycle(self, tables: tuple[Any, Any]) -> None:
-        """Give arrays back for reuse."""
         for spare, left in zip(self._spare, tables, strict=True):
             spare.leave(left)
 
