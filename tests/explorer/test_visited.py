@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftcheck.explorer.spill_arrays import SpillArena, is_mapped
-from kraftcheck.explorer.tables.kernel.hash_set import CAPACITY, MAX_LOAD, STRIDE, look_up, mark, number
+from kraftcheck.explorer.tables.kernel.hash_set import CAPACITY, MAX_LOAD, STRIDE, look_up, mark_known, number
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import (
     HOME_BITS,
@@ -223,7 +223,7 @@ def test_a_partition_holds_what_a_set_holds(bits: int, capacity: int, seed: int,
     others, known = made_up(packed, 500, seed + 1), np.zeros(len(places), np.uint8)
     if owned:
         others = np.ascontiguousarray(others[mixed_of(others)[1] == owner])
-    mark(keys, places, layout, others, known)
+    mark_known(keys, places, layout, others, known)
     assert int(known.sum()) == len(as_set(others) & expected)
     partition.clear()
     assert (partition.count, len(partition.words())) == (0, 0)
