@@ -169,7 +169,7 @@ def test_a_step_to_the_same_state_counts(laid_out: list[bool], symmetry: str | N
 def test_facts_are_forgotten_where_numbers_run_out(laid_out: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     """Few contents of the shared fields have numbers, and few things that replicas may do have a place."""
     seen: list[tuple[int, int]] = []
-    forget = layouts.forget_facts
+    forget = layouts.reset_memo
 
     def noting(worker: Worker, shared: int) -> None:
         if len(worker.fact_counts):
