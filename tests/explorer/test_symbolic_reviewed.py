@@ -324,7 +324,7 @@ def test_a_limit_of_few_nodes_is_called_so() -> None:
 def test_what_a_view_leaves_out_is_not_read_as_nothing() -> None:
     protocol = Seen(ticks=4)
     assert ReferenceSearch(protocol, options_of(protocol)).run().verdict is Verdict.OK
-    with pytest.raises(InputError, match="reads ticks, which VIEW unspent leaves out: states are judged as they"):
+    with pytest.raises(InputError, match="reads ticks, which VIEW unspent leaves out: it is evaluated on the view"):
         explore(protocol, options_of(protocol, search="bfs", view="unspent"))
 
 

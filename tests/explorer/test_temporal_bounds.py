@@ -127,7 +127,7 @@ def test_a_predicate_that_reads_what_a_view_leaves_out_is_refused(explore: Any) 
         protocol.seldom_in_sum,
     ):
         assert checked(explore, protocol, always(prop)).verdict is Verdict.VIOLATION
-        with pytest.raises(InputError, match="reads tries, which VIEW again leaves out: states are judged"):
+        with pytest.raises(InputError, match="reads tries, which VIEW again leaves out: it is evaluated"):
             checked(explore, protocol, always(prop), view="again")
 
 
