@@ -10,17 +10,17 @@ from kraftcheck.explorer.temporal.conditions import whom
 from kraftcheck.explorer.transition_system import Label, counterpart
 from kraftcheck.spec.language.formula import (
     NEXT,
+    And,
     Atom,
-    Both,
-    Either,
+    Boolean,
     Enabled,
     Fairness,
     Formula,
-    Held,
     Not,
+    Or,
     Release,
+    StatePredicate,
     Taken,
-    Truth,
     Until,
 )
 from kraftcheck.spec.language.semantics import Choice, Semantics, Transition
@@ -50,13 +50,13 @@ class LassoJudge:
     def _where(self, formula: Formula) -> list[bool]:
         """Return for each state whether a formula holds of the suffix that begins there."""
         match formula:
-            case Truth(value):
+            case Boolean(value):
                 return [value] * len(self._states)
             case Not(part):
                 return [not one for one in self._where(part)]
-            case Both(left, right):
+            case And(left, right):
                 return list(map(and_, self._where(left), self._where(right)))
-            case Either(left, right):
+            case Or(left, right):
                 return list(map(or_, self._where(left), self._where(right)))
             case Until(left, right):
                 return self._until(self._where(left), self._where(right))
@@ -76,7 +76,7 @@ class LassoJudge:
 
     def _is_true(self, atom: Atom) -> Callable[[int], bool]:
         match atom:
-            case Held(prop):
+            case StatePredicate(prop):
                 return lambda place: self._semantics.holds(prop, self._states[place])
             case Enabled(actions):
                 return lambda place: self._is_enabled(actions, self._states[place])

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kraftcheck.spec.errors import ProtocolError
-from kraftcheck.spec.language.formula import Atom, Both, Either, Formula, Not, Release, Truth, Until, pushed
+from kraftcheck.spec.language.formula import And, Atom, Boolean, Formula, Not, Or, Release, Until, negation_normal_form
 
 MOST_STATES = 256
 MOST_UNTILS = 60
@@ -58,7 +58,7 @@ class Branch(NamedTuple):
 
 def automaton_of(formula: Formula) -> Automaton:
     """Return an automaton that accepts exactly the behaviours that satisfy a formula."""
-    first: Obligations = frozenset([pushed(formula)])
+    first: Obligations = frozenset([negation_normal_form(formula)])
     numbers, waiting = {first: 0}, [first]
     found: list[tuple[int, Branch, int]] = []
     for state in waiting:
@@ -116,7 +116,7 @@ def _branches(state: Obligations) -> list[Branch]:
 
 def _unfolded(todo: tuple[Formula, ...], done: frozenset[Formula], branch: Branch) -> Iterator[Branch]:
     """Yield the extensions of a branch that satisfy all remaining formulas."""
-    while todo and (todo[0] in done or todo[0] == Truth(True)):
+    while todo and (todo[0] in done or todo[0] == Boolean(True)):
         todo = todo[1:]
     if not todo:
         yield branch
@@ -131,11 +131,11 @@ def _ways(formula: Formula, branch: Branch) -> list[tuple[tuple[Formula, ...], B
     # Expansion laws: `l U r` is `r or (l and next(l U r))`; `l R r` is `(l and r) or (r and next(l R r))`. Only the
     # second way of an until postpones it.
     match formula:
-        case Truth():
+        case Boolean():
             return []
-        case Both(left, right):
+        case And(left, right):
             return [((left, right), branch)]
-        case Either(left, right):
+        case Or(left, right):
             return [((left,), branch), ((right,), branch)]
         case Until(left, right):
             return [((right,), branch), ((left,), later._replace(put_off=branch.put_off | {formula}))]

@@ -14,7 +14,7 @@ from kraftcheck.explorer.temporal.graph import LabelledGraph, Masks
 from kraftcheck.explorer.temporal.kernel import product as kernel
 from kraftcheck.explorer.transition_system import Label
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.formula import NEXT, Atom, Enabled, Fairness, Formula, Held, Taken
+from kraftcheck.spec.language.formula import NEXT, Atom, Enabled, Fairness, Formula, StatePredicate, Taken
 
 MOST_NODES = (1 << 31) - 4
 CHUNK = 1 << 20
@@ -121,7 +121,11 @@ class Product:
 
     def _partition_states(self, of_labels: Masks) -> None:
         """Partition the states by true atoms and enabled conditions, given the atoms that labels enable."""
-        held = {bit: self._graph.holds(a.prop) for bit, a in enumerate(self._automaton.atoms) if isinstance(a, Held)}
+        held = {
+            bit: self._graph.holds(a.prop)
+            for bit, a in enumerate(self._automaton.atoms)
+            if isinstance(a, StatePredicate)
+        }
         self.arrays.kind = self._graph.room.array(self._graph.count, np.int32)
         most = FIRST_KINDS
         while not self._try_partition(of_labels, held, most):
@@ -166,7 +170,7 @@ class Product:
         """Return notes about the atoms that have one value in all states."""
         found = []
         for bit, atom in enumerate(self._automaton.atoms):
-            if isinstance(atom, Held):
+            if isinstance(atom, StatePredicate):
                 true = self.arrays.held >> np.uint64(bit) & np.uint64(1) != 0
                 if true.all() or not true.any():
                     found.append(f"{name}: {atom.prop.name} was {'never false' if true.all() else 'never true'}")

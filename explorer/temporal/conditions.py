@@ -12,7 +12,7 @@ from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.transition_system import Label
 from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.declarations import Property
-from kraftcheck.spec.language.formula import NEXT, Enabled, Fairness, Taken, changed_by_stuttering
+from kraftcheck.spec.language.formula import NEXT, Enabled, Fairness, Taken, stutter_sensitive_step
 from kraftcheck.spec.language.protocol import Protocol
 
 MOST_CONDITIONS = 60
@@ -71,7 +71,7 @@ def require_temporal(protocol: Protocol, options: SearchRequest) -> None:
     known = [NEXT, *_actions(protocol)]
     for prop in options.temporal:
         formula = prop.formula(protocol)
-        misplaced = changed_by_stuttering(formula)
+        misplaced = stutter_sensitive_step(formula)
         if misplaced is not None:
             raise InputError(
                 f"{prop.name}: {misplaced} is sensitive to stuttering here; require a step by"

@@ -29,7 +29,7 @@ from typing import (
 )
 
 from kraftcheck.spec.errors import ProtocolError
-from kraftcheck.spec.language.formula import Each, Fairness, Formula, Held, fairness_problem
+from kraftcheck.spec.language.formula import Each, Fairness, Formula, StatePredicate, fairness_problem
 from kraftcheck.spec.values import Record, Value
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -401,13 +401,13 @@ class Predicate:
     def __get__(self, protocol: None, owner: type) -> Self: ...
 
     @overload
-    def __get__(self, protocol: object, owner: type) -> Held: ...
+    def __get__(self, protocol: object, owner: type) -> StatePredicate: ...
 
-    def __get__(self, protocol: Any, owner: type) -> Self | Held:
+    def __get__(self, protocol: Any, owner: type) -> Self | StatePredicate:
         """Return the predicate as a formula, or itself if accessed on the class."""
         if protocol is None:
             return self
-        return Held(protocol.properties[self.property_mark.name or camel_case(self.method.__name__)])
+        return StatePredicate(protocol.properties[self.property_mark.name or camel_case(self.method.__name__)])
 
 
 @overload

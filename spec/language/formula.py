@@ -27,12 +27,12 @@ class Formula:
     """A formula of temporal logic. `&`, `|` and `~` combine formulas."""
 
     def __and__(self, other: Claim) -> Formula:
-        return Both(self, as_formula(other))
+        return And(self, as_formula(other))
 
     __rand__ = __and__
 
     def __or__(self, other: Claim) -> Formula:
-        return Either(self, as_formula(other))
+        return Or(self, as_formula(other))
 
     __ror__ = __or__
 
@@ -62,13 +62,13 @@ class Atom(Formula):
 
 
 @dataclass(frozen=True, eq=False)
-class Held(Atom):
+class StatePredicate(Atom):
     """A predicate of states."""
 
     prop: Any  # the predicate, a `Property`; one that asks for `me` must be true of every replica
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Held) and self._key == other._key
+        return isinstance(other, StatePredicate) and self._key == other._key
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -78,9 +78,9 @@ class Held(Atom):
         prop = self.prop
         return prop.function, prop.opposite, prop.only, prop.fixed
 
-    def of(self, **values: Value) -> Held:
+    def of(self, **values: Value) -> StatePredicate:
         """Return the predicate with its `given` parameters bound."""
-        return Held(self.prop.with_values(values))
+        return StatePredicate(self.prop.with_values(values))
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Taken(Atom):
 
 
 @dataclass(frozen=True)
-class Truth(Formula):
+class Boolean(Formula):
     """A Boolean constant."""
 
     value: bool
@@ -115,7 +115,7 @@ class Not(Formula):
 
 
 @dataclass(frozen=True)
-class Both(Formula):
+class And(Formula):
     """Conjunction."""
 
     left: Formula
@@ -123,7 +123,7 @@ class Both(Formula):
 
 
 @dataclass(frozen=True)
-class Either(Formula):
+class Or(Formula):
     """Disjunction."""
 
     left: Formula
@@ -146,38 +146,38 @@ class Release(Formula):
     right: Formula
 
 
-def pushed(formula: Formula, positive: bool = True) -> Formula:
+def negation_normal_form(formula: Formula, positive: bool = True) -> Formula:
     """Return the negation normal form of a formula or of its negation."""
     match formula:
-        case Truth(value):
-            return Truth(value is positive)
+        case Boolean(value):
+            return Boolean(value is positive)
         case Not(part):
-            return pushed(part, not positive)
-        case Both(left, right) | Either(left, right):
-            both = isinstance(formula, Both) is positive
-            return _joined(both, pushed(left, positive), pushed(right, positive))
+            return negation_normal_form(part, not positive)
+        case And(left, right) | Or(left, right):
+            both = isinstance(formula, And) is positive
+            return _joined(both, negation_normal_form(left, positive), negation_normal_form(right, positive))
         case Until(left, right) | Release(left, right):
             kind = Until if isinstance(formula, Until) is positive else Release
-            return kind(pushed(left, positive), pushed(right, positive))
+            return kind(negation_normal_form(left, positive), negation_normal_form(right, positive))
     return formula if positive else Not(formula)
 
 
 def _joined(both: bool, left: Formula, right: Formula) -> Formula:
-    neutral, decisive = Truth(both), Truth(not both)
+    neutral, decisive = Boolean(both), Boolean(not both)
     if decisive in (left, right):
         return decisive
     if left in (neutral, right):
         return right
-    return left if right == neutral else (Both if both else Either)(left, right)
+    return left if right == neutral else (And if both else Or)(left, right)
 
 
-def changed_by_stuttering(formula: Formula) -> Taken | None:
+def stutter_sensitive_step(formula: Formula) -> Taken | None:
     """Return a `taken(...)` that makes a formula sensitive to stuttering, or None.
 
     A step may be required at some time (`eventually`), or forbidden at all times. A formula that requires every step,
     or the first one, to be of an action is sensitive to stuttering.
     """
-    return _misplaced(pushed(formula), None)
+    return _misplaced(negation_normal_form(formula), None)
 
 
 def _misplaced(formula: Formula, allowed: bool | None) -> Taken | None:
@@ -187,7 +187,7 @@ def _misplaced(formula: Formula, allowed: bool | None) -> Taken | None:
             return None if allowed is True else formula
         case Not(Taken() as part):
             return None if allowed is False else part
-        case Both(left, right) | Either(left, right):
+        case And(left, right) | Or(left, right):
             found = _misplaced(left, allowed), _misplaced(right, allowed)
         case Until(left, right):
             found = _misplaced(left, False), _misplaced(right, True)
@@ -210,12 +210,12 @@ def as_formula(claim: Claim) -> Formula:
 
 def always(claim: Claim) -> Formula:
     """Return `[]F` of TLA+: F holds at all times."""
-    return Release(Truth(False), as_formula(claim))
+    return Release(Boolean(False), as_formula(claim))
 
 
 def eventually(claim: Claim) -> Formula:
     """Return `<>F` of TLA+: F holds now or at a later time."""
-    return Until(Truth(True), as_formula(claim))
+    return Until(Boolean(True), as_formula(claim))
 
 
 def infinitely_often(claim: Claim) -> Formula:
@@ -240,17 +240,17 @@ def leads_to(condition: Claim, claim: Claim) -> Formula:
 
 def every(claims: Iterator[Formula] | list[Formula]) -> Formula:
     """Return the conjunction of formulas, for example of one for each replica."""
-    result: Formula = Truth(True)
+    result: Formula = Boolean(True)
     for claim in claims:
-        result = claim if result == Truth(True) else result & claim
+        result = claim if result == Boolean(True) else result & claim
     return result
 
 
 def some(claims: Iterator[Formula] | list[Formula]) -> Formula:
     """Return the disjunction of formulas, for example of one for each replica."""
-    result: Formula = Truth(False)
+    result: Formula = Boolean(False)
     for claim in claims:
-        result = claim if result == Truth(False) else result | claim
+        result = claim if result == Boolean(False) else result | claim
     return result
 
 
@@ -271,17 +271,17 @@ def everywhere(predicate: Claim) -> Formula:
 
 def anywhere(predicate: Claim) -> Formula:
     """Return the proposition that a predicate of `me` is true of some replica."""
-    return Not(Held(_held("anywhere", predicate).prop.negated()))
+    return Not(StatePredicate(_held("anywhere", predicate).prop.negated()))
 
 
 def at(replica: Value, predicate: Claim) -> Formula:
     """Return the proposition that the replica with this id exists, and that a predicate of `me` is true of it."""
     held = _held("at", predicate)
-    return Not(Held(held.prop.negated().of(replica)))
+    return Not(StatePredicate(held.prop.negated().of(replica)))
 
 
-def _held(word: str, predicate: Claim) -> Held:
-    if not isinstance(predicate, Held):
+def _held(word: str, predicate: Claim) -> StatePredicate:
+    if not isinstance(predicate, StatePredicate):
         found = getattr(predicate, "__qualname__", None) or repr(predicate)
         raise ProtocolError(f"{word}(...) takes a @predicate, as self.name; found {found}")
     if "me" not in predicate.prop.asks:

@@ -54,7 +54,7 @@ from kraftcheck.spec import (
     weak,
 )
 from kraftcheck.spec.language.declarations import Property
-from kraftcheck.spec.language.formula import Held, Taken, Truth
+from kraftcheck.spec.language.formula import Boolean, StatePredicate, Taken
 from kraftcheck.spec.language.semantics import Semantics
 from tests.support.explorer.lassos import require_counterexample
 from tests.support.explorer.random_protocols import sample
@@ -407,7 +407,7 @@ def test_verdicts_are_those_of_the_definition(examples: int) -> None:
         protocol, fairness = drawn_walk(random), drawn_fairness(random)
         parts = [(random.choice(("often", "at last")), random.choice(ATOMS)) for _ in range(random.choice((1, 2)))]
         parts = [(when, name) for when, name in parts if (when, name) != ("at last", "taken")]  # a stutter breaks it
-        formula: Formula = Truth(False)
+        formula: Formula = Boolean(False)
         for when, name in parts:
             formula |= (infinitely_often if when == "often" else eventually_always)(atom(protocol, name))
         wanted = is_violated(protocol, parts, fairness)
@@ -536,7 +536,7 @@ def test_both_engines_agree_on_random_protocols(examples: int, monkeypatch: pyte
     def check(seed: int, workers: int, memory: int | None) -> None:
         for found in sample(1, seed=seed, large=50, most=300):
             random, actions = Random(seed), tuple(found.protocol.actions)
-            low_now, calm_now = Held(LOW), Held(CALM)
+            low_now, calm_now = StatePredicate(LOW), StatePredicate(CALM)
             claims = (infinitely_often(low_now), leads_to(~low_now, calm_now), eventually_always(low_now | calm_now))
             options = replace(
                 found.description.options(found.protocol),
