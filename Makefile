@@ -11,6 +11,6 @@ test:
 slow:
 	$(bin)pytest -m slow
 docs:
-	$(bin)mkdocs build --strict
+	$(bin)python docs/build_site.py
 wheel:
 	$(bin)python -m hatchling build

@@ -91,7 +91,8 @@ def prepare(root: Path, folder: Path) -> None:
             shutil.copy(file, folder / "docs" / page)
     config = yaml.safe_load((root / "mkdocs.yml").read_text())
     config["nav"] = navigation(config["nav"], site)
-    config["plugins"][-1]["mkdocstrings"]["handlers"]["python"]["paths"] = [str(root)]
+    mkdocstrings = next(one for one in config["plugins"] if "mkdocstrings" in one)
+    mkdocstrings["mkdocstrings"]["handlers"]["python"]["paths"] = [str(root)]
     (folder / "mkdocs.yml").write_text(yaml.safe_dump(config, sort_keys=False))
 
 

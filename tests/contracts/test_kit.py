@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
-TOOLS = {"pytest", "ruff", "mypy", "mkdocs", "pip", "git", "ls", "twine", "python", "python3", "make", "kraftcheck"}
+TOOLS = {"pytest", "ruff", "mypy", "pip", "git", "ls", "twine", "python", "python3", "make", "kraftcheck"}
 RELEASE = {"build"}  # modules that the release workflow installs by itself
 
 

@@ -20,7 +20,7 @@ TARGETS = (
 HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$", re.MULTILINE)
 ANCHOR = re.compile(r"\b(?:id|name)=[\"']([^\"']+)")
 PATH = re.compile(r"(?:docs/)?[\w-]+(?:/[\w-]+)*\.md")
-"""A page's path as a code span: it should be a link."""
+"""The path of a page of `docs` as a code span: it should be a link."""
 
 
 class BrokenLink(NamedTuple):
@@ -88,6 +88,6 @@ def bare_paths(file: Path, root: Path) -> Iterator[BrokenLink]:
     linked = {match.start() for match in re.finditer(r"(?<=\[)`[^`]+`(?=\]\()", plain)}
     for match in SPAN.finditer(plain):
         before = plain[: match.start()].rpartition("\n")[2]
-        is_page = PATH.fullmatch(match[2]) and any((folder / match[2]).exists() for folder in (root, root / "docs"))
+        is_page = PATH.fullmatch(match[2]) and (root / "docs" / match[2].removeprefix("docs/")).exists()
         if is_page and match.start() not in linked and not before.startswith("    "):
             yield BrokenLink(file, plain.count("\n", 0, match.start()) + 1, match[2], "a path where a link belongs")
