@@ -18,6 +18,7 @@ from kraftcheck.explorer.result import (
     SearchRequest,
     TraceStep,
     Trap,
+    Unmapped,
     Verdict,
     Violation,
 )
@@ -98,11 +99,13 @@ class Bookkeeping:
         result = self.result
         result.notes += notes()
         result.warnings += [NOTHING_CHECKED] if self.options.checks_nothing else []
+        result.warnings += self._nothing_searched()
         if self.reads is not None:
             self.reads.enough_left |= 0 < len(self.options.over_behaviours) == len(self.followed)
             result.warnings += self.reads.warnings()
         result.notes += self._unchecked(self.options.reachable, "reachability was")
         result.notes += self._unchecked(self.options.temporal, "temporal properties were")
+        result.notes += self._unchecked(self.options.refines, "refinement was")
         if not result.violations:
             result.verdict = Verdict.OK if result.complete else Verdict.INCOMPLETE
             return result
@@ -113,6 +116,13 @@ class Bookkeeping:
             result.verdict = Verdict.DEADLOCK if safety == {DEADLOCK} else Verdict.VIOLATION
             result.complete = result.complete and (self.options.keep_going or not safety)
         return result
+
+    def _nothing_searched(self) -> list[str]:
+        """Return a warning where every initial state is beyond a constraint."""
+        found, names = self.result, ", ".join(prop.name for prop in self.options.constraints)
+        if not names or found.runs is not None or found.distinct_states or found.limit:
+            return []
+        return [f"no state was searched: every initial state is beyond CONSTRAINT {names}"]
 
     def _unchecked(self, properties: tuple[Property, ...], what: str) -> list[str]:
         """Return a note about the reachability or temporal properties that the search did not check."""
@@ -152,13 +162,18 @@ class Bookkeeping:
         self.report(frontier, nodes)
 
     def violation(
-        self, name: str, trace: tuple[TraceStep, ...], trap: Trap | None = None, loop: Loop | None = None
+        self,
+        name: str,
+        trace: tuple[TraceStep, ...],
+        trap: Trap | None = None,
+        loop: Loop | None = None,
+        unmapped: Unmapped | None = None,
     ) -> None:
         """Record a violated property once; end the search unless it continues after violations."""
         if name in self.violated:
             return
         self.violated.add(name)
-        self.result.violations.append(Violation(name, trace, trap, loop))
+        self.result.violations.append(Violation(name, trace, trap, loop, unmapped=unmapped))
         if not self.options.keep_going:
             raise Stop
 

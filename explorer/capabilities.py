@@ -13,15 +13,16 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 
 ALL = frozenset(Feature)
-DEEP = ALL - {Feature.REACHABLE, Feature.TEMPORAL, Feature.CHECKPOINT, Feature.MEMORY}
-SETS = ALL - {Feature.SYMMETRY, Feature.VIEW, Feature.TEMPORAL}
+ON_THE_GRAPH = {Feature.REACHABLE, Feature.TEMPORAL, Feature.REFINES}
+DEEP = ALL - {*ON_THE_GRAPH, Feature.CHECKPOINT, Feature.MEMORY}
+SETS = ALL - {Feature.SYMMETRY, Feature.VIEW, Feature.TEMPORAL, Feature.REFINES}
 IN_NO_ORDER = SETS - {Feature.VIEW_OF_BOUNDS, Feature.LIMITS}
 
 CAPABILITIES = {
     "tables": {"bfs": ALL, "dfs": DEEP, "iddfs": DEEP},
     "reference": {"bfs": ALL - {Feature.CHECKPOINT, Feature.MEMORY}, "dfs": DEEP},
     "symbolic": {"bfs": SETS, "saturation": IN_NO_ORDER, "chaining": IN_NO_ORDER},
-    "spark": {"bfs": ALL - {Feature.NON_LOCAL, Feature.REACHABLE, Feature.TEMPORAL, Feature.MEMORY}},
+    "spark": {"bfs": ALL - {Feature.NON_LOCAL, *ON_THE_GRAPH, Feature.MEMORY}},
 }
 """Supported features, by engine and search order."""
 
@@ -65,6 +66,7 @@ def require_able(engine: str, protocol: Protocol, options: SearchRequest, non_lo
             raise _unsupported(engine, order, feature, text)
     if options.temporal:
         conditions.require_temporal(protocol, options)
+    conditions.require_shown(protocol, options.view, options.refines, "the mapping")
 
 
 def _unsupported(engine: str, order: str, feature: Feature, text: str) -> InputError:
@@ -84,8 +86,9 @@ def without_symmetry(options: SearchRequest) -> tuple[SearchRequest, list[str]]:
 
     A cycle of orbits need not be a cycle of states: states of one orbit differ in the replica that is starved.
     """
-    if not options.temporal or options.symmetry is None:
+    told_apart = (*options.temporal, *options.refines)
+    if not told_apart or options.symmetry is None:
         return options, []
-    names = ", ".join(prop.name for prop in options.temporal)
+    names = ", ".join(prop.name for prop in told_apart)
     note = f"SYMMETRY {options.symmetry} is switched off: {names} may distinguish states that it identifies"
     return replace(options, symmetry=None), [note]

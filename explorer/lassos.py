@@ -23,7 +23,7 @@ from kraftcheck.spec.language.formula import (
     Taken,
     Until,
 )
-from kraftcheck.spec.language.semantics import Choice, Semantics, Transition
+from kraftcheck.spec.language.semantics import Choice, Semantics, Transition, is_meant
 from kraftcheck.spec.language.state import State
 
 
@@ -117,7 +117,7 @@ def unfair(
             for place in cycle
             if states[place] != following[place]
             for step in steps[place]
-            if _concerns(one, step)
+            if _concerns(semantics, one, states[place], step)
         }
         # Weak fairness: an actor enabled in every state of the cycle must act. Strong fairness: one enabled in some
         # state.
@@ -128,11 +128,15 @@ def unfair(
 
 
 def _moves(semantics: Semantics, fairness: Fairness, state: State) -> Iterator[Transition]:
-    return (step for step in semantics.transitions(state) if step.target != state and _concerns(fairness, step))
+    steps = semantics.transitions(state)
+    return (step for step in steps if step.target != state and _concerns(semantics, fairness, state, step))
 
 
-def _concerns(fairness: Fairness, step: Transition) -> bool:
-    return NEXT in fairness.actions or step.action in fairness.actions
+def _concerns(semantics: Semantics, fairness: Fairness, state: State, step: Transition) -> bool:
+    if not fairness.names(step.action):
+        return False
+    me = state.replicas.get(step.actor)
+    return not fairness.when or is_meant(semantics.protocol, fairness, me, step.message)
 
 
 def _whom(semantics: Semantics, fairness: Fairness, step: Transition) -> Any:

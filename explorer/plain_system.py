@@ -29,7 +29,7 @@ class PlainSystem:
     @cached_property
     def labels(self) -> LabelTable:
         """The labels of steps, as fine as temporal properties need them."""
-        return LabelTable(self.actions, self.options.all_fairness)
+        return LabelTable(self.semantics.protocol, self.actions, self.options.all_fairness)
 
     @cached_property
     def identity(self) -> Callable[[State], Value]:
@@ -69,8 +69,8 @@ class PlainSystem:
                 key, end = self._end(state, choice)
                 if end is not None:
                     own = choice.inbox is not None  # the network's own step has no actor
-                    actor, message = (None, None) if own else (choice.actor, choice.message)
-                    found.append((place, key, end, self.labels.number(choice.action, actor, message, choice.step)))
+                    me, message = (None, None) if own else (state.replicas.get(choice.actor), choice.message)
+                    found.append((place, key, end, self.labels.number(choice.action, me, message, choice.step)))
         places, keys, ends, labels = zip(*found, strict=True) if found else ((), (), (), ())
         yield Steps(np.array(places, np.int64), keys, np.array(ends, np.int32), np.array(labels, np.uint16))
 

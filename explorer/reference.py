@@ -14,6 +14,7 @@ from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.calls.handlers import PurityTest, TestedSemantics
 from kraftcheck.explorer.capabilities import require_able, without_symmetry
 from kraftcheck.explorer.plain_system import PlainSystem
+from kraftcheck.explorer.refinement import check_refinements
 from kraftcheck.explorer.result import DEADLOCK, Result, Search, SearchRequest, TraceStep
 from kraftcheck.explorer.state_graph import HiddenBounds, StateGraph
 from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
@@ -74,6 +75,8 @@ class ReferenceSearch:
                 (self._breadth_first if breadth_first else self._depth_first)(starts)
                 if options.reachable:
                     check_reachable(self._graph(), options, self._books)
+                if options.refines:
+                    check_refinements(self._graph(), self.semantics, options, self._books)
                 if options.temporal:
                     check_temporal(self._graph(), self.semantics, options, self._books)
             self.purity.call_again()

@@ -49,6 +49,7 @@ class Feature(StrEnum):
     NON_LOCAL = "non-local properties and constraints"
     REACHABLE = "@reachable"
     TEMPORAL = "@temporal"
+    REFINES = "@refines"
     CHECKPOINT = "--checkpoint, --resume"
     MEMORY = "--memory"
 
@@ -210,6 +211,9 @@ class SearchRequest:
     temporal: Annotated[
         _Properties, Option("the temporal properties to check", asks=Feature.TEMPORAL, identity="temporal properties")
     ] = ()
+    refines: Annotated[
+        _Properties, Option("the refinements to check", asks=Feature.REFINES, identity="refinements")
+    ] = ()
     fairness: Annotated[
         tuple[Fairness, ...], Option("fairness of temporal properties, besides their own", identity="fairness")
     ] = ()
@@ -268,7 +272,7 @@ class SearchRequest:
     @property
     def over_behaviours(self) -> tuple[Property, ...]:
         """Properties that need the complete state graph."""
-        return (*self.reachable, *self.temporal)
+        return (*self.reachable, *self.temporal, *self.refines)
 
     def fairness_of(self, prop: Property) -> tuple[Fairness, ...]:
         """Return the fairness conditions that a temporal property assumes."""

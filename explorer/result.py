@@ -56,6 +56,13 @@ class Trap(NamedTuple):
     among: int  # number of states searched
 
 
+class Unmapped(NamedTuple):
+    """A step that maps to no step of the abstract protocol, as states of that protocol."""
+
+    before: State | None  # None if `after` should be an initial state
+    after: State
+
+
 class Loop(NamedTuple):
     """The cycle of an infinite counterexample."""
 
@@ -82,6 +89,8 @@ class Violation:
     failed : RaisedError or None
         The error of a failed `assert`; `property` then names the action or property that raised it. The trace ends in
         the state in which it was called.
+    unmapped : Unmapped or None
+        For a refinement: the abstract states of the last step.
     """
 
     property: str
@@ -89,10 +98,11 @@ class Violation:
     trap: Trap | None = None
     loop: Loop | None = None
     failed: RaisedError | None = None
+    unmapped: Unmapped | None = None
 
     def is_of_behaviours(self) -> bool:
-        """Whether the violated property is `@reachable` or temporal, not one of a state or a step."""
-        return self.trap is not None or self.loop is not None
+        """Whether the violation was found on the complete state graph, not in a state or a step."""
+        return self.trap is not None or self.loop is not None or self.unmapped is not None
 
 
 INTERRUPTED = "interrupted"
@@ -190,7 +200,7 @@ class Result:
     @property
     def only_of_behaviours(self) -> bool:
         """Whether all violations are of `@reachable` or temporal properties."""
-        return bool(self.violations) and all(violation.is_of_behaviours() for violation in self.violations)
+        return bool(self.violations) and all(one.trap or one.loop for one in self.violations)
 
     @property
     def counts_distinct(self) -> bool:

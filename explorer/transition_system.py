@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property
-from kraftcheck.spec.language.formula import NEXT, Fairness
+from kraftcheck.spec.language.formula import Fairness
+from kraftcheck.spec.language.protocol import Protocol as Language
+from kraftcheck.spec.language.semantics import is_meant
 from kraftcheck.spec.language.state import State, Step
 from kraftcheck.spec.values import Record
 
@@ -71,42 +73,34 @@ class Label(NamedTuple):
     peer: Any = None
     # type name of the delivered message, if fairness distinguishes messages; else None
     kind: str | None = None
+    parts: tuple[Fairness, ...] = ()  # the conditions of fairness with `when` that mean the step
 
 
 class LabelTable:
     """The labels of one search, by number; the first ones are the plain actions."""
 
-    def __init__(self, actions: list[str], fairness: tuple[Fairness, ...]) -> None:
+    def __init__(self, protocol: Language, actions: list[str], fairness: tuple[Fairness, ...]) -> None:
+        self._protocol = protocol
+        self._parts = tuple(one for one in fairness if one.when)
         self.labels = [Label(name) for name in actions]
         self._numbers = {label: number for number, label in enumerate(self.labels)}
-        self._by = {
-            each: {
-                name
-                for one in fairness
-                if one.each == each
-                for name in (actions if NEXT in one.actions else one.actions)
-            }
-            for each in ("replica", "pair", "message")
-        }
-        told_apart = set().union(*self._by.values())
+        by_kind: dict[str, set[str]] = {each: set() for each in ("replica", "pair", "message")}
+        for one in fairness:
+            by_kind.get(one.each, set()).update(filter(one.names, actions))
+        self._by = by_kind
+        told_apart = set().union(*self._by.values(), *(filter(one.names, actions) for one in self._parts))
         self._alone = {name: number for number, name in enumerate(actions) if name not in told_apart}
 
     @property
     def tells_more(self) -> bool:
         """Whether steps of one action may have several labels."""
-        return any(self._by.values())
+        return any(self._by.values()) or bool(self._parts)
 
-    def number(self, action: str, actor: Any, message: Record | None, step: Step) -> int:
-        """Return the number of a step's label, given the actor's id and the message delivered."""
+    def number(self, action: str, me: Any, message: Record | None, step: Step) -> int:
+        """Return the number of a step's label, given who takes it, or None, and the message delivered."""
         if action in self._alone:
             return self._alone[action]
-        pairs = action in self._by["pair"]
-        label = Label(
-            action,
-            actor if pairs or action in self._by["replica"] else None,
-            counterpart(message, step) if pairs else None,
-            type(message).__name__ if message is not None and action in self._by["message"] else None,
-        )
+        label = self._label(action, me, message, step)
         found = self._numbers.get(label)
         if found is None:
             found = self._numbers[label] = len(self.labels)
@@ -114,6 +108,18 @@ class LabelTable:
             if found >= MOST_LABELS:
                 raise InputError(f"fairness distinguishes more than {MOST_LABELS} kinds of step")
         return found
+
+    def _label(self, action: str, me: Any, message: Record | None, step: Step) -> Label:
+        actor = getattr(me, "id", None)
+        pairs, named = action in self._by["pair"], message is not None and action in self._by["message"]
+        parts = (one for one in self._parts if one.names(action))
+        return Label(
+            action,
+            actor if pairs or action in self._by["replica"] else None,
+            counterpart(message, step) if pairs else None,
+            type(message).__name__ if named else None,
+            tuple(one for one in parts if is_meant(self._protocol, one, me, message)),
+        )
 
 
 def counterpart(message: Record | None, step: Step) -> Any:

@@ -14,7 +14,7 @@ from kraftcheck.options import given
 from kraftcheck.spec.cfg.binding import bind, bind_leniently
 from kraftcheck.spec.cfg.config import BoundConfig, ModelConfig
 from kraftcheck.spec.errors import InputError, unknown
-from kraftcheck.spec.language.declarations import OF_BEHAVIOURS, PREDICATE, REACHABLE, TEMPORAL, Property
+from kraftcheck.spec.language.declarations import OF_BEHAVIOURS, PREDICATE, REACHABLE, REFINES, TEMPORAL, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import start_names
 
@@ -115,6 +115,7 @@ def bound_by_names(protocol: Protocol, asked: dict[str, Any]) -> BoundConfig:
         init=init,
         reachable=of_kind(REACHABLE),
         temporal=of_kind(TEMPORAL),
+        refines=of_kind(REFINES),
         fairness=type(protocol).fairness_of(asked.pop("specification", None)),
     )
 

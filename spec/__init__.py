@@ -16,6 +16,7 @@ from kraftcheck.spec.language.declarations import (
     predicate,
     projection,
     reachable,
+    refines,
     step_invariant,
     temporal,
 )
@@ -40,7 +41,7 @@ from kraftcheck.spec.language.formula import (
 )
 from kraftcheck.spec.language.network import Bag, BagWithMemory, Channels, MessageSet, MessageSetWithMemory, Network
 from kraftcheck.spec.language.protocol import Protocol, bound, constant
-from kraftcheck.spec.language.semantics import Take, scenario, take
+from kraftcheck.spec.language.semantics import Take, init, scenario, take
 from kraftcheck.spec.language.state import State, Step, Steps, become, consume
 from kraftcheck.spec.language.views import hide
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, ordered
@@ -90,6 +91,7 @@ __all__ = [
     "hide",
     "implies",
     "infinitely_often",
+    "init",
     "internal",
     "invariant",
     "leads_to",
@@ -98,6 +100,7 @@ __all__ = [
     "predicate",
     "projection",
     "reachable",
+    "refines",
     "scenario",
     "some",
     "step_invariant",

@@ -86,7 +86,7 @@ def _fits(key: Key, value: Any, variables: Variables) -> bool:
         return fits(value, field_types(variables.shared_type)[str(key.of)])
     messages = variables.network.known(value) if key.kind == CHANNEL else ()
     return bool(messages) and all(
-        fits(message, type(message)) and message.dest == key.of  # type: ignore[attr-defined]
+        fits(message, type(message)) and message.dest == key.of  # type: ignore[union-attr]
         for message in messages
     )
 

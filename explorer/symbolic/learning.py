@@ -26,7 +26,7 @@ from kraftcheck.explorer.symbolic.relations import (
 from kraftcheck.explorer.symbolic.store import Store
 from kraftcheck.explorer.symbolic.variables import ANYONE, BOUND, CHANNEL, LOCAL, Key, Variables
 from kraftcheck.explorer.symbolic.watches import Dim, Watches
-from kraftcheck.spec.language.declarations import Action, Projection, Property
+from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Record, Value
@@ -87,10 +87,11 @@ class ReadDims:
         level, protocol = self._variables.local(replica), self._protocol
         if not projection.of_inbox:
             name, guarded = ("projection", projection.name), self._variables.guarded
-            mapped = self._labels.map(
-                level, name, lambda me: [None if me is None else (protocol.projected(projection, guarded(me)),)]
-            )
-            return [(level, mapped)]
+
+            def of(me: Any) -> Any:
+                return None if me is None else boxed(protocol.projected(projection, guarded(me)))
+
+            return [(level, self._labels.map(level, name, lambda me: [of(me)]))]
         dims = []
         if replica not in self._always:
             dims.append((level, self._labels.map(level, "present", lambda me: [None if me is None else True])))
@@ -99,6 +100,11 @@ class ReadDims:
             inbox, ("projection", projection.name), lambda one: [(protocol.projected(projection, one),)]
         )
         return [*dims, (inbox, mapped)]
+
+
+def boxed(value: Value) -> tuple[Value] | None:
+    """Return the value of a projection, or None where the replica is of another type, as where there is none."""
+    return None if value is NOT_PROJECTED else (value,)
 
 
 class Events:
@@ -295,7 +301,7 @@ class TransitionLearner:
 
         def answers(read: Read) -> Any:
             if read.projection is not None and read.replica == place.replica and not read.projection.of_inbox:
-                return (self.protocol.projected(read.projection, self._variables.guarded(me)),)
+                return boxed(self.protocol.projected(read.projection, self._variables.guarded(me)))
             answer: Any = None
             for dim in self.dims.of(read):
                 if dim not in found:

@@ -22,7 +22,7 @@ from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.locality import Parts, reason
 from kraftcheck.explorer.tables.states.packed_rows import Indices, Rows
 from kraftcheck.spec.errors import RaisedError
-from kraftcheck.spec.language.declarations import SPENT, Property
+from kraftcheck.spec.language.declarations import NOT_PROJECTED, SPENT, Property
 from kraftcheck.spec.language.semantics import Semantics, assignments
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value
@@ -87,7 +87,8 @@ class Verdicts:
         queries: Any = self._learner.interner.inboxes.queries if read.of_inbox else self._learner.interner.queries
         query = queries.number(read.name if read.of_inbox else ("projection", read.name), self._projecting(read))
         answers = ((key, queries.answer(query, seen[slot])) for key, slot in slots.items())
-        return Map((key, queries.value(query, answer)) for key, answer in answers)
+        values = ((key, queries.value(query, answer)) for key, answer in answers)
+        return Map((key, value) for key, value in values if value is not NOT_PROJECTED)
 
     def _inputs(self, rows: Rows) -> Rows | None:
         """Return the property's inputs as columns of ids; None where a projection raises an error."""

@@ -26,8 +26,8 @@ class FairnessCondition(NamedTuple):
 
     def concerns(self, label: Label) -> bool:
         """Whether steps with a label are actions of the condition."""
-        named = NEXT in self.fairness.actions or label.action in self.fairness.actions
-        return named and self.whom == whom(self.fairness, label)
+        meant = self.fairness.names(label.action) and (not self.fairness.when or self.fairness in label.parts)
+        return meant and self.whom == whom(self.fairness, label)
 
     def __str__(self) -> str:
         whom = " and ".join(map(str, self.whom)) if self.fairness.each == "pair" else self.whom
@@ -63,7 +63,7 @@ def require_reachable(protocol: Protocol, options: SearchRequest) -> None:
     """Raise InputError if the search cannot decide its `@reachable` properties."""
     for prop in options.reachable:
         _require_known(f"{prop.name}, without=", prop.without, _actions(protocol), protocol)
-    _require_shown(protocol, options.view, options.reachable, "reachability")
+    require_shown(protocol, options.view, options.reachable, "reachability")
 
 
 def require_temporal(protocol: Protocol, options: SearchRequest) -> None:
@@ -81,17 +81,31 @@ def require_temporal(protocol: Protocol, options: SearchRequest) -> None:
             if isinstance(atom, Enabled | Taken):
                 _require_known(prop.name, sorted(atom.actions), known, protocol)
         for one in prop.fairness:
-            _require_known(f"{prop.name}, {one}", one.actions, known, protocol)
+            _require_meant(f"{prop.name}, {one}", one, protocol)
     for one in options.fairness:
-        _require_known(str(one), one.actions, known, protocol)
-    _require_shown(protocol, options.view, options.temporal, "the verdict")
+        _require_meant(str(one), one, protocol)
+    require_shown(protocol, options.view, options.temporal, "the verdict")
+
+
+def _require_meant(where: str, fairness: Fairness, protocol: Protocol) -> None:
+    """Raise InputError if a condition names an unknown action or predicate."""
+    _require_known(where, fairness.actions, [NEXT, *_actions(protocol)], protocol)
+    if not fairness.when:
+        return
+    if not callable(getattr(type(protocol), fairness.when, None)):
+        problem = f"{protocol.name()} has no method {fairness.when}"
+        raise InputError(f"{where}: {problem}; expected def {fairness.when}(self, me, message) -> bool")
+    own = {NEXT, *protocol.network.own_actions()}.intersection(fairness.actions)
+    if own and protocol.network.own_actions():
+        raise InputError(f"{where}: {min(own)} has steps without an actor; expected actions of replicas with when=")
 
 
 def _actions(protocol: Protocol) -> list[str]:
     return [*protocol.actions, *protocol.network.own_actions()]
 
 
-def _require_shown(protocol: Protocol, view: str | None, properties: Iterable[Property], what: str) -> None:
+def require_shown(protocol: Protocol, view: str | None, properties: Iterable[Property], what: str) -> None:
+    """Check that a view leaves out nothing on which properties depend."""
     names = ", ".join(prop.name for prop in properties)
     hidden = protocol.hidden(view).shared if view and names else ()
     if hidden:

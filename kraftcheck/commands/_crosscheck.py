@@ -19,6 +19,7 @@ from kraftcheck.reporting.crosscheck import CrosscheckResult
 from kraftcheck.reporting.lines import Meter
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
+from kraftcheck.spec.values import visible
 from kraftcheck.traces.crosscheck.comparison import Comparison, depth_of, times_taken
 from kraftcheck.traces.formats.tlc_dump import read_graph, read_states
 from kraftcheck.traces.replay.replayer import StateReader
@@ -33,7 +34,9 @@ def with_dump(job: Job, arguments: argparse.Namespace) -> CrosscheckResult:
     form = detect_format(dump)
     if form not in (TraceFormat.TLC_DUMP, TraceFormat.TLC_DOT):
         raise InputError(f"{dump}: expected what TLC writes with -dump, found what looks like a {form}")
-    return _compared(job, dump, form, arguments)
+    outcome = _compared(job, dump, form, arguments)
+    _compare_names(job, outcome, arguments)
+    return outcome
 
 
 def _compared(job: Job, dump: Path, form: TraceFormat, arguments: argparse.Namespace) -> CrosscheckResult:
@@ -42,7 +45,8 @@ def _compared(job: Job, dump: Path, form: TraceFormat, arguments: argparse.Names
     with Meter(quiet=arguments.quiet) as meter:
         found = ReferenceSearch(job.protocol, replace(job.options, report=meter.show))
         found.run()
-    comparison = Comparison(found, StateReader(StateView(job.protocol), job.protocol.name(), str(dump), limit))
+    reader = StateReader(StateView(job.protocol), job.protocol.name(), str(dump), limit)
+    comparison = Comparison(found, reader, unlabelled=arguments.unlabelled)
     outcome = CrosscheckResult(found.result, found)
     if form is TraceFormat.TLC_DUMP:
         with Meter("states of the dump read", quiet=arguments.quiet) as meter:
@@ -54,6 +58,18 @@ def _compared(job: Job, dump: Path, form: TraceFormat, arguments: argparse.Names
         outcome.their_distinct = outcome.states.theirs
         outcome.their_actions, outcome.their_depth = times_taken(graph), depth_of(graph)
     return outcome
+
+
+def _compare_names(job: Job, outcome: CrosscheckResult, arguments: argparse.Namespace) -> None:
+    """Leave out the names of actions where the user asks for that, and say so where it would help."""
+    if arguments.unlabelled:
+        outcome.their_actions = None
+        return
+    known = {*job.protocol.actions, *job.protocol.network.own_actions()}
+    unknown = [name for name in outcome.their_actions or () if name not in known]
+    if unknown:
+        names = ", ".join(map(visible, unknown))
+        outcome.notes.append(f"{names}: no action of {job.protocol.name()}; --unlabelled compares steps without names")
 
 
 def _counted(states: Iterator[TraceState], meter: Meter) -> Iterator[TraceState]:
@@ -96,7 +112,9 @@ def with_spec(job: Job, config: tuple[str, str], arguments: argparse.Namespace) 
             more = f"more than {arguments.compare_states:,} states"
             outcome.notes.append(f"{more}: the states themselves were not compared")
     outcome.tlc, outcome.their_distinct, outcome.their_depth = done, done.distinct, done.depth
-    outcome.their_actions = {name: times for name, times in done.actions.items() if name != job.options.init}
+    initial = next(iter(done.actions), None)  # TLC counts the initial predicate first, whatever its name
+    outcome.their_actions = {name: times for name, times in done.actions.items() if name != initial}
+    _compare_names(job, outcome, arguments)
     outcome.notes += [f"this TLC does not know {what}, which was left out" for what in left_out]
     if arguments.tlc_workers > 1:
         outcome.notes.append("with several workers the depth that TLC reports may be off")

@@ -35,6 +35,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     other.add_argument("--spec", type=Path, metavar="FILE", help="a .tla file: TLC is run on a copy of it")
     what = "with --spec: compare the states themselves up to so many (default: 10,000)"
     parser.add_argument("--compare-states", type=count, default=10_000, metavar="N", help=what)
+    what = "compare steps without their names: for a Next that is no disjunction of the protocol's actions"
+    parser.add_argument("--unlabelled", action="store_true", help=what)
     add(parser, "--workers", help="with --spec: TLC's threads (default: 1)", default=1, dest="tlc_workers")
     add(parser, "--max-size")
     add(parser, "--json")

@@ -24,7 +24,7 @@ from kraftcheck.catalogue import Job, named_model
 from kraftcheck.commands._simplify import simplify_trace
 from kraftcheck.explorer.result import Violation
 from kraftcheck.jobs import lenient_job
-from kraftcheck.options import add
+from kraftcheck.options import add, count
 from kraftcheck.reporting.counterexample import counterexample_lines
 from kraftcheck.reporting.files import OutputFiles, write_counterexamples
 from kraftcheck.reporting.lines import FAINT, Line, Meter, harmless, notes, print_lines, print_warnings
@@ -43,6 +43,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     formats = ", ".join(known for known in TraceFormat if known.holds == TraceFormat.holds)
     parser.add_argument("traces", nargs="+", metavar="TRACE", help=f"a file with traces: {formats}")
     add(parser, "--config", "--set", "--variant", "--max-size")
+    what = "look for the first state of a trace that begins in the middle, among N states (default: 100,000)"
+    parser.add_argument("--reach-first", type=count, nargs="?", const=100_000, default=0, metavar="N", help=what)
     add(parser, "--report", help="write a page to look at the traces (.html), or Mermaid for a pull request (.md)")
     add(parser, "--json", help="write what became of each trace as JSON")
     add(parser, "--simplify", help="tell a trace that violates a property as a simpler one")
@@ -86,7 +88,8 @@ def _replayed(job: Job, arguments: argparse.Namespace) -> Iterator[tuple[Replay,
         watches = [walked.append] if arguments.report or arguments.simplify else []
         watches += [tables.watch] if tables else []
         watch = partial(_tell_all, watches) if watches else None
-        replayer = job.replayer(limit_bytes=arguments.max_size, report=meter.add, watch=watch)
+        partly: dict[str, Any] = {"reach_first": arguments.reach_first}
+        replayer = job.replayer(limit_bytes=arguments.max_size, report=meter.add, watch=watch, **partly)
         for file in arguments.traces:
             for replay in replayer.replay(file):
                 if tables:

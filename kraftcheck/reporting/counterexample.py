@@ -8,6 +8,7 @@ from itertools import pairwise, zip_longest
 from textwrap import wrap
 from typing import NamedTuple
 
+from kraftcheck.explorer.refinement import abstract_protocol
 from kraftcheck.explorer.result import DEADLOCK, Loop, TraceStep, Trap, Violation
 from kraftcheck.reporting.changes import FieldChange, Message, changes, initial, message_words, messages
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, Part, many, plain
@@ -56,8 +57,27 @@ def why(protocol: Protocol, violation: Violation) -> Why:
     code = prop.function.__code__
     known = {} if violation.is_of_behaviours() else _known(protocol, prop, violation)
     culprits = _by_id({name: known[name] for name in (*QUANTIFIED, STEP[0]) if name in prop.asks and name in known})
-    because = why_false(prop.function, protocol, *[known[name] for name in prop.asks]) if known else ()
+    asked = [known.get(name) for name in prop.asks]
+    because = why_false(prop.function, protocol, *asked) if known else _why_unmapped(protocol, prop, violation)
     return Why(says, culprits, (code.co_filename, code.co_firstlineno), because)
+
+
+def _why_unmapped(protocol: Protocol, prop: Property, violation: Violation) -> tuple[str, ...]:
+    """Return why the last step maps to no step of the protocol that is refined, as of a trace that diverges."""
+    found, number = violation.unmapped, len(violation.trace)
+    if found is None:
+        return ()
+    from kraftcheck.spec.tla.view import StateView  # few counterexamples are of a refinement
+    from kraftcheck.traces.replay.divergence import Judge, Wanted
+
+    other = Semantics(abstract_protocol(protocol, prop))
+    view = StateView(other.protocol)
+    judge = Judge(other, view, "mapping")
+    wanted = Wanted(number, 1, number - 1, None, view.variables(found.after))
+    divergence = judge.no_start(wanted, other.initial())
+    if found.before is not None:
+        divergence = judge.no_step(wanted, found.before)
+    return (f"as a behaviour of {other.protocol.name()}: {divergence.reason}",)
 
 
 def _by_id(given: Mapping[str, Value]) -> dict[str, Value]:

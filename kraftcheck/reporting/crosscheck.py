@@ -157,7 +157,8 @@ def crosscheck_lines(outcome: CrosscheckResult, *, quiet: bool = False) -> Itera
     if outcome.edges is not None:
         yield from _edge_lines(outcome, outcome.edges)
     yield from notes(outcome.notes)
-    compared = [name for name, part in (("states", outcome.states), ("labelled steps", outcome.edges)) if part]
+    steps = "labelled steps" if outcome.edges is None or outcome.edges.labelled else "steps"
+    compared = [name for name, part in (("states", outcome.states), (steps, outcome.edges)) if part]
     what = " and ".join(compared) or "numbers of states, depths and actions"
     if outcome.equal:
         yield [(Verdict.OK, "EQUAL"), (PLAIN, f": the same {what}")]

@@ -136,7 +136,6 @@ def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], p
             path.unlink()
         return
     from kraftcheck.spec.tla.view import StateView
-    from kraftcheck.traces.formats.tlc_log import as_text
     from kraftcheck.traces.trace import Ending, Trace, TraceFormat, TraceState, form_of, write_trace
 
     view = StateView(protocol)
@@ -157,7 +156,7 @@ def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], p
         return
     with path.open("w", encoding="utf-8") as file:
         for trace in traces:
-            file.writelines(as_text(trace))
+            file.writelines(TraceFormat.TLC_LOG.write(trace))
 
 
 def _problem(protocol: Protocol, violation: Violation) -> str | None:

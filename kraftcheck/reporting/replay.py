@@ -50,7 +50,7 @@ def replay_as_json(replay: Replay) -> dict[str, Any]:
     result: dict[str, Any] = {
         **attributes(replay, "file", "index", "format", "steps"),
         "result": replay.verdict,
-        **attributes(replay, "actions", "diverged_at", "reason", "violated", "notes"),
+        **attributes(replay, "actions", "diverged_at", "reason", "violated", "notes", "partial"),
         "claim": None if replay.claim is None else attributes(replay.claim, "what", "verdict", "says"),
     }
     if found is not None:
@@ -73,7 +73,7 @@ def replay_lines(replay: Replay, *, quiet: bool = False, name: str | None = None
     found = replay.divergence
     if found is None:
         style = NEW if replay.verdict is ReplayVerdict.CONFORMS else OLD
-        end = claim_text(replay)
+        end = claim_text(replay) + (f" ({'; '.join(replay.partial)})" if replay.partial else "")
         yield [(HEAD, which), (PLAIN, ": "), (style, replay.verdict), (PLAIN, f", {many(replay.steps, 'step')}{end}")]
     else:
         place = f" at state {found.number}"

@@ -15,9 +15,9 @@ from typing import Any, NoReturn, get_args, get_type_hints
 from kraftcheck.spec.cfg.config import SETTING, Assignment, BoundConfig, ConfigError, ModelConfig, Named
 from kraftcheck.spec.errors import ConstantError, InputError, ProtocolError, unknown
 from kraftcheck.spec.kinds import describe_type
-from kraftcheck.spec.language.declarations import OF_BEHAVIOURS, REACHABLE, TEMPORAL, Property
+from kraftcheck.spec.language.declarations import OF_BEHAVIOURS, REACHABLE, REFINES, TEMPORAL, Property
 from kraftcheck.spec.language.formula import Fairness
-from kraftcheck.spec.language.protocol import MISSING, Constant, Protocol
+from kraftcheck.spec.language.protocol import FAIR_SPEC, MISSING, Constant, Protocol
 from kraftcheck.spec.language.semantics import start_names
 from kraftcheck.spec.tla.types import Decoder, Encoder, MismatchError
 from kraftcheck.spec.values import ModelValue, Value, enum_name, enum_names, is_enum, text_of, transform
@@ -44,6 +44,7 @@ def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
         _init(protocol, config),
         tuple(p for p in behaviours if p.kind == REACHABLE),
         tuple(p for p in behaviours if p.kind == TEMPORAL),
+        tuple(p for p in behaviours if p.kind == REFINES),
         _fairness(protocol, config),
     )
 
@@ -131,7 +132,7 @@ def _as_declared(protocol: type[Protocol], declared: Constant, value: Value) -> 
             return value
     named: dict[str, Value] = {name: member for kind in kinds for name, member in enum_names(kind).items()}
     if type(None) in _types_in(hint):
-        named.setdefault("None", None)
+        named.setdefault(protocol.none_is, None)
     return transform(value, lambda leaf: named.get(leaf.name, leaf)) if named else value
 
 
@@ -190,7 +191,8 @@ def _properties(
 def _misplaced(name: str, kind: str, what: str) -> str:
     """Return the message for a property under the wrong keyword, with the right keyword."""
     if kind in OF_BEHAVIOURS:
-        says = "is a reachability goal" if kind == REACHABLE else "is a temporal property"
+        known = {REACHABLE: "is a reachability goal", REFINES: "is a refinement"}
+        says = known.get(kind, "is a temporal property")
         return f"{name} {says}, so it is no {what}; name it under PROPERTY"
     if what != "action constraint":
         return f"{name} is about steps, so it is no {what}; name it under PROPERTY or ACTION_CONSTRAINT"
@@ -216,8 +218,10 @@ def _chosen(what: str, named: Named | None, known: Iterable[str], protocol: type
 
 def _init(protocol: type[Protocol], config: ModelConfig) -> str:
     """Return the name of the initial state that INIT, or SPECIFICATION, selects."""
-    _chosen("next-state relation", config.next, ("Next",), protocol)
-    return _chosen("start", config.init, start_names(protocol), protocol) or "Init"
+    starts, other = start_names(protocol), protocol.accepted_names
+    _chosen("next-state relation", config.next, ("Next", *other), protocol)
+    name = _chosen("start", config.init, (*starts, *other), protocol)
+    return name if name in starts else "Init"
 
 
 def _fairness(protocol: type[Protocol], config: ModelConfig) -> tuple[Fairness, ...]:
@@ -227,6 +231,20 @@ def _fairness(protocol: type[Protocol], config: ModelConfig) -> tuple[Fairness, 
     except ProtocolError as error:
         assert config.specification is not None
         _refuse(str(error), config.specification)
+
+
+def _renamed(protocol: type[Protocol], config: ModelConfig) -> tuple[ModelConfig, list[str]]:
+    """Take INIT, NEXT and SPECIFICATION of other names for those of the protocol; a difference shows in the states."""
+    names = protocol.accepted_names
+    known = {"init": (*start_names(protocol), *names), "next": ("Next", *names)}
+    known["specification"] = (FAIR_SPEC, *protocol.specifications)
+    given = {keyword: getattr(config, keyword) for keyword in known}
+    other = {word: named for word, named in given.items() if named is not None and named.name not in known[word]}
+    warnings = [
+        f"{named.position}: {protocol.name()} has no {word.upper()} {named.name}; it is taken for the protocol's own"
+        for word, named in other.items()
+    ]
+    return replace(config, **dict.fromkeys(other)), warnings  # type: ignore[arg-type]
 
 
 def bind_leniently(
@@ -244,6 +262,8 @@ def bind_leniently(
         tuple(named for named in names if named.name in kept) for names in (config.invariants, config.properties)
     )
     config = replace(config, invariants=invariants, properties=behaviours, alias=None, postcondition=None)
+    config, renamed = _renamed(protocol, config)
+    warnings += renamed
     if config.specification is not None and protocol.specifications.get(config.specification.name) is True:
         config = replace(config, specification=None)  # it requires fairness that the protocol does not declare
     if not whole_space:

@@ -451,4 +451,5 @@ class BoundConfig(NamedTuple):
     init: str = "Init"  # the initial state: "Init" or the name of a scenario
     reachable: tuple[Property, ...] = ()  # reachability goals (AG EF)
     temporal: tuple[Property, ...] = ()  # its temporal properties to check
+    refines: tuple[Property, ...] = ()  # its refinements to check
     fairness: tuple[Fairness, ...] = ()  # fairness that the temporal properties assume

@@ -9,6 +9,7 @@ distinct input.
 
 from __future__ import annotations
 
+import enum
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -43,8 +44,9 @@ ACT = ("message", "step")
 SPENT = "spent"
 REACHABLE = "reachable"
 TEMPORAL = "temporal"
+REFINES = "refines"
 PREDICATE = "predicate"
-OF_BEHAVIOURS = (REACHABLE, TEMPORAL)
+OF_BEHAVIOURS = (REACHABLE, TEMPORAL, REFINES)
 """Kinds of property that a search evaluates after it has visited every state."""
 
 MAY_ASK = {
@@ -53,8 +55,33 @@ MAY_ASK = {
     "step_invariant": (*STEP, "shared", *ACT),
     "action_constraint": (*STEP, "shared"),
     TEMPORAL: (),
+    REFINES: ("state", "other"),
 }
 """The parameters that a method may have, by kind of property, besides its projections."""
+
+
+class Decorator(Protocol[P]):
+    """A decorator of methods, with or without arguments."""
+
+    @overload
+    def __call__(self, function: F, /) -> F: ...
+
+    @overload
+    def __call__(self, *args: P.args, **options: P.kwargs) -> Callable[[F], F]: ...
+
+
+Mark = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def with_or_without_arguments(make: Callable[P, Mark]) -> Decorator[P]:
+    """Return a decorator that can be used without its keyword arguments too."""
+
+    @wraps(make)
+    def decorator(function: Any = None, /, **options: Any) -> Any:
+        mark = cast("Callable[..., Mark]", make)(**options)
+        return mark if function is None else mark(function)
+
+    return cast("Decorator[P]", decorator)
 
 
 class Projection(NamedTuple):
@@ -66,20 +93,47 @@ class Projection(NamedTuple):
     of_inbox: bool  # whether it reads the inbox rather than the replica
     # whether it takes the network's own inbox, including messages no longer in flight
     is_whole: bool = False
+    of: tuple[type[Record], ...] = ()  # the types of replica that it is of; none: every one
 
 
-def projection(function: Callable[..., Any]) -> Callable[..., Any]:
+class NotProjected(enum.Enum):
+    """The value of a projection for a replica of another type; maps leave it out."""
+
+    OF_ANOTHER_TYPE = "a replica of another type"
+
+
+NOT_PROJECTED = NotProjected.OF_ANOTHER_TYPE
+
+
+@with_or_without_arguments
+def projection(*, of: type[Record] | tuple[type[Record], ...] = ()) -> Mark:
     """Mark a method as a projection, a function of every replica that actions and properties may read.
 
     The method takes the replica, `(self, me)`, the messages in flight to it, `(self, messages)`, or its inbox as the
     network represents it, `(self, inbox)`. An engine evaluates it once for each distinct input.
+
+    Parameters
+    ----------
+    of
+        One type of replica, or several. The map has these replicas only. By default it has all replicas.
     """
-    parameters = list(inspect.signature(function).parameters)[1:]
-    if len(parameters) != 1:
-        raise ProtocolError(f"projection {function.__name__} takes one parameter besides self, found {parameters}")
-    whole = parameters[0] == "inbox"
-    function.projection = Projection(function.__name__, function, whole or parameters[0] == "messages", whole)  # type: ignore[attr-defined]
-    return function
+    kinds = of if isinstance(of, tuple) else (of,)
+
+    def mark(function: Callable[..., Any]) -> Callable[..., Any]:
+        name, parameters = function.__name__, list(inspect.signature(function).parameters)[1:]
+        if len(parameters) != 1:
+            raise ProtocolError(f"projection {name} takes one parameter besides self, found {parameters}")
+        wrong = [kind for kind in kinds if not (isinstance(kind, type) and issubclass(kind, Record))]
+        if wrong:
+            raise ProtocolError(f"projection {name}, of=: expected types of replica, found {wrong[0]!r}")
+        whole = parameters[0] == "inbox"
+        of_inbox = whole or parameters[0] == "messages"
+        if of_inbox and kinds:
+            raise ProtocolError(f"projection {name}, of=: it takes {parameters[0]}, not a replica; expected (self, me)")
+        function.projection = Projection(name, function, of_inbox, whole, kinds)  # type: ignore[attr-defined]
+        return function
+
+    return mark
 
 
 def declared(reads: Callable[..., Any] | Iterable[Callable[..., Any]], owner: str) -> tuple[Projection, ...]:
@@ -125,30 +179,6 @@ def record_types(function: Callable[..., Any], parameter: str) -> tuple[type[Rec
             ) from error
     kinds = tuple(kind for kind in (get_args(hint) or (hint,)) if isinstance(kind, type) and issubclass(kind, Record))
     return kinds or (Record,)
-
-
-class Decorator(Protocol[P]):
-    """A decorator of methods, with or without arguments."""
-
-    @overload
-    def __call__(self, function: F, /) -> F: ...
-
-    @overload
-    def __call__(self, *args: P.args, **options: P.kwargs) -> Callable[[F], F]: ...
-
-
-Mark = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-
-def with_or_without_arguments(make: Callable[P, Mark]) -> Decorator[P]:
-    """Return a decorator that can be used without its keyword arguments too."""
-
-    @wraps(make)
-    def decorator(function: Any = None, /, **options: Any) -> Any:
-        mark = cast("Callable[..., Mark]", make)(**options)
-        return mark if function is None else mark(function)
-
-    return cast("Decorator[P]", decorator)
 
 
 def on(
@@ -471,6 +501,25 @@ def temporal(*, fairness: Iterable[Fairness] = (), name: str | None = None) -> M
     return _property(TEMPORAL, (), name, fairness=assumed)
 
 
+def refines(other: type, *, name: str | None = None) -> Mark:
+    """Mark a method as a refinement mapping: from this protocol's states to those of another, `(self, state, other)`.
+
+    `other` is the abstract protocol: `other.start(...)` makes its states. Each initial state must map to an initial
+    state of the abstract protocol, and each step to a step of it or to none. The abstract protocol has the constants of
+    this one that have the same attributes. Its fairness is not checked.
+
+    Parameters
+    ----------
+    other
+        The protocol that is refined, a class.
+    name
+        Its name in a `.cfg`, under PROPERTY, and in reports; by default the method's name in camel case.
+    """
+    if not (isinstance(other, type) and hasattr(other, "actions")):
+        raise ProtocolError(f"@refines(...): expected a protocol, as @refines(TransactionCommit), found {other!r}")
+    return _property(REFINES, (), name, refined=other)
+
+
 def _property(kind: str, reads: Reads, name: str | None, **more: Any) -> Mark:
     def mark(function: Callable[..., Any]) -> Callable[..., Any]:
         found = PropertyMark(kind, declared(reads, function.__qualname__), name, **more)
@@ -485,7 +534,7 @@ class Property:
     """One property of a protocol class."""
 
     name: str  # its name in a `.cfg` and in reports
-    # "invariant", "constraint", "step_invariant", "action_constraint", "reachable", "predicate" or "temporal"
+    # "invariant", "constraint", "step_invariant", "action_constraint", "reachable", "predicate", "temporal", "refines"
     kind: str
     function: Callable[..., Any]  # the method, unbound
     reads: tuple[Projection, ...]  # the projections that it declares
@@ -496,6 +545,7 @@ class Property:
     only: Value = None  # the id of the only replica to bind to `me`, or None for every replica
     given: tuple[str, ...] = ()  # names of parameters that a formula binds
     fixed: tuple[tuple[str, Value], ...] = ()  # the bound values, by name
+    refined: Any = None  # of a refinement: the abstract protocol, a class
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
@@ -590,9 +640,11 @@ class PropertyMark:
     needs: tuple[str, ...] = ()
     fairness: tuple[Fairness, ...] = ()
     given: tuple[str, ...] = ()
+    refined: Any = None
 
     def made(self, method: str, function: Callable[..., Any]) -> Property:
         """Return the property of a method with this name."""
         plain = function.method if isinstance(function, Predicate) else function
         name = self.name or camel_case(method)
-        return Property(name, self.kind, plain, self.reads, self.without, self.needs, self.fairness, given=self.given)
+        more: dict[str, Any] = {"given": self.given, "refined": self.refined}
+        return Property(name, self.kind, plain, self.reads, self.without, self.needs, self.fairness, **more)

@@ -311,15 +311,23 @@ class Fairness:
     each
         The scope of separate conditions. "replica": each acting replica. "pair": each pair of an acting replica and its
         sender or receiver. "message": each message type.
+    when
+        Name of a predicate of the protocol, `(self, me, message) -> bool`, that selects steps of the actions. `me` is
+        None for a step of the environment, `message` for a step without one.
     """
 
     kind: Literal["weak", "strong"]
     actions: tuple[str, ...]
     each: Each = ""
+    when: str = ""
 
     def __str__(self) -> str:
-        of = f" of each {self.each}" if self.each else ""
+        of = (f" of each {self.each}" if self.each else "") + (f" when {self.when}" if self.when else "")
         return f"{'WF' if self.kind == 'weak' else 'SF'}({' or '.join(self.actions)}){of}"
+
+    def names(self, action: str) -> bool:
+        """Whether the condition names an action."""
+        return NEXT in self.actions or action in self.actions
 
 
 def fairness_problem(declared: object) -> str | None:
@@ -328,7 +336,7 @@ def fairness_problem(declared: object) -> str | None:
     return f"expected a tuple of weak(...) and strong(...), found {wrong[0]!r}" if wrong else None
 
 
-def weak(*actions: str, each: Each = "") -> Fairness:
+def weak(*actions: str, each: Each = "", when: str = "") -> Fairness:
     """Return weak fairness of the disjunction of some actions: WF in TLA+.
 
     Parameters
@@ -338,11 +346,13 @@ def weak(*actions: str, each: Each = "") -> Fairness:
     each
         "replica", "pair" or "message", for a separate condition of each replica, of each replica with its sender or
         receiver, or of each message type.
+    when
+        Name of a predicate of the protocol, `(self, me, message) -> bool`, that selects steps of the actions.
     """
-    return Fairness("weak", _in_order("weak", actions), _checked("weak", each))
+    return Fairness("weak", _in_order("weak", actions), _checked("weak", each), when)
 
 
-def strong(*actions: str, each: Each = "") -> Fairness:
+def strong(*actions: str, each: Each = "", when: str = "") -> Fairness:
     """Return strong fairness of the disjunction of some actions: SF in TLA+.
 
     Parameters
@@ -352,8 +362,10 @@ def strong(*actions: str, each: Each = "") -> Fairness:
     each
         "replica", "pair" or "message", for a separate condition of each replica, of each replica with its sender or
         receiver, or of each message type.
+    when
+        Name of a predicate of the protocol, `(self, me, message) -> bool`, that selects steps of the actions.
     """
-    return Fairness("strong", _in_order("strong", actions), _checked("strong", each))
+    return Fairness("strong", _in_order("strong", actions), _checked("strong", each), when)
 
 
 def _in_order(word: str, actions: tuple[str, ...]) -> tuple[str, ...]:

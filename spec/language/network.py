@@ -420,6 +420,14 @@ class MessageSet(Network):
         return inbox - {message}
 
 
+class NoNetwork(MessageSet):
+    """The network of a protocol without messages: `network = None`."""
+
+    def send(self, inbox: frozenset[Record], message: Record) -> frozenset[Record]:
+        """Refuse the message."""
+        raise ProtocolError(f"sends {message!r}, but there are no messages: network = None")
+
+
 class Channels(Network):
     """One FIFO channel per pair of replicas: only a sender's oldest message is deliverable."""
 

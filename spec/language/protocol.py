@@ -14,9 +14,9 @@ from typing import Any, ClassVar, get_type_hints
 
 from kraftcheck.spec.errors import FORGOT_YIELD, ConstantError, ProtocolError, RaisedError, unknown
 from kraftcheck.spec.kinds import describe_value, mismatch
-from kraftcheck.spec.language.declarations import Action, Projection, Property, place_of
+from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property, place_of
 from kraftcheck.spec.language.formula import Fairness, fairness_problem
-from kraftcheck.spec.language.network import BagWithMemory, Network
+from kraftcheck.spec.language.network import BagWithMemory, Network, NoNetwork
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.views import Hidden, HiddenReads
 from kraftcheck.spec.values import Map, Record, Value, cut, field_types, ordered
@@ -103,7 +103,7 @@ class Protocol:
     Class attributes a subclass may set
     -----------------------------------
     network
-        The network discipline.
+        The network discipline; None where there are no messages.
     symbols
         The `Symbol` classes, or other enums, whose members a `.cfg` may assign to themselves (`Leader = Leader`).
     symmetries
@@ -118,6 +118,10 @@ class Protocol:
         temporal properties treat an action that only a bound blocks as enabled.
     accepted_constants
         Names of constants of the specification that a `.cfg` may set without effect.
+    accepted_names
+        Names for INIT and NEXT besides `Init` and `Next`: those of a specification, such as `TCInit` and `TCNext`.
+    none_is
+        Name of the model value that stands for None in TLA+: in traces, in dumps and in a `.cfg`.
     written_only
         Names of intentionally unread fields, such as those of a specification or for display.
     configuration
@@ -125,13 +129,15 @@ class Protocol:
         configuration name of the model, or a file (relative to the user file that names it).
     """
 
-    network: Network = BagWithMemory()
+    network: Network | Any = BagWithMemory()  # Any lets a subclass say None
     symbols: ClassVar[tuple[type[enum.Enum], ...]] = ()
     symmetries: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     views: ClassVar[Mapping[str, frozenset[str]]] = {}
     specifications: ClassVar[Mapping[str, bool | tuple[Fairness, ...]]] = {"Spec": False}
     strict_bounds: ClassVar[bool] = False
     accepted_constants: ClassVar[tuple[str, ...]] = ()
+    accepted_names: ClassVar[tuple[str, ...]] = ()
+    none_is: ClassVar[str] = "None"
     written_only: ClassVar[tuple[str, ...]] = ()
     configuration: ClassVar[str | None] = None
 
@@ -144,6 +150,8 @@ class Protocol:
     def __init_subclass__(cls, variant: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.variant = variant
+        if cls.network is None:
+            cls.network = NoNetwork()
         if variant is None:
             cls.variants = {}
         else:
@@ -297,10 +305,10 @@ class Protocol:
             inboxes = inboxes.put(destination, self.network.send(inbox, message))
         return State(by_id, inboxes, shared, Map(dict.fromkeys(self.bounds, 0)))
 
-    def _start(self) -> str:
-        """Return the place of the protocol's `initial`, for messages."""
-        code = type(self).initial.__code__
-        return f"{code.co_filename}:{code.co_firstlineno}: initial of {type(self).__name__}"
+    def _start(self, method: str = "initial") -> str:
+        """Return the place of the method with initial states, for messages."""
+        code = getattr(type(self), method).__code__
+        return f"{code.co_filename}:{code.co_firstlineno}: {method} of {type(self).__name__}"
 
     @cached_property
     def bounds(self) -> dict[str, int]:
@@ -312,7 +320,9 @@ class Protocol:
         return {name: getattr(self, c.attribute) for name, c in self.constants.items()}
 
     def projected(self, read: Projection, source: Value) -> Value:
-        """Return a projection of one replica, or of one inbox."""
+        """Return a projection of one replica, or of one inbox; `NOT_PROJECTED` of a replica of another type."""
+        if read.of and not isinstance(source, read.of):
+            return NOT_PROJECTED
         under_way = read.of_inbox and not read.is_whole
         given = self.network.deliverable(source) if under_way else source
         what = f"projection {read.name} of {type(self).__name__}"
@@ -349,35 +359,41 @@ class Protocol:
             if message:
                 raise ProtocolError(f"{_declared_at(type(self), 'views')}{name}.views[{view!r}]: {message}")
 
-    def checked_initial(self) -> list[State]:
+    def checked_initial(self, method: str = "initial") -> list[State]:
         """Return the distinct initial states, after type checks of their values.
+
+        Parameters
+        ----------
+        method
+            Name of the method that yields them.
 
         Raises
         ------
         ProtocolError
             If there is no initial state, or a value does not match its declared type.
         """
-        given: object = self.initial()
+        given: object = getattr(self, method)()
         if not isinstance(given, Iterable):
-            raise ProtocolError(f"{self._start()} returned {describe_value(given)}; {FORGOT_YIELD}")
+            raise ProtocolError(f"{self._start(method)} returned {describe_value(given)}; {FORGOT_YIELD}")
         given = list(given)
         for state in given:
             if not isinstance(state, State):
                 what = f"yielded {describe_value(state)}; expected a state, self.start([...], ...)"
-                raise ProtocolError(f"{self._start()} {what}")
+                raise ProtocolError(f"{self._start(method)} {what}")
             problem = mismatch(state, State, "")
             if problem:
                 raise ProtocolError(f"initial state of {type(self).__name__}: {problem}")
         found: list[State] = list(dict.fromkeys(given))
         if not found:
-            raise ProtocolError(f"{type(self).__name__} has no initial state")
+            raise ProtocolError(f"{self._start(method)}: there is no initial state")
         for state in found:
             self.shared_types = field_types(type(state.shared))
             self._check_views(self.shared_types)
             self.ids |= set(state.replicas)
             for destination in state.inboxes:
                 if destination not in state.replicas:
-                    raise ProtocolError(f"{self._start()}: a message is sent to {destination!r}, which is no replica")
+                    what = f"a message is sent to {destination!r}, which is no replica"
+                    raise ProtocolError(f"{self._start(method)}: {what}")
             self.id_types += tuple(field_types(type(one)).get("id", Any) for one in state.replicas.values())
         self.id_types = tuple(dict.fromkeys(self.id_types))
         return found
@@ -426,8 +442,8 @@ def _as_overridden(cls: type, read: Projection) -> Projection:
                 current: Any = getattr(cls, method)
                 if not inspect.isfunction(current) or any(hasattr(current, mark) for mark in MARKS):
                     return read  # another attribute has the name
-                _, _, of_inbox, is_whole = getattr(current, "projection", read)
-                return Projection(read.name, current, of_inbox, is_whole)
+                _, _, *rest = getattr(current, "projection", read)
+                return Projection(read.name, current, *rest)
     return read
 
 

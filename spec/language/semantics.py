@@ -14,9 +14,19 @@ from typing import Any, NamedTuple
 
 from kraftcheck.spec.errors import FORGOT_YIELD, ActionError, ProtocolError, RaisedError, unknown
 from kraftcheck.spec.kinds import describe_type, describe_value, fits, mismatch
-from kraftcheck.spec.language.declarations import QUANTIFIED, SPENT, Action, Projection, Property, camel_case
+from kraftcheck.spec.language.declarations import (
+    NOT_PROJECTED,
+    QUANTIFIED,
+    SPENT,
+    Action,
+    Projection,
+    Property,
+    camel_case,
+)
+from kraftcheck.spec.language.formula import Fairness
+from kraftcheck.spec.language.network import NoNetwork
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.state import State, Step, is_within, note_spent
+from kraftcheck.spec.language.state import NO_SENDING, State, Step, is_within, note_spent
 from kraftcheck.spec.values import Map, Record, Value, is_enum, is_same, ordered
 
 TOLD = ("me", "peer", "message", "before", "after")
@@ -71,7 +81,7 @@ def _note(protocol: Protocol, action: Action, step: Step) -> None:
     if (step.sends or step.writes) and all(protocol.bounds[name] for name in (*step.spends, *step.needs)):
         protocol.ids.update(replica.id for replica in step.writes)
         for operation, sent in step.sends:
-            if operation != "forget":
+            if operation not in NO_SENDING:
                 protocol.sent.setdefault((type(sent), sent.dest), action)
 
 
@@ -111,6 +121,20 @@ def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str
         problem = "yields; expected True or False (`return`, not `yield`)"
     given = {name: arguments[name] for name in prop.asks if name in TOLD}
     raise RaisedError(protocol, f"property {prop.name}", prop.function, problem, given, cause) from cause
+
+
+def is_meant(protocol: Protocol, fairness: Fairness, me: Record | None, message: Record | None) -> bool:
+    """Return whether the predicate of a fairness condition selects a step of a replica on a message."""
+    function, cause, found = getattr(type(protocol), fairness.when), None, None
+    try:
+        found = function(protocol, me, message)
+    except (Exception, SystemExit) as error:
+        cause = error
+    if type(found) is bool:
+        return found
+    problem = "" if cause else f"returned {describe_value(found)}; expected True or False"
+    what, given = f"fairness {fairness.when}", {"me": me, "message": message}
+    raise RaisedError(protocol, what, function, problem, given, cause) from cause
 
 
 def act_of(prop: Property, me: Record, message: Record | None, step: Step) -> dict[str, Any] | None:
@@ -175,6 +199,8 @@ def _effects_problem(protocol: Protocol, step: Step) -> str | None:
 
 
 def _send_problem(protocol: Protocol, operation: str, message: Any) -> str | None:
+    if isinstance(protocol.network, NoNetwork):
+        return f"sends {message!r}, but there are no messages: network = None"
     if not hasattr(message, "dest"):
         return f"sends {message!r}, which has no field dest"
     outside = operation == "forget" or is_enum(type(message.dest))  # a name for an unmodelled destination
@@ -309,7 +335,9 @@ class Semantics:
         empty = self.network.empty
         result = {}
         for key, replica in state.replicas.items():
-            result[key] = self.view(read, state.inboxes.get(key, empty) if read.of_inbox else replica)
+            found = self.view(read, state.inboxes.get(key, empty) if read.of_inbox else replica)
+            if found is not NOT_PROJECTED:
+                result[key] = found
         return Map(result)
 
     def steps(
@@ -578,23 +606,33 @@ def scenario(function: Callable[..., Iterator[Take]]) -> Callable[..., Iterator[
     return function
 
 
+def init(function: Callable[..., Iterator[State]]) -> Callable[..., Iterator[State]]:
+    """Mark a method that yields initial states, as `initial` does.
+
+    A `.cfg` names the method under INIT, in camel case: `INIT InitNoBcast` for `init_no_bcast`.
+    """
+    function.initial = camel_case(function.__name__)  # type: ignore[attr-defined]
+    return function
+
+
 def start_names(protocol: type | object) -> dict[str, str]:
     """Return the names for INIT, each with its method."""
     owner = protocol if isinstance(protocol, type) else type(protocol)
     names = {"Init": "initial"}
     for method in dir(owner):
-        name = getattr(getattr(owner, method), "scenario", None)
-        if name is not None:
+        function = getattr(owner, method)
+        name = getattr(function, "scenario", None) or getattr(function, "initial", None)
+        if isinstance(name, str):
             names[name] = method
     return names
 
 
 def initial_states(semantics: Semantics, init: str) -> list[State]:
     """Return the initial states of a search."""
-    states = semantics.initial()
-    if init == "Init":
-        return states
-    state = states[0]
+    method = start_names(semantics.protocol)[init]
+    if init == "Init" or hasattr(getattr(semantics.protocol, method), "initial"):
+        return semantics.protocol.checked_initial(method)
+    state = semantics.initial()[0]
     for number, chosen in enumerate(way_to(semantics.protocol, init), start=1):
         state = choose_transition(semantics, state, chosen, f"step {number} of {init}").target
     return [state]
@@ -602,9 +640,9 @@ def initial_states(semantics: Semantics, init: str) -> list[State]:
 
 def way_to(protocol: Protocol, init: str) -> Iterator[Take]:
     """Yield the path from the first initial state to a named one; empty for "Init"."""
-    if init == "Init":
-        return
     method = getattr(protocol, start_names(protocol)[init])
+    if not hasattr(method, "scenario"):
+        return
     made = method()
     if not isinstance(made, Iterable):
         raise ProtocolError(f"{_place(method)}: {init} returned {describe_value(made)}; {FORGOT_YIELD}")

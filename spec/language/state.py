@@ -36,6 +36,10 @@ class State(Record):
     spent: Map[str, int]
 
 
+NO_SENDING = ("forget", "lose", "duplicate")
+"""Operations on messages in flight, which send nothing."""
+
+
 class Step(Record):
     """One outcome of an action, built by chaining.
 
@@ -70,7 +74,7 @@ class Step(Record):
     @property
     def sent(self) -> tuple[Any, ...]:
         """The messages that the step sends, by any operation."""
-        return tuple(message for operation, message in self.sends if operation != "forget")
+        return tuple(message for operation, message in self.sends if operation not in NO_SENDING)
 
     def send(self, *messages: Record) -> Step:
         """Send messages by the network discipline's rule for their types."""
@@ -87,6 +91,14 @@ class Step(Record):
     def forget(self, *groups: Record) -> Step:
         """Remove message groups from the network, as its discipline defines them."""
         return self.but(sends=self.sends + tuple(("forget", group) for group in groups))
+
+    def lose(self, *messages: Record) -> Step:
+        """Lose messages in flight, as the network's `loses=` does; the step may have more effects."""
+        return self.but(sends=self.sends + tuple(("lose", message) for message in messages))
+
+    def duplicate(self, *messages: Record) -> Step:
+        """Duplicate messages in flight, as the network's `duplicates=` does; the step may have more effects."""
+        return self.but(sends=self.sends + tuple(("duplicate", message) for message in messages))
 
     def put(self, **fields: Value) -> Step:
         """Write shared fields."""

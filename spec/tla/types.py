@@ -104,7 +104,10 @@ class Encoder:
     textbook specifications. So does a class with the same fields as an earlier subclass of the same base.
     """
 
-    def __init__(self, messages: Iterable[type[Record]], symbols: Mapping[enum.Enum, ModelValue]) -> None:
+    def __init__(
+        self, messages: Iterable[type[Record]], symbols: Mapping[enum.Enum, ModelValue], none: str = "None"
+    ) -> None:
+        self.none = ModelValue(none)
         self._messages = frozenset(messages)
         self._symbols = symbols
         self._known: dict[Record, Value] = {}
@@ -127,7 +130,7 @@ class Encoder:
         if kind in SCALARS:
             return value
         if value is None:
-            return as_name(value)
+            return self.none
         if isinstance(value, enum.Enum):
             return self._symbols.get(value) or as_name(value)
         if kind in (tuple, frozenset):
@@ -271,7 +274,9 @@ class Decoder:
         named: dict[Any, Value] = {}
         plain: dict[tuple[type, Any], Value] = {}
         for choice in choices:
-            stand_in = as_name(choice) if choice is None or isinstance(choice, enum.Enum) else choice
+            stand_in = as_name(choice) if isinstance(choice, enum.Enum) else choice
+            if choice is None:
+                stand_in = self._encoder.none
             if isinstance(stand_in, ModelValue):
                 named[stand_in.name] = choice
             else:

@@ -1,9 +1,10 @@
 """Conversion of a protocol's states to named TLA+ variables and back.
 
 Each field of the replicas' records is a variable: `current_epoch` is ``currentEpoch``, a function over the replicas
-with this field. The network is the variable ``messages``; a network with memory has two variables. Each field of the
-shared record is a variable. Each bound has a counter of its uses, such as ``_elections``, unless it names its counter.
-The module `kraftcheck.spec.tla.types` defines the form of records, and its overrides.
+with this field. The network is the variable ``messages``; a network with memory has two variables, and a protocol
+without message types has none. Each field of the shared record is a variable. Each bound has a counter of its uses,
+such as ``_elections``, unless it names its counter. The module `kraftcheck.spec.tla.types` defines the form of records,
+and its overrides.
 
 >>> from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 >>> from kraftcheck.spec.tla.formatting import one_line
@@ -24,12 +25,20 @@ from __future__ import annotations
 import enum
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from kraftcheck.spec.discovery import modules_of
-from kraftcheck.spec.language.network import Bag, BagWithMemory, Channels, MessageSet, MessageSetWithMemory
+from kraftcheck.spec.language.network import (
+    Bag,
+    BagWithMemory,
+    Channels,
+    MessageSet,
+    MessageSetWithMemory,
+    Network,
+    NoNetwork,
+)
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.parsing import as_function
@@ -81,7 +90,7 @@ class StateView:
         symbols = list(_symbols(protocol))
         model_values = _model_values(protocol, starts)
         stand_ins = {s: ModelValue(enum_name(s), len(model_values) + i) for i, s in enumerate(symbols)}
-        self._encoder = Encoder(messages, stand_ins)
+        self._encoder = Encoder(messages, stand_ins, protocol.none_is)
         names = {**{enum_name(symbol): symbol for symbol in reversed(symbols)}, **model_values}
         records = [*messages, *[replica.cls for replica in self._replicas]]
         self._typed = Decoder(self._encoder, names, records)
@@ -94,8 +103,8 @@ class StateView:
         self._shared_names = tla_names(self._shared_type)
         shared = self._shared_names.values()
         network = protocol.network
-        held = network.variables if isinstance(network, MessageSetWithMemory) else (MESSAGES,)
-        self.names: tuple[str, ...] = (*self._replica_names, *held, *shared, *self._counters.values())
+        self._held = _network_variables(network, messages)
+        self.names: tuple[str, ...] = (*self._replica_names, *self._held, *shared, *self._counters.values())
         self._require_own_names()
         if not isinstance(network, BagWithMemory | MessageSet | MessageSetWithMemory | Channels):
             raise ViewError(MESSAGES, MESSAGES, type(network).__name__, "a bag, a set or channels")
@@ -125,7 +134,7 @@ class StateView:
             if replica.is_told:
                 functions[KIND][argument] = replica.cls.__name__
         variables: dict[str, Value] = {name: as_function(function) for name, function in functions.items()}
-        variables.update(self._messages(state))
+        variables.update(self._network_of(state))
         for attribute, name in self._shared_names.items():
             variables[name] = encode(getattr(state.shared, attribute))
         for attribute, name in self._counters.items():
@@ -149,6 +158,14 @@ class StateView:
                 counts[encode(argument)] = encode(inboxes[destination][key])
         return {MESSAGES: as_function(counts)}
 
+    def _network_of(self, state: State) -> dict[str, Value]:
+        if self._held:
+            return self._messages(state)
+        if any(inbox != self._protocol.network.empty for inbox in state.inboxes.values()):
+            what = "a message of a type that no action takes and that its module does not define"
+            raise ViewError(MESSAGES, MESSAGES, what, "no messages")
+        return {}
+
     def encode(self, value: Value) -> Value:
         """Return a protocol value, such as a replica's id, in its form in the variables."""
         return self._encoder.encode(value)
@@ -165,12 +182,12 @@ class StateView:
             if name not in variables:
                 raise ViewError(name, name, "no such variable in this state", "a value")
         for name in variables:
-            if name not in self.names:
+            if not self.is_known(name, variables[name]):
                 expected = f"one of {self._protocol.name()}'s variables, {', '.join(self.names)}"
                 raise ViewError(name, name, "another", expected)
         decoder = self._untyped if untyped else self._typed
         replicas = Map((replica.id, replica) for replica in self._read_replicas(decoder, variables))  # type: ignore[attr-defined]
-        inboxes = self._read_messages(decoder, variables)
+        inboxes = self._read_messages(decoder, variables) if self._held else Map()
         kinds = field_types(self._shared_type)
         fields = {
             attribute: _read(name, decoder.of(kinds[attribute]), variables[name])
@@ -178,6 +195,10 @@ class StateView:
         }
         spent = Map((a, _read(name, decoder.of(int), variables[name])) for a, name in self._counters.items())
         return State(replicas, inboxes, self._shared_type(**fields), spent)
+
+    def is_known(self, name: str, value: Value) -> bool:
+        """Whether the variable is one of the protocol's; an empty ``messages`` always is."""
+        return name in self.names or (name == MESSAGES and not self._held and not value)
 
     def _read_replicas(self, decoder: Decoder, variables: Mapping[str, Value]) -> Iterator[Record]:
         functions: dict[str, dict[Value, Value]] = {}
@@ -284,6 +305,12 @@ class StateView:
                 raise ViewError(MESSAGES, f"{MESSAGES}[{quoted_value(key)}]", quoted_value(items), expected)
             found[ends.pop()] = queue
         return Map(found)
+
+
+def _network_variables(network: Network, messages: Sequence[type[Record]]) -> tuple[str, ...]:
+    if not messages or isinstance(network, NoNetwork):
+        return ()
+    return network.variables if isinstance(network, MessageSetWithMemory) else (MESSAGES,)
 
 
 def _variables_of(replica: _Replica) -> list[str]:

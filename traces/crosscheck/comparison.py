@@ -87,8 +87,9 @@ class StepComparison(SetCounts):
 class Comparison:
     """Compares the states of a file with ours."""
 
-    def __init__(self, search: ReferenceSearch, reader: StateReader) -> None:
+    def __init__(self, search: ReferenceSearch, reader: StateReader, *, unlabelled: bool = False) -> None:
         self._search = search
+        self._unlabelled = unlabelled
         self._view = reader.view
         self._reader = reader
         self._judge = Judge(search.semantics, reader.view, "dump")
@@ -173,7 +174,7 @@ class Comparison:
     def _compared_edges(
         self, graph: nx.MultiDiGraph[int], numbers: Mapping[int, int], found: Mapping[int, TraceState]
     ) -> StepComparison:
-        labelled = any(action is not None for _, _, action in _edges_of(graph))
+        labelled = not self._unlabelled and times_taken(graph) is not None
         ours = {(source, step.action if labelled else None, target) for source, step, target in self._search.edges()}
         within = [edge for edge in _edges_of(graph) if {*edge[:2]} <= numbers.keys()]
         theirs = {(numbers[source], action if labelled else None, numbers[target]) for source, target, action in within}

@@ -26,6 +26,7 @@ _LABEL = re.compile(
     r"(Initial predicate|[A-Za-z_][\w!]*)(\(.*\))?"
     r"(?: line (\d+), col (\d+) to line (\d+), col (\d+) of module (\w+)| Unknown location| unknown location)?"
 )
+_NAME = re.compile(r"([A-Za-z_]\w*)(?: (?:line|in|of) .*|\(.*)")
 _NO_ACTION = ("Action", "UnnamedAction")
 
 
@@ -137,8 +138,9 @@ def action_of(label: str) -> tuple[str | None, str | None, Location | None]:
     ('Vote', 'n1,n2', Location(first_line=7, first_column=3, last_line=9, last_column=20, module='Raft'))
     """
     match = _LABEL.fullmatch(label)
-    if match is None:
-        return label or None, None, None
+    if match is None:  # what people post lacks the module, or says something else after the name
+        known = _NAME.match(label)
+        return (known[1] if known else label or None), None, None
     name, parameters, *numbers, module = match.groups()
     location = location_of(numbers, module) if module else None
     return (None if name in _NO_ACTION else name), parameters and parameters[1:-1], location
@@ -150,8 +152,8 @@ def location_of(numbers: Iterable[str | int], module: str) -> Location:
     return Location(first_line, first_column, last_line, last_column, module)
 
 
-_STATE = re.compile(r"(State )?(\d+):(?: <(.*)>| (Stuttering))?\s*")
-_BACK = re.compile(r"Back to state:? (\d+)(?:: <(.*)>)?\s*|(\d+): Back to state(?:: <(.*)>)?\s*")
+_STATE = re.compile(r"(State )?(\d{1,9}):(?: <(.*)>| (Stuttering))?\s*")
+_BACK = re.compile(r"Back to state:? (\d{1,9})(?:: <(.*)>)?\s*|(\d{1,9}): Back to state(?:: <(.*)>)?\s*")
 _BACK_BEGINS = re.compile(r"(?:\d+: )?Back to state\b")
 _TOOL = re.compile(r"@!@!@(STARTMSG|ENDMSG) (\d+)(?::(\d+))? @!@!@\s*")
 _TOOL_STATES = ("2216", "2217", "2218", "2122")
@@ -165,7 +167,7 @@ _VIOLATED = re.compile(
 _INITIAL = re.compile(r".* is violated by the initial state:")
 _SUMMARY = re.compile(
     r"\d[\d,]* states generated|Finished |Model checking completed|The number of states generated|The depth of "
-    r"|TLC2? Version |The coverage statistics|\"CounterExample written"
+    r"|TLC2? Version |The trace ends |The coverage statistics|\"CounterExample written"
 )
 _HOLDS = re.compile(r"Model checking completed\. No error has been found\.")
 
@@ -182,7 +184,9 @@ class _Log(TraceFormat):
         return _LogReader(source, cache).events()
 
     def write(self, trace: Trace) -> Iterator[str]:
-        return as_text(trace)
+        yield from as_text(trace)
+        if trace.complete and trace.ending is None:  # without this line a reader cannot know that nothing is missing
+            yield f"The trace ends in state {trace.states[-1].number}.\n"
 
 
 TLC_LOG = _Log("TLC log")
@@ -195,7 +199,8 @@ class _LogReader:
         self._index = -1
         self._problem: str | None = None
         self._last: TraceState | None = None  # of the trace that is being read
-        self._heading: str | None = None  # of the state that is being read
+        self._heading: str | None = None  # of the state that is being read, and its number
+        self._number = 1
         self._tool_code = ""
         self._tool_error = False
         self._found_no_error = False
@@ -262,12 +267,13 @@ class _LogReader:
                 raise self._source.error(f"'{heading[0]}'", f"state {expected}")
             yield from self._end(Ending())
             return
-        if heading[2] == "1":
+        number_shown = int(heading[2])
+        if number_shown == 1 or self._last is None:  # what people post may begin in the middle, or leave states out
             yield from self._end()
             yield self._head()
-        elif int(heading[2]) != expected:
+        elif number_shown < expected:
             raise self._source.error(f"state {heading[2]}", f"state {expected}")
-        self._heading = heading[3] or ""
+        self._heading, self._number = heading[3] or "", number_shown
         self._text.begin(number)
 
     def _back(self, back: re.Match[str]) -> TraceEvent:
@@ -287,7 +293,7 @@ class _LogReader:
         self._problem = message.strip()
         if _INITIAL.fullmatch(message):
             yield self._head()
-            self._heading = ""
+            self._heading, self._number = "", 1
             self._text.begin(number)
 
     def _head(self) -> TraceHead:
@@ -301,12 +307,16 @@ class _LogReader:
     def _state(self) -> TraceState:
         text, last = self._text, self._last
         text.end_value()
+        if last is not None and self._number > last.number + 1 and text.variables.keys() != last.variables.keys():
+            lacks = min(text.variables.keys() ^ last.variables.keys())
+            expected = f"all variables in the first state after those left out, found other ones: '{lacks}'"
+            raise self._source.error(f"state {self._number} after state {last.number}", expected, line=text.line)
         if last is not None:
             self._check_difference(last)
             text.complete(last)
         elif not text.variables:
             raise self._source.error("a state without variables", "'/\\ name = value'", line=text.line + 1)
-        state = text.state(1 if last is None else last.number + 1, self._heading)
+        state = text.state(self._number, self._heading)
         self._last, self._heading = state, None
         return state
 

@@ -161,7 +161,8 @@ def _replayer(arguments: str) -> FileReplayer:
     """Return the replayer of this process, which uses what it learned of one file for the next."""
     given = json.loads(arguments)
     protocol, options = from_spec(given["description"], Path(given["user_files"]))
-    fairness = [Fairness(one["kind"], tuple(one["actions"]), one["each"]) for one in given.get("fairness", ())]
+    asked = given.get("fairness", ())
+    fairness = [Fairness(one["kind"], tuple(one["actions"]), one["each"], one["when"]) for one in asked]
     made_under = given["symmetry"], given["limit_bytes"], given.get("seen_as")
     return FileReplayer(protocol, options.init, *made_under, fairness)
 

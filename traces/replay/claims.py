@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from kraftcheck.spec.errors import RaisedError
-from kraftcheck.spec.language.declarations import REACHABLE, TEMPORAL, Property
+from kraftcheck.spec.language.declarations import OF_BEHAVIOURS, REACHABLE, REFINES, TEMPORAL, Property
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import DEADLOCK, Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
@@ -51,6 +51,7 @@ class ClaimJudge:
     # what a counterexample to a temporal property must be fair to, besides what the property declares
     fairness: Sequence[Fairness]
     head: TraceHead  # the trace's head
+    leaves_out: str = ""  # what keeps its states from being a behaviour from an initial state on, as a clause
     _false_in: int | None = None
     _last: int = 0
     _states: list[State] = field(default_factory=list)
@@ -83,7 +84,7 @@ class ClaimJudge:
     def _holds(self, semantics: Semantics, before: State | None, state: State, steps: Transitions) -> bool:
         """Return whether a state, or the step to it, keeps the property that is said to be violated."""
         prop = self._prop
-        if prop is None or prop.kind in (TEMPORAL, REACHABLE):
+        if prop is None or prop.kind in OF_BEHAVIOURS:
             return True
         if not prop.over_steps:
             return semantics.holds(prop, state)
@@ -91,8 +92,11 @@ class ClaimJudge:
             return True
         return all(semantics.kept_by(prop, before, step._replace(target=state)) for step in steps)
 
-    def judge(self, semantics: Semantics, ending: Ending | None) -> Claim | None:
-        """Return the claim, judged; None where the trace claims nothing."""
+    def judge(self, semantics: Semantics, ending: Ending | None, *, is_cut: bool = False) -> Claim | None:
+        """Return the claim, judged; None where the trace claims nothing. `is_cut`: the end of the trace is missing."""
+        of_cut = self._of_cut_trace() if is_cut else None
+        if of_cut is not None:
+            return of_cut
         if self._failed is not None:
             return self._assertion(semantics, self._failed)
         if self._name == DEADLOCK and self._prop is None:
@@ -102,6 +106,13 @@ class ClaimJudge:
         if self.head.problem is None:
             return None
         return Claim(f"'{cut(self.head.problem, LONGEST_PROBLEM)}'", ClaimVerdict.UNKNOWN, "it names no property")
+
+    def _of_cut_trace(self) -> Claim | None:
+        """Return a claim that the missing end of the trace may show."""
+        what = f"a violation of {self._name}" if self._failed is None else f"an assert that fails in {self._failed}"
+        if self._false_in is not None or (self._failed or self._name) is None:
+            return None
+        return Claim("a deadlock" if self._name == DEADLOCK else what, ClaimVerdict.UNKNOWN, "the trace is cut")
 
     def _deadlock(self, semantics: Semantics) -> Claim:
         step = next(semantics.transitions(self._states[-1]), None)
@@ -113,9 +124,13 @@ class ClaimJudge:
         prop, what = self._prop, f"a violation of {name}"
         if prop is None:
             return Claim(what, ClaimVerdict.UNKNOWN, f"{self.protocol.name()} has no property {name}")
+        if prop.kind == REFINES:
+            return Claim(what, ClaimVerdict.UNKNOWN, "refinement is checked by `check` alone")
         if prop.kind == REACHABLE:
             return Claim(what, ClaimVerdict.UNKNOWN, "what stays reachable follows from all states")
         if prop.kind == TEMPORAL:
+            if self.leaves_out:
+                return Claim(what, ClaimVerdict.UNKNOWN, self.leaves_out)
             if ending is None:
                 return Claim(what, ClaimVerdict.UNKNOWN, "the trace does not say how it goes on")
             return self._lasso(semantics, ending, prop, what)
@@ -165,7 +180,7 @@ class ClaimJudge:
         prop = self.protocol.properties.get(name)
         if prop is None:
             return (lambda state: list(semantics.transitions(state))) if name in self.protocol.actions else None
-        if prop.kind in (TEMPORAL, REACHABLE):
+        if prop.kind in OF_BEHAVIOURS:
             return None
         if not prop.over_steps:
             return lambda state: semantics.holds(prop, state)

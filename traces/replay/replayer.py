@@ -6,8 +6,8 @@ Memory does not grow with a file: each state is read, compared with the protocol
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from math import factorial, prod
@@ -20,10 +20,10 @@ from kraftcheck.spec.language.semantics import Semantics, Transition, initial_st
 from kraftcheck.spec.language.state import Permutation, State, permutation_group, permuted
 from kraftcheck.spec.tla.types import ViewError, few
 from kraftcheck.spec.tla.view import StateView
-from kraftcheck.spec.values import text_of
+from kraftcheck.spec.values import text_of, visible
 from kraftcheck.traces.parsing import DEFAULT_LIMIT, Source, TraceError, ValueCache
 from kraftcheck.traces.replay.claims import Claim, ClaimJudge, ClaimVerdict
-from kraftcheck.traces.replay.divergence import Divergence, Judge, Wanted
+from kraftcheck.traces.replay.divergence import Divergence, DivergenceKind, Judge, Wanted
 from kraftcheck.traces.trace import Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState, stream_traces
 
 
@@ -40,7 +40,7 @@ class StateReader:
     def state(self, found: TraceState) -> State | ViewError:
         """Return the protocol's state that has the variables of one in the file."""
         missing = [name for name in self.view.names if name not in found.variables]
-        unknown = [name for name in found.variables if name not in self.view.names]
+        unknown = [name for name, value in found.variables.items() if not self.view.is_known(name, value)]
         if missing or unknown:
             parts = [f"{word} {few(names)}" for word, names in (("without", missing), ("with", unknown)) if names]
             expected = f"the variables of {self.name}"
@@ -75,6 +75,12 @@ class StateReader:
 
 REMEMBERED = 10_000
 """States after which memoised results of the protocol are dropped, so that memory does not grow with a file."""
+
+LISTED = 12
+"""Actions of a way that a note lists."""
+
+BRIDGED = 50_000
+"""States that are searched at most for the steps between two states of a trace that leaves states out."""
 
 LARGEST_GROUP = 50_000
 """Permutations that are tried, at most; a larger symmetry is ignored."""
@@ -116,6 +122,8 @@ class Replay:
         The name of the property that the trace says is violated, where it names one.
     claim
         What the trace claims, judged, where it conforms and claims anything.
+    partial
+        In which respect the trace is a part of one, as clauses: where it begins, which states it leaves out.
     """
 
     file: str
@@ -129,6 +137,7 @@ class Replay:
     notes: tuple[str, ...] = ()
     violated: str | None = None
     claim: Claim | None = None
+    partial: tuple[str, ...] = ()
 
     @property
     def diverged_at(self) -> int | None:
@@ -181,6 +190,9 @@ class Replayer:
         Called for every state of every trace.
     watch
         Called with every state that conforms.
+    reach_first
+        None where traces must be whole. Else a trace may begin in the middle and leave states out; this many states are
+        searched at most for its first one, which is taken as given where they do not have it.
     """
 
     def __init__(
@@ -194,9 +206,11 @@ class Replayer:
         limit_bytes: int = DEFAULT_LIMIT,
         report: Callable[[], None] | None = None,
         watch: Callable[[ReplayedState], None] | None = None,
+        reach_first: int | None = None,
     ) -> None:
         self._report = report
         self.watch = watch
+        self.reach_first = reach_first
         self.protocol = protocol
         self.symmetry, self.seen_as, self.fairness = symmetry, seen_as, fairness
         self.limit_bytes = limit_bytes
@@ -204,6 +218,10 @@ class Replayer:
         self.starts = initial_states(self.semantics, init)
         self._cache = ValueCache()
         self._groups: dict[str | None, list[Permutation]] = {}
+
+    def names(self, label: str) -> bool:
+        """Whether a label is the name of an action."""
+        return label in self.protocol.actions or label in self.protocol.network.own_actions()
 
     def _learn(self) -> None:
         self.semantics = Semantics(self.protocol)
@@ -258,7 +276,7 @@ class Replayer:
         ProtocolError
             The protocol breaks the language's contract.
         """
-        (found,) = self._replay(trace.events(), trace.file, lambda head, number: trace.states[number - 1])
+        (found,) = self._replay(trace.events(), trace.file, partial(_numbered, trace))
         return found
 
     def _replay(
@@ -312,6 +330,10 @@ class Replayer:
         return StateReader(self.view, self.protocol.name(), head.file, self.limit_bytes, head.untyped)
 
 
+def _numbered(trace: Trace, head: TraceHead, number: int) -> TraceState:
+    return next(state for state in trace.states if state.number == number)
+
+
 @dataclass
 class _Walk:
     """One trace, state by state; `earlier` returns one of its states again."""
@@ -325,19 +347,22 @@ class _Walk:
     divergence: Divergence | None = None
     problem: str | None = None
     notes: dict[str, None] = field(default_factory=dict)
+    partial: list[str] = field(default_factory=list)
     claim: Claim | None = None
+    first: int | None = None
 
     def __post_init__(self) -> None:
         self._judge = ClaimJudge(self.replayer.protocol, self.replayer.fairness, self.head)
 
     def take(self, found: TraceState) -> None:
         """Take the next state."""
-        self.number = found.number
+        before, self.number = self.number, found.number
+        self.first = found.number if self.first is None else self.first
         self.replayer.count_state()
         if self.verdict is not ReplayVerdict.CONFORMS:
             return
         try:
-            self._follow(found)
+            self._follow(found, before)
         except TraceError as error:
             self.problem = str(error)
 
@@ -353,15 +378,16 @@ class _Walk:
 
     def end(self, end: TraceEnd) -> Replay:
         """Return the result, given the end of the trace."""
-        steps, ending = self.number - 1, end.ending
+        steps, ending = self.number - (self.first or 1), end.ending
         if ending is not None and ending.back_to is not None:
             steps += 1
             if self.verdict is ReplayVerdict.CONFORMS:
                 self._back(ending.back_to, ending.action)
         if not end.complete:
             self._note(f"the file ends after state {self.number}, before the trace is seen to end")
+            self.partial.append(f"cut after state {self.number}")
         if self.verdict is ReplayVerdict.CONFORMS:
-            self.claim = self._judge.judge(self.replayer.semantics, ending)
+            self.claim = self._judge.judge(self.replayer.semantics, ending, is_cut=not end.complete)
         if ending is not None and ending.back_to is None:
             self._note("it stutters for ever in the last state, which no action need do")
         return self._replay(steps)
@@ -372,32 +398,94 @@ class _Walk:
     def broken(self, error: TraceError) -> Replay:
         """Return the result for a trace whose file cannot be read further."""
         self.problem = self.problem or str(error)
-        return self._replay(self.number - 1)
+        return self._replay(self.number - (self.first or 1))
 
     def _replay(self, steps: int) -> Replay:
         head = self.head
         return Replay(
             head.file, head.index, head.format, max(0, steps), self.verdict, tuple(self.actions), self.divergence,
-            self.problem, tuple(self.notes), head.violated, self.claim,
+            self.problem, tuple(self.notes), head.violated, self.claim, tuple(self.partial),
         )  # fmt: skip
 
-    def _follow(self, found: TraceState) -> None:
+    def _follow(self, found: TraceState, previous: int) -> None:
+        if found.number != previous + 1 and self.replayer.reach_first is None:
+            expected = f"state {previous + 1}: `kraftcheck replay` alone takes a trace that leaves states out"
+            raise TraceError(self.head.file, found.line, 1, f"state {found.number}", expected)
         target = self.replayer.reader(self.head).state(found)
         if isinstance(target, ViewError):
-            before = None if self.state is None else found.number - 1
+            before = None if self.state is None else previous
             variables = None if self.head.untyped else found.variables
             self._diverge(Wanted(found.number, found.line, before, found.action, variables, target))
-        elif self.state is None:
+        elif self.state is None and found.number == 1:
             self._start(found, target)
+        elif self.state is None:
+            self._begin_at(found, target)
+        elif found.number == previous + 1:
+            self._step(found, previous, found.action, self.state, target)
         else:
-            self._step(found, found.number - 1, found.action, self.state, target)
+            self._bridge(found, previous, self.state, target)
+
+    def _action(self, label: str | None) -> str | None:
+        """Return the action that a label names; None, which is any, where the protocol has no such action."""
+        if label is None or self.replayer.names(label) or not label.isidentifier():
+            return label
+        name = self.replayer.protocol.name()
+        self._note(f"{visible(label)} is no action of {name}: a step of that name may be any action")
+        return None
+
+    def _begin_at(self, found: TraceState, target: State) -> None:
+        """Begin in the middle: take the state as given, or look for a way to it."""
+        number = found.number
+        self._judge.leaves_out = f"it begins at state {number}"
+        if not self.replayer.reach_first:
+            self.partial.append(f"state {number} taken as given")
+            self._note(f"it begins at state {number}, which is taken as it stands: --reach-first looks for a way to it")
+            self._reach(found, target)
+            return
+        starts, limit = self.replayer.starts, self.replayer.reach_first
+        way = () if target in starts else shortest_way(self.replayer.semantics, starts, target, limit)
+        if way is None:
+            text = f"state {number} is reached by no behaviour: all states were searched"
+            self.divergence = Divergence(DivergenceKind.START, number, found.line, None, None, text)
+        elif isinstance(way, int):
+            self.partial.append(f"state {number} taken as given")
+            self._note(f"state {number} was not found among the first {way:,} states: it is taken as it stands")
+            self._reach(found, target)
+        else:
+            self._note(f"state {number} is reached in {len(way)} steps: {_listed(way)}")
+            self._reach(found, target)
+
+    def _bridge(self, found: TraceState, previous: int, state: State, target: State) -> None:
+        """Go on over states that the trace leaves out."""
+        left_out = found.number - previous - 1
+        action, where = self._action(found.action), f"from state {previous} to state {found.number}"
+        way = way_of_length(self.replayer.semantics, state, target, left_out + 1, action, BRIDGED)
+        if way is None:
+            by = f", the last of them {visible(action)}" if action else ""
+            text = f"state {found.number} does not follow from state {previous} in {left_out + 1} steps{by}"
+            kind = DivergenceKind.STEP
+            self.divergence = Divergence(kind, found.number, found.line, previous, found.action, text)
+        elif isinstance(way, int):
+            self.partial.append(f"state {found.number} taken as given")
+            self._note(f"{where}: no way among the first {way:,} states; the latter is taken as it stands")
+            self._judge.leaves_out = f"it leaves states out after state {previous}"
+            self._reach(found, target)
+        else:
+            between = f"state {previous + 1}" if left_out == 1 else f"states {previous + 1} to {found.number - 1}"
+            self.partial.append(f"{between} found by a search")
+            self._note(f"{where}: {_listed(way)}")
+            self.actions += [step.action for step in way]
+            for number, step in enumerate(way, previous + 1):
+                self._reach(replace(found, number=number), step.target, [step], [step])
 
     def _step(self, found: TraceState, before: int, action: str | None, state: State, target: State) -> None:
         """Go on from a state to another, if it follows."""
         steps = list(self.replayer.semantics.transitions(state))
         exact = [step for step in steps if step.target == target]
         leading = exact or self._permuted(steps, before, found.number, target)
-        named = [step for step in leading if action in (None, step.action)]
+        named = [step for step in leading if step.action == action]
+        if leading and not named and self._action(action) is None:
+            named = leading
         if not named:
             variables = self.replayer.view.variables(target)
             self._diverge(Wanted(found.number, found.line, before, action, variables), leading)
@@ -450,7 +538,8 @@ class _Walk:
         target = self.replayer.reader(self.head).state(found)
         assert isinstance(target, State)  # it was when it was walked through
         assert self.state is not None
-        steps = [step for step in self.replayer.semantics.transitions(self.state) if action in (None, step.action)]
+        known = self._action(action)
+        steps = [step for step in self.replayer.semantics.transitions(self.state) if known in (None, step.action)]
         alike = None if any(step.target == target for step in steps) else self._made_equal(steps, target)
         if alike is not None:
             self._note(f"it comes back to state {number} but for what VIEW {self.replayer.seen_as} leaves out")
@@ -463,6 +552,68 @@ class _Walk:
             return None
         see = canonicalizer(protocol, None, view)
         return next((step.target for step in steps if see(step.target) == see(target)), None)
+
+
+Way = tuple[Transition, ...]
+
+
+def shortest_way(semantics: Semantics, starts: Sequence[State], target: State, limit: int) -> Way | int | None:
+    """Return a shortest behaviour to a state; the limit where it ends the search; None if there is none."""
+    reached: dict[State, tuple[State, Transition] | None] = dict.fromkeys(starts)
+    frontier = list(starts)
+    while frontier:
+        following: list[State] = []
+        for state in frontier:
+            for step in semantics.transitions(state):
+                if step.target not in reached:
+                    reached[step.target] = state, step
+                    following.append(step.target)
+                    if step.target == target:
+                        return _way_to(target, reached)
+            if len(reached) > limit:
+                return limit
+        frontier = following
+    return None
+
+
+def _way_to(target: State, reached: Mapping[State, tuple[State, Transition] | None]) -> Way:
+    way: list[Transition] = []
+    while (found := reached[target]) is not None:
+        target, step = found
+        way.append(step)
+    return tuple(reversed(way))
+
+
+def way_of_length(
+    semantics: Semantics, state: State, target: State, length: int, action: str | None, limit: int
+) -> Way | int | None:
+    """Return `length` steps between two states, the last one of an action; the limit where it ends the search."""
+    layers: list[dict[State, tuple[State, Transition]]] = []  # for each number of steps the states, with a step to each
+    frontier, searched = [state], 0
+    for left in reversed(range(length)):
+        layer: dict[State, tuple[State, Transition]] = {}
+        for source in frontier:
+            for step in semantics.transitions(source):
+                if left or (step.target == target and action in (None, step.action)):
+                    layer.setdefault(step.target, (source, step))
+            searched += 1
+            if searched > limit:
+                return limit
+        layers.append(layer)
+        frontier = list(layer)
+    if not frontier:
+        return None
+    way: list[Transition] = []
+    for layer in reversed(layers):
+        target, step = layer[target]
+        way.append(step)
+    return tuple(reversed(way))
+
+
+def _listed(way: Way) -> str:
+    """Return the actions of steps, of many the first and the last."""
+    names = [step.action for step in way]
+    return ", ".join(names if len(names) <= LISTED else [*names[:LISTED], f"and {len(names) - LISTED} more"])
 
 
 def _in_words(permutation: Permutation) -> str:

@@ -77,7 +77,7 @@ class Learner:
         self.calls = Calls(protocol, thorough=check_actions)
         self.interner = Interner(protocol, self._message_violations, view, symmetry)
         self.action_names = [*protocol.actions, *protocol.network.own_actions()]
-        self.book = LabelTable(self.action_names, ())
+        self.book = LabelTable(protocol, self.action_names, ())
         self._failed: ProtocolError | None = None
         self._idle = 0
         self._trees = DecisionTrees(self.interner)
@@ -119,7 +119,7 @@ class Learner:
 
         It must be called before any other method.
         """
-        self.book = LabelTable(self.action_names, fairness)
+        self.book = LabelTable(self.protocol, self.action_names, fairness)
         self.interner.tables.meta[codes.M_WATCH_BOUNDS] = 1
         self.interner.shared.sets.is_allowed = False
         self._tracks_changes = False
@@ -333,8 +333,7 @@ class Learner:
         )
 
     def _set_outcomes(self, node: int, action: Action, me: Any, message: Any, steps: FlaggedSteps) -> None:
-        actor = getattr(me, "id", None)
-        labels = [self.book.number(action.name, actor, message, step) for step, _ in steps]
+        labels = [self.book.number(action.name, me, message, step) for step, _ in steps]
         self._trees.set_leaf(node, self._effects.add(labels, me, steps), len(steps))
 
     def _answer_path(self, number: int, row: int, me: int, peer: int, inboxes: list[int] | None) -> None:

@@ -29,7 +29,7 @@ from kraftcheck.explorer.tables.kernel.codes import INBOX_QUERY, LOCAL_QUERY, ME
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.learning.queries import CLASS, ITSELF, PRESENT, WHOLE, Key, Query
 from kraftcheck.explorer.tables.learning.shared_sets import KnownElements, Passes
-from kraftcheck.spec.language.declarations import Action, Projection, Property
+from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Map, Record, Value, field_names
 
@@ -149,7 +149,8 @@ class ReadLog:
         local = self._control[self._interner.base + slot]
         answer = queries.answer(query, local)
         self._note((LOCAL_QUERY, query, slot), answer)
-        return queries.value(query, answer) if local else ABSENT
+        value = queries.value(query, answer) if local else ABSENT
+        return ABSENT if value is NOT_PROJECTED else value
 
     def _read_inbox(self, query: int, key: Value) -> Any:
         """Return a query's answer for a replica's inbox, or `ABSENT`."""
@@ -212,7 +213,8 @@ class ReadLog:
             decode = interner.inboxes.decode_content
             sources = [decode(inboxes[s]) if read.of_inbox else interner.locals[local] for _, s, local in here]
             found = [interner.protocol.projected(read, source) for source in sources]
-            given[read.name] = Map(zip([key for key, _, _ in here], found, strict=True))
+            pairs = zip([key for key, _, _ in here], found, strict=True)
+            given[read.name] = Map((key, value) for key, value in pairs if value is not NOT_PROJECTED)
         return given
 
     def _read_local(self, role: int, local: int, field: str | None) -> None:

@@ -1,0 +1,137 @@
+"""Refinement, step by step: each step of a protocol, mapped, is a step of another protocol or changes nothing there.
+
+Source: L. Lamport, "Specifying Systems" (2002), section 5.8, refinement mappings; M. Abadi and L. Lamport, "The
+existence of refinement mappings" (1991). Of the other protocol its safety is meant: initial states and steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kraftcheck.explorer.behaviour import Behaviour, step_of
+from kraftcheck.explorer.bookkeeping import Bookkeeping
+from kraftcheck.explorer.result import SearchRequest, TraceStep, Unmapped
+from kraftcheck.explorer.state_graph import StateGraph
+from kraftcheck.spec.errors import ProtocolError, RaisedError
+from kraftcheck.spec.kinds import describe_value, mismatch
+from kraftcheck.spec.language.declarations import Property
+from kraftcheck.spec.language.protocol import MISSING, Protocol
+from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.language.state import State
+
+
+class Refinement:
+    """One mapping of a protocol's states to those of another, with what is known of the other's steps."""
+
+    def __init__(self, protocol: Protocol, prop: Property) -> None:
+        self.protocol, self.prop = protocol, prop
+        self.other = Semantics(abstract_protocol(protocol, prop))
+        self.starts = frozenset(self.other.initial())
+        self.mapped: list[State] = []  # the other's states that are met, by number
+        self._numbers: dict[State, int] = {}
+        self._next: dict[int, frozenset[State]] = {}
+
+    def number(self, state: State) -> int:
+        """Return the number of the other's state that a state maps to."""
+        found: Any = None
+        cause, problem = None, ""
+        try:
+            found = self.prop.function(self.protocol, state, self.other.protocol)
+        except (Exception, SystemExit) as error:
+            cause = error
+        if cause is None:
+            name = self.other.protocol.name()
+            is_state = isinstance(found, State)
+            problem = (mismatch(found, State, "") or "") if is_state else f"returned {describe_value(found)}"
+            problem += "" if is_state else f"; expected a state of {name}, made by start(...)"
+        if cause is not None or problem:
+            what = f"property {self.prop.name}"
+            raise RaisedError(self.protocol, what, self.prop.function, problem, {"state": state}, cause) from cause
+        number = self._numbers.setdefault(found, len(self.mapped))
+        if number == len(self.mapped):
+            self.mapped.append(found)
+        return number
+
+    def allows(self, before: int, after: int) -> bool:
+        """Whether the other protocol has a step between two of its states, or they are one."""
+        if before == after:
+            return True
+        if before not in self._next:
+            self._next[before] = frozenset(step.target for step in self.other.transitions(self.mapped[before]))
+        return self.mapped[after] in self._next[before]
+
+
+def abstract_protocol(protocol: Protocol, prop: Property) -> Protocol:
+    """Return the protocol that is refined, with the constants of this one that it has too."""
+    other: type[Protocol] = prop.refined
+    names = [constant.attribute for constant in other.constants.values()]
+    given = {name: getattr(protocol, name) for name in names if hasattr(protocol, name)}
+    missing = [c.attribute for c in other.constants.values() if c.attribute not in given and c.default is MISSING]
+    if missing:
+        code = prop.function.__code__
+        expected = f"{other.name()} needs the constant {missing[0]}, which {protocol.name()} does not have"
+        raise ProtocolError(f"{code.co_filename}:{code.co_firstlineno}: refinement {prop.name}: {expected}")
+    return other(**given)
+
+
+def check_refinements(graph: StateGraph, semantics: Semantics, options: SearchRequest, books: Bookkeeping) -> None:
+    """Check that the states and steps of a search, mapped, are states and steps of other protocols."""
+    for prop in options.refines:
+        books.look_at_the_clock(0)
+        refinement = Refinement(semantics.protocol, prop)
+        found = _first_unmapped(graph, refinement)
+        books.followed.add(prop.name)
+        if found is not None:
+            source, target = found
+            trace = graph.store.path_to(source) if target is None else _with_step(graph, semantics, source, target)
+            ends = [refinement.mapped[refinement.number(step.state)] for step in trace[-2:]]
+            books.violation(prop.name, trace, unmapped=Unmapped(None if target is None else ends[0], ends[-1]))
+
+
+def _first_unmapped(graph: StateGraph, refinement: Refinement) -> tuple[int, int | None] | None:
+    """Return the first step, as its ends, that maps to none of the other's; or an initial state, and None."""
+    numbers = np.zeros(graph.count, np.int32)
+    for first, states in graph.store.chunks(backwards=False):
+        for place, state in enumerate(graph.system.decode(states)):
+            try:
+                numbers[first + place] = refinement.number(state)
+            except RaisedError as error:
+                error.trace = graph.store.path_to(first + place)
+                raise
+    for start in range(graph.store.starts):
+        if refinement.mapped[numbers[start]] not in refinement.starts:
+            return start, None
+    for first, states in graph.store.chunks(backwards=False):
+        bad = [pair for edges in _edges(graph, states, first) for pair in _unmapped(refinement, numbers, *edges)]
+        if bad:
+            return min(bad)
+    return None
+
+
+def _edges(graph: StateGraph, states: Any, first: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    for edges in graph.edges(states, np.arange(len(states))):
+        inside = edges.targets >= 0
+        yield edges.sources[inside] + first, edges.targets[inside].astype(np.int64)
+
+
+def _unmapped(
+    refinement: Refinement, numbers: NDArray[np.int32], sources: NDArray[np.int64], targets: NDArray[np.int64]
+) -> Iterator[tuple[int, int]]:
+    """Yield the steps that map to none of the other's, one for each pair of the other's states."""
+    count = len(refinement.mapped)
+    pairs, places = np.unique(numbers[sources].astype(np.int64) * count + numbers[targets], return_index=True)
+    for pair, place in zip(pairs.tolist(), places.tolist(), strict=True):
+        if not refinement.allows(pair // count, pair % count):
+            yield int(sources[place]), int(targets[place])
+
+
+def _with_step(graph: StateGraph, semantics: Semantics, source: int, target: int) -> Behaviour:
+    """Return the behaviour to a state, and its step to another."""
+    trace, wanted = graph.store.path_to(source), graph.store.state(target)
+    steps = (step for step in semantics.transitions(trace[-1].state) if step.target == wanted)
+    step = next(steps, None)
+    return (*trace, TraceStep(wanted) if step is None else step_of(step))

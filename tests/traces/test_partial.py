@@ -1,0 +1,135 @@
+"""Parts of traces, as people post them: a beginning, a middle or an end that is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kraftcheck.traces.replay.replayer
+from kraftcheck.traces import TraceError, as_text, read_traces
+from kraftcheck.traces.replay.claims import ClaimVerdict
+from kraftcheck.traces.replay.divergence import DivergenceKind
+from kraftcheck.traces.replay.replayer import Replay, Replayer, ReplayVerdict
+from tests.support.command_line import Run
+from tests.support.locks import LOCKS, ROUND, behaviour, changed
+
+TEXT = "".join(as_text(behaviour(ROUND)))
+END = "The trace ends in state 6.\n"
+
+
+def without(*numbers: int, text: str = TEXT) -> str:
+    """Return the text of a trace without some states, and without what stands before the first one left."""
+    head, *states = text.split("State ")
+    assert head.startswith("Error")
+    return "".join(f"State {state}" for state in states if int(state.partition(":")[0]) not in numbers) + END
+
+
+def replayed(text: str, folder: Path, **options: Any) -> Replay:
+    (folder / "part").write_text(text)
+    (found,) = Replayer(LOCKS, **{"reach_first": 0, **options}).replay(folder / "part")
+    return found
+
+
+def test_a_trace_that_begins_in_the_middle(tmp_path: Path) -> None:
+    found = replayed(without(1, 2), tmp_path)
+    assert (found.verdict, found.steps, found.actions) == (ReplayVerdict.CONFORMS, 3, ("Enter", "Leave", "Free"))
+    assert found.partial == ("state 3 taken as given",)
+    assert "begins at state 3" in found.notes[0]
+
+
+def test_its_first_state_is_looked_for(tmp_path: Path) -> None:
+    found = replayed(without(1, 2), tmp_path, reach_first=100)
+    assert found.verdict is ReplayVerdict.CONFORMS
+    assert (found.partial, found.notes) == ((), ("state 3 is reached in 2 steps: Ask, Grant",))
+    given = replayed(without(1, 2), tmp_path, reach_first=1)
+    assert given.partial == ("state 3 taken as given",)
+    assert "not found among the first 1 states" in given.notes[0]
+
+
+def test_a_first_state_that_nothing_reaches(tmp_path: Path) -> None:
+    text = "".join(
+        as_text(changed(changed(behaviour(ROUND), 3, "_losses", "1"), 3, "phase", "(c1 :> holding @@ c2 :> holding)"))
+    )
+    found = replayed(without(1, 2, 4, 5, 6, text=text), tmp_path, reach_first=100_000)
+    assert found.verdict is ReplayVerdict.DIVERGES
+    assert found.divergence is not None
+    assert (found.divergence.kind, found.diverged_at) == (DivergenceKind.START, 3)
+    assert found.reason == "state 3 is reached by no behaviour: all states were searched"
+    assert replayed(without(1, 2, 4, 5, 6, text=text), tmp_path).verdict is ReplayVerdict.CONFORMS  # taken as given
+
+
+def test_states_left_out(tmp_path: Path) -> None:
+    found = replayed(without(3, 4), tmp_path)
+    assert (found.verdict, found.actions) == (ReplayVerdict.CONFORMS, ("Ask", "Grant", "Enter", "Leave", "Free"))
+    assert found.partial == ("states 3 to 4 found by a search",)
+    assert found.notes == ("from state 2 to state 5: Grant, Enter, Leave",)
+
+
+def test_a_gap_of_another_length_diverges(tmp_path: Path) -> None:
+    text = without(3, 4).replace("State 5: ", "State 4: ").replace("State 6: ", "State 5: ")
+    found = replayed(text, tmp_path)
+    assert (found.verdict, found.diverged_at) == (ReplayVerdict.DIVERGES, 4)
+    assert found.reason == "state 4 does not follow from state 2 in 2 steps, the last of them Leave"
+
+
+def test_a_gap_that_is_too_wide_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kraftcheck.traces.replay.replayer, "BRIDGED", 1)
+    found = replayed(without(3, 4), tmp_path)
+    assert (found.verdict, found.partial) == (ReplayVerdict.CONFORMS, ("state 5 taken as given",))
+    assert "no way among the first 1 states" in found.notes[0]
+
+
+def test_a_huge_gap_ends(tmp_path: Path) -> None:
+    text = without(3, 4).replace("State 5: ", "State 999999999: ").replace("State 6: ", "State 1000000000: ")
+    assert replayed(text, tmp_path).partial == ("state 999999999 taken as given",)
+
+
+def test_only_the_command_takes_parts(tmp_path: Path) -> None:
+    (tmp_path / "part").write_text(without(1, 2))
+    (found,) = Replayer(LOCKS).replay(tmp_path / "part")
+    assert found.verdict is ReplayVerdict.UNREADABLE
+    assert "part:1:1: expected state 1: `kraftcheck replay` alone takes" in (found.problem or "")
+
+
+def test_a_cut_trace_shows_no_violation_and_refutes_none(tmp_path: Path) -> None:
+    text = "Error: Invariant MutualExclusion is violated.\n" + TEXT
+    whole = replayed(text + END, tmp_path)
+    assert whole.verdict is ReplayVerdict.REFUTED
+    cut = replayed(text, tmp_path)
+    assert (cut.verdict, cut.partial) == (ReplayVerdict.CONFORMS, ("cut after state 6",))
+    assert cut.claim is not None
+    assert (cut.claim.verdict, cut.claim.says) == (ClaimVerdict.UNKNOWN, "the trace is cut")
+
+
+def test_a_state_after_a_gap_shows_all_variables(tmp_path: Path) -> None:
+    (tmp_path / "part").write_text("State 1: <A>\n/\\ x = 1\n/\\ y = 1\n\nState 3: <A>\n/\\ y = 2\n\n")
+    with pytest.raises(TraceError, match="expected all variables in the first state after those left out"):
+        list(read_traces(tmp_path / "part"))
+
+
+def test_the_headline_says_so(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "part.out").write_text(without(1, 2, 4))
+    config = tmp_path / "locks.cfg"
+    config.write_text("CONSTANTS\n Clients = {c1, c2}\n MaxLosses = 1\n")
+    outcome = run(
+        "replay", "lock-service", "--config", config, tmp_path / "part.out", "--json", tmp_path / "found.json"
+    )
+    assert outcome.code == 0, outcome.err
+    assert "conforms, 3 steps (state 3 taken as given; state 4 found by a search)" in outcome.out
+    outcome = run("replay", "lock-service", "--config", config, tmp_path / "part.out", "--reach-first", "--quiet")
+    assert "conforms, 3 steps (state 4 found by a search)" in outcome.out
+    outcome = run("replay", "lock-service", "--config", config, tmp_path / "part.out", "--reach-first", "many")
+    assert outcome.code == 2
+    assert "--reach-first" in outcome.err
+
+
+@pytest.mark.parametrize(
+    "label", ["", ": <Enter line 20, col 18 to line 21, col 34>", ": <Enter in process 1>", ": <Enter(c1) x>"]
+)
+def test_labels_as_people_post_them(label: str, tmp_path: Path) -> None:
+    text = TEXT.replace("State 4: <Enter>", f"State 4{label or ':'}") + END
+    assert text != TEXT + END
+    found = replayed(text, tmp_path)
+    assert (found.verdict, found.actions[2], found.partial, found.notes) == (ReplayVerdict.CONFORMS, "Enter", (), ())
