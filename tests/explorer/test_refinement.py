@@ -133,7 +133,7 @@ def test_searches_that_refuse(engine: str, search: str) -> None:
 def test_it_is_not_checked_where_states_are_missing() -> None:
     result = check(Hasty(resource_managers=THREE), properties=["TransactionCommit"], max_depth=3, deadlock=False)
     assert result.verdict is Verdict.INCOMPLETE
-    assert "TransactionCommit: refinement was not checked, since the search visited not every state" in result.notes
+    assert "TransactionCommit: refinement was not checked, since the search did not visit every state" in result.notes
 
 
 def test_symmetry_is_switched_off() -> None:

@@ -327,7 +327,11 @@ def test_fairness_of_a_part_of_an_action(engine: str, specification: str, violat
     ("fairness", "network", "message"),
     [
         (weak("Receive", when="from_corect"), MessageSet(), r"Byzantine has no method from_corect; expected def from_"),
-        (weak("Next", when="from_correct"), Bag(loses=True), "Next has steps that nobody takes; when= is for actions"),
+        (
+            weak("Next", when="from_correct"),
+            Bag(loses=True),
+            "Next has steps without an actor; expected actions of replicas",
+        ),
         (weak("Receive", when="initial"), MessageSet(), r"fairness initial"),
     ],
 )
