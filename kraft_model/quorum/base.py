@@ -290,7 +290,7 @@ class QuorumBase(QuorumMembership):
         """
         return (me.id in self.other_cluster) != (source in self.other_cluster)
 
-    def unnamed(self, me: Replica) -> Replica:
+    def without_leader(self, me: Replica) -> Replica:
         """Return the replica without epoch and leader, which responses to other clusters and to old requests hide."""
         return me.but(epoch=0, leader=Nil.NIL, leader_endpoint=1)
 
@@ -308,9 +308,9 @@ class QuorumBase(QuorumMembership):
         if not starts and before.mode is Mode.LEADER and after.mode is not Mode.LEADER:
             messages = (*messages, *self.last_answer(before, messages))
         if starts or (before.mode, before.epoch, before.directory) != (after.mode, after.epoch, after.directory):
-            gone = self.no_longer_awaited(before)
+            gone = self.dropped_with_mode(before)
         elif not isinstance(before.pending, Nil) and after.pending != before.pending:
-            gone = self.answers_to(before)
+            gone = self.responses_to_pending(before)
         after, requests = self.next_request(after)
         return Step(me=after, consumes=consumes).forget(*gone).send(*messages, *requests)
 
@@ -326,7 +326,7 @@ class QuorumBase(QuorumMembership):
             return []
         return self.answer(me, change.operation, Error.NOT_LEADER_OR_FOLLOWER, change.client)
 
-    def no_longer_awaited(self, me: Replica) -> list[Record]:
+    def dropped_with_mode(self, me: Replica) -> list[Record]:
         """Return the messages to drop when a replica leaves its mode: Kafka resets its connections at every transition.
 
         The replica would ignore these responses. With LatePreVotes its requests still arrive, as in Kafka. Without
@@ -339,12 +339,12 @@ class QuorumBase(QuorumMembership):
             if not self.late_pre_votes:
                 gone += [PreVotes(me.id, key.id) for key in self.others(me)]
         if not isinstance(me.pending, Nil):
-            gone += self.answers_to(me)
+            gone += self.responses_to_pending(me)
         if me.updating:
             gone.append(Answers("update", me.id))
         return gone
 
-    def answers_to(self, me: Replica) -> list[Record]:
+    def responses_to_pending(self, me: Replica) -> list[Record]:
         """Return the responses in flight to the pending request, and to earlier requests equal to it.
 
         Kafka matches responses by correlation id; here every response to an earlier request is dropped before a request
@@ -388,7 +388,7 @@ class QuorumBase(QuorumMembership):
 
     # The high watermark
 
-    def shown_high_watermark(self, me: Replica) -> int:
+    def advertised_high_watermark(self, me: Replica) -> int:
         """Return the high watermark that a leader advertises: 0 until a batch of its epoch is committed (KIP-595)."""
         return me.high_watermark if me.high_watermark > epoch_start(me.log, me.epoch) else 0
 
@@ -427,12 +427,12 @@ class QuorumBase(QuorumMembership):
         if isinstance(change, Change) and 0 < change.offset <= end:
             sends += self.answer(after, change.operation, Error.NONE, change.client)
             after = after.but(change=Nil.NIL)
-        if self.leaves_office(me, after):
-            sends += self.farewell(after)
+        if self.resigns_after_commit(me, after):
+            sends += self.resignation_requests(after)
             after = resigned(after)
         return after, sends, puts
 
-    def first_words(self, me: Replica) -> list[Record]:
+    def messages_after_restart(self, me: Replica) -> list[Record]:
         """Return the messages of a restart: EndQuorumEpoch if resigned, Vote if candidate (KIP-996).
 
         EndQuorumEpoch after a restart has no preferred successors.
@@ -441,9 +441,9 @@ class QuorumBase(QuorumMembership):
             return self.vote_requests(me, pre_vote=False)
         if me.mode is not Mode.RESIGNED:
             return []
-        return self.endings(me, ())
+        return self.end_quorum_epoch_requests(me, ())
 
-    def endings(self, me: Replica, preferred: tuple[Key, ...]) -> list[Record]:
+    def end_quorum_epoch_requests(self, me: Replica, preferred: tuple[Key, ...]) -> list[Record]:
         """Return EndQuorumEpoch for every other voter (KIP-595, "EndQuorumEpoch")."""
         peers = self.others(me)
         return [EndQuorumEpochRequest(me.epoch, preferred, me.id, k.id, endpoint_of(me, k.id)) for k in peers]
@@ -460,14 +460,14 @@ class QuorumBase(QuorumMembership):
         """Whether the leader adopts an offset as its high watermark: it must be higher than the old one."""
         return end > me.high_watermark
 
-    def leaves_office(self, before: Replica, after: Replica) -> bool:
+    def resigns_after_commit(self, before: Replica, after: Replica) -> bool:
         """Whether the voter set without this leader is now committed (KIP-853, "RemoveVoter", step 7)."""
         return not self.is_voter(after) and self.last_voters_record(after.log) <= after.high_watermark
 
-    def farewell(self, me: Replica) -> list[Record]:
+    def resignation_requests(self, me: Replica) -> list[Record]:
         """Return EndQuorumEpoch for every other voter, with successors by fetch offset (KIP-595, "EndQuorumEpoch")."""
         preferred = tuple(sorted(self.others(me), key=lambda key: -me.offsets.get(key, 0)))
-        return self.endings(me, preferred)
+        return self.end_quorum_epoch_requests(me, preferred)
 
     def answer(self, me: Replica, operation: Operation, error: Error, client: ModelValue) -> list[Record]:
         """Return the response to the client of an operation; administrators receive one only with PlainAnswers."""
@@ -586,6 +586,6 @@ class QuorumBase(QuorumMembership):
             return False
         return self.is_reached(me, request.dest, request.address, shared, seen)
 
-    def is_worked_for(self, me: Replica, shared: Shared, seen: Bystanders) -> bool:
+    def is_own_request_served(self, me: Replica, shared: Shared, seen: Bystanders) -> bool:
         """Whether the leader must answer a replica's own UpdateVoter, AddVoter or RemoveVoter."""
         return not self.losses and self.is_served(me, shared, seen)

@@ -95,7 +95,7 @@ class QuorumElections(QuorumBase):
         """
         if me.mode is not Mode.PROSPECTIVE:
             return
-        yield self.taken(me, self.gives_up(me), consumes=False)
+        yield self.taken(me, self.after_lost_round(me), consumes=False)
 
     @internal
     def resigned_timeout(self, me: Replica) -> Steps:
@@ -114,7 +114,7 @@ class QuorumElections(QuorumBase):
         """Whether a replica may become candidate: only a voter, by id and directory id (KIP-853, "Key terms")."""
         return self.is_voter(me)
 
-    def gives_up(self, me: Replica) -> Replica:
+    def after_lost_round(self, me: Replica) -> Replica:
         return after_lost_pre_vote(me)
 
     # Vote requests
@@ -157,7 +157,7 @@ class QuorumElections(QuorumBase):
         error = self.refused_vote(me, request)
         if error is not Error.NONE:
             hides = error in (Error.UNSUPPORTED_VERSION, Error.INCONSISTENT_CLUSTER_ID)
-            yield self.taken(me, me, self.vote_answer(self.unnamed(me) if hides else me, request, error))
+            yield self.taken(me, me, self.vote_answer(self.without_leader(me) if hides else me, request, error))
             return
         now = unattached(me, request.epoch) if request.epoch > me.epoch else me
         if not self.is_meant(request.voter, me):
@@ -254,7 +254,7 @@ class QuorumElections(QuorumBase):
         else:
             after = me.but(rejected=me.rejected | {response.voter})
             lost = me.mode is Mode.PROSPECTIVE and self.majority_is_lost(after.voters, after.rejected)
-            yield self.taken(me, self.gives_up(after) if lost else after)
+            yield self.taken(me, self.after_lost_round(after) if lost else after)
 
     def awaits(self, me: Replica, response: VoteResponse) -> bool:
         mode = Mode.PROSPECTIVE if response.pre_vote else Mode.CANDIDATE
@@ -288,7 +288,7 @@ class QuorumElections(QuorumBase):
         puts["elected"] = shared.elected | {Term(me.epoch, me.id)}
         yield self.taken(me, leader, *announcements, *sends, consumes=consumes).put(**puts)
         failed = self.after_restart(elected)
-        failure = self.taken(me, failed, *self.first_words(failed), consumes=consumes, starts=True)
+        failure = self.taken(me, failed, *self.messages_after_restart(failed), consumes=consumes, starts=True)
         yield failure.put(elected=puts["elected"]).spend("restarts")
 
     def first_records(self, me: Replica) -> tuple[LogRecord, ...]:
@@ -357,7 +357,7 @@ class QuorumElections(QuorumBase):
 
     def refusal(self, response: type[Acknowledgement], me: Replica, request: Announcement) -> list[Record]:
         """Return the response to a request of another cluster."""
-        return self.acknowledgement(response, self.unnamed(me), request, Error.INCONSISTENT_CLUSTER_ID)
+        return self.acknowledgement(response, self.without_leader(me), request, Error.INCONSISTENT_CLUSTER_ID)
 
     @on(BeginQuorumEpochResponse, EndQuorumEpochResponse)
     def handle_acknowledgement(self, me: Replica, response: Acknowledgement, shared: Shared) -> Steps:
@@ -388,7 +388,7 @@ class QuorumElections(QuorumBase):
         """
         if me.mode is not Mode.LEADER:
             return
-        yield self.taken(me, resigned(me), *self.farewell(me), consumes=False).spend("resignations")
+        yield self.taken(me, resigned(me), *self.resignation_requests(me), consumes=False).spend("resignations")
 
     @on(EndQuorumEpochRequest)
     def handle_end_quorum_epoch_request(self, me: Replica, request: EndQuorumEpochRequest, shared: Shared) -> Steps:

@@ -36,7 +36,7 @@ class QuorumEnvironment(QuorumElections):
         """
         if me.mode in ENDED:
             return
-        yield from self.comes_back(me, shared)
+        yield from self.restart_steps(me, shared)
 
     @internal
     def restart_losing_unflushed(self, me: Replica, shared: Shared) -> Steps:
@@ -45,16 +45,18 @@ class QuorumEnvironment(QuorumElections):
             return
         if me.flushed == len(me.log):
             return
-        yield from self.comes_back(self.with_log(me, me.log[: me.flushed], flushes=True), shared)
+        yield from self.restart_steps(self.with_log(me, me.log[: me.flushed], flushes=True), shared)
 
-    def comes_back(self, me: Replica, shared: Shared) -> Iterator[Step]:
+    def restart_steps(self, me: Replica, shared: Shared) -> Iterator[Step]:
         """Yield the step in which a replica restarts; a candidate that is the only voter becomes leader at once."""
         after = self.after_restart(me)
         if after.mode is Mode.CANDIDATE and self.is_majority(after.voters, after.granted):
             for step in self.take_office(after, shared, consumes=False):
-                yield step.forget(*self.no_longer_awaited(me)).spend("restarts")
+                yield step.forget(*self.dropped_with_mode(me)).spend("restarts")
         else:
-            yield self.taken(me, after, *self.first_words(after), consumes=False, starts=True).spend("restarts")
+            yield self.taken(me, after, *self.messages_after_restart(after), consumes=False, starts=True).spend(
+                "restarts"
+            )
 
     @internal
     def crash(self, me: Replica) -> Steps:
@@ -81,7 +83,9 @@ class QuorumEnvironment(QuorumElections):
         if me.mode in ENDED or me.id in self.brokers:
             return
         after = self.after_restart(me.but(endpoint=me.endpoint + 1))
-        yield self.taken(me, after, *self.first_words(after), consumes=False, starts=True).spend("moved_endpoints")
+        yield self.taken(me, after, *self.messages_after_restart(after), consumes=False, starts=True).spend(
+            "moved_endpoints"
+        )
 
     @internal
     def change_software(self, me: Replica) -> Steps:
@@ -94,7 +98,9 @@ class QuorumEnvironment(QuorumElections):
         if me.software == 1 and me.version == 1:
             return
         after = self.after_restart(me.but(software=1 - me.software))
-        yield self.taken(me, after, *self.first_words(after), consumes=False, starts=True).spend("software_changes")
+        yield self.taken(me, after, *self.messages_after_restart(after), consumes=False, starts=True).spend(
+            "software_changes"
+        )
 
     # Links
 
@@ -133,7 +139,7 @@ class QuorumEnvironment(QuorumElections):
         fetching = frozenset(key for host, key in fetcher.items() if frozenset({me.id, host}) not in shared.cuts)
         if self.has_quorum(me, fetching):
             return
-        yield self.taken(me, resigned(me), *self.farewell(me), consumes=False)
+        yield self.taken(me, resigned(me), *self.resignation_requests(me), consumes=False)
 
     def has_quorum(self, me: Replica, fetching: frozenset[Key | Nil]) -> bool:
         """Whether the voters that can fetch form a majority, including this leader if it is a voter."""

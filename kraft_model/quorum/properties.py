@@ -224,7 +224,7 @@ class QuorumProperties(QuorumBase):
         """
         if not me.ended or (peer.id, peer.epoch, peer.mode) != (me.leader, me.epoch, Mode.RESIGNED):
             return True
-        known = self.shown_high_watermark(peer)
+        known = self.advertised_high_watermark(peer)
         return me.log[:known] == peer.log[:known]
 
     # Logs

@@ -34,7 +34,7 @@ class QuorumReplication(QuorumBase):
         if self.is_cut(me, request.source, shared):
             return
         if self.is_foreign(me, request.source):
-            refusal = self.fetch_answer(self.unnamed(me), request, Error.INCONSISTENT_CLUSTER_ID)
+            refusal = self.fetch_answer(self.without_leader(me), request, Error.INCONSISTENT_CLUSTER_ID)
             yield self.taken(me, me, refusal)
             return
         error = self.epoch_error(me, request.epoch)
@@ -97,7 +97,7 @@ class QuorumReplication(QuorumBase):
         snapshot: Position | Nil = Nil.NIL,
     ) -> FetchResponse:
         """Return a fetch response without records."""
-        shown = self.shown_high_watermark(me) if error is Error.NONE else 0
+        shown = self.advertised_high_watermark(me) if error is Error.NONE else 0
         return FetchResponse(
             me.epoch, me.leader, error, shown, (), diverging, snapshot, request, me.id, request.source,
             self.endpoint_shown(me),
@@ -169,7 +169,7 @@ class QuorumReplication(QuorumBase):
         return self.taken(me, stopped(me), starts=True)
 
     def is_expected(self, me: Replica, response: FetchResponse) -> bool:
-        """Whether the response answers the pending request; `answers_to` covers earlier, equal requests."""
+        """Whether the response answers the pending request; `responses_to_pending` covers earlier, equal requests."""
         return me.pending == response.request
 
     def truncate(self, me: Replica, response: FetchResponse, diverging: Position) -> Replica:
@@ -216,7 +216,7 @@ class QuorumReplication(QuorumBase):
         An observer may fetch from a bootstrap server instead, in case its leader is gone (KAFKA-17030). A pending
         UpdateVoter, AddVoter or RemoveVoter of its own is given up, and may be sent again (KIP-853, "UpdateVoter").
         """
-        if (me.updating or me.joining) and not self.is_worked_for(me, shared, bystander):
+        if (me.updating or me.joining) and not self.is_own_request_served(me, shared, bystander):
             yield self.taken(me, me.but(updating=False, joining=False), consumes=False).spend("retries")
         if isinstance(me.pending, Nil) or self.is_answered(me, shared, bystander):
             return
@@ -252,7 +252,7 @@ class QuorumReplication(QuorumBase):
         if self.is_cut(me, request.source, shared):
             return
         if self.is_foreign(me, request.source):
-            refusal = self.snapshot_answer(self.unnamed(me), request, Error.INCONSISTENT_CLUSTER_ID)
+            refusal = self.snapshot_answer(self.without_leader(me), request, Error.INCONSISTENT_CLUSTER_ID)
             yield self.taken(me, me, refusal)
             return
         error = self.epoch_error(me, request.epoch)

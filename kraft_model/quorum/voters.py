@@ -104,7 +104,7 @@ class QuorumVoterChanges(QuorumBase):
             return
         for voter in controllers(identity):
             outcome = self.begin_adding(me, voter, ADMIN)
-            yield from self.asked(me, shared, outcome, Operation.ADD_VOTER, "added_voters")
+            yield from self.administrator_step(me, shared, outcome, Operation.ADD_VOTER, "added_voters")
 
     @on(AddVoterRequest)
     def handle_add_voter_request(self, me: Replica, request: AddVoterRequest, shared: Shared) -> Steps:
@@ -115,7 +115,7 @@ class QuorumVoterChanges(QuorumBase):
             yield self.refuses_cluster(me, Operation.ADD_VOTER, request.source)
             return
         outcome = self.begin_adding(me, request.voter, request.source)
-        yield self.finished(me, shared, outcome, Operation.ADD_VOTER, request.source, consumes=True)
+        yield self.outcome_step(me, shared, outcome, Operation.ADD_VOTER, request.source, consumes=True)
 
     def begin_adding(self, me: Replica, voter: Voter, client: ModelValue) -> ChangeOutcome:
         """Take steps 1 to 3 of AddVoter (KIP-853): check the request, then send ApiVersions to the new voter."""
@@ -203,7 +203,7 @@ class QuorumVoterChanges(QuorumBase):
             return
         for key in ordered(keys(me.voters) | keys(controllers(identity))):
             outcome = self.begin_removing(me, key, ADMIN)
-            yield from self.asked(me, shared, outcome, Operation.REMOVE_VOTER, "removed_voters")
+            yield from self.administrator_step(me, shared, outcome, Operation.REMOVE_VOTER, "removed_voters")
 
     @on(RemoveVoterRequest)
     def handle_remove_voter_request(self, me: Replica, request: RemoveVoterRequest, shared: Shared) -> Steps:
@@ -217,7 +217,7 @@ class QuorumVoterChanges(QuorumBase):
             yield self.refuses_cluster(me, Operation.REMOVE_VOTER, request.source)
             return
         outcome = self.begin_removing(me, request.voter, request.source)
-        yield self.finished(me, shared, outcome, Operation.REMOVE_VOTER, request.source, consumes=True)
+        yield self.outcome_step(me, shared, outcome, Operation.REMOVE_VOTER, request.source, consumes=True)
 
     def begin_removing(self, me: Replica, key: Key, client: ModelValue) -> ChangeOutcome:
         """Take steps 1 to 4 of RemoveVoter (KIP-853)."""
@@ -242,17 +242,17 @@ class QuorumVoterChanges(QuorumBase):
         """Return the step that rejects a request of another cluster."""
         return self.taken(me, me, *self.answer(me, operation, Error.INCONSISTENT_CLUSTER_ID, client))
 
-    def asked(
+    def administrator_step(
         self, me: Replica, shared: Shared, outcome: ChangeOutcome, operation: Operation, allowance: str
     ) -> Iterator[Step]:
         """Yield the step that handles an administrator's request; an error without a response is no step."""
         if outcome[2] is None:
-            yield self.finished(me, shared, outcome, operation, ADMIN, consumes=False).spend(allowance)
+            yield self.outcome_step(me, shared, outcome, operation, ADMIN, consumes=False).spend(allowance)
         elif self.plain_answers:
-            refusal = self.finished(me, shared, outcome, operation, ADMIN, consumes=False)
+            refusal = self.outcome_step(me, shared, outcome, operation, ADMIN, consumes=False)
             yield refusal.need(allowance).spend("refusals")
 
-    def finished(
+    def outcome_step(
         self,
         me: Replica,
         shared: Shared,
@@ -352,7 +352,7 @@ class QuorumVoterChanges(QuorumBase):
             error, current, committed = Error.NONE, me.voters, self.committed_voters(me)
             known = [key for key in me.offsets if key.directory != UNKNOWN_DIRECTORY]  # skips voters of version 0
             observers = frozenset(key for key in known if not any(matches(v.key, key) for v in me.voters))
-        shown = self.shown_high_watermark(me) if error is Error.NONE else 0
+        shown = self.advertised_high_watermark(me) if error is Error.NONE else 0
         response = DescribeQuorumResponse(error, me.epoch, shown, current, committed, observers, me.id, ADMIN)
         yield self.taken(me, me, response, consumes=False).spend("descriptions")
 
@@ -391,7 +391,7 @@ class QuorumVoterChanges(QuorumBase):
             return
         if self.is_foreign(me, request.source):
             refused = Error.INCONSISTENT_CLUSTER_ID
-            yield self.taken(me, me, self.update_answer(self.unnamed(me), refused, request))
+            yield self.taken(me, me, self.update_answer(self.without_leader(me), refused, request))
             return
         after, sends, error = self.begin_updating(me, request)
         if error is not None:
@@ -457,14 +457,14 @@ class QuorumVoterChanges(QuorumBase):
         """An administrator requests kraft.version 1 from a replica (KIP-853, "UpdateFeatures")."""
         if self.upgrades == 0 or not self.serves_administrators(me):
             return
-        yield from self.asked(me, shared, self.begin_upgrade(me, 1), Operation.UPDATE_FEATURES, "upgrades")
+        yield from self.administrator_step(me, shared, self.begin_upgrade(me, 1), Operation.UPDATE_FEATURES, "upgrades")
 
     @internal
     def downgrade(self, me: Replica, shared: Shared) -> Steps:
         """An administrator requests kraft.version 0, which every replica rejects (KIP-853, "UpdateFeatures")."""
         if self.upgrades == 0 or not self.serves_administrators(me):
             return
-        yield from self.asked(me, shared, self.begin_upgrade(me, 0), Operation.UPDATE_FEATURES, "upgrades")
+        yield from self.administrator_step(me, shared, self.begin_upgrade(me, 0), Operation.UPDATE_FEATURES, "upgrades")
 
     def begin_upgrade(self, me: Replica, version: int) -> ChangeOutcome:
         """Upgrade kraft.version: append KRaftVersionRecord and VotersRecord in one batch (KIP-853, "UpdateFeatures").

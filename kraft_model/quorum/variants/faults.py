@@ -71,7 +71,7 @@ class PreVoteGrantCounted(Quorum, variant="pre-vote-grant-counted"):
             return False
         return response.voter not in me.granted | me.rejected
 
-    def no_longer_awaited(self, me: Replica) -> list[Record]:
+    def dropped_with_mode(self, me: Replica) -> list[Record]:
         return []
 
 
@@ -153,8 +153,8 @@ class FollowersGrantPreVotes(Quorum, variant="followers-grant-pre-votes"):
 class SuccessorsById(Quorum, variant="successors-by-id"):
     """A resigning leader orders its preferred successors by replica id instead of fetch offset (KIP-595)."""
 
-    def farewell(self, me: Replica) -> list[Record]:
-        return super().farewell(me.but(offsets=Map[Key, int]()))
+    def resignation_requests(self, me: Replica) -> list[Record]:
+        return super().resignation_requests(me.but(offsets=Map[Key, int]()))
 
 
 # Replication
@@ -195,7 +195,7 @@ class DivergingFetchCounted(Quorum, variant="diverging-fetch-counted"):
 class LateAnswersTaken(Quorum, variant="late-answers-taken"):
     """A follower accepts the response to an earlier request equal to its pending one (no correlation ids)."""
 
-    def answers_to(self, me: Replica) -> list[Record]:
+    def responses_to_pending(self, me: Replica) -> list[Record]:
         return []
 
     def keeps_committed(self, before: Replica, after: Replica) -> bool:

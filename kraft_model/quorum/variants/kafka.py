@@ -107,10 +107,10 @@ class OneRequestAtATime(Quorum):
         """Return the replica with its own request pending, and the request; the timer restarts."""
         return me.but(pending=request, updating=False), (request,)
 
-    def no_longer_awaited(self, me: Replica) -> list[Record]:
-        return super().no_longer_awaited(me.but(updating=False))
+    def dropped_with_mode(self, me: Replica) -> list[Record]:
+        return super().dropped_with_mode(me.but(updating=False))
 
-    def answers_to(self, me: Replica) -> list[Record]:
+    def responses_to_pending(self, me: Replica) -> list[Record]:
         return [Answers("update" if isinstance(me.pending, UpdateVoterRequest) else "fetch", me.id)]
 
     def handle_update_voter_response(self, me: Replica, response: UpdateVoterResponse, shared: Shared) -> Steps:
@@ -307,20 +307,20 @@ class AddVoterNeedsFreeConnection(Quorum):
     REQUEST_TIMED_OUT. The model does not store lost responses, so it allows both outcomes. All versions.
     """
 
-    def asked(
+    def administrator_step(
         self, me: Replica, shared: Shared, outcome: ChangeOutcome, operation: Operation, allowance: str
     ) -> Iterator[Step]:
-        yield from super().asked(me, shared, outcome, operation, allowance)
+        yield from super().administrator_step(me, shared, outcome, operation, allowance)
         if outcome[2] is None and operation is Operation.ADD_VOTER:
             busy = (me, list[Record](), Error.REQUEST_TIMED_OUT)
-            yield self.finished(me, shared, busy, operation, ADMIN, consumes=False).spend(allowance)
+            yield self.outcome_step(me, shared, busy, operation, ADMIN, consumes=False).spend(allowance)
 
     def handle_add_voter_request(self, me: Replica, request: AddVoterRequest, shared: Shared) -> Steps:
         for step in super().handle_add_voter_request(me, request, shared):
             yield step
             if isinstance(step.me, Replica) and step.me.change != me.change:
                 busy = (me, list[Record](), Error.REQUEST_TIMED_OUT)
-                yield self.finished(me, shared, busy, Operation.ADD_VOTER, request.source, consumes=True)
+                yield self.outcome_step(me, shared, busy, Operation.ADD_VOTER, request.source, consumes=True)
 
 
 class VotersAreWrittenAgain(Quorum):

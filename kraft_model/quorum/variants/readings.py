@@ -258,8 +258,8 @@ class ResignsWhileAsked(Quorum, variant="resigns-while-asked"):
 
     configuration = "reading.resigns-while-asked"
 
-    def leaves_office(self, before: Replica, after: Replica) -> bool:
-        return super().leaves_office(before, after) and isinstance(before.change, Change)
+    def resigns_after_commit(self, before: Replica, after: Replica) -> bool:
+        return super().resigns_after_commit(before, after) and isinstance(before.change, Change)
 
 
 class UpdateVoterBlocksFetch(Quorum, variant="update-voter-blocks-fetch"):

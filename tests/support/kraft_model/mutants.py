@@ -50,7 +50,7 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         ),
         "FetchesAreAnswered": Noticed(
             "smoke",
-            "replication.fetch_answer: self.shown_high_watermark(me) if error is Error.NONE else 0 -> 0",
+            "replication.fetch_answer: self.advertised_high_watermark(me) if error is Error.NONE else 0 -> 0",
         ),
         "FetchesAreNoted": Noticed("smoke", "replication.note_fetch: request.source -> request.dest"),
         "FetchedIsStored": Noticed(
@@ -74,7 +74,7 @@ NOTICED: dict[str, dict[str, Noticed]] = {
             "key.id, endpoint_of(me, key.id)) -> VoteRequest(me.epoch, pre_vote, key, me.key, end.epoch, "
             "end.offset, me.id, key.id, endpoint_of(me, key.id))",
         ),
-        "AnswersAreForgottenWithTheRole": Noticed("smoke", "base.no_longer_awaited: Mode.CANDIDATE -> Mode.LEADER"),
+        "AnswersAreForgottenWithTheRole": Noticed("smoke", "base.dropped_with_mode: Mode.CANDIDATE -> Mode.LEADER"),
         "TimersDoAsTheyShould": Noticed(
             "smoke",
             "rules.after_lost_pre_vote: isinstance(me.leader, Nil) or me.leader == me.id or "
@@ -139,8 +139,8 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         "DisksComeBackEmpty": Noticed("default-disk", "environment.lose_disk: 1 -> 0"),
         "RequestsAreRepeatedInVain": Noticed(
             "smoke-network",
-            "replication.retry: (me.updating or me.joining) and not self.is_worked_for(me, shared, bystander) -> "
-            "not self.is_worked_for(me, shared, bystander)",
+            "replication.retry: (me.updating or me.joining) and not self.is_own_request_served(me, shared, bystander)"
+            " -> not self.is_own_request_served(me, shared, bystander)",
         ),
         "RequestsHaveTheirTime": Noticed(
             "default-endpoints",
