@@ -326,8 +326,8 @@ class AddVoterNeedsFreeConnection(Quorum):
 class VotersAreWrittenAgain(Quorum):
     """A new leader may append KRaftVersionRecord and VotersRecord although its log has them.
 
-    It does so if it truncated its log since its start and never read them: see docs/kafka.md, "A replica that truncated
-    its log". The model does not store how far it has read, so it allows both outcomes.
+    It does so if it truncated its log since its start and never read them: see docs/kafka.md, "Two different
+    committed logs". The model does not store how far it has read, so it allows both outcomes.
     """
 
     def take_office(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
