@@ -92,5 +92,5 @@ class PlainSystem:
         return list(map(self.identity, states))
 
     def decode(self, states: list[State]) -> list[State]:
-        """Return the states."""
+        """Return the batch unchanged: it is a list of states already."""
         return states

@@ -298,13 +298,13 @@ class Simplifier:
                     yield self._along(steps)
 
     def _replicas_left_out(self) -> Iterator[Behaviour | None]:
-        """Search for a behaviour, no longer, without the steps of one replica."""
+        """Search for a behaviour of at most the same length without the steps of one replica."""
         for actor, _ in Counter(step.actor for step in self.best[1:] if step.actor is not None).most_common()[::-1]:
             actors = {step.actor for step in self.best[1:]} - {actor} | {None}
             yield self._around(lambda taken, actors=actors: taken.actor in actors)  # type: ignore[misc]
 
     def _actions_left_out(self) -> Iterator[Behaviour | None]:
-        """Search for a behaviour, no longer, of the same replicas without one action."""
+        """Search for a behaviour of at most the same length, by the same replicas, without one action."""
         for action in sorted({str(step.action) for step in self.best[1:]}):
             actors = {step.actor for step in self.best[1:]}
             actions = {step.action for step in self.best[1:]} - {action}
@@ -313,12 +313,12 @@ class Simplifier:
             )
 
     def _reordered(self) -> Iterator[Behaviour | None]:
-        """Search for the cheapest behaviour, no longer, with the same actions, actors and messages."""
+        """Search for the cheapest behaviour of at most the same length with the same actions, actors and messages."""
         allowed = {(step.action, step.actor, step.message) for step in self.best[1:]}
         yield self._around(lambda taken: (taken.action, taken.actor, taken.message) in allowed)
 
     def _cheapest(self) -> Iterator[Behaviour | None]:
-        """Search for the cheapest behaviour, no longer, with the same actions of the same replicas."""
+        """Search for the cheapest behaviour of at most the same length with the same actions and actors."""
         allowed = {(step.action, step.actor) for step in self.best[1:]}
         yield self._around(lambda taken: (taken.action, taken.actor) in allowed)
 

@@ -34,7 +34,7 @@ def among(elements: Any, passes: Callable[[Any], Any]) -> Iterable[Any]:
 
 @cache
 def filtered_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function whose loops filter first; the same function if it has no source, or no loop to rewrite."""
+    """Return a copy of a function with rewritten loops; the function itself if there is nothing to rewrite."""
     code = getattr(function, "__code__", None)
     definition = definition_of(code) if code is not None else None
     if definition is None:
@@ -48,7 +48,7 @@ def filtered_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def filtered_property(prop: Property) -> Property:
-    """Return a property whose loops filter first, under a name that no probe records."""
+    """Return a copy of a property with rewritten loops, under a name that no probe records."""
     return replace(prop, name=f"{prop.name} ", function=filtered_function(prop.function))
 
 

@@ -56,7 +56,7 @@ Violated = Callable[[int, int], Mapping[str, int]]
 
 
 class SavedSearch(NamedTuple):
-    """Contents of a checkpoint."""
+    """Contents of a checkpoint of the symbolic engine."""
 
     replicas: tuple[Value, ...]  # the replicas with variables, in variable order
     senders: tuple[Value, ...]

@@ -92,7 +92,7 @@ class Labels:
         return found
 
     def pair(self, level: int, first: int, second: int) -> int:
-        """Return the map to pairs of classes, one of each of two maps."""
+        """Return the map whose classes are pairs: a class of the first map and one of the second."""
 
         def pairs(value: Any) -> list[Hashable]:
             number = self._variables.number(level, value)
@@ -104,7 +104,7 @@ class Labels:
         return number
 
     def first_of_pair(self, mapped: int) -> int:
-        """Return the first component of a map to pairs."""
+        """Return the first of the two maps that a map to pairs combines."""
         return self._firsts[mapped]
 
     def classes_of(self, level: int, mapped: int, number: int) -> list[int]:

@@ -222,7 +222,7 @@ class TransitionLearner:
 
     @property
     def protocol(self) -> Protocol:
-        """The protocol."""
+        """The protocol whose events are learned."""
         return self.calls.protocol
 
     def begin(self) -> None:
