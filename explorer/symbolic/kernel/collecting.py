@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.symbolic.kernel.calling import jit
 from kraftcheck.explorer.symbolic.kernel.diagram import (
     CACHE_MASK,
     CHOSEN_EDGES,
@@ -15,6 +14,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     LOW,
     NODES,
     TABLE_MASK,
+    jit,
     rebuild_table,
 )
 from kraftcheck.explorer.symbolic.kernel.projections import forget_summaries

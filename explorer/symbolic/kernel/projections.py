@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.symbolic.kernel.calling import jit
 from kraftcheck.explorer.symbolic.kernel.diagram import (
     CHOSEN,
     CHOSEN_EDGES,
@@ -31,6 +30,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     cached,
     classes_of,
     first_edge,
+    jit,
     level_of,
     looked_up,
     push,

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.symbolic.kernel.calling import call_back, jit
 from kraftcheck.explorer.symbolic.kernel.diagram import (
     CALLBACK,
     INCOMPLETE,
@@ -30,6 +29,8 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     TOP,
     UNKNOWN,
     cached,
+    call_back,
+    jit,
     known_lookup,
     level_of,
     push,
