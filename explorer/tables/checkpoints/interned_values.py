@@ -156,7 +156,7 @@ class InternedValues:
                 require_record(value, needs[kind])
             found = interner.shared.id_of(number, value) if kind == SHARED else intern[kind](value)
             if found != seen[kind, number]:
-                raise CorruptFileError(f"value number {seen[kind, number]} of its kind became number {found}")
+                raise CorruptFileError(f"duplicate value: expected id {seen[kind, number]}, found {found}")
             seen[kind, number] += 1
         return inboxes
 
@@ -223,7 +223,7 @@ def restore_content_values(interner: Interner, inboxes: Sequence[tuple[int, Valu
         if interner.inboxes.items_of_content(content) != [(message, int(message in deliverable)) for message in known]:
             raise CorruptFileError("the messages of an inbox content differ from its value")
     if len(numbers) != len(inboxes):
-        raise CorruptFileError("two inbox contents are equal")
+        raise CorruptFileError("duplicate inbox contents")
     tables = interner.tables
     for (slot, inbox), content in numbers.items() if len(interner.group) > 1 else ():
         for g, permutation in enumerate(interner.group):
@@ -273,36 +273,36 @@ def require_bytes(name: str, length: int, expected: int) -> None:
 def require_record(value: Value, field: str) -> None:
     """Require that a value is a record of the declared types with a field."""
     is_right = isinstance(value, Record) and fits(value, type(value)) and hasattr(value, field)
-    require(is_right, f"{cut(text_of(value), 80)} as a message or local state")
+    require(is_right, f"expected a message or local state, found {cut(text_of(value), 80)}")
 
 
 def require_shared(interner: Interner, field: int, value: Value) -> None:
     """Require that a value has the type of a shared field."""
     assert interner.shared.type is not None
     kind = list(field_types(interner.shared.type).values())[field]
-    require(fits(value, kind), f"{cut(text_of(value), 80)} in the shared state")
+    require(fits(value, kind), f"expected a value of a shared field, found {cut(text_of(value), 80)}")
 
 
 def require_contents(interner: Interner, heads: Rows, items: Rows, learned: NDArray[np.int64]) -> None:
     """Require that inbox contents have known slots and messages, are in canonical form, and are distinct."""
     slots, counts = heads[:, 0], heads[:, 1].astype(np.int64)
-    require((slots >= 0) & (slots < len(interner.slots)), "an inbox content is of an unknown replica")
-    require((counts > 0) & (counts <= len(items)), "an inbox content has a wrong number of messages")
-    require(counts.sum() == len(items), f"the inbox contents have {counts.sum()} messages, expected {len(items)}")
+    require((slots >= 0) & (slots < len(interner.slots)), "an inbox content of an unknown replica")
+    require((counts > 0) & (counts <= len(items)), "an inbox content with a wrong number of messages")
+    require(counts.sum() == len(items), f"expected {len(items)} messages in inbox contents, found {counts.sum()}")
     messages = items[:, 0]
-    require((messages >= 0) & (messages < len(interner.inboxes.messages)), "an inbox content has an unknown message")
+    require((messages >= 0) & (messages < len(interner.inboxes.messages)), "an inbox content with an unknown message")
     of = np.repeat(np.arange(len(heads)), counts)
     operations = interner.tables.messages[messages, 0]
     destinations = interner.tables.operations[operations, 0]
     require(destinations == slots[of], "a message is in the inbox of another replica")
     keys = (messages.astype(np.int64) << 32) + items[:, 1]
     require((np.diff(keys) > 0) | (np.diff(of) > 0), "the messages of an inbox content are not in order")
-    require((learned > 0) & (learned <= len(heads)), "the value of an unknown inbox content")
+    require((learned > 0) & (learned <= len(heads)), "a value of an unknown inbox content")
     has_value = np.zeros(len(heads), bool)
     has_value[learned - 1] = True
     needs_value = np.zeros(len(heads), bool)
     needs_value[of[interner.tables.operations[operations, 2] == LEARNED]] = True
-    require(has_value == needs_value, "an inbox content lacks its value, or has one that follows from its messages")
+    require(has_value == needs_value, "an inbox content with a missing or redundant value")
     sums = np.zeros(0, np.uint64)
     if len(heads):
         sums = np.add.reduceat(mixed(keys.astype(np.uint64)), np.cumsum(counts) - counts)
@@ -318,13 +318,13 @@ def require_control_rows(interner: Interner, blocks: list[Rows]) -> None:
     weights = mixed(np.arange(1, width + 1, dtype=np.uint64)) | np.uint64(1)
     for block in blocks:
         columns = block.shape[1]
-        require(before <= columns <= width, f"control rows have {columns} columns, expected {before} to {width}")
+        require(before <= columns <= width, f"expected control rows of {before} to {width} columns, found {columns}")
         before = columns
-        require((block[:, :base] >= 0) & (block[:, :base] <= np.array(most)), "a control row has an unknown value")
+        require((block[:, :base] >= 0) & (block[:, :base] <= np.array(most)), "a control row with an unknown value")
         locals_ = block[:, base:]
-        require((locals_ >= 0) & (locals_ < len(slot_of)), "a control row has an unknown local state")
+        require((locals_ >= 0) & (locals_ < len(slot_of)), "a control row with an unknown local state")
         is_own = (slot_of[locals_] == np.arange(columns - base)) | (locals_ == 0)
-        require(is_own, "a control row has the local state of another replica")
+        require(is_own, "a control row with the local state of another replica")
         sums.append((block.astype(np.uint64) * weights[:columns]).sum(axis=1, dtype=np.uint64))
     require_distinct(np.concatenate(sums), "control rows")
 
@@ -341,7 +341,7 @@ class StateRequirements:
     def check(self, rows: Rows) -> None:
         """Require that states have known control rows, and inbox contents of the right slots."""
         controls, contents = rows[:, 0], rows[:, 1:]
-        require((controls >= 0) & (controls < self._controls), "a state has an unknown control row")
-        require((contents >= 0) & (contents < len(self._slot_of)), "a state has an unknown inbox content")
+        require((controls >= 0) & (controls < self._controls), "a state with an unknown control row")
+        require((contents >= 0) & (contents < len(self._slot_of)), "a state with an unknown inbox content")
         is_own = (self._slot_of[contents] == np.arange(contents.shape[1])) | (contents == 0)
-        require(is_own, "a state has the inbox content of another replica")
+        require(is_own, "a state with the inbox content of another replica")

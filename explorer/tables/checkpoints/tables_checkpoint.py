@@ -100,18 +100,18 @@ class TablesCheckpoint(SearchCheckpoint):
             self._values.load(noted.pop("ids"))
             snapshot = Snapshot(**noted, violations=violations)
             self._require_levels(snapshot)
-            require(snapshot.actions.keys() == {*self._learner.action_names}, "it has counts of other actions")
+            require(snapshot.actions.keys() == {*self._learner.action_names}, "the step counts are of other actions")
         return snapshot
 
     def _require_levels(self, snapshot: Snapshot) -> None:
         levels, most = snapshot.levels, self._learner.interner.width
         counts = [sum(rows for rows, _ in level) for level in levels]
-        require(bool(levels) and all(counts[:-1]), "there are no levels, or one but the last is empty")
+        require(bool(levels) and all(counts[:-1]), "no levels, or an empty level before the last")
         shapes = [shape for level in levels for shape in level]
-        require(all(rows > 0 and 0 < columns <= most for rows, columns in shapes), "states of a wrong width")
+        require(all(rows > 0 and 0 < columns <= most for rows, columns in shapes), "rows of a wrong width")
         require_bytes(STATES, self.states.length, sum(rows * columns * ID_BYTES for rows, columns in shapes))
         before = counts[-2] if len(counts) > 1 else 0
-        require(snapshot.position <= before, f"{snapshot.position} of {before} states are expanded")
+        require(snapshot.position <= before, f"position: expected at most {before}, found {snapshot.position}")
 
 
 class CheckpointRecheck:
@@ -133,19 +133,19 @@ class CheckpointRecheck:
     def require_same(self, starts: Rows, visited: SpillingSet) -> None:
         """Repeat a part of the search; raise CorruptFileError for any difference."""
         counts = self._levels.counts
-        require(visited.count == sum(counts), f"expected {sum(counts)} different states, found {visited.count}")
+        require(visited.count == sum(counts), f"expected {sum(counts)} distinct states, found {visited.count}")
         self._expander.restart()
         last = self._require_first_levels(starts)
         if last == self._levels.depth:
             noted = [self._snapshot.actions[name] for name in self._expander.learner.action_names]
-            require(self._expander.fired == np.array(noted), "actions fired another number of times")
+            require(self._expander.fired == np.array(noted), "the step counts differ from a repeated search")
         if self._python is not None:
             for row in chain.from_iterable(self._pieces(1, JUDGED)):
                 self._require_noted(set(self._python.violated_by(row)))
         for rows in self._pieces(last, PIECES):
             for new in self._successors(rows):
                 found = [*visited.add(new), *visited.merge_candidates()]
-                require(not any(map(self._count, found)), "it lacks successors of its states")
+                require(not any(map(self._count, found)), "successors of its states are missing")
 
     def _require_first_levels(self, starts: Rows) -> int:
         """Repeat the first levels; return the number of the last level that was compared as a whole."""
@@ -154,7 +154,7 @@ class CheckpointRecheck:
         while True:
             require(new == levels.count(level), f"level {level}: expected {new} states, found {levels.count(level)}")
             for rows in levels.chunks(level, READ):
-                require(not known.add(self._expander.load(rows)), f"level {level} has states that are not reached")
+                require(not known.add(self._expander.load(rows)), f"level {level} has unreachable states")
             if level == levels.depth or sum(levels.counts[:level]) > WHOLE:
                 return level
             new, left = 0, self._expanded(level)
@@ -180,7 +180,7 @@ class CheckpointRecheck:
 
     def _require_noted(self, violated: set[str]) -> None:
         new = violated - self._violated
-        require(not new, f"a violation of {', '.join(sorted(new))} is not noted")
+        require(not new, f"a violation of {', '.join(sorted(new))} is missing")
 
     def _pieces(self, first: int, count: int) -> Iterator[Rows]:
         """Yield random pieces of the expanded states from a level on, and always the last piece."""
