@@ -1,8 +1,8 @@
-"""Make docs/pictures: the report of a counterexample, and the chart of docs/figures.toml; each light and dark.
+"""Make docs/pictures, and the tables of docs/performance.md from docs/figures.toml.
 
-    python docs/pictures.py [report] [chart]
+    python docs/pictures.py [report] [chart] [page]
 
-It needs the extra `docs` for the chart, and the extra `browser` and Chromium for the report.
+The report of a counterexample needs the extra `browser` and Chromium, the chart the extra `docs`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import tempfile
 import tomllib
 from pathlib import Path
+from typing import Any
 
 DOCS = Path(__file__).parent
 PICTURES = DOCS / "pictures"
@@ -26,9 +27,15 @@ COLORS = {  # text, lines, kraftcheck, peers
 }
 
 
+def figures() -> list[dict[str, Any]]:
+    """Return the tables of the file of figures."""
+    found: list[dict[str, Any]] = tomllib.loads((DOCS / "figures.toml").read_text())["table"]
+    return found
+
+
 def tables() -> dict[str, list[list[str]]]:
     """Return the rows of each table by its id."""
-    return {table["id"]: table["rows"] for table in tomllib.loads((DOCS / "figures.toml").read_text())["table"]}
+    return {table["id"]: table["rows"] for table in figures()}
 
 
 def number(cell: str) -> float:
@@ -53,6 +60,19 @@ def bars(found: dict[str, list[list[str]]]) -> list[tuple[str, list[tuple[str, f
         ("KRaft with reconfiguration: seconds, two workers", seconds),
         ("Two-phase commit: states a second on one core", [(name, rate, f"{rate:,.0f}") for name, rate in rates]),
     ]
+
+
+def page(folder: Path) -> None:
+    """Write each table's rows into its section of the page beside `folder`."""
+    path = folder.parent / "performance.md"
+    text = path.read_text()
+    for table in figures():
+        start = text.index(f"\n## {table['heading']}\n")
+        rows = text.index("\n|---", start) + 1
+        rows = text.index("\n", rows) + 1
+        end = text.index("\n\n", rows) + 1
+        text = text[:rows] + "".join(f"| {' | '.join(row)} |\n" for row in table["rows"]) + text[end:]
+    path.write_text(text)
 
 
 def chart(folder: Path) -> None:
@@ -110,7 +130,7 @@ def report(folder: Path) -> None:
 
 def main(wanted: list[str]) -> None:
     PICTURES.mkdir(exist_ok=True)
-    for make in (report, chart):
+    for make in (report, chart, page):
         if not wanted or make.__name__ in wanted:
             make(PICTURES)
 
