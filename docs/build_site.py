@@ -22,8 +22,8 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 TOP = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 """Files at the top of the repository, and their names as pages."""
-OTHER = (".png", ".svg", ".json", ".txt")
-"""Endings of files beside the pages that pages show or link to."""
+OTHER = (".png", ".svg", ".json", ".txt", ".js")
+"""Endings of files beside the pages that pages show, run or link to."""
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\[\]]*)\]\((?P<target>[^()\s]+)\)")
 SOURCE = re.compile(r"(?P<before>\b(?:src|srcset|href)=\")(?P<target>[^\"\s]+)(?=\")")
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`(?!\]\()", re.MULTILINE | re.DOTALL)

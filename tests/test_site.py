@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import kraftcheck
+from tests.support.browser import Watched, chromium
 
 ROOT = Path(__file__).parents[1]
 LOADED = {"link": "href", "script": "src", "img": "src", "iframe": "src", "source": "src"}
@@ -103,3 +104,17 @@ def test_a_broken_link_fails_and_one_to_a_file_of_the_repository_does_not(tmp_pa
         done = build(tmp_path, tmp_path / "out")
         assert done.returncode != 0, broken
         assert "does not exist" in done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_a_page_opened_as_a_file_searches_the_site_without_a_network(tmp_path: Path) -> None:
+    assert build(ROOT, tmp_path / "built").returncode == 0
+    with chromium() as browser:
+        watched = Watched(browser.new_page())
+        watched.open(tmp_path / "built" / "site" / "decisions" / "site.html")
+        watched.page.locator(".md-search__button").click()
+        watched.page.wait_for_timeout(1_000)  # until the field has the focus
+        watched.page.keyboard.type("fairness")
+        watched.page.locator("a[href$='temporal.html?h=fairness']").wait_for(timeout=10_000)
+        assert [trouble for trouble in watched.troubles if not trouble.startswith("request: file:")] == []
