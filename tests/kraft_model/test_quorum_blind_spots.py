@@ -86,7 +86,7 @@ class AnotherSubject(Quorum):
 class NotFoundWhileBusy(Quorum):
     """A leader that has to wait answers as if it knew no such voter."""
 
-    def finished(
+    def outcome_step(
         self,
         me: Replica,
         shared: Shared,
@@ -99,7 +99,7 @@ class NotFoundWhileBusy(Quorum):
         after, sends, error = outcome
         hides = error is Error.REQUEST_TIMED_OUT and operation is Operation.REMOVE_VOTER and me.mode is Mode.LEADER
         given = after, sends, Error.VOTER_NOT_FOUND if hides else error
-        return super().finished(me, shared, given, operation, client, consumes=consumes)
+        return super().outcome_step(me, shared, given, operation, client, consumes=consumes)
 
 
 def told(field: str) -> type[Quorum]:
