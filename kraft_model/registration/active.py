@@ -223,9 +223,9 @@ class RegistrationActiveController(RegistrationBase):
         told = {(due.offset, shared.log[due.offset - 1]) for due in me.due if isinstance(due.response, AdminResponse)}
         answers = [due.response for due in me.due]
         step = become(me.but(due=())).put(committed=len(shared.log), told=shared.told | told)
-        yield (step.put(active=Nil.NIL) if self._leaves_office(me, shared) else step).send(*answers)
+        yield (step.put(active=Nil.NIL) if self._resigns_after_commit(me, shared) else step).send(*answers)
 
-    def _leaves_office(self, me: Controller, shared: Shared) -> bool:
+    def _resigns_after_commit(self, me: Controller, shared: Shared) -> bool:
         """Whether an active controller resigns once its log is committed, since it has removed itself."""
         return me.id not in self.voters(shared)
 

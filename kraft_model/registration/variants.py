@@ -150,7 +150,7 @@ class BrokerLevelUnchecked(Registration, variant="broker-level-unchecked"):
 class RemovedLeaderStays(Registration, variant="removed-leader-stays"):
     """An active controller that has removed itself stays active after the commit."""
 
-    def _leaves_office(self, me: Controller, shared: Shared) -> bool:
+    def _resigns_after_commit(self, me: Controller, shared: Shared) -> bool:
         return False
 
 

@@ -149,7 +149,7 @@ class _GuardFinder:
         return []
 
     def _moment(self, line: int, before: int) -> Moment:
-        """Return the last moment before the given number at which the statement of a line ran."""
+        """Return the last run of a line's statement among the first `before` traced moments."""
         statement = self._source.at(line)
         for moment in reversed(self._call.moments[:before]):
             if self._source.at(moment.line) is statement:

@@ -596,7 +596,7 @@ class Property:
 
     @cached_property
     def asks(self) -> tuple[str, ...]:
-        """Names of its parameters after self."""
+        """Names of the property's parameters, without self."""
         names = parameters(self.function, (*MAY_ASK[self.kind], *self.given), self.reads)
         names = tuple(name for name in names if name not in self.given)
         if "peer" in names and "me" not in names:

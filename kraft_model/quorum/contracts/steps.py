@@ -230,7 +230,7 @@ class QuorumContracts(MessageContracts):
             now = after.mode, after.epoch, after.leader, step.spends
             return now == (Mode.UNATTACHED, before.epoch + 1, Nil.NIL, ())
         if before.mode is Mode.LEADER:
-            return self.may_lose_office(before, after, step)
+            return self.may_resign(before, after, step)
         return bool(own_voters(before)) and self.times_out(before, after, step)
 
     def times_out(self, before: Replica, after: Replica, step: Step) -> bool:
@@ -245,7 +245,7 @@ class QuorumContracts(MessageContracts):
         asks = (after.mode, after.epoch, after.leader, after.leader_endpoint) == (Mode.PROSPECTIVE, *kept)
         return asks and asks_first and not has_majority(own_voters(before), before.voters)
 
-    def may_lose_office(self, before: Replica, after: Replica, step: Step) -> bool:
+    def may_resign(self, before: Replica, after: Replica, step: Step) -> bool:
         """Whether a leader resigns by check quorum, or after committing its own removal."""
         return after.mode is Mode.RESIGNED and (not step.puts or after.high_watermark > before.high_watermark)
 
@@ -485,10 +485,12 @@ def leaves_as_due(before: Replica, after: Replica, step: Step) -> bool:
     """Whether exactly a leader that resigns sends EndQuorumEpoch to all other voters (KIP-595, "EndQuorumEpoch")."""
     ends = sent(step, EndQuorumEpochRequest)
     resigns = after.mode is Mode.RESIGNED and (before.mode is not Mode.RESIGNED or begins(step))
-    return addressed(ends, peers(after) if resigns else {}) and all(is_farewell(before, after, m, step) for m in ends)
+    return addressed(ends, peers(after) if resigns else {}) and all(
+        orders_successors(before, after, m, step) for m in ends
+    )
 
 
-def is_farewell(before: Replica, after: Replica, message: EndQuorumEpochRequest, step: Step) -> bool:
+def orders_successors(before: Replica, after: Replica, message: EndQuorumEpochRequest, step: Step) -> bool:
     """Whether EndQuorumEpoch orders successors by fetch offset; after a restart it has none (KIP-595, KIP-853)."""
     if (message.epoch, message.source) != (after.epoch, after.id):
         return False
