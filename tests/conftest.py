@@ -12,6 +12,7 @@ from contextlib import ExitStack
 import pytest
 from hypothesis import HealthCheck, settings
 
+from kraftcheck import Protocol  # noqa: F401 - in a checkout without symbolic links it fails with the remedy
 from tests.support.command_line import ping, run  # noqa: F401 - fixtures
 
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
