@@ -52,11 +52,11 @@ def behaviour_along(
         ]
         if not fitting:
             raise NoSuchPathError(semantics, f"no step leads from its state {number + 1} to the next")
-        steps.append(step_of(least(fitting)))
+        steps.append(step_of(canonical_first(fitting)))
     return tuple(steps)
 
 
-def least(transitions: Iterable[Transition]) -> Transition:
+def canonical_first(transitions: Iterable[Transition]) -> Transition:
     """Return the first of some transitions in canonical order."""
 
     def order(taken: Transition) -> tuple[str, bytes]:
@@ -67,7 +67,7 @@ def least(transitions: Iterable[Transition]) -> Transition:
     return found[0] if len(found) == 1 else min(found, key=order)
 
 
-def raised_from(semantics: Semantics, properties: Iterable[Property], state: State) -> RaisedError | None:
+def find_raising_step(semantics: Semantics, properties: Iterable[Property], state: State) -> RaisedError | None:
     """Take every step out of a state and check its target; return the first error that a method raises."""
     trace: Behaviour = ()
     try:

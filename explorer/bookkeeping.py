@@ -90,7 +90,7 @@ class Bookkeeping:
                 raise
             self.result.violations.insert(0, Violation(error.name, error.trace, failed=error))
         except KeyboardInterrupt:
-            self.note_limit(INTERRUPTED)
+            self.record_limit(INTERRUPTED)
             raise Interrupted(self._conclude(notes)) from None
         return self._conclude(notes)
 
@@ -154,7 +154,7 @@ class Bookkeeping:
                 )
             )
 
-    def look_at_the_clock(self, frontier: int, nodes: int | None = None) -> None:
+    def check_time_limit(self, frontier: int, nodes: int | None = None) -> None:
         """Stop at the time limit; else report the progress."""
         limit = self.options.time_limit
         if limit is not None and CLOCK.now() - self._began > limit:
@@ -188,11 +188,11 @@ class Bookkeeping:
         self.violated = {violation.property for violation in violations}
         self.earlier = seconds
 
-    def note_limit(self, limit: str) -> None:
+    def record_limit(self, limit: str) -> None:
         """Record the limit that ended the search before it was complete."""
         self.result.complete, self.result.limit = False, limit
 
     def stop_at(self, limit: str) -> None:
         """End the search because it reached a limit."""
-        self.note_limit(limit)
+        self.record_limit(limit)
         raise Stop

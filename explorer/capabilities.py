@@ -51,7 +51,7 @@ def asked(protocol: Protocol, options: SearchRequest) -> Iterator[tuple[Feature,
         yield from ((feature, text + ", ".join(sorted(names))) for names, feature in by_kind if names)
 
 
-def require_able(engine: str, protocol: Protocol, options: SearchRequest, non_local: Iterable[str] = ()) -> None:
+def require_supported(engine: str, protocol: Protocol, options: SearchRequest, non_local: Iterable[str] = ()) -> None:
     """Raise InputError for the first feature that the search order lacks, or that does not fit the protocol.
 
     `non_local` has texts about the reads of non-local properties and constraints; only the engine tables finds them.

@@ -31,7 +31,7 @@ from kraftcheck.spec.values import in_xml
 if TYPE_CHECKING:
     Graph = nx.MultiDiGraph[int]  # the class takes no type arguments at run time
 
-Told = Callable[[State], object]
+StateText = Callable[[State], object]
 
 SVG = ".svg"
 MOST, MOST_DRAWN = 200_000, 1_000
@@ -53,14 +53,14 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\l"})
 
 
 def explore_graph(
-    protocol: Protocol, options: SearchRequest, state_text: Told | None = None
+    protocol: Protocol, options: SearchRequest, state_text: StateText | None = None
 ) -> tuple[Result, Graph]:
     """Search with the reference engine, and return its result with the graph of the states visited."""
     search = ReferenceSearch(protocol, options)
     return search.run(), state_graph(search, state_text)
 
 
-def state_graph(search: ReferenceSearch, state_text: Told | None = None) -> Graph:
+def state_graph(search: ReferenceSearch, state_text: StateText | None = None) -> Graph:
     """Return the graph of a search's visited states.
 
     References
@@ -76,7 +76,7 @@ def state_graph(search: ReferenceSearch, state_text: Told | None = None) -> Grap
     return graph
 
 
-def _text(state: State, state_text: Told | None) -> dict[str, Any]:
+def _text(state: State, state_text: StateText | None) -> dict[str, Any]:
     return {} if state_text is None else {"state": state_text(state)}
 
 
@@ -85,8 +85,8 @@ def _step(transition: Transition) -> dict[str, Any]:
     return {"action": transition.action, **by}
 
 
-def surroundings(
-    semantics: Semantics, trace: Behaviour, steps: int, most: int, state_text: Told | None = None
+def neighbourhood(
+    semantics: Semantics, trace: Behaviour, steps: int, most: int, state_text: StateText | None = None
 ) -> Graph:
     """Return the graph of a behaviour's states, and of the states within a few steps of them."""
     numbers = _around(semantics, trace, steps, most)

@@ -27,7 +27,7 @@ from kraftcheck.spec.language.semantics import Choice, Semantics, Transition, is
 from kraftcheck.spec.language.state import State
 
 
-class LassoJudge:
+class LassoEvaluator:
     """Evaluates formulas on one lasso."""
 
     def __init__(

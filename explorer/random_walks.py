@@ -181,7 +181,7 @@ class RandomWalks:
             while (walks.status == GOING).any():
                 self.go_on(walks)
                 self._again(walks, first)
-                self.checker.books.look_at_the_clock(self.plan.runs - self.made)
+                self.checker.books.check_time_limit(self.plan.runs - self.made)
         except (Stop, KeyboardInterrupt):  # the walks before the first unfinished one count
             self._end(walks, int((walks.status == GOING).argmax()))
             raise

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.calls.handlers import PurityTest, TestedSemantics
-from kraftcheck.explorer.capabilities import require_able, without_symmetry
+from kraftcheck.explorer.capabilities import require_supported, without_symmetry
 from kraftcheck.explorer.plain_system import PlainSystem
 from kraftcheck.explorer.refinement import check_refinements
 from kraftcheck.explorer.result import DEADLOCK, Result, Search, SearchRequest, TraceStep
@@ -68,7 +68,7 @@ class ReferenceSearch:
     def _search(self) -> None:
         options = self.options
         breadth_first = options.search == Search.BFS
-        require_able("reference", self.protocol, options)
+        require_supported("reference", self.protocol, options)
         try:
             with suppress(Stop):
                 starts = [state for state in self._initial() if self._admit(state, None, 1)]
@@ -105,7 +105,7 @@ class ReferenceSearch:
             reached: list[State] = []
             for number, state in enumerate(frontier):
                 if number % REPORT_EVERY == 0:
-                    self._books.look_at_the_clock(len(frontier) - number + len(reached))
+                    self._books.check_time_limit(len(frontier) - number + len(reached))
                 reached += [t.target for t in self._expand(state) if self._admit(state, t, depth + 1)]
             frontier, depth = reached, depth + 1
 
@@ -120,7 +120,7 @@ class ReferenceSearch:
                 continue  # reached again, nearer to the start, after it was pushed
             expanded += 1
             if expanded % REPORT_EVERY == 0:
-                self._books.look_at_the_clock(len(waiting))
+                self._books.check_time_limit(len(waiting))
             reached = [t.target for t in self._expand(state) if self._admit(state, t, depth + 1)]
             waiting.extend((target, depth + 1) for target in reversed(reached))
         if most in self._depths.values():  # else each state at the bound was later reached nearer to the start
@@ -170,7 +170,7 @@ class ReferenceSearch:
         """Return the state graph of the finished search; its labels are numbered from the beginning."""
         bounds = HiddenBounds(self.semantics, self.options, self.semantics.most_spent)
         system = PlainSystem(self.semantics, self.options)
-        return StateGraph(system, VisitedStates(self), bounds, pause=lambda: self._books.look_at_the_clock(0))
+        return StateGraph(system, VisitedStates(self), bounds, pause=lambda: self._books.check_time_limit(0))
 
     def _check(self, source: State, transition: Transition | None) -> None:
         """Check the invariants in the state that a transition leads to, or in the source without one."""

@@ -1,7 +1,8 @@
-"""Refinement, step by step: each step of a protocol, mapped, is a step of another protocol or changes nothing there.
+"""Refinement mappings: each mapped step of a protocol is a step of an abstract protocol, or a stutter there.
 
 Source: L. Lamport, "Specifying Systems" (2002), section 5.8, refinement mappings; M. Abadi and L. Lamport, "The
-existence of refinement mappings" (1991). Of the other protocol its safety is meant: initial states and steps.
+existence of refinement mappings" (1991). Only the safety of the abstract protocol is checked: its initial states and
+steps.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from kraftcheck.spec.language.state import State
 
 
 class Refinement:
-    """One mapping of a protocol's states to those of another, with what is known of the other's steps."""
+    """A mapping of a protocol's states to states of an abstract protocol, with the abstract steps known so far."""
 
     def __init__(self, protocol: Protocol, prop: Property) -> None:
         self.protocol, self.prop = protocol, prop
         self.other = Semantics(abstract_protocol(protocol, prop))
         self.starts = frozenset(self.other.initial())
-        self.mapped: list[State] = []  # the other's states that are met, by number
+        self.mapped: list[State] = []  # abstract states that occur, by number
         self._numbers: dict[State, int] = {}
         self._next: dict[int, frozenset[State]] = {}
 
     def number(self, state: State) -> int:
-        """Return the number of the other's state that a state maps to."""
+        """Return the number of the abstract state that a state maps to."""
         found: Any = None
         cause, problem = None, ""
         try:
@@ -57,7 +58,7 @@ class Refinement:
         return number
 
     def allows(self, before: int, after: int) -> bool:
-        """Whether the other protocol has a step between two of its states, or they are one."""
+        """Whether two abstract states are equal, or a step of the abstract protocol leads from one to the other."""
         if before == after:
             return True
         if before not in self._next:
@@ -66,7 +67,7 @@ class Refinement:
 
 
 def abstract_protocol(protocol: Protocol, prop: Property) -> Protocol:
-    """Return the protocol that is refined, with the constants of this one that it has too."""
+    """Return the abstract protocol of a refinement; constants that both protocols have are equal."""
     other: type[Protocol] = prop.refined
     names = [constant.attribute for constant in other.constants.values()]
     given = {name: getattr(protocol, name) for name in names if hasattr(protocol, name)}
@@ -79,9 +80,9 @@ def abstract_protocol(protocol: Protocol, prop: Property) -> Protocol:
 
 
 def check_refinements(graph: StateGraph, semantics: Semantics, options: SearchRequest, books: Bookkeeping) -> None:
-    """Check that the states and steps of a search, mapped, are states and steps of other protocols."""
+    """Check the refinements of a search: mapped initial states and steps belong to the abstract protocols."""
     for prop in options.refines:
-        books.look_at_the_clock(0)
+        books.check_time_limit(0)
         refinement = Refinement(semantics.protocol, prop)
         found = _first_unmapped(graph, refinement)
         books.followed.add(prop.name)
@@ -93,7 +94,7 @@ def check_refinements(graph: StateGraph, semantics: Semantics, options: SearchRe
 
 
 def _first_unmapped(graph: StateGraph, refinement: Refinement) -> tuple[int, int | None] | None:
-    """Return the first step, as its ends, that maps to none of the other's; or an initial state, and None."""
+    """Return the ends of the first step without an abstract step, or an initial state that maps to none and None."""
     numbers = np.zeros(graph.count, np.int32)
     for first, states in graph.store.chunks(backwards=False):
         for place, state in enumerate(graph.system.decode(states)):
@@ -121,7 +122,7 @@ def _edges(graph: StateGraph, states: Any, first: int) -> Iterator[tuple[NDArray
 def _unmapped(
     refinement: Refinement, numbers: NDArray[np.int32], sources: NDArray[np.int64], targets: NDArray[np.int64]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the steps that map to none of the other's, one for each pair of the other's states."""
+    """Yield the steps without an abstract step, one for each pair of abstract states."""
     count = len(refinement.mapped)
     pairs, places = np.unique(numbers[sources].astype(np.int64) * count + numbers[targets], return_index=True)
     for pair, place in zip(pairs.tolist(), places.tolist(), strict=True):
@@ -130,7 +131,7 @@ def _unmapped(
 
 
 def _with_step(graph: StateGraph, semantics: Semantics, source: int, target: int) -> Behaviour:
-    """Return the behaviour to a state, and its step to another."""
+    """Return the behaviour to a state, with a step to another state."""
     trace, wanted = graph.store.path_to(source), graph.store.state(target)
     steps = (step for step in semantics.transitions(trace[-1].state) if step.target == wanted)
     step = next(steps, None)

@@ -39,7 +39,7 @@ def explore(protocol: Protocol, options: SearchRequest) -> Result:
         f"{prop.name} reads {reason(prop) or 'more than the tables have room for'}"
         for prop in (*parts.non_local, *parts.non_local_constraints)
     ]
-    capabilities.require_able("spark", protocol, options, others)
+    capabilities.require_supported("spark", protocol, options, others)
     with closing(SparkCheckpoint(protocol, options)) as checkpoint:
         title = f"kraftcheck {protocol.name()}"
         with Cluster(title, options, type(protocol)) as cluster:
@@ -95,7 +95,7 @@ class SparkSearch:
         discovered: list[Definition] = []
         while log.levels[-1]:
             books.result.depth = depth = len(log.levels)
-            books.look_at_the_clock(log.count(-1))
+            books.check_time_limit(log.count(-1))
             self._heed()
             self._checker.stop_at_max_states()
             if self.options.max_depth is not None and depth >= self.options.max_depth:

@@ -64,7 +64,7 @@ Find = Callable[[list[str]], Iterable[tuple[str, list[State]]]]
 
 def explore(protocol: Protocol, options: SearchRequest) -> Result:
     """Search the reachable states of a protocol as sets; raise InputError for unsupported options."""
-    capabilities.require_able("symbolic", protocol, options)
+    capabilities.require_supported("symbolic", protocol, options)
     return SymbolicSearch(protocol, options).run()
 
 
@@ -124,7 +124,7 @@ class SymbolicSearch:
             self.calls.purity.call_again()
         except (Stop, KeyboardInterrupt) as end:
             if isinstance(end, KeyboardInterrupt):
-                self._books.note_limit(INTERRUPTED)
+                self._books.record_limit(INTERRUPTED)
             elif self._books.result.limit is not None and self.options.search != Search.BFS:
                 with suppress(Stop, KeyboardInterrupt):
                     self._check_part()
@@ -205,7 +205,7 @@ class SymbolicSearch:
     def _tick(self, nodes: int) -> None:
         if self._interruption.asked:
             raise KeyboardInterrupt
-        self._books.look_at_the_clock(0, nodes)
+        self._books.check_time_limit(0, nodes)
 
     def _saturated(self, space: StateSpace) -> int:
         """Return all reachable states, by saturation; record the known ones if the search is stopped."""

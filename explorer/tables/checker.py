@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.behaviour import Behaviour, behaviour_along, least, raised_from, step_of
+from kraftcheck.explorer.behaviour import Behaviour, behaviour_along, canonical_first, find_raising_step, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
 from kraftcheck.explorer.plain_system import PlainSystem
 from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest, TraceStep
@@ -113,7 +113,9 @@ class Checker:
         for index, row in enumerate(rows):
             state = self._learner.decode_state(row)
             if me is None or me in state.replicas.values():
-                found = _traced_from(state, partial(raised_from, self.semantics, judged), partial(trace_to, index))
+                found = _traced_from(
+                    state, partial(find_raising_step, self.semantics, judged), partial(trace_to, index)
+                )
                 if found is not None:
                     return found
         for index, row in enumerate(rows if "of" in error.given else ()):
@@ -127,7 +129,7 @@ class Checker:
         """Return a projection's error in a successor of a state; the tables evaluate projections ahead of a step."""
         for taken in self.semantics.transitions(state):
             if self.system.goes_on(state, taken.target):
-                found = raised_from(self.semantics, (), taken.target)
+                found = find_raising_step(self.semantics, (), taken.target)
                 if found is not None and found.name == error.name and found.trace is not None:
                     found.trace = (step_of(taken), *found.trace)
                     return found
@@ -151,7 +153,7 @@ class Checker:
             steps = list(filter(violates, transitions))
             if not steps:
                 raise AssertionError(f"{prop.name} is violated in the tables, but in no successor of the state")
-            self.books.violation(prop.name, (*trace, step_of(least(steps))))
+            self.books.violation(prop.name, (*trace, step_of(canonical_first(steps))))
 
     def _violates(self, prop: Property, state: State, over_steps: bool) -> Callable[[Transition], bool]:
         """Return a test of whether a step violates a property."""

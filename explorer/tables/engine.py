@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from kraftcheck.explorer.capabilities import require_able, without_symmetry
+from kraftcheck.explorer.capabilities import require_supported, without_symmetry
 from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.explorer.tables import searches
 from kraftcheck.spec.language.protocol import Protocol
@@ -15,7 +15,7 @@ from kraftcheck.spec.language.protocol import Protocol
 
 def explore(protocol: Protocol, options: SearchRequest) -> Result:
     """Search the reachable states of a protocol with the table engine."""
-    require_able("tables", protocol, options)
+    require_supported("tables", protocol, options)
     options, notes = without_symmetry(options)
     order = import_module(f"{searches.__name__}.{options.search.replace('-', '_')}")
     result: Result = order.search(protocol, options)

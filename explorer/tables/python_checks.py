@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.behaviour import Behaviour, least, step_of
+from kraftcheck.explorer.behaviour import Behaviour, canonical_first, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.locality import Parts, reason
@@ -249,7 +249,7 @@ class PythonChecks:
             place = int(found[next(i for i, one in enumerate(rows) if (one == row).all()), 0])
             trace, target = trace_to(place), self._decode(row)
             steps = [taken for taken in self._semantics.transitions(trace[-1].state) if taken.target == target]
-            return (*trace, step_of(least(steps)))
+            return (*trace, step_of(canonical_first(steps)))
 
         for prop in self._parts.non_local:
             try:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.behaviour import Behaviour, NoSuchPathError, behaviour_along, least, step_of
+from kraftcheck.explorer.behaviour import Behaviour, NoSuchPathError, behaviour_along, canonical_first, step_of
 from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables.checker import Checker
@@ -190,7 +190,7 @@ class WitnessSearch:
             trace = path(row, level)
             steps = breaking(trace[-1].state) if trace else []
             if trace and steps:
-                return (*trace, step_of(least(steps)))
+                return (*trace, step_of(canonical_first(steps)))
         return None
 
     def traced(self, error: RaisedError, position: int) -> RaisedError:

@@ -62,7 +62,7 @@ def check_temporal(graph: StateGraph, semantics: Semantics, options: SearchReque
         names = ", ".join(prop.name for prop in options.temporal)
         labelled.holds(Property(names, PREDICATE, lambda protocol: True, ()))
     for prop in options.temporal:
-        books.look_at_the_clock(0)
+        books.check_time_limit(0)
         found = check(prop.name, prop.formula(semantics.protocol), options.fairness_of(prop), labelled)
         books.followed.add(prop.name)
         notes += [*graph.take_notes(), *found.notes]

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from kraftcheck.catalogue import Job
-from kraftcheck.explorer.graph import MOST, explore_graph, graph_writer, size_of, surroundings, write_graph
+from kraftcheck.explorer.graph import MOST, explore_graph, graph_writer, neighbourhood, size_of, write_graph
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
 from kraftcheck.reporting.lines import notes, print_lines
@@ -47,7 +47,7 @@ class Drawing:
                 print_lines(notes(["nothing is violated: there is no graph of a counterexample's surroundings"]))
                 return
             trace, most = result.violations[0].trace, asked.graph_most or MOST
-            graph = surroundings(Semantics(self._job.protocol), trace, asked.graph_around, most, self._text)
+            graph = neighbourhood(Semantics(self._job.protocol), trace, asked.graph_around, most, self._text)
         if graph is not None:
             said = size_of(graph, asked.graph, asked.graph_most)
             if not asked.quiet:

@@ -59,7 +59,7 @@ def walk(job: Job, arguments: argparse.Namespace) -> Result:
     return result
 
 
-def require_able(job: Job, arguments: argparse.Namespace) -> None:
+def require_supported(job: Job, arguments: argparse.Namespace) -> None:
     """Raise InputError for what is not done on Spark, beyond what no search on Spark does."""
     if arguments.out is None:
         raise InputError("--engine spark: expected --out too, a folder that driver and executors share")

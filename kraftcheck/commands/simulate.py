@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kraftcheck.catalogue import named_model
-from kraftcheck.commands._random_walks import ENGINES, SPARK, require_able, walk, walk_on_spark
+from kraftcheck.commands._random_walks import ENGINES, SPARK, require_supported, walk, walk_on_spark
 from kraftcheck.commands._simplify import simplify
 from kraftcheck.jobs import job_of
 from kraftcheck.options import CHECKED, add, count, seed
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
             StateView(job.protocol)  # bad names are refused before walks are made
         more: dict[str, Any] = {"search": "random", "seed": arguments.seed, "depth_limit": arguments.depth}
         if job.engine == SPARK:
-            require_able(job, arguments)
+            require_supported(job, arguments)
             more["distinct_states"] = None  # nobody has seen all states of a corpus
         if not arguments.quiet:
             print_lines(header(job, f"{arguments.runs:,} random walks, seed {arguments.seed}"))

@@ -13,7 +13,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from kraftcheck.catalogue import Model
-from kraftcheck.mutation.slips import Slip, Slips, Vocabulary
+from kraftcheck.mutation.operators import Mutation, MutationFinder, Vocabulary
 from kraftcheck.spec.discovery import modules_of, source_of
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -265,8 +265,8 @@ def mutants_of(functions: Iterable[ChangeableFunction], modules: Iterable[Module
     names: dict[str, int] = {}
     for changed in functions:
         seen: set[str] = set()
-        for slip in Slips(changed.function, vocabulary).of(changed.definition):
-            mutant = _mutant(changed, slip)
+        for mutation in MutationFinder(changed.function, vocabulary).of(changed.definition):
+            mutant = _mutant(changed, mutation)
             tree = _dumped(mutant)
             if tree is None or tree in seen:
                 continue
@@ -276,14 +276,14 @@ def mutants_of(functions: Iterable[ChangeableFunction], modules: Iterable[Module
             yield mutant if number == 1 else mutant._replace(name=f"{mutant.name} ({number})")
 
 
-def _mutant(changed: ChangeableFunction, slip: Slip) -> Mutant:
+def _mutant(changed: ChangeableFunction, mutation: Mutation) -> Mutant:
     source = changed.source
-    begin, end = source.span(slip.node)
+    begin, end = source.span(mutation.node)
     old = source.text[begin:end].decode()
-    text = slip.text + "\n" * (old.count("\n") if isinstance(slip.node, ast.stmt) else 0)
+    text = mutation.text + "\n" * (old.count("\n") if isinstance(mutation.node, ast.stmt) else 0)
     was, became = (" ".join(piece.split()) for piece in (old, text))
     name = f"{source.path.stem}.{changed.definition.name}: {was} -> {became}"
-    return Mutant(name, slip.kind, changed, (begin, end), text.rstrip("\n"), _head(slip.statement))
+    return Mutant(name, mutation.kind, changed, (begin, end), text.rstrip("\n"), _head(mutation.statement))
 
 
 def _head(statement: ast.stmt) -> range:

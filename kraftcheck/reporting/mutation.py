@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.files import read_small
 from kraftcheck.mutation.mutants import Mutant
-from kraftcheck.mutation.slips import KINDS
+from kraftcheck.mutation.operators import KINDS
 from kraftcheck.mutation.trial import ERROR, KILLED, LOST, SURVIVED, UNREACHED, VERDICTS, MutantVerdict
 from kraftcheck.reporting.lines import FAINT, HEAD, NEW, OLD, PLAIN, WARNING, Line, columns, many
 from kraftcheck.spec.errors import InputError

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from kraftcheck.explorer import reference
-from kraftcheck.explorer.lassos import LassoJudge
+from kraftcheck.explorer.lassos import LassoEvaluator
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.spill_arrays import SpillArena
 from kraftcheck.explorer.tables import engine as tables
@@ -457,7 +457,7 @@ def test_a_formula_holds_where_no_lasso_breaks_it(examples: int) -> None:
             continue
         semantics = Semantics(protocol)
         broken = any(
-            not LassoJudge(
+            not LassoEvaluator(
                 semantics,
                 [protocol.start([Walker(1, place)], Nothing()) for place in way],
                 [None] * len(way),

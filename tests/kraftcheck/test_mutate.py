@@ -15,7 +15,7 @@ import pytest
 from kraftcheck.catalogue import Model, find_model
 from kraftcheck.mutation import baseline
 from kraftcheck.mutation.mutants import Mutant, Swap, changeable_functions, changeable_modules, mutants_of
-from kraftcheck.mutation.slips import KINDS
+from kraftcheck.mutation.operators import KINDS
 from kraftcheck.mutation.workers import Workers
 from tests.support.command_line import Run, start
 

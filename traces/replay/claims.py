@@ -146,7 +146,7 @@ class ClaimJudge:
 
         A bound may be part of the specification or not; the reading that favours the claim counts.
         """
-        from kraftcheck.explorer.lassos import LassoJudge, unfair  # few traces claim such a thing
+        from kraftcheck.explorer.lassos import LassoEvaluator, unfair  # few traces claim such a thing
 
         states, steps, actions = self._states, self._steps, self._actions
         if ending.back_to is None:
@@ -154,7 +154,9 @@ class ClaimJudge:
         else:
             back_to, states = ending.back_to - 1, states[:-1]
         formula = prop.formula(self.protocol)
-        readings = (LassoJudge(semantics, states, actions, back_to, strict_bounds=strict) for strict in (True, False))
+        readings = (
+            LassoEvaluator(semantics, states, actions, back_to, strict_bounds=strict) for strict in (True, False)
+        )
         if all(reading.holds(formula) for reading in readings):
             return Claim(what, ClaimVerdict.REFUTED, f"{prop.name} is true of the behaviour")
         broken = unfair(semantics, (*self.fairness, *prop.fairness), states, steps, back_to)

@@ -14,7 +14,7 @@ a function that
 
 - passes the expander's events to `checker.report_events`, and new states to `checker.python`;
 
-- calls `checker.stop_at_max_states()` and `checker.books.look_at_the_clock(...)` after each batch.
+- calls `checker.stop_at_max_states()` and `checker.books.check_time_limit(...)` after each batch.
 
 The search order keeps the predecessors that `checker.report_events` needs for a counterexample. It honours `max_depth`,
 and sets the result's `depth`. The options `--memory`, `--checkpoint`, `@reachable` and `@temporal` need an entry in

@@ -74,7 +74,7 @@ class BreadthFirst:
             self._finish()
             raise
         except KeyboardInterrupt:
-            self.books.note_limit(INTERRUPTED)
+            self.books.record_limit(INTERRUPTED)
             if self._at_batch_boundary:
                 self._finish()
             raise
@@ -213,7 +213,7 @@ class BreadthFirst:
 
     def _poll(self, frontier: int) -> None:
         """Report progress, and stop at the time limit or an interruption."""
-        self.books.look_at_the_clock(frontier)
+        self.books.check_time_limit(frontier)
         if self._interruption.asked:
             raise KeyboardInterrupt
 

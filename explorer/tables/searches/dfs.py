@@ -112,7 +112,7 @@ class DepthFirst:
                 self._make_room(code, top)
             turns += 1
             if python is None or turns % TURNS_A_LOOK == 0:
-                checker.books.look_at_the_clock(top)
+                checker.books.check_time_limit(top)
 
     def _start(self, starts: Rows) -> int:
         """Reset the search to the initial states, one for each canonical key; return the top of the stack."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from kraftcheck.explorer.lassos import LassoJudge
+from kraftcheck.explorer.lassos import LassoEvaluator
 from kraftcheck.explorer.result import SearchRequest, TraceStep, Violation
 from kraftcheck.explorer.transition_system import counterpart
 from kraftcheck.spec.language.formula import NEXT, Fairness
@@ -29,7 +29,7 @@ def require_counterexample(protocol: Protocol, options: SearchRequest, violation
     prop = next(one for one in options.temporal if one.name == violation.property)
     states = [step.state for step in violation.trace]
     actions = [*(step.action for step in trace[1:]), *([] if loop.again else [None])]
-    assert not LassoJudge(semantics, states, actions, loop.back_to - 1).holds(prop.formula(protocol))
+    assert not LassoEvaluator(semantics, states, actions, loop.back_to - 1).holds(prop.formula(protocol))
     cycle = trace[loop.back_to - 1 :] if loop.again else trace[-1:]
     for fairness in (*options.fairness, *prop.fairness):
         require_fair(semantics, fairness, cycle)

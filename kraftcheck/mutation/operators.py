@@ -105,7 +105,7 @@ def other_name(name: str, names: dict[str, Any]) -> str | None:
     return next((known for known in (*alike[place + 1 :], *alike[:place]) if names[known] is not symbol), None)
 
 
-class Slip(NamedTuple):
+class Mutation(NamedTuple):
     """A mutation: a mistake at one place."""
 
     kind: str  # one of `KINDS`
@@ -114,7 +114,7 @@ class Slip(NamedTuple):
     statement: ast.stmt  # the statement that contains the node; of a compound one, its head matters
 
 
-class Slips:
+class MutationFinder:
     """Finds the mutations of one function."""
 
     def __init__(self, function: Callable[..., Any], vocabulary: Vocabulary) -> None:
@@ -123,22 +123,22 @@ class Slips:
         self._vocabulary = vocabulary
         self._parameters = function.__code__.co_varnames[: function.__code__.co_argcount]
 
-    def of(self, definition: ast.FunctionDef) -> Iterator[Slip]:
+    def of(self, definition: ast.FunctionDef) -> Iterator[Mutation]:
         """Yield the mutations of the function's definition."""
         body = definition.body[1:] if ast.get_docstring(definition) is not None else definition.body
         for statement in body:
             yield from self._statement(statement)
 
-    def _statement(self, statement: ast.stmt) -> Iterator[Slip]:
+    def _statement(self, statement: ast.stmt) -> Iterator[Mutation]:
         if isinstance(statement, ast.If | ast.While):
             yield from self._branch(statement)
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Yield | ast.YieldFrom):
-            yield Slip(NO_STEP, statement, "pass", statement)
+            yield Mutation(NO_STEP, statement, "pass", statement)
         if isinstance(statement, ast.Return) and statement.value is not None and _is_test(statement.value):
-            yield Slip(NEGATED, statement.value, ast.unparse(negated(statement.value)), statement)
+            yield Mutation(NEGATED, statement.value, ast.unparse(negated(statement.value)), statement)
         yield from self._parts(statement, statement)
 
-    def _parts(self, node: ast.AST, statement: ast.stmt) -> Iterator[Slip]:
+    def _parts(self, node: ast.AST, statement: ast.stmt) -> Iterator[Mutation]:
         """Yield the mutations in the parts of a statement, including its cases, handlers and contexts."""
         for field, value in ast.iter_fields(node):
             inner = value if isinstance(value, list) else [value]
@@ -152,25 +152,25 @@ class Slips:
                 elif isinstance(child, ast.expr) and field != "annotation":
                     yield from self._expression(child, node, statement)
 
-    def _case(self, case: ast.match_case, statement: ast.stmt) -> Iterator[Slip]:
+    def _case(self, case: ast.match_case, statement: ast.stmt) -> Iterator[Mutation]:
         if case.guard is not None:
-            yield Slip(CONDITION, case.guard, "True", statement)
-            yield Slip(NEGATED, case.guard, ast.unparse(negated(case.guard)), statement)
+            yield Mutation(CONDITION, case.guard, "True", statement)
+            yield Mutation(NEGATED, case.guard, ast.unparse(negated(case.guard)), statement)
             yield from self._expression(case.guard, case, statement)
         for inner in case.body:
             yield from self._statement(inner)
 
-    def _branch(self, statement: ast.If | ast.While) -> Iterator[Slip]:
+    def _branch(self, statement: ast.If | ast.While) -> Iterator[Mutation]:
         leaves = len(statement.body) == 1 and isinstance(statement.body[0], _LEAVES) and not statement.orelse
-        yield Slip(GUARD if leaves else SKIPPED, statement.test, "False", statement)
+        yield Mutation(GUARD if leaves else SKIPPED, statement.test, "False", statement)
         if isinstance(statement, ast.If):
-            yield Slip(NEGATED, statement.test, ast.unparse(negated(statement.test)), statement)
+            yield Mutation(NEGATED, statement.test, ast.unparse(negated(statement.test)), statement)
             if statement.orelse:
-                yield Slip(SKIPPED, statement.test, "True", statement)
+                yield Mutation(SKIPPED, statement.test, "True", statement)
 
-    def _expression(self, node: ast.expr, parent: ast.AST, statement: ast.stmt) -> Iterator[Slip]:
-        for kind, target, text in self._slips_at(node, parent):
-            yield Slip(kind, target, text, statement)
+    def _expression(self, node: ast.expr, parent: ast.AST, statement: ast.stmt) -> Iterator[Mutation]:
+        for kind, target, text in self._mutations_at(node, parent):
+            yield Mutation(kind, target, text, statement)
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.keyword):
                 yield from self._expression(child.value, child, statement)
@@ -179,14 +179,14 @@ class Slips:
             elif isinstance(child, ast.expr):
                 yield from self._expression(child, node, statement)
 
-    def _comprehension(self, node: ast.comprehension, statement: ast.stmt) -> Iterator[Slip]:
+    def _comprehension(self, node: ast.comprehension, statement: ast.stmt) -> Iterator[Mutation]:
         yield from self._expression(node.iter, node, statement)
         for test in node.ifs:
-            yield Slip(CONDITION, test, "True", statement)
-            yield Slip(NEGATED, test, _within(ast.unparse(negated(test)), negated(test), node), statement)
+            yield Mutation(CONDITION, test, "True", statement)
+            yield Mutation(NEGATED, test, _within(ast.unparse(negated(test)), negated(test), node), statement)
             yield from self._expression(test, node, statement)
 
-    def _slips_at(self, node: ast.expr, parent: ast.AST) -> Iterator[Replacement]:
+    def _mutations_at(self, node: ast.expr, parent: ast.AST) -> Iterator[Replacement]:
         """Yield the mutations that replace an expression itself."""
         match node:
             case ast.BoolOp() | ast.IfExp() | ast.BinOp():
