@@ -9,6 +9,7 @@ import ast
 import enum
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType, NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -270,6 +271,8 @@ def unread(protocol: Protocol, states: Iterable[State]) -> list[str]:
 
 def _unused_names(protocol: type[Protocol], trees: dict[Path, ast.Module], read: set[str]) -> Iterator[str]:
     loaded = [node.id for tree in trees.values() for node in nodes_of(tree, ast.Name) if isinstance(node.ctx, ast.Load)]
+    declared = [found for found in protocol.specifications.values() if isinstance(found, tuple)]
+    loaded += [one.when for one in chain.from_iterable(declared)]
     for base in protocol.__mro__[: protocol.__mro__.index(Protocol)]:
         for name, text in unused(base, read.union(loaded)):
             yield f"{_place(base, name, trees) or base.__qualname__}: {text}"

@@ -412,3 +412,15 @@ def test_no_initial_state_within_a_constraint(engine: str) -> None:
     assert (result.distinct_states, result.complete) == (0, True)
     assert result.warnings == ["no state was searched: every initial state is beyond CONSTRAINT NothingIsDark"]
     assert check(protocol, engine=engine, properties=[]).warnings == []
+
+
+class FromFirst(Byzantine):
+    specifications = {"First": (weak("Receive", when="from_first"),)}
+
+    def from_first(self, me: Inbox, message: Word) -> bool:
+        return message.source == 1
+
+
+def test_a_predicate_of_fairness_is_used() -> None:
+    result = check(FromFirst(), specification="First", properties=["CorrectHeard"], deadlock=False)
+    assert result.warnings == []
