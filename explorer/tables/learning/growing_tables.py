@@ -21,7 +21,7 @@ from kraftcheck.explorer.tables.kernel.tree_walk import MOST_JUMPS
 from kraftcheck.explorer.tables.states.virtual_memory import reserved
 from kraftcheck.spec.errors import ProtocolError
 
-REMEDY = "use smaller bounds, or --engine reference"
+REMEDY = "reduce the model, or use --engine reference"
 ROOM = {
     "rows": 10,
     "row_info": 10,

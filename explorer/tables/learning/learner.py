@@ -367,7 +367,7 @@ class Learner:
         try:
             return self._trees.insert(root, path)
         except ImpureCallError:
-            problem = "is not pure: on the same input it read something else than before"
+            problem = "is not pure: called twice on the same input, it read other values"
             if isinstance(owner, Action):
                 raise ActionError(owner, self.protocol, actor, message, problem) from None
             raise AssertionError(f"property {owner.name} {problem}") from None
