@@ -28,18 +28,24 @@ from kraftcheck.spec.values import Value
 REPORT_EVERY = 1000  # states expanded between two checks of the clock
 
 
-def explore(protocol: Protocol, options: SearchRequest | None = None) -> Result:
+def explore(protocol: Protocol, options: SearchRequest | None = None, *, whole_levels: bool = False) -> Result:
     """Search the reachable states of a protocol."""
     if options is None:
         options = SearchRequest(properties=tuple(p for p in protocol.properties.values() if p.kind == "invariant"))
-    return ReferenceSearch(protocol, options).run()
+    return ReferenceSearch(protocol, options, whole_levels=whole_levels).run()
 
 
 class ReferenceSearch:
-    """Searches whole states, and keeps every visited state."""
+    """A search over whole states. It keeps every visited state.
 
-    def __init__(self, protocol: Protocol, options: SearchRequest) -> None:
+    A search that stops at a violation has met the same states as TLC. With `whole_levels` a breadth-first search first
+    expands the rest of the level, so its counts are those of the table engine, which expands levels in large batches.
+    """
+
+    def __init__(self, protocol: Protocol, options: SearchRequest, *, whole_levels: bool = False) -> None:
         self.protocol = protocol
+        self._finishes_level = whole_levels and options.search == Search.BFS
+        self._is_over = False  # a violation ends the search at the end of the level
         self.options, notes = without_symmetry(options)
         options = self.options
         self.purity = PurityTest(protocol, thorough=options.check_actions)
@@ -72,6 +78,7 @@ class ReferenceSearch:
         try:
             with suppress(Stop):
                 starts = [state for state in self._initial() if self._admit(state, None, 1)]
+                self._end_level()
                 (self._breadth_first if breadth_first else self._depth_first)(starts)
                 if options.reachable:
                     check_reachable(self._graph(), options, self._books)
@@ -107,7 +114,13 @@ class ReferenceSearch:
                 if number % REPORT_EVERY == 0:
                     self._books.check_time_limit(len(frontier) - number + len(reached))
                 reached += [t.target for t in self._expand(state) if self._admit(state, t, depth + 1)]
+            self._end_level()
             frontier, depth = reached, depth + 1
+
+    def _end_level(self) -> None:
+        """End the search if a violation was found in the level."""
+        if self._is_over:
+            raise Stop
 
     def _depth_first(self, starts: list[State]) -> None:
         waiting: deque[tuple[State, int]] = deque((state, 1) for state in reversed(starts))
@@ -127,10 +140,7 @@ class ReferenceSearch:
             self._books.stop_at("max_depth")
 
     def _expand(self, state: State) -> Iterator[Transition]:
-        """Yield the transitions out of a state; count them, and check the step properties.
-
-        A search that stops at a violation has visited the same states as TLC, in the same order.
-        """
+        """Yield the transitions out of a state, counting them and checking the step properties."""
         stuck = True
         self._at = state, None
         for transition in self.system.transitions(state):
@@ -163,6 +173,7 @@ class ReferenceSearch:
             self._note(identity, source, transition, depth)
         self._check(source, transition)
         if within and len(self.parents) == self.options.max_states:
+            self._end_level()
             self._books.stop_at("max_states")
         return within
 
@@ -188,8 +199,14 @@ class ReferenceSearch:
         self.result.depth = max(self.result.depth or 0, depth)
 
     def _violation(self, name: str, source: State, transition: Transition | None) -> None:
-        if name not in self._books.violated:
+        if name in self._books.violated or self._is_over:
+            return
+        try:
             self._books.violation(name, self._trace(source, transition))
+        except Stop:
+            self._is_over = True
+            if not self._finishes_level:
+                raise
 
     def _trace(self, source: State, transition: Transition | None) -> Behaviour:
         """Return the behaviour to a state, with one more step if a transition is given."""

@@ -266,7 +266,9 @@ class SearchRequest:
         tuple[tuple[str, str], ...],
         Option("one of Spark's settings (repeatable)", "KEY=VALUE", setting, "append", engines=("spark",)),
     ] = ()
-    verbose: Annotated[bool, Option("show what Spark itself says while it starts and runs", action=_FLAG)] = False
+    verbose: Annotated[
+        bool, Option("print how often each action fired; with --engine spark also the log of Spark", action=_FLAG)
+    ] = False
     report: Annotated[Callable[[Progress], None] | None, Option("called from time to time with the progress")] = None
 
     @property

@@ -28,7 +28,7 @@ a counterexample. In this example two nodes pass a token, and at most one node m
 ...     def one_holder(self, me: Node, peer: Node) -> bool:
 ...         return not (me.has_token and peer.has_token)
 >>> result = check(Ring())
->>> print(explain(Ring(), result.violations[0]))
+>>> print(explain(Ring(), result.violations[0]))  # doctest: +ELLIPSIS
 Counterexample to OneHolder, 3 states
 messages: - consumed, * delivered and kept, + sent, the others still under way
 <BLANKLINE>
@@ -43,8 +43,8 @@ State 3  Take by 2 on Token
     2.has_token  FALSE -> TRUE
     messages  - Token  -> 2
 <BLANKLINE>
-OneHolder  false of me = 1, peer = 2
-    false: not (me.has_token and peer.has_token)  (me.has_token = TRUE, peer.has_token = TRUE)
+OneHolder
+    violated for me = 1, peer = 2: `not (me.has_token and peer.has_token)` is false  (me.has_token = ...)
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _HOMES = {
     "kraftcheck.explorer.result": "Interrupted Result TraceStep Verdict Violation",
     "kraftcheck.traces.replay.replayer": "Replay Replayer",
 }
-"""Modules of the public names that `kraftcheck.spec` does not have. Type checkers read `__init__.pyi` instead."""
+"""Modules of the public names that `kraftcheck.spec` does not export. Type checkers read `__init__.pyi` instead."""
 _LINKS = ("explorer", "kraft_model", "spec", "traces")
 """Packages that a checkout has at its top, with symbolic links to them beside this file."""
 

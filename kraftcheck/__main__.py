@@ -1,4 +1,4 @@
-"""The command `kraftcheck`, and `python -m kraftcheck`. It imports little before Ctrl-C is heeded."""
+"""The entry point of `kraftcheck` and `python -m kraftcheck`. It imports little before it handles Ctrl-C."""
 
 import _thread
 import os
@@ -7,7 +7,7 @@ import time
 
 
 def main() -> int:
-    """Run the command line of this process; return the exit code."""
+    """Run the command line of this process and return the exit code."""
     sys.unraisablehook = _interrupt_again
     try:
         from kraftcheck.cli import main
@@ -28,14 +28,14 @@ def main() -> int:
 
 
 def _interrupt_again(ignored: "sys.UnraisableHookArgs") -> None:
-    """Interrupt once more where Python ignored it: in a destructor, or a callback of the import system."""
+    """Repeat a KeyboardInterrupt that Python ignored in a destructor or in an import callback."""
     if ignored.exc_type is not KeyboardInterrupt:
         sys.__unraisablehook__(ignored)
         return
 
     def interrupt() -> None:
-        time.sleep(0.05)  # until Python is out of it
-        os.kill(os.getpid(), 2)  # SIGINT, which also ends a call that waits; `signal` is not imported yet
+        time.sleep(0.05)  # until Python has left the callback
+        os.kill(os.getpid(), 2)  # SIGINT also ends a blocking call; `signal` is not imported yet
 
     _thread.start_new_thread(interrupt, ())
 

@@ -1,4 +1,4 @@
-"""Checking from Python what `kraftcheck check` checks: a model by its name, or a protocol with its constants."""
+"""The Python API: check, simulate and explain a model by its name, or a protocol with its constants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 from kraftcheck.catalogue import Job, Model, blaming, find_model, model_of
 from kraftcheck.engines import compiling, search
-from kraftcheck.explorer.request import OPTIONS, Progress, Search, SearchRequest
+from kraftcheck.explorer.request import OPTIONS, Progress, SearchRequest
 from kraftcheck.explorer.result import Result, TraceStep, Violation
 from kraftcheck.jobs import bound_by_names, configuration, job_for
 from kraftcheck.options import read
@@ -30,10 +30,11 @@ Keep = Callable[[int, tuple[TraceStep, ...]], None]
 
 
 class SearchOptions(TypedDict, total=False):
-    """Options of a search, by the names that they have on the command line, with `_` for `-`.
+    """Options of a search, named as on the command line, with `_` for `-`.
 
-    `keep_going` is `--continue`; `report` is called with the progress. `symmetry` is one of the protocol's by its name,
-    or True for that of the configuration, else that of most sets. `memory` is in bytes, or "4G".
+    `keep_going` is `--continue`, and `report` is a callback for the progress. `symmetry` is the name of one of the
+    protocol's symmetries. True means the symmetry of the configuration, else the one over the most sets. `memory` is a
+    number of bytes or a size such as "4G".
     """
 
     search: str
@@ -59,12 +60,12 @@ class SearchOptions(TypedDict, total=False):
 
 
 class CheckOptions(SearchOptions, total=False):
-    """Options of a search without a configuration: besides those of every search, by name, what is checked.
+    """Options of a search without a configuration: the options of every search, and the names of the checks.
 
-    `properties` are the invariants, step invariants, temporal properties and what should stay reachable; by default
-    all. States beyond `constraints` are not expanded, and steps against `action_constraints` not taken. `specification`
-    is what temporal properties assume to be fair (by default what actions declare); `view` one of the protocol's views,
-    `init` a start ("Init", or a scenario).
+    `properties` are invariants, step invariants, temporal and reachability properties; the default is all of them.
+    The search does not expand states beyond `constraints` and takes no steps against `action_constraints`.
+    `specification` is the fairness that temporal properties assume; the default is the fairness of the actions.
+    `view` is one of the protocol's views. `init` is a start: "Init" or the name of a scenario.
     """
 
     properties: Iterable[str] | None
@@ -76,7 +77,7 @@ class CheckOptions(SearchOptions, total=False):
 
 
 def _with_options(function: Function) -> Function:
-    """Show the options of a function in `help` and in notebooks, with their defaults."""
+    """Add the options and their defaults to a function's signature, for `help` and notebooks."""
     names = CheckOptions if "Check" in function.__annotations__["options"] else SearchOptions
     given = signature(function)
     own = [one for one in given.parameters.values() if one.kind is not one.VAR_KEYWORD]
@@ -93,11 +94,11 @@ class Loaded(NamedTuple):
     Attributes
     ----------
     model
-        The model, the variant chosen.
+        The model or its chosen variant.
     config
-        The configuration: one of the model's, a file, or None for the one that `load` takes by default.
+        The name of one of the model's configurations, a `.cfg` file, or None for the default of `load`.
     constants
-        Constants that have another value than in the configuration, as a `.cfg` writes it.
+        Constants with another value than in the configuration, written as in a `.cfg`.
     """
 
     model: Model
@@ -111,7 +112,7 @@ class Loaded(NamedTuple):
 
     @_with_options
     def job(self, **options: Unpack[SearchOptions]) -> Job:
-        """Return the search that `check` would make; InputError for an option or a configuration that does not fit."""
+        """Return the search of `check`. Raise InputError for an option or a configuration that does not fit."""
         asked = _asked(SearchOptions, options)
         settings = [f"{name}={value}" for name, value in self.constants.items()]
         with blaming(self.model):
@@ -125,10 +126,10 @@ class Loaded(NamedTuple):
         Parameters
         ----------
         strict
-            Whether a warning, or a property that holds vacuously, makes the verdict `incomplete`.
+            Whether a warning or a vacuously true property makes the verdict `incomplete`.
         options
-            Those of the command line, with `_` for `-`: `max_states=1000`, `engine="reference"`, `symmetry=True`,
-            `checkpoint="folder"`, `memory="4G"` (or bytes), `keep_going=True` (`--continue`).
+            The options of the command line, with `_` for `-`: `max_states=1000`, `engine="reference"`,
+            `symmetry=True`, `checkpoint="folder"`, `memory="4G"` (or bytes), `keep_going=True` (`--continue`).
         """
         job = self.job(**options)
         with blaming(self.model):
@@ -138,14 +139,18 @@ class Loaded(NamedTuple):
     def simulate(
         self, *, runs: int = 1000, depth: int = 100, seed: int = 0, **options: Unpack[SearchOptions]
     ) -> Result:
-        """Walk at random through the states, as `kraftcheck simulate` does.
+        """Take random walks through the states, as `kraftcheck simulate` does.
 
         Parameters
         ----------
-        runs, depth, seed
-            How many walks to make, the most states along one, and what the choices are drawn from.
+        runs
+            The number of walks.
+        depth
+            The maximum number of states on a walk.
+        seed
+            The seed of the random choices.
         options
-            As for `check`.
+            The options of `check`.
         """
         job = self.job(**options)
         with blaming(self.model):
@@ -153,11 +158,11 @@ class Loaded(NamedTuple):
 
     @_with_options
     def to_networkx(self, **options: Unpack[SearchOptions]) -> Graph:
-        """Return the state graph, as `kraftcheck.to_networkx` does, with options as for `check`."""
+        """Return the state graph, as `kraftcheck.to_networkx` does, with the options of `check`."""
         return _graph(self.job(**options))
 
     def explain(self, result: Result) -> str:
-        """Return the counterexamples of a result, told step by step; "" where there is none."""
+        """Return the counterexamples of a result as text, step by step; "" if it has none."""
         return "\n\n".join(counterexample_text(self.protocol, violation) for violation in result.violations)
 
     @_with_options
@@ -167,11 +172,11 @@ class Loaded(NamedTuple):
         Parameters
         ----------
         result
-            What `check` returned.
+            The result of `check`.
         path
-            The file: a page where it ends in `.html`, Mermaid for a pull request where it ends in `.md`.
+            The file: an HTML page if it ends in `.html`, Markdown with a Mermaid diagram if it ends in `.md`.
         options
-            Those that `check` was given.
+            The options that `check` was called with.
         """
         _report(self.job(**options), result, Path(path))
 
@@ -188,20 +193,20 @@ def load(
     Parameters
     ----------
     model
-        A name that `kraftcheck models` lists, `path/to/file.py:ClassName`, or a class of your own.
+        A name that `kraftcheck models` lists, `path/to/file.py:ClassName`, or a protocol class.
     config
-        The name of one of the model's configurations, or a `.cfg` file. By default, as on the command line, the one
-        that the class names as its `configuration`; else `fault.<variant>`, the `.cfg` beside the class's file, or
-        `default`, where there is one; else all properties are checked.
+        The name of one of the model's configurations, or a `.cfg` file. The default, as on the command line, is the one
+        in the class attribute `configuration`. Without that attribute: `fault.<variant>`, the `.cfg` beside the file
+        of the class, or `default`, whichever exists first. Without any of them, all properties are checked.
     variant
         The name of a variant of the model.
     constants
-        Constants to be given another value, as a `.cfg` writes it: {"MaxCrashes": 1}.
+        Other values for constants, written as in a `.cfg`: {"MaxCrashes": 1}.
 
     Raises
     ------
     InputError
-        There is no such model, variant or configuration; or Python leaves out `assert` statements (`-O`).
+        The model, variant or configuration is unknown, or Python skips `assert` statements (`-O`).
 
     Examples
     --------
@@ -226,22 +231,24 @@ def check(protocol: Protocol, *, strict: bool = False, **options: Unpack[CheckOp
     protocol
         The protocol, with its constants.
     strict
-        Whether a warning, or a property that holds vacuously, makes the verdict `incomplete`.
+        Whether a warning or a vacuously true property makes the verdict `incomplete`.
     options
-        Those of `CheckOptions`: `properties=["OneHolder"]`, `max_states=1000`, `symmetry=True`, `memory="4G"`.
-        By default all properties are checked, breadth first, by the first engine that can do what is asked.
+        The options in `CheckOptions`: `properties=["OneHolder"]`, `max_states=1000`, `symmetry=True`, `memory="4G"`.
+        By default the first engine that supports the options checks all properties, breadth first. The engine
+        `symbolic` searches by saturation by default.
 
     Returns
     -------
     Result
-        The verdict, the counts, and a counterexample for each violated property; `explain` tells it.
+        The verdict, the counts, and a counterexample for each violated property; `explain` renders one as text.
 
     Raises
     ------
     InputError
-        For what a name or an option cannot be, with the command line's text, or a breach of the language's contract.
+        A name or an option is invalid (the text is that of the command line), or the protocol breaks a rule of the
+        language.
     Interrupted
-        Where the user interrupts it; the exception has what was found until then.
+        The user interrupted the search. The exception has the partial result.
 
     Examples
     --------
@@ -264,25 +271,27 @@ def simulate(
     keep: Keep | None = None,
     **options: Unpack[CheckOptions],
 ) -> Result:
-    """Walk at random through the states of a protocol, each enabled successor being as likely as any other.
+    """Take random walks through the states of a protocol. Each step chooses uniformly among the enabled successors.
 
     Parameters
     ----------
     protocol
         The protocol, with its constants.
-    runs, depth
-        How many walks to make, and the most states along one.
+    runs
+        The number of walks.
+    depth
+        The maximum number of states on a walk.
     seed
-        What the choices are drawn from; walk `i` depends on the seed and on `i` alone.
+        The seed of the random choices. Walk `i` depends only on the seed and on `i`.
     keep
-        Called with the number and the states of each walk.
+        A callback for each walk, with its number and its states.
     options
-        As for `check`.
+        The options of `check`.
 
     Returns
     -------
     Result
-        With `runs`, the walks made: up to the first that violates something, unless `keep_going`. It is never complete.
+        Never complete. `runs` counts the walks up to the first violation, or all of them with `keep_going`.
 
     Examples
     --------
@@ -297,14 +306,14 @@ def simulate(
 
 
 def explain(protocol: Protocol, violation: Violation) -> str:
-    """Return a counterexample told step by step: who did what, what changed, which messages are under way.
+    """Return a counterexample as text, step by step: actors, changed fields, and messages in transit.
 
     Parameters
     ----------
     protocol
-        The protocol that was checked.
+        The checked protocol.
     violation
-        One of its result's violations.
+        A violation of its result.
     """
     return counterexample_text(protocol, violation)
 
@@ -318,13 +327,13 @@ def to_networkx(protocol: Protocol, **options: Unpack[CheckOptions]) -> Graph:
     protocol
         The protocol, with its constants.
     options
-        As for `check`: what is checked does not matter.
+        The options of `check`. The properties have no effect.
 
     Returns
     -------
     networkx.MultiDiGraph
-        Nodes are numbers, from 1 in the order of discovery, with `initial` and `state`. Edges are steps, with `action`
-        and, where a replica took it, `actor`.
+        Nodes are numbers from 1, in the order of discovery, with the attributes `initial` and `state`. Edges are
+        steps, with the attribute `action` and, for a step of a replica, `actor`.
 
     Examples
     --------
@@ -343,20 +352,20 @@ def write_report(protocol: Protocol, result: Result, path: str | PathLike[str]) 
     Parameters
     ----------
     protocol
-        The protocol that was checked.
+        The checked protocol.
     result
-        What `check` or `simulate` returned.
+        The result of `check` or `simulate`.
     path
-        The file: a page where it ends in `.html`, Mermaid for a pull request where it ends in `.md`.
+        The file: an HTML page if it ends in `.html`, Markdown with a Mermaid diagram if it ends in `.md`.
     """
     _report(_job(protocol, {})._replace(engine=result.engine), result, Path(path))
 
 
-# What both ways of asking share
+# Shared by the functions and by `Loaded`
 
 
 def _asked(known: type[SearchOptions], options: SearchOptions) -> dict[str, Any]:
-    """Return the options that have a value, as the command line reads them."""
+    """Return the options that are not None, parsed as the command line parses them."""
     names = list(known.__annotations__)
     for name in options:
         if name not in names:
@@ -368,9 +377,9 @@ def _asked(known: type[SearchOptions], options: SearchOptions) -> dict[str, Any]
 def _job(protocol: Protocol, options: CheckOptions) -> Job:
     """Return the search of a protocol without a configuration."""
     if isinstance(protocol, type):
-        raise InputError(f"expected a protocol with its constants, {protocol.__name__}(...), found the class")
+        raise InputError(f"expected a protocol with its constants, {protocol.__name__}(...), found the class; call it")
     require_assertions()
-    asked = {"search": Search.BFS, **_asked(CheckOptions, options)}
+    asked = _asked(CheckOptions, options)
     bound, engine = bound_by_names(protocol, asked), asked.pop("engine", None)
     return job_for(Model(protocol.name(), type(protocol)), "none", bound, asked, engine)
 

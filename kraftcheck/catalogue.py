@@ -1,4 +1,4 @@
-"""Finds models, variants and configurations by the names that users give: shipped ones, or classes in their files."""
+"""Lookup of models, variants and configurations by name, shipped or in a user's file."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
     from kraftcheck.traces.scenarios import Start
 
 HOMES = ("kraftcheck.kraft_model", "kraftcheck.spec.examples")
-"""The packages in which shipped models are: see `models_in`."""
+"""The packages of the shipped models (see `models_in`)."""
 
 CONFIGURATIONS = "configurations.toml"
-"""The file in a model's package that has its configurations."""
+"""The file of configurations in a model's package."""
 
 TIERS = ("smoke", "default", "large")
-"""Configurations that every shipped model has."""
+"""The configurations of every shipped model."""
 
 
 class Model(NamedTuple):
-    """A protocol that a user named."""
+    """A protocol class, looked up by name."""
 
-    name: str  # the name, as given
-    protocol: type[Protocol]  # the class: the variant, where one was asked for
-    file: Path | None = None  # the user's file, or None for a shipped model
+    name: str  # as the user wrote it
+    protocol: type[Protocol]  # the model's class or its chosen variant
+    file: Path | None = None  # the user's file; None for a shipped model
 
     @property
     def variants(self) -> dict[str, type[Protocol]]:
@@ -56,10 +56,7 @@ class Model(NamedTuple):
 
     @property
     def configurations(self) -> dict[str, ShippedConfig]:
-        """The configurations shipped with the model, by name, in the order of their file.
-
-        A user's class has those of the shipped model that it changes.
-        """
+        """The shipped configurations, by name, in file order; a user's variant has those of its shipped model."""
         shipped = self.shipped
         if shipped is None:
             return {}
@@ -68,15 +65,15 @@ class Model(NamedTuple):
 
     @property
     def shipped(self) -> str | None:
-        """The name of the shipped model that this is, or changes; None where a user's protocol stands alone."""
+        """The name of this shipped model, or of the shipped model that a user's class extends; else None."""
         modules = [base.__module__ for base in self.protocol.__mro__]
         return next((name for name, module in shipped_models().items() if module in modules), None)
 
     @property
     def own_configuration(self) -> str | None:
-        """The configuration to take where the user names none; None: `default`, where the model has it.
+        """The default configuration of this class; None means `default`.
 
-        The one that the class names, else the one called `fault.<variant>`, else the `.cfg` beside the user's file.
+        The order of preference: the class attribute `configuration`, `fault.<variant>`, the `.cfg` beside the file.
         """
         named, fault = self.protocol.configuration, f"fault.{self.protocol.variant}"
         if named is not None:
@@ -87,7 +84,7 @@ class Model(NamedTuple):
         return str(beside) if beside is not None and beside.exists() else None
 
     def _folders(self) -> Iterator[Path]:
-        """Yield the folders of the user's file and of the class that names the configuration."""
+        """Yield the folder of the user's file and that of the class with the attribute `configuration`."""
         if self.file is None:
             return
         yield self.file.parent
@@ -101,16 +98,16 @@ class Job(NamedTuple):
     """A search request with its model and its engine."""
 
     model: Model
-    config_name: str  # what its configuration is called
+    config_name: str  # the name of the configuration
     protocol: Protocol  # the protocol with its constants
-    engine: str  # the engine's name
+    engine: str
     is_named: bool  # whether the user named the engine
     options: SearchRequest
-    # where traces are compared: the VIEW of the configuration, which plays no part but where a lasso comes back
+    # for traces: the VIEW of the configuration, which only decides whether a lasso closes
     seen_as: str | None = None
 
     def replayer(self, **more: Any) -> Replayer:
-        """Return what walks traces through the protocol."""
+        """Return a replayer of traces for the protocol."""
         from kraftcheck.traces.replay.replayer import Replayer
 
         asked = self.options
@@ -125,30 +122,33 @@ def shipped_models() -> dict[str, str]:
 
 @cache
 def models_in(home: str) -> dict[str, str]:
-    """Return the module of each model of a package, by the model's name. No model is imported."""
+    """Return the module of each model of a package, by the model's name, without importing the models."""
     packages = [init.parent for folder in import_module(home).__path__ for init in Path(folder).glob("*/__init__.py")]
     names = sorted(package.name for package in packages if (package / CONFIGURATIONS).exists())
     return {name.replace("_", "-"): f"{home}.{name}" for name in names}
 
 
 def find_model(name: str, variant_name: str | None = None) -> Model:
-    """Return the model that a user names."""
+    """Return the model with a name, or the variant with `variant_name`; raise InputError if it is unknown."""
     path, colon, class_name = name.rpartition(":")
     shipped = shipped_models()
     if name in shipped:
         model = Model(name, protocol_in(import_module(shipped[name])))
+    elif colon and path and class_name and not Path(path).exists():
+        raise InputError(f"{path}: there is no such file; `kraftcheck models` lists the models that need none")
     elif colon and path and class_name:
         model = Model(name, load(path, class_name), Path(path))
     elif name.removesuffix(":").endswith(".py"):
         file = name.removesuffix(":")
         raise InputError(f"{file}: expected the protocol's class too, as in {file}:ClassName")
     else:
-        raise InputError(f"{unknown('model', name, shipped)}; or name your own as path/to/file.py:ClassName")
+        help_ = "`kraftcheck models` describes them; your own is path/to/file.py:ClassName"
+        raise InputError(f"{unknown('model', name, shipped)}; {help_}")
     return model if variant_name is None else find_variant(model, variant_name)
 
 
 def model_of(protocol: type[Protocol], variant_name: str | None = None) -> Model:
-    """Return the model that a class of the user's is, or one of its variants."""
+    """Return the model of a protocol class, or one of its variants."""
     if not (isinstance(protocol, type) and issubclass(protocol, Protocol)):
         found = f"an instance of {type(protocol).__name__}" if isinstance(protocol, Protocol) else repr(protocol)
         raise InputError(f"expected a model's name or a protocol's class, found {found}")
@@ -160,18 +160,25 @@ def model_of(protocol: type[Protocol], variant_name: str | None = None) -> Model
 
 
 def find_variant(model: Model, name: str) -> Model:
-    """Return a model's variant that a user names."""
+    """Return a model's variant by its name or as `file.py:ClassName`."""
     path, colon, class_name = name.rpartition(":")
-    if not (colon and path) or name in model.variants:
+    if name in model.variants:
         return model._replace(protocol=variant(model.protocol, name))
+    if not (colon and path):
+        raise InputError(unknown("variant", name, model.variants, model.protocol.name()) + _listed(model))
     protocol = load(path, class_name)
     if not any(_is_same(base, model) for base in protocol.__mro__):
         raise InputError(f"{name}: expected a subclass of {model.protocol.__name__}, found another protocol")
     return model._replace(protocol=protocol, file=Path(path))
 
 
+def _listed(model: Model) -> str:
+    """Return the end of an error message: the command that lists the variants and configurations of a shipped model."""
+    return f"; see kraftcheck models {model.shipped}" if model.shipped else ""
+
+
 def _is_same(base: type, model: Model) -> bool:
-    """Whether a class is a model's; a user's file that another one imports is loaded a second time for that."""
+    """Whether a class is the model's class. A file that another file imports is loaded twice, as two classes."""
     if base is model.protocol:
         return True
     file = getattr(sys.modules.get(base.__module__), "__file__", None)
@@ -180,10 +187,10 @@ def _is_same(base: type, model: Model) -> bool:
 
 
 def find_config(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
-    """Return what a configuration is called, and what it says.
+    """Return the name and the content of a configuration.
 
-    `choice`: the name of one of its configurations, or a file. Without a choice the model's `own_configuration` is
-    taken, else `default`; a class that has neither is checked for all its properties.
+    `choice` is the name of a configuration of the model, or a file. None means the model's `own_configuration`, else
+    `default`. For a class without either, the configuration checks all properties.
     """
     known = model.configurations
     own = model.own_configuration if choice is None else None
@@ -199,20 +206,22 @@ def find_config(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
 
 
 def _refuse_name(model: Model, name: str) -> None:
-    """Raise InputError for what is not the name of a configuration and is no file, but might be meant so."""
+    """Raise InputError for an unknown configuration: neither a name of the model's nor an existing file."""
     if not name:
         raise InputError("expected a configuration's name or a .cfg file, found ''")
     if name in TIERS:
         expected = "; expected --config FILE.cfg"
     elif model.configurations and not Path(name).suffix and not Path(name).exists():
-        expected = "; and there is no such file"
+        expected = f"; and there is no such file{_listed(model)}"
+    elif model.shipped and not Path(name).exists():
+        raise InputError(f"{name}: there is no such file{_listed(model)}")
     else:
         return
     raise InputError(unknown("configuration", name, model.configurations, model.name) + expected)
 
 
 def everything(protocol: type[Protocol]) -> ModelConfig:
-    """Return the configuration that sets no constant and checks every property of a protocol."""
+    """Return a configuration without constants that checks every property of a protocol."""
     place = TextPosition("no configuration", 1, 1)
     names = {
         kind: tuple(Named(prop.name, place) for prop in protocol.properties.values() if prop.kind == kind)
@@ -223,7 +232,7 @@ def everything(protocol: type[Protocol]) -> ModelConfig:
 
 
 def scenario_job(start: Start) -> tuple[Model, ModelConfig]:
-    """Return the model that a scenario starts, and its configuration with what the scenario changes."""
+    """Return the model of a scenario, and its configuration with the scenario's settings."""
     model = find_model(start.model, start.variant or None)
     _, config = find_config(model, start.config or ("smoke" if "smoke" in model.configurations else None))
     settings = dict(start.settings)
@@ -234,13 +243,13 @@ def scenario_job(start: Start) -> tuple[Model, ModelConfig]:
 
 
 def with_settings(config: ModelConfig, settings: Iterable[str]) -> ModelConfig:
-    """Return a configuration in which constants have other values, each as `NAME=VALUE`."""
+    """Return a configuration with other values for constants, each given as `NAME=VALUE`."""
     return override(config, [parse_setting(text, config) for text in settings])
 
 
 @contextmanager
 def named_model(arguments: argparse.Namespace) -> Iterator[Model]:
-    """Yield the model that a command line names, `blaming` it for what goes wrong."""
+    """Yield the model of a command line; add its file and line to errors (see `blaming`)."""
     model = find_model(arguments.model, arguments.variant)
     with blaming(model):
         yield model
@@ -248,10 +257,10 @@ def named_model(arguments: argparse.Namespace) -> Iterator[Model]:
 
 @contextmanager
 def blaming(model: Model) -> Iterator[None]:
-    """Say of what goes wrong in a user's protocol in which line of it that is."""
+    """Prefix an error that a user's protocol causes with its file and line, as InputError."""
     try:
         yield
-    except RaisedError:  # says its place itself
+    except RaisedError:  # its message has the place
         raise
     except ProtocolError as error:
         place = _place(model, error.__cause__)
@@ -260,7 +269,7 @@ def blaming(model: Model) -> Iterator[None]:
         raise InputError(f"{place}: {error}") from error
     except (InputError, BrokenPipeError, KeyboardInterrupt):
         raise
-    except BaseException as error:  # SystemExit among them: no protocol says how its check ended
+    except BaseException as error:  # also SystemExit: a protocol must not end the process
         place = _place(model, error)
         if place is None:
             raise
@@ -268,6 +277,6 @@ def blaming(model: Model) -> Iterator[None]:
 
 
 def _place(model: Model, error: BaseException | None) -> str | None:
-    """Return the line of the user's file that an exception comes from; None where it does not."""
+    """Return `file:line` of the user's file in which an exception was raised; None if it was raised elsewhere."""
     line = None if error is None or model.file is None else line_to_blame(error, model.file)
     return None if line is None else f"{model.file}:{line}"

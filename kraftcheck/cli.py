@@ -1,7 +1,7 @@
-"""The command line. A command is a file in `commands`; the one that runs is imported, so `--help` stays quick.
+"""The command line. Each command is a file in `commands`; only the chosen one is imported, so `--help` stays fast.
 
-A command's file has a docstring, whose first line says what the command does and whose rest is the end of its help,
-and two functions: `declare(parser)`, which adds its arguments, and `run(arguments)`, which returns the exit code.
+A command's file has two functions: `declare(parser)` adds its arguments, `run(arguments)` returns the exit code. The
+first line of its docstring is the command's summary, and the other lines are the end of its help.
 """
 
 from __future__ import annotations
@@ -25,18 +25,31 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 if TYPE_CHECKING:
     from kraftcheck.spec.errors import RaisedError
 
+OVERVIEW = """\
+kraftcheck, a model checker for KRaft and for message-passing protocols in Python
+
+  kraftcheck models                   list the models that come with it
+  kraftcheck check MODEL              search every state for a violation
+  kraftcheck simulate MODEL           take random walks where there are too many states
+  kraftcheck explore MODEL            walk through a model in the browser
+  kraftcheck replay MODEL TRACE       compare a trace with a model
+
+For a start: kraftcheck check reconfig --config smoke
+All commands: kraftcheck --help; the options of one: kraftcheck check --help"""
+"""The text that `kraftcheck` prints without a command."""
 ASSERTION = 14
-"""The exit code where an `assert` failed and no engine found the way to it."""
+"""The exit code of a failed `assert` to which no engine found a path."""
 END_BY_CODE = ""
-"""Does nothing. Where `exec` was interrupted, as in dataclasses, CPython ends by the signal, unless another follows."""
+"""Empty code for `exec`. After an interrupted `exec`, as in dataclasses, CPython ends by the signal unless it runs
+another `exec`."""
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-"""What stops a command in the same way as Ctrl-C."""
+"""Signals that stop a command as Ctrl-C does."""
 COLLECT = (50_000, 20, 10)
-"""When Python looks for cycles: seldom, as what is imported makes hundreds of thousands of objects that all stay."""
+"""Rare garbage collection, because imports create hundreds of thousands of permanent objects."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line."""
+    """Run a command line, by default that of the process; return the exit code."""
     _prepare_streams()
     if arguments is not None:
         return _run(list(arguments))
@@ -46,15 +59,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with ending_soon():
         try:
             return _run(sys.argv[1:])
-        finally:  # the result is reported: from here on a signal ends the process without a traceback
+        finally:  # the report is complete, so a signal ends the process without a traceback
             for number in (signal.SIGINT, *SIGNALS):
                 if signal.getsignal(number) is signal.default_int_handler:
                     signal.signal(number, signal.SIG_DFL)
 
 
 def _run(words: list[str]) -> int:
-    """Run a command line; return the exit code."""
-    if "_ARGCOMPLETE" in os.environ:  # a shell asks what the word under its cursor may become
+    """Parse and run a command line; return the exit code."""
+    if not words:
+        print(OVERVIEW, file=sys.stderr)
+        return 2
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
         from kraftcheck.options import complete
 
         complete(parser(next(iter(os.environ["COMP_LINE"].split()[1:]), "")))
@@ -63,7 +79,7 @@ def _run(words: list[str]) -> int:
         from kraftcheck.spec.errors import InputError, require_assertions
     except _BadUsage as error:
         return _complain(str(error), _json_in(words), program=error.program)
-    except KeyboardInterrupt:  # while modules are imported
+    except KeyboardInterrupt:  # during imports
         return _interrupted()
     given.words = words
     _heed_signals()
@@ -75,7 +91,7 @@ def _run(words: list[str]) -> int:
             code: int = given.run(given)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (InputError, MemoryError, RuntimeError, OSError) as error:
@@ -87,7 +103,7 @@ def _run(words: list[str]) -> int:
 
 
 def _heed_signals() -> None:
-    """Have the signals that end a process stop the command as Ctrl-C does, unless the caller handles them."""
+    """Make termination signals raise KeyboardInterrupt, unless the caller handles them."""
     if threading.current_thread() is threading.main_thread():
         for number in SIGNALS:
             if signal.getsignal(number) == signal.SIG_DFL:
@@ -95,7 +111,7 @@ def _heed_signals() -> None:
 
 
 def _failed(error: Exception, given: argparse.Namespace, json: Path | None) -> int:
-    """Tell what ended a command; return the exit code. An error of ours is raised again."""
+    """Print the error that ended a command and return the exit code. Raise an unexpected error again."""
     from kraftcheck.spec.errors import InputError, RaisedError
 
     if isinstance(error, InputError):
@@ -103,36 +119,37 @@ def _failed(error: Exception, given: argparse.Namespace, json: Path | None) -> i
             import traceback
 
             traceback.print_exception(error)
-        return _told(error, json) if isinstance(error, RaisedError) else _complain(str(error), json)
+        return _report_raised(error, json) if isinstance(error, RaisedError) else _complain(str(error), json)
     if isinstance(error, OSError):
         return _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error), json)
     return _complain(_shortage(error, given), json)
 
 
 def _shortage(error: Exception, given: argparse.Namespace) -> str:
-    """Return what the process has too little of; an error that says something else is raised again."""
+    """Return a message for a lack of memory or threads. Raise any other error again."""
     if isinstance(error, MemoryError):
         is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
         limited = " within the limit on address space (ulimit -v)" if is_limited else ""
-        advice = "--search bfs has --memory, and --checkpoint, which keeps what is found"
-        return f"out of memory{limited}; {advice if hasattr(given, 'memory') else 'expected smaller files or models'}"
+        advice = "--memory limits a search by --search bfs, and --checkpoint keeps its states"
+        return f"out of memory{limited}; {advice if hasattr(given, 'memory') else 'use smaller files or models'}"
     if str(error) != "can't start new thread":
         raise error
-    return f"{error}; --workers 1 needs fewer, the limits are ulimit -u and ulimit -v"
+    return f"{error}: see ulimit -u and ulimit -v; --workers 1 needs fewer threads"
 
 
 def _tune_process() -> None:
-    """Keep what the process would do besides its work as short as it can be."""
+    """Reduce garbage collection and BLAS threads."""
     gc.set_threshold(*COLLECT)
-    atexit.register(gc.freeze)  # else all that was learned is looked through once more, when it no longer matters
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # else NumPy starts threads that spin; we multiply no matrices
+    atexit.register(gc.freeze)  # else the last collection at exit traverses all memo tables
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # else NumPy starts spinning threads
 
 
 def _prepare_streams() -> None:
-    """Open to nowhere what the caller closed (`>&-`): else a file of ours would have the number of a stream.
+    """Make the standard streams safe to write to.
 
-    What a stream's encoding cannot say (`LC_ALL=C`, PYTHONIOENCODING) is said in ASCII. What standard error does not
-    take, as on a full disk, is lost; what the command writes elsewhere, and its exit code, are not.
+    A stream that the caller closed (`>&-`) leads to /dev/null; otherwise the next opened file would get its number.
+    Characters outside a stream's encoding (`LC_ALL=C`, PYTHONIOENCODING) become ASCII escapes. Output that standard
+    error cannot take, as on a full disk, is dropped, so it affects neither other files nor the exit code.
     """
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, f"__{name}__") is None:
@@ -143,27 +160,27 @@ def _prepare_streams() -> None:
                 setattr(sys, name, stream)
         elif mode == "w" and isinstance(stream := getattr(sys, f"__{name}__"), TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-            raw = getattr(stream.buffer, "raw", stream.buffer)  # with PYTHONUNBUFFERED there is no buffer
+            raw = getattr(stream.buffer, "raw", stream.buffer)  # PYTHONUNBUFFERED: no buffer
             if name == "stderr" and sys.stderr is stream and type(raw) is FileIO:
                 sys.stderr = sys.__stderr__ = _lossy(stream)  # type: ignore[misc]
 
 
 class _Lossy(FileIO):
-    """Drops what cannot be written, unless nobody reads it any more."""
+    """A file that drops unwritable output; a closed pipe still raises BrokenPipeError."""
 
     def write(self, data: Any, /) -> int:
-        """Write bytes; return how many are dealt with."""
+        """Write bytes and return the number that were written or dropped."""
         try:
             written = super().write(data)
         except BrokenPipeError:
             raise
         except OSError:
             written = None
-        return len(data) if written is None else written  # None, too, where it would have to wait
+        return len(data) if written is None else written  # None also for a write that would block
 
 
 def _lossy(stream: TextIOWrapper) -> TextIOWrapper:
-    """Return a stream that writes where another one does, and drops what cannot be written there."""
+    """Return a stream to the same file that drops unwritable output."""
     with suppress(OSError):
         stream.flush()
     raw = cast("BinaryIO", BufferedWriter(_Lossy(stream.fileno(), "w", closefd=False)))
@@ -171,14 +188,14 @@ def _lossy(stream: TextIOWrapper) -> TextIOWrapper:
 
 
 def _interrupted() -> int:
-    """Print that the user interrupted the command; return the exit code."""
+    """Print "interrupted" and return the exit code."""
     exec(END_BY_CODE)
     print("interrupted", file=sys.stderr)
     return 130
 
 
 def _stamp(path: Path | None) -> tuple[int, int] | None:
-    """Return when a file was written and its size; None where there is none."""
+    """Return a file's modification time and size; None if it does not exist."""
     with suppress(OSError):
         found = None if path is None or str(path) == "-" else path.stat()
         return None if found is None else (found.st_mtime_ns, found.st_size)
@@ -186,12 +203,12 @@ def _stamp(path: Path | None) -> tuple[int, int] | None:
 
 
 def _unwritten(json: Path | None, before: tuple[int, int] | None) -> Path | None:
-    """Return the file for an error, unless the command has written into it what it found until then."""
+    """Return the file of `--json` for an error, or None if the command has already written its result there."""
     return json if _stamp(json) == before else None
 
 
-def _told(error: RaisedError, json: Path | None) -> int:
-    """Tell an error in a protocol, after the behaviour that leads there; return the exit code."""
+def _report_raised(error: RaisedError, json: Path | None) -> int:
+    """Print the path to an error in a protocol and the error itself; return the exit code."""
     from kraftcheck.reporting.as_json import states_as_json
     from kraftcheck.reporting.counterexample import behaviour_lines
     from kraftcheck.reporting.lines import print_lines
@@ -199,13 +216,13 @@ def _told(error: RaisedError, json: Path | None) -> int:
     found: dict[str, Any] = {}
     if error.trace:
         shown = sys.stderr if str(json) == "-" else sys.stdout
-        print_lines([*behaviour_lines(error.protocol, error.trace, f"The way to the error in {error.name}"), []], shown)
+        print_lines([*behaviour_lines(error.protocol, error.trace, f"Path to the error in {error.name}"), []], shown)
         found = {"states": states_as_json(error.protocol, error.trace)}
     return _complain(str(error), json, ASSERTION if error.is_assertion else 2, **found)
 
 
 def _json_in(words: Sequence[str]) -> Path | None:
-    """Return the file that `--json` names in a command line that cannot be understood."""
+    """Return the file of `--json` in a command line that the parser rejected."""
     named = [after for word, after in pairwise(words) if word == "--json"]
     named += [word.partition("=")[2] for word in words if word.startswith("--json=")]
     return Path(named[0]) if named else None
@@ -214,7 +231,7 @@ def _json_in(words: Sequence[str]) -> Path | None:
 def _complain(
     message: str, json: Path | None = None, code: int = 2, *, program: str = "kraftcheck", **more: Any
 ) -> int:
-    """Tell an error, in the file that `--json` names too; return the exit code."""
+    """Print an error, write it to the file of `--json` if given, and return the exit code."""
     from kraftcheck.reporting.lines import harmless
 
     print(harmless(f"{program}: error: {message}"), file=sys.stderr)
@@ -228,7 +245,7 @@ def _complain(
 
 
 class _Help(argparse.HelpFormatter):
-    """Fills paragraphs to the width of the terminal, and leaves examples as they are."""
+    """A formatter that fills paragraphs to the terminal's width and leaves examples as they are."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         blocks = text.strip("\n").split("\n\n")
@@ -236,8 +253,8 @@ class _Help(argparse.HelpFormatter):
         return "\n\n".join(one if one.startswith("for example:") else fill(one, width, indent) for one in blocks)
 
 
-class _BadUsage(Exception):  # noqa: N818 - what the user did
-    """A command line cannot be understood."""
+class _BadUsage(Exception):  # noqa: N818 - a mistake of the user
+    """An invalid command line."""
 
     def __init__(self, program: str, message: str) -> None:
         super().__init__(message)
@@ -245,15 +262,16 @@ class _BadUsage(Exception):  # noqa: N818 - what the user did
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises what is wrong with a command line, after the usage is shown."""
+    """A parser that prints the usage and raises `_BadUsage`."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        raise _BadUsage(self.prog, message)
+        names_option = message.startswith("argument -")  # such a message has the expected value
+        raise _BadUsage(self.prog, message if names_option else f"{message}; see {self.prog} --help")
 
 
 class _Version(argparse.Action):
-    """Tells the version, which is looked up only then."""
+    """An action that looks up and prints the version."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version
@@ -263,22 +281,24 @@ class _Version(argparse.Action):
 
 
 def parser(chosen: str) -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
+    """Return the parser of the command line, with the arguments of the chosen command."""
     top = _Parser(
-        prog="kraftcheck", description="An explicit-state model checker for KRaft, Kafka's Raft.", allow_abbrev=False
+        prog="kraftcheck",
+        description="A model checker for KRaft, Kafka's Raft, and for message-passing protocols in Python.",
+        allow_abbrev=False,
     )
-    top.add_argument("--version", action=_Version, nargs=0, help="say which version this is")
+    top.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     for file in sorted(Path(__file__).with_name("commands").glob("[!_]*.py")):
         first, _, rest = file.read_text("utf-8").split('"""')[1].partition("\n")
-        what = first[0].lower() + first[1:].removesuffix(".")
+        summary = first[0].lower() + first[1:].removesuffix(".")
         command = commands.add_parser(
-            file.stem, help=what, description=what, epilog=rest, allow_abbrev=False, formatter_class=_Help
+            file.stem, help=summary, description=summary, epilog=rest, allow_abbrev=False, formatter_class=_Help
         )
         if file.stem == chosen:
             module = import_module(f"kraftcheck.commands.{chosen}")
             module.declare(command)
-            what = "show Python's traceback of an error in a protocol too"
-            command.add_argument("--traceback", action="store_true", help=what)
+            traceback = "also show Python's traceback of an error in a protocol"
+            command.add_argument("--traceback", action="store_true", help=traceback)
             command.set_defaults(run=module.run)
     return top

@@ -1,4 +1,4 @@
-"""The engines that can run a search, and which options each of them has."""
+"""The registry of search engines and their options."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
     from kraftcheck.spec.language.protocol import Protocol
 
 PATH_SECONDS = 60.0
-"""How long the table engine may look for the path to an error that another engine met."""
+"""Time limit of the table engine's search for the path to an error that another engine met."""
 
 TRIAL_SECONDS = 3.0
-"""How long the reference engine may try a search before the kernel is compiled for it."""
+"""Time limit of the reference engine's trial before the kernel is compiled."""
 
 
 class Engine(NamedTuple):
-    """One way of running a search."""
+    """A search engine."""
 
-    target: str  # where it is: `module:function`, with `(Protocol, SearchRequest) -> Result`, imported when it is used
-    searches: tuple[str, ...]  # its search orders; the first is taken where the user names the engine and no order
-    options: tuple[str, ...] = ()  # the command line's options that it has besides those that all have
+    target: str  # `module:function` with `(Protocol, SearchRequest) -> Result`, imported on use
+    searches: tuple[str, ...]  # the search orders; the first is the default
+    options: tuple[str, ...] = ()  # options of the command line that not every engine has
 
     @property
     def words(self) -> set[str]:
-        """Its options, and its search orders as the command line asks for them."""
+        """The engine's own options and its search orders, as on the command line."""
         return {*self.options, *(f"--search {order}" for order in self.searches)}
 
     @property
     def run(self) -> Callable[[Protocol, SearchRequest], Result]:
-        """The function that runs a search."""
+        """The function that runs a search with this engine."""
         module, _, name = self.target.partition(":")
         function: Callable[[Protocol, SearchRequest], Result] = getattr(import_module(module), name)
         return function
@@ -56,11 +56,11 @@ ENGINES = {
     "symbolic": _engine("symbolic", ("saturation", "chaining", "bfs")),
     "spark": _engine("spark", ("bfs",)),
 }
-"""By name, the one to prefer first."""
+"""Engines by name, in order of preference."""
 
 
 def choose(name: str | None, search: str, options: Iterable[str] = ()) -> str:
-    """Return the name of the engine to use."""
+    """Return the named engine, or the first that supports a search order and options. Raise InputError if none does."""
     if name is not None and name not in ENGINES:
         raise InputError(unknown("engine", name, ENGINES))
     wanted = (f"--search {search}", *options)
@@ -74,19 +74,19 @@ def choose(name: str | None, search: str, options: Iterable[str] = ()) -> str:
 def _refusal(name: str | None, able: dict[str, list[str]]) -> str:
     for option, those in able.items():
         if not those:
-            return f"{option}: no engine can do this yet (there is {', '.join(ENGINES)})"
+            return f"{option}: no engine supports it; engines are {', '.join(ENGINES)}"
         if name is not None and name not in those:
-            return f"{option}: the engine {name} cannot do this; expected --engine {' or '.join(sorted(those))}"
-    return f"no engine can do all of this together: {', '.join(able)}"
+            return f"{option}: not supported by the engine {name}; use --engine {' or '.join(sorted(those))}"
+    return f"{', '.join(able)}: no engine supports all of them together; leave one out"
 
 
 def searches() -> list[str]:
-    """Return the names of the search orders that some engine has."""
+    """Return the names of all engines' search orders."""
     return sorted({name for engine in ENGINES.values() for name in engine.searches})
 
 
 def special(options: SearchRequest) -> list[str]:
-    """Return the options that are asked for and that not every engine has, as the command line calls them."""
+    """Return the given options that not every engine has, as on the command line."""
     asked = ((name, option) for name, option in OPTIONS.items() if option.engines)
     return [option.word for name, option in asked if getattr(options, name) != getattr(SearchRequest, name)]
 
@@ -99,11 +99,11 @@ def search(
     is_named: bool = True,
     compiles: Callable[[], object] | None = None,
 ) -> Result:
-    """Run a search; the result says which engine did.
+    """Run a search; the result names its engine.
 
-    The table engine's kernel is compiled when it is used for the first time on a machine, which takes some ten seconds.
-    So where the user named no engine and it is not compiled yet, the reference engine may try first: a small
-    search it ends at once, with the same result.
+    The first use of the table engine on a machine compiles its kernel, for about ten seconds. If the user named no
+    engine and the kernel is not compiled yet, the reference engine tries first. It ends a small search within seconds,
+    with the same counts.
     """
     if engine == "tables" and not is_named and not _is_compiled():
         tried = _soon_by_reference(protocol, options)
@@ -122,23 +122,27 @@ def search(
 def _soon_by_reference(protocol: Protocol, options: SearchRequest) -> Result | None:
     soon = replace(options, time_limit=min(TRIAL_SECONDS, options.time_limit or TRIAL_SECONDS))
     note = "the table engine is not compiled here yet: the reference engine searched"
-    found = _by_reference(protocol, soon, note)
+    found = _by_reference(protocol, soon, note, whole_levels=True)
     too_late = found is not None and found.limit == "time_limit" and soon.time_limit != options.time_limit
     return None if too_late else found
 
 
 def _first_by_reference(protocol: Protocol, options: SearchRequest) -> Result | None:
-    """Search where a property reads what the VIEW leaves out: the states that are found first count then."""
-    note = "a property reads what the VIEW leaves out: the reference engine searched, in TLC's order"
+    """Search in TLC's order, for a property that reads variables outside the VIEW: the first state found counts."""
+    note = "a property reads variables outside the VIEW: the reference engine searched, in TLC's order"
     return _by_reference(protocol, replace(options, workers=None) if options.workers == 1 else options, note)
 
 
-def _by_reference(protocol: Protocol, options: SearchRequest, note: str) -> Result | None:
-    """Return what the reference engine finds, if it can do what is asked; a note says that it searched."""
+def _by_reference(
+    protocol: Protocol, options: SearchRequest, note: str, *, whole_levels: bool = False
+) -> Result | None:
+    """Return the reference engine's result with a note that it searched; None for options that it does not have."""
+    from kraftcheck.explorer.reference import explore
+
     reference = ENGINES["reference"]
     if options.search not in reference.searches or not set(special(options)) <= set(reference.options):
         return None
-    result = reference.run(protocol, options)
+    result = explore(protocol, options, whole_levels=whole_levels)
     result.notes.append(note)
     return replace(result, engine="reference")
 
@@ -153,7 +157,7 @@ def _run(engine: str, protocol: Protocol, options: SearchRequest) -> Result:
 
 
 def compiling(run: Callable[[], Result], compiles: Callable[[], object] | None = None) -> Result:
-    """Run what uses a kernel; the time for which that is compiled is counted apart."""
+    """Run a function that uses a kernel. The result has the compile time apart from the search time."""
     from kraftcheck.explorer.compiling import cache_problem, timed_compilation
 
     problem = cache_problem()
@@ -170,10 +174,10 @@ def _is_compiled() -> bool:
 
 
 def _path_to_error(error: RaisedError, protocol: Protocol, options: SearchRequest) -> Result:
-    """Return what the table engine finds where another one met an error and does not know the way to it."""
+    """Return the table engine's result for an error to which another engine has no path."""
     known = replace(options, search="bfs", time_limit=PATH_SECONDS, report=None, master=None, conf=())
     found = ENGINES["tables"].run(protocol, replace(known, checkpoint=None, resume=None, workers=None))
     if found.violations and found.violations[0].failed:
-        found.notes.append("the way to the error was looked for by the engine tables: counts are of that search")
+        found.notes.append("the engine 'tables' searched again for the path to the error; counts refer to it")
         return found
     raise error

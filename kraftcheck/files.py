@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and folders whose content is not trusted: no link in them is followed."""
+"""Atomic replacement of files, and safe access to folders that other users may have written to."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from uuid import uuid4
 
 from kraftcheck.spec.errors import InputError
 
-LINK = "found a link, which is not followed; remove it"
+LINK = "found a link; remove it (links are not followed)"
 _PREFIX, _OWNER = "kraftcheck-", "owner"
 UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}\.new")
-"""The names of files that `replacing` writes; they stay where a process is killed."""
+"""The temporary names of `replacing`; a killed process leaves them behind."""
 
 
 def real_path(path: str | Path) -> Path:
-    """Return where symbolic links lead; where they lead round in a circle, the path, which nothing can be read from.
+    """Resolve symbolic links, without an error for a cycle of links.
 
-    `Path.resolve` raises RuntimeError there, before Python 3.13.
+    Before Python 3.13 `Path.resolve` raises RuntimeError for a cycle.
     """
     return Path(os.path.realpath(path))
 
 
 @contextmanager
 def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
-    """Yield a new file to write; then give it the name of another, so that this leads to a whole file at any time.
+    """Yield a temporary path to write to; then rename it to `path`, so `path` is a complete file at all times.
 
-    Of two processes that write the same file, the later one's content counts. An exception leaves all as it was.
+    The last of several concurrent writers wins. An exception leaves `path` unchanged.
     """
     new = path.with_name(f".{path.name}.{uuid4().hex}.new")
     try:
@@ -54,14 +54,14 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove the new files of `replacing` that processes left in a folder when they were killed."""
+    """Remove the temporary files of `replacing` that killed processes left in a folder."""
     for path in folder.iterdir():
         if UNFINISHED.fullmatch(path.name):
             path.unlink(missing_ok=True)
 
 
 def sync(path: Path) -> None:
-    """Make a file's content, or what was created, renamed or removed in a folder, survive a loss of power."""
+    """Flush a file's content, or a folder's entries, to disk with fsync."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -70,7 +70,7 @@ def sync(path: Path) -> None:
 
 
 def read_small(path: Path, most: int = 4 << 20) -> str:
-    """Return the text of a file that people write, of at most so many bytes."""
+    """Return the text of a file of at most `most` bytes."""
     with path.open("rb") as file:
         raw = file.read(most + 1)
     if len(raw) > most:
@@ -79,19 +79,19 @@ def read_small(path: Path, most: int = 4 << 20) -> str:
 
 
 def read_written(path: Path, what: str) -> str:
-    """Return the text of a file that people write, such as a scenario; raise InputError where it has none."""
+    """Return the text of a small text file, such as a scenario; raise InputError if it cannot be read."""
     try:
         return read_small(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise InputError(f"{path}: expected a {what}, found bytes that are not text") from None
+        raise InputError(f"{path}: expected a {what}, found bytes that are not UTF-8") from None
 
 
 def open_in_folder(path: Path) -> int:
     """Open a file in an output folder for reading and writing; create it if it is missing.
 
-    A link would lead to a file outside of the folder, which would be overwritten.
+    Refuse a link, which could overwrite a file outside of the folder.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
@@ -116,7 +116,7 @@ def make_folder(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a folder with its content, or a link; do nothing if there is none."""
+    """Remove a file, a folder with its content, or a link, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -124,26 +124,26 @@ def remove(path: Path) -> None:
 
 
 def distrusted(folder: Path) -> str | None:
-    """Return why other users could have written what a folder holds, and which file; None if they could not.
+    """Return the reason why another user could have written to a folder or its files; None if no other user could.
 
-    Of a folder that only its owner can enter, the files in its folders are not looked at, which may be thousands.
+    Skip the subfolders of a folder that only its owner can enter: they may hold thousands of files.
     """
     is_closed = not folder.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH)
     inside = islice(os.walk(folder), 1 if is_closed else None)
     paths = (os.path.join(where, name) for where, folders, files in inside for name in folders + files)
     for path in chain([str(folder)], paths):
-        with suppress(FileNotFoundError):  # another process replaces it
+        with suppress(FileNotFoundError):  # replaced by another process meanwhile
             found = os.stat(path)
             if found.st_uid not in (0, os.geteuid()):
                 return f"{path} belongs to the user {found.st_uid}"
-            is_private = found.st_gid == found.st_uid  # the group of that user alone
+            is_private = found.st_gid == found.st_uid  # the user's own group
             if not is_closed and found.st_mode & (stat.S_IWOTH if is_private else stat.S_IWOTH | stat.S_IWGRP):
                 return f"other users can write to {path}"
     return None
 
 
 class InUseError(Exception):
-    """Another process holds the folder; `owner` is its number, or "unknown"."""
+    """Another process holds the lock; `owner` is its process id or "unknown"."""
 
     def __init__(self, owner: str) -> None:
         super().__init__(owner)
@@ -151,7 +151,7 @@ class InUseError(Exception):
 
 
 def lock_file(path: Path) -> TextIO:
-    """Lock a file, and so the folder it stands for, until it is closed or the process ends."""
+    """Lock a file until it is closed or the process ends. The lock stands for the file's folder."""
     lock = os.fdopen(open_in_folder(path), "r+", encoding="ascii")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -166,7 +166,7 @@ def lock_file(path: Path) -> TextIO:
 
 
 class TemporaryFolder:
-    """A folder for temporary files, which a later one removes if this process is killed."""
+    """A temporary folder. If the process is killed, the next temporary folder's creation removes this one."""
 
     def __init__(self) -> None:
         for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
@@ -176,7 +176,7 @@ class TemporaryFolder:
 
     @contextmanager
     def made_within(self) -> Iterator[None]:
-        """Have other modules make their temporary files in the folder meanwhile."""
+        """Direct the temporary files of other modules into the folder."""
         before, tempfile.tempdir = tempfile.tempdir, str(self.path)
         try:
             yield
@@ -184,13 +184,13 @@ class TemporaryFolder:
             tempfile.tempdir = before
 
     def close(self) -> None:
-        """Remove it."""
+        """Remove the folder."""
         shutil.rmtree(self.path, ignore_errors=True)
         self._lock.close()
 
 
 def _remove_if_left(path: Path) -> None:
-    """Remove a temporary folder of this user's whose process has ended."""
+    """Remove a temporary folder of the same user whose process has ended."""
     with suppress(OSError, InputError, InUseError):
         if not path.is_symlink() and path.stat().st_uid == os.getuid() and (path / _OWNER).is_file():
             lock = lock_file(path / _OWNER)

@@ -1,4 +1,4 @@
-"""A search request with its model and its engine, checked: of a command line, of a script, of a scenario."""
+"""Construction of jobs: validated search requests with model and engine, from a command line, script or scenario."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import start_names
 
 CHECKS = ("invariants", "properties", "constraints", "action_constraints")
-"""What of a configuration names properties."""
+"""The fields of a configuration that name properties."""
 
 
 def job_of(
@@ -29,7 +29,7 @@ def job_of(
     others: Iterable[str] = (),
     beside: Iterable[type[Protocol]] = (),
 ) -> Job:
-    """Return what a command line asks for, checked; `others` are options of an engine that no request has."""
+    """Return the validated job of a command line; `others` are engine options outside of `SearchRequest`."""
     config_name, content = configuration(model, config, getattr(arguments, "set", ()))
     bound = bind(model.protocol, _without_others(content, model.protocol, beside))
     return job_for(model, config_name, bound, given(arguments), arguments.engine, others)
@@ -43,9 +43,9 @@ def job_for(
     engine: str | None,
     others: Iterable[str] = (),
 ) -> Job:
-    """Return what a configuration and the fields of a request ask for, checked."""
+    """Return the validated job of a configuration and of fields of a request."""
     if "checkpoint_every" in asked and not asked.keys() & {"checkpoint", "resume"}:
-        raise InputError("--checkpoint-every: expected --checkpoint or --resume too")
+        raise InputError("--checkpoint-every: no checkpoint to write; add --checkpoint or --resume")
     order = {"search": ENGINES[engine].searches[0]} if engine in ENGINES else {}
     asked = {**order, **asked, "symmetry": _symmetry(bound, asked.get("symmetry"))}
     options = SearchRequest.of(bound, **asked)
@@ -54,13 +54,13 @@ def job_for(
 
 
 def configuration(model: Model, choice: str | None, settings: Iterable[str]) -> tuple[str, ModelConfig]:
-    """Return what a configuration is called, and what it says with the constants of `--set`."""
+    """Return the name and the content of a configuration, with the constants of `--set`."""
     name, content = find_config(model, choice)
     return name, with_settings(content, settings)
 
 
 def _without_others(config: ModelConfig, protocol: type[Protocol], beside: Iterable[type[Protocol]]) -> ModelConfig:
-    """Return a configuration without the constants and properties that only protocols beside this one have."""
+    """Drop the constants and properties that only the other protocols of a comparison have."""
     own = {*protocol.constants, *protocol.properties}
     others = {name for other in beside for name in (*other.constants, *other.properties)} - own
     if not others:
@@ -71,7 +71,7 @@ def _without_others(config: ModelConfig, protocol: type[Protocol], beside: Itera
 
 
 def _symmetry(bound: BoundConfig, asked: bool | str | None) -> str | None:
-    """Return the symmetry to use: with `--symmetry` and none in the configuration, the one of most sets."""
+    """Return the symmetry of a search. `--symmetry` without SYMMETRY in the `.cfg` means that over the most sets."""
     if not asked:
         return bound.symmetry if asked is None else None
     known = bound.protocol.symmetries
@@ -85,7 +85,7 @@ def _symmetry(bound: BoundConfig, asked: bool | str | None) -> str | None:
 
 
 def bound_by_names(protocol: Protocol, asked: dict[str, Any]) -> BoundConfig:
-    """Take what is checked out of what was asked, and return it as a configuration would say it."""
+    """Remove the names of properties, view and start from options; return them as a bound configuration."""
     everything = protocol.properties
     local = {name: p for name, p in everything.items() if p.kind not in OF_BEHAVIOURS}
     of_states = {name: p for name, p in local.items() if not p.over_steps}
@@ -123,7 +123,7 @@ def bound_by_names(protocol: Protocol, asked: dict[str, Any]) -> BoundConfig:
 def lenient_job(
     model: Model, arguments: argparse.Namespace, *, whole_space: bool = False, properties: bool = False
 ) -> tuple[Job, list[str]]:
-    """Return what a command line asks for where traces or state sets are compared, with `bind_leniently`'s warnings."""
+    """Return the job of a command that compares traces or state sets, with the warnings of `bind_leniently`."""
     config_name, content = configuration(model, arguments.config, getattr(arguments, "set", ()))
     bound, warnings = bind_leniently(model.protocol, content, whole_space=whole_space, properties=properties)
     if not properties:

@@ -1,6 +1,6 @@
-"""The options of the command line: those of a `SearchRequest`, made from its fields, and those of commands alone.
+"""The options of the command line: fields of `SearchRequest`, and options of single commands.
 
-A command names those that it has (`add`). One of a request that the user does not give is not among the arguments.
+Each command adds its options by name (`add`). The arguments contain a field of a request only if the user gives it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kraftcheck.spec.values import cut
 
 
 def seed(text: str) -> int:
-    """Read a seed: any whole number."""
+    """Parse a seed, any whole number."""
     if not re.fullmatch("-?[0-9]{1,1000}", text):
         raise argparse.ArgumentTypeError(f"expected a whole number of at most 1000 digits, found {cut(text, 60)!r}")
     return int(text)
@@ -41,8 +41,10 @@ def _flag(what: str) -> dict[str, Any]:
     return {"help": what, "action": "store_true"}
 
 
+SPARK_LOG = "show the log of Spark"
+"""The help of `--verbose` in commands without a table of actions."""
 COLUMNS = "columns"
-"""The value of `--view` with which each replica has a column."""
+"""The value of `--view` for one column per replica."""
 _MODEL = _value("MODEL", "a name that `kraftcheck models` lists, or path/to/file.py:ClassName")
 _ARGUMENTS: dict[str, dict[str, Any]] = {
     **{
@@ -55,29 +57,29 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--config": _value("CONFIG", "a .cfg file, or one of the model's (default: the class's own, else default)", _name),
     "--set": _value("NAME=VALUE", "give a constant another value (repeatable)", action="append", default=[]),
     "--variant": _value("NAME", "a variant of the model"),
-    "--engine": _value("NAME", "tables, reference, symbolic or spark (default: the first that can do what is asked)"),
-    "--max-size": _value("SIZE", "what a file may unpack to (default: %(default)s)", size, default="4G"),
-    "--resume-if-present": _flag("go on from the folder of --checkpoint, if it holds a checkpoint"),
-    "--allow-incomplete": _flag("exit with 0 where nothing is violated and the search stopped at a limit"),
-    "--strict": _flag("exit with 20 where a warning stands or a property holds vacuously"),
+    "--engine": _value("NAME", "tables, reference, symbolic or spark (default: the first that supports the options)"),
+    "--max-size": _value("SIZE", "limit on the unpacked size of a file (default: %(default)s)", size, default="4G"),
+    "--resume-if-present": _flag("resume from the folder of --checkpoint if it holds a checkpoint"),
+    "--allow-incomplete": _flag("exit with 0 if nothing is violated and the search stopped at a limit"),
+    "--strict": _flag("exit with 20 if there is a warning or a property holds vacuously"),
     "--json": _value("FILE", "write the result as JSON; - is standard output", Path),
     "--trace": _value("FILE", "write the counterexample (.itf.json: ITF; .json: TLC's JSON; else: TLC's text)", Path),
-    "--report": _value("FILE", "write a page to look at (.html), or Mermaid for a pull request (.md)", Path),
+    "--report": _value("FILE", "write a page for the browser (.html), or Markdown with Mermaid diagrams (.md)", Path),
     "--view": {
         "choices": ("steps", COLUMNS),
         "dest": "layout",
-        "help": "how a counterexample is told: what each step changes, or with one column a replica (default: steps)",
+        "help": "layout of a counterexample: the changes of each step, or one column per replica (default: steps)",
     },
     "--simplify": _flag("make a counterexample easier to read: shorter, fewer replicas, actions, switches, messages"),
-    "--simplify-time": _value("SECONDS", "how long that may take (default: 30)", seconds, default=30.0),
+    "--simplify-time": _value("SECONDS", "time limit per counterexample (default: 30)", seconds, default=30.0),
     "--junit": _value("FILE", "write the verdict on each property as JUnit's XML", Path),
     "--github": _flag("print annotations of GitHub Actions, with the file and line of the property"),
-    "--calls": _flag("say how often each action had to be called in Python"),
-    "--quiet": _flag("only the verdict, with warnings and counterexamples"),
+    "--calls": _flag("print how often each action was called in Python"),
+    "--quiet": _flag("print only the verdict, with warnings and counterexamples"),
 }
 _ARGUMENTS["--search"]["choices"] = searches()
 CHECKED = ("--config", "--set", "--deadlock", "--symmetry", "--strict-bounds", "--continue", "--check-actions")
-"""What is checked."""
+"""The options that decide the checks."""
 
 
 def add(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None:
@@ -87,7 +89,7 @@ def add(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None
 
 
 def read(name: str, value: Any) -> Any:
-    """Return the value of a request's option that a script gives, as the command line reads it."""
+    """Parse the value of a request's option from a script as the command line parses it."""
     option = OPTIONS[name]
     if name == "search" and value not in searches():
         raise InputError(unknown("search", value, searches()))
@@ -100,16 +102,16 @@ def read(name: str, value: Any) -> Any:
 
 
 def given(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of a request that the user gives a value, with these."""
+    """Return the fields of a request that the user gives, with their values."""
     found = {name: getattr(arguments, name) for name, option in OPTIONS.items() if option.word and name in arguments}
     return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
 
 
-# What a shell completes: argcomplete is imported for a shell alone
+# Completion in shells, which alone imports argcomplete
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Answer a shell, and end the process: `eval "$(register-python-argcomplete kraftcheck)"`."""
+    """Print completions for a shell and exit. Set up: `eval "$(register-python-argcomplete kraftcheck)"`."""
     import argcomplete
 
     with_completers(parser)
@@ -117,12 +119,12 @@ def complete(parser: argparse.ArgumentParser) -> None:
 
 
 def with_completers(parser: argparse.ArgumentParser) -> None:
-    """Say of the arguments of the commands what may stand there."""
+    """Attach completers for models, variants, configurations and constants to the arguments."""
     from argcomplete.completers import FilesCompleter
 
     def names(of: Callable[[Model], Iterable[str]], files: str = "") -> Callable[..., Iterable[str]]:
         def offered(prefix: str, **given: Any) -> list[str]:
-            """Return names of the model that the command line has so far, and files."""
+            """Return names that belong to the model on the command line, and files."""
             found: list[str] = []
             with suppress(InputError):
                 found += of(find_model(str(getattr(given["parsed_args"], "model", None))))

@@ -1,4 +1,4 @@
-"""Processes: how many may run at once, where Java is, and programs that leave none behind."""
+"""Child processes: the default number of workers, the lookup of Java, and programs with a time limit."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def default_workers() -> int:
 
 
 def java_program(name: str) -> tuple[Path | None, str]:
-    """Return a program of the JDK, None where there is none, and where it was looked for."""
+    """Return the path of a JDK program (None if missing), and the place of the lookup for messages."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(str(Path(home, "bin", name)) if home else name)
     return (None if found is None else Path(found)), (f"JAVA_HOME ({home})" if home else "the PATH")
 
 
 def java_version(program: Path) -> int | None:
-    """Return the version of a program of the JDK; None where it does not tell."""
+    """Return the major version of a JDK program; None if it prints none."""
     done = run_to_end([str(program), "-version"], patience=60)
     match = re.search(r"(?:version \"|javac )(?:1\.)?(\d+)", done.stderr + done.stdout)
     return None if match is None else int(match[1])
 
 
 def run_to_end(command: Sequence[str], patience: float, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a program; if it takes too long, or we are interrupted, end it and all that it has started."""
+    """Run a program; at a timeout or an interruption kill it with its child processes."""
     pipe = subprocess.PIPE
     try:
         process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
@@ -52,7 +52,7 @@ def run_to_end(command: Sequence[str], patience: float, stdin: str = "") -> subp
 
 
 def end_all(process: subprocess.Popen[str]) -> None:
-    """End a process that was started in a session of its own, and all that it has started."""
+    """Kill a process that was started in its own session, with its child processes."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -1,13 +1,13 @@
-"""The pytest plugin: tests that check a model, and fail with the counterexample.
+"""The pytest plugin: tests that check a model and fail with its counterexample.
 
     @pytest.mark.kraftcheck("my_protocol.py:MyProtocol", config="small.cfg")
     def test_my_protocol(kraftcheck):
         assert kraftcheck.distinct_states == 1_234
 
-The fixture `kraftcheck` is the `Result` of the search that the marker asks for; where something is violated, or the
-search stopped at a limit, the test fails before it begins, and leaves a page to look at: in pytest's folder for
-temporary files, in that of `--kraftcheck-reports`, or where `report="page.html"` says.
-Without the marker the fixture is a function that takes what the marker takes, and returns the result.
+The fixture `kraftcheck` is the `Result` of the marker's search. If a property is violated, or the search stopped at a
+limit, the test fails before it begins and writes a report page. The page goes to pytest's temporary folder, to the
+folder of `--kraftcheck-reports`, or to the file `report="page.html"`.
+Without the marker the fixture is a function with the marker's parameters that returns the result.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kraftcheck.spec.language.protocol import Protocol
 
 LONGEST_NAME = 150
-"""Characters of a test's name in that of its page."""
+"""Maximum length of a test's name in the file name of its page."""
 
 Check = Callable[..., "Result"]
 
@@ -38,27 +38,27 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         "kraftcheck(model, config=None, variant=None, allow_incomplete=False, allow_unchecked=False, strict=False, "
-        "report=None, **options): check a model; report is the page (.html) to write where it is violated; the options "
-        "are those of `check` on the command line, max_states=1000 for --max-states 1000",
+        "report=None, **options): check a model; report is the page (.html) for a violation; options are those of "
+        "`kraftcheck check`, such as max_states=1000 for --max-states 1000",
     )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that names a folder for the pages of tests that fail."""
-    what = "folder for the page of each test in which kraftcheck finds something (default: pytest's temporary folder)"
+    """Add the option for the folder of the pages of failed tests."""
+    what = "folder for the report pages of failed kraftcheck tests (default: pytest's temporary folder)"
     parser.getgroup("kraftcheck").addoption("--kraftcheck-reports", metavar="DIR", help=what)
 
 
 @pytest.fixture
 def kraftcheck(request: pytest.FixtureRequest) -> Result | Check:
-    """Return the result of the search that the marker asks for; without a marker, a function that searches."""
+    """Return the result of the marker's search; without a marker, a function that searches."""
     marker = request.node.get_closest_marker("kraftcheck")
     check = partial(_checked, partial(_page_of, request))
     return check if marker is None else check(*marker.args, **marker.kwargs)
 
 
 def _page_of(request: pytest.FixtureRequest) -> Path:
-    """Return the page of a test that fails."""
+    """Return the path of a failed test's report page."""
     given = request.config.getoption("--kraftcheck-reports")
     factory: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
     folder = factory.mktemp("kraftcheck") if given is None else Path(given)
@@ -67,22 +67,22 @@ def _page_of(request: pytest.FixtureRequest) -> Path:
 
 
 def _file_name(test: str) -> str:
-    """Return the name of a test as that of a file: short enough, and for other parameters another one."""
+    """Return a short file name for a test, unique by a hash for tests with parameters."""
     plain = re.sub(r"[^\w.-]+", "-", test, flags=re.ASCII).strip("-")
     if "[" not in test and test.isascii() and len(plain) <= LONGEST_NAME:
         return plain
     return f"{plain[:LONGEST_NAME]}-{blake2b(test.encode('utf-8', 'replace'), digest_size=4).hexdigest()}"
 
 
-def _told(error: InputError) -> str:
-    """Return an error as text, with the behaviour that leads there."""
+def _text_of(error: InputError) -> str:
+    """Return an error as text, with the path that leads to it."""
     from kraftcheck.reporting.counterexample import behaviour_lines
     from kraftcheck.reporting.lines import plain
     from kraftcheck.spec.errors import RaisedError
 
     if not isinstance(error, RaisedError) or not error.trace:
         return str(error)
-    way = behaviour_lines(error.protocol, error.trace, f"The way to the error in {error.name}")
+    way = behaviour_lines(error.protocol, error.trace, f"Path to the error in {error.name}")
     return f"{error}\n\n{plain(way)}"
 
 
@@ -98,13 +98,13 @@ def _checked(
     report: str | PathLike[str] | None = None,
     **options: Any,
 ) -> Result:
-    """Search a model; fail the test with the counterexample where something is violated."""
+    """Search a model; fail the test with the counterexample of a violation."""
     __tracebackhide__ = True
     from kraftcheck.api import load
     from kraftcheck.explorer.result import NOTHING_CHECKED
     from kraftcheck.reporting.files import require_report
     from kraftcheck.reporting.lines import plain
-    from kraftcheck.reporting.summary import report as told
+    from kraftcheck.reporting.summary import report as report_lines
     from kraftcheck.runner import exit_code
     from kraftcheck.spec.errors import InputError
 
@@ -114,18 +114,18 @@ def _checked(
         loaded = load(model, config, variant=variant, constants=options.pop("constants", None))
         job = loaded.job(**options)
         if job.options.checks_nothing and not allow_unchecked:
-            raise InputError(f"{NOTHING_CHECKED}; or expect it with allow_unchecked=True")
+            raise InputError(f"{NOTHING_CHECKED}; or allow it with allow_unchecked=True")
         result = loaded.check(strict=strict, **options)
     except InputError as error:
-        problem = _told(error)
+        problem = _text_of(error)
     if problem is not None:
         pytest.fail(f"kraftcheck: {problem}", pytrace=False)
     if exit_code(result, allow_incomplete=allow_incomplete, strict=strict):
-        said = plain(told(job.protocol, result, configuration=job.config_name, quiet=True))
+        said = plain(report_lines(job.protocol, result, configuration=job.config_name, quiet=True))
         file = Path(report) if report is not None else page()
         try:
             loaded.write_report(result, file, **options)
-        except OSError as error:  # what was found is told all the same
+        except OSError as error:  # the test fails with the counterexample anyway
             pytest.fail(f"{said}\nthe page cannot be written: {file}: {error.strerror}", pytrace=False)
         pytest.fail(f"{said}\nthe page: {file}", pytrace=False)
     return result

@@ -1,4 +1,4 @@
-"""From a job to an exit code: the search with its progress, the diagnosis of the model, the files, the report."""
+"""Execution of a job: search with progress, diagnosis of the model, output files, report and exit code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kraftcheck.options import COLUMNS
 from kraftcheck.reporting.as_json import result_as_json
 from kraftcheck.reporting.files import OutputFiles, write_counterexamples
 from kraftcheck.reporting.lines import Meter, print_lines
-from kraftcheck.reporting.summary import github_annotations, report, write_junit
+from kraftcheck.reporting.summary import github_annotations, next_steps, report, write_junit
 from kraftcheck.spec.diagnosis.slips import slips
 from kraftcheck.spec.diagnosis.vacuity import Watch, unmet, vacuous, watch
 from kraftcheck.spec.language.protocol import Protocol
@@ -36,7 +36,7 @@ EXIT_TRAP = 13
 
 
 def exit_code(result: Result, *, allow_incomplete: bool = False, strict: bool = False) -> int:
-    """Return the exit code that says how a search ended."""
+    """Return the exit code of a search's result."""
     if result.limit == INTERRUPTED:
         return EXIT_INTERRUPTED
     code = EXIT_TRAP if result.only_of_behaviours else EXIT_CODES[result.verdict]
@@ -47,30 +47,30 @@ def exit_code(result: Result, *, allow_incomplete: bool = False, strict: bool = 
 def run_job(
     job: Job, *, quiet: bool, waiting: str = "frontier", work: Callable[[SearchRequest], Result] | None = None
 ) -> Result:
-    """Run a search, showing its progress, until it ends or the user interrupts it."""
+    """Run a search with a progress meter. An interruption returns the partial result."""
     with Meter(quiet=quiet, waiting=waiting) as meter:
         options = replace(job.options, report=meter.show)
         try:
             result = work(options) if work else _search(job, options, quiet=quiet)
         except Interrupted as interrupted:
             result = interrupted.result
-        except KeyboardInterrupt:  # before the search began
+        except KeyboardInterrupt:  # before the search starts
             result = Result(Verdict.INCOMPLETE, complete=False, limit=INTERRUPTED)
     return replace(result, engine=result.engine or job.engine)
 
 
 def _search(job: Job, options: SearchRequest, *, quiet: bool) -> Result:
-    compiles = None if quiet else tell_of_compiling
+    compiles = None if quiet else announce_compiling
     return search(job.engine, job.protocol, options, is_named=job.is_named, compiles=compiles)
 
 
-def tell_of_compiling() -> None:
-    """Say on standard error that something is compiled."""
+def announce_compiling() -> None:
+    """Print on standard error that the kernel is being compiled."""
     print("compiling the kernel, once on this machine: about 10 s", file=sys.stderr)
 
 
 def run_diagnosed(job: Job, search: Callable[[], Result], *, strict: bool = False) -> Result:
-    """Run a search, and note what looks wrong in the model itself; `strict` does not accept that."""
+    """Run a search and add warnings about the model; with `strict` they make the result incomplete."""
     result = _diagnosed(job, search)
     if strict and result.verdict is Verdict.OK and result.doubts:
         return replace(result, verdict=Verdict.INCOMPLETE, limit=STRICT)
@@ -79,7 +79,7 @@ def run_diagnosed(job: Job, search: Callable[[], Result], *, strict: bool = Fals
 
 def _diagnosed(job: Job, search: Callable[[], Result]) -> Result:
     protocol, options = job.protocol, job.options
-    is_local = job.engine != "spark"  # a search elsewhere does not evaluate properties here
+    is_local = job.engine != "spark"  # on Spark other processes evaluate the properties
     watched = watch(protocol, (*options.properties, *options.reachable)) if is_local else []
     try:
         result = search()
@@ -87,8 +87,8 @@ def _diagnosed(job: Job, search: Callable[[], Result]) -> Result:
     finally:
         for one in watched:
             protocol.probes.pop(one.prop.name, None)
-    if result.limit != INTERRUPTED or result.distinct_states:  # else `initial` itself may never end
-        with suppress(KeyboardInterrupt):  # what the search has found is told in any case
+    if result.limit != INTERRUPTED or result.distinct_states:  # else `initial` itself may not terminate
+        with suppress(KeyboardInterrupt):  # an interruption must not lose the search's result
             result.warnings += slips(protocol, complete=result.complete)
     if known:
         _note_vacuity(protocol, options, result, watched)
@@ -96,33 +96,42 @@ def _diagnosed(job: Job, search: Callable[[], Result]) -> Result:
 
 
 def _note_vacuity(protocol: Protocol, options: SearchRequest, result: Result, watched: list[Watch]) -> None:
-    """Note the properties that hold vacuously, and the parts of properties that were never evaluated."""
+    """Add notes on vacuously true properties, and on parts of properties that were never evaluated."""
     violated = {violation.property for violation in result.violations}
     followed = set() if result.complete else {prop.name for prop in options.reachable}
     watched = [one for one in watched if one.prop.name not in violated | followed]
     result.vacuous = vacuous(protocol, watched)
-    result.notes += [f"nothing made {one.property} worth checking: {one.reason}" for one in result.vacuous]
+    result.notes += [f"{one.property} holds vacuously: {one.reason}" for one in result.vacuous]
     result.never_evaluated = {one.prop.name: parts for one in watched if (parts := one.never())}
     if result.complete:
         result.notes += unmet(watched, {one.property for one in result.vacuous})
 
 
 def report_result(job: Job, result: Result, arguments: argparse.Namespace, files: OutputFiles, **more: Any) -> int:
-    """Write the files that the user asks for, and print the report."""
+    """Write the requested output files, print the report, and return the exit code."""
     strict, allowed = (bool(getattr(arguments, name, False)) for name in ("strict", "allow_incomplete"))
     files.json(lambda: result_as_json(job, result) | more)
     files.file("trace", lambda path: write_counterexamples(job.protocol, result.violations, path))
     files.file("report", lambda path: _write_report(job, result, more, path))
     files.file("junit", lambda path: write_junit(job, result, path, allow_incomplete=allowed, strict=strict))
     columns = shutil.get_terminal_size().columns if arguments.layout == COLUMNS else None
-    shown = {"quiet": arguments.quiet, "calls": arguments.calls, "columns": columns}
-    print_lines(report(job.protocol, result, configuration=job.config_name, **shown))
+    lines = report(
+        job.protocol,
+        result,
+        configuration=job.config_name,
+        quiet=arguments.quiet,
+        table=getattr(arguments, "verbose", False),
+        calls=arguments.calls,
+        columns=columns,
+        next_steps=() if arguments.quiet else next_steps(arguments.words, result),
+    )
+    print_lines(lines)
     if getattr(arguments, "github", False):
         print_lines(github_annotations(job, result, strict=strict))
     return exit_code(result, allow_incomplete=allowed, strict=strict)
 
 
 def _write_report(job: Job, result: Result, more: dict[str, Any], path: Path) -> None:
-    from kraftcheck.reporting.report import run_as_data, write_report  # which imports what replays traces
+    from kraftcheck.reporting.report import run_as_data, write_report  # imports the replay of traces
 
     write_report(path, [run_as_data(job, result, more)])

@@ -1,4 +1,4 @@
-"""Comparing a protocol with the outside world: traces of other tools, read and written."""
+"""Traces of other tools: reading, writing, replay through a protocol, and comparison with TLC."""
 
 from kraftcheck.traces.formats.tlc_dump import read_graph, read_states
 from kraftcheck.traces.formats.tlc_dump_trace import as_json

@@ -1,11 +1,11 @@
-"""A corpus: random walks in files as TLC writes them with `-simulate file=`, made here or on Spark.
+"""A corpus of random walks, in files like those of TLC's `-simulate file=`, generated locally or on Spark.
 
-    walk_0.tla ...               the walks, as `kraftcheck simulate --out` writes them
-    .corpus/manifest.json        the model and options that the walks follow from
-    .corpus/done/00003.json      the results of the walks of chunk 3, which counts from then on
+    walk_0.tla ...               the walks of `kraftcheck simulate --out`
+    .corpus/manifest.json        the model and options that determine the walks
+    .corpus/done/00003.json      the results of chunk 3, which marks the chunk as finished
 
-Walk `i` depends on the seed and on `i` alone. On Spark the driver hands out chunks of numbers; executors walk and write
-the files. A chunk that was half made is made again.
+Walk `i` depends only on the seed and on `i`. On Spark the driver assigns chunks of walks, and executors write the
+files. An unfinished chunk is generated again.
 """
 
 from __future__ import annotations
@@ -47,21 +47,18 @@ if TYPE_CHECKING:
     from kraftcheck.explorer.cluster import Cluster
 
 MOST_TEXTS = 20_000
-"""Values whose text is remembered."""
+"""The size of the cache of values' texts."""
 
 
 class WalkWriter:
-    """Writes walks, each to a file of its own: `walk_0.tla` ...
-
-    A file appears in one go, so that one that is there is whole.
-    """
+    """A writer of walks, each to its own file: `walk_0.tla` ... Files appear atomically, so none is incomplete."""
 
     def __init__(self, view: StateView, folder: Path) -> None:
         self._view = view
         self._folder = folder
 
     def __call__(self, number: int, walk: tuple[TraceStep, ...]) -> None:
-        """Write a walk, given its number."""
+        """Write the walk with a number."""
         path = walk_file(self._folder, number)
         with replacing(path) as new, new.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(as_module(path.stem, map(self._step, walk)))
@@ -73,17 +70,17 @@ class WalkWriter:
 
 @lru_cache(maxsize=MOST_TEXTS, typed=True)  # 1 and TRUE are equal keys
 def _text(variable: str, value: Value) -> str:
-    """Return the text of a value; that of another variable may be equal to it and yet have TRUE for 1 in it."""
+    """Return the text of a value. The cache key has the variable, because (1,) and (TRUE,) are equal keys."""
     return format_value(value)
 
 
 def walk_file(folder: Path, number: int) -> Path:
-    """Return the file of a walk."""
+    """Return the path of a walk's file."""
     return folder / f"walk_{number}.tla"
 
 
 CHUNK = 100
-"""Walks of a chunk: a killed executor has to make at most so many again."""
+"""Walks per chunk: the maximum to generate again after the loss of an executor."""
 
 NOTE = {
     "runs": int,
@@ -93,24 +90,24 @@ NOTE = {
     "actions": {str: int},
     "violated": {str: int},
 }
-"""The form of a note: see `require_shape`."""
+"""The shape of a note (see `require_shape`)."""
 
 
 class Chunk(NamedTuple):
-    """Walks that are made together."""
+    """A range of walks for one task."""
 
-    number: int  # the chunk's number, from 0
-    first: int  # the number of its first walk, and how many it has
+    number: int  # from 0
+    first: int  # the number of the first walk
     runs: int
 
 
 def chunks_of(runs: int) -> list[Chunk]:
-    """Return the chunks of so many walks."""
+    """Split `runs` walks into chunks."""
     return [Chunk(number, first, min(CHUNK, runs - first)) for number, first in enumerate(range(0, runs, CHUNK))]
 
 
 def identity_of_corpus(protocol: Protocol, options: SearchRequest, plan: Plan) -> Identity:
-    """Return what must agree between all runs that make walks of a corpus, as JSON can hold it."""
+    """Return the identity of a corpus as JSON: the model and the options that determine its walks."""
     whole = identity_of_search(protocol, options)
     names = ("model", "source", "constants", "order of model values", "constraints", "action constraints", "start")
     drawn = {"--seed": plan.seed, "--depth": plan.depth, "--min-depth": plan.least}
@@ -118,7 +115,7 @@ def identity_of_corpus(protocol: Protocol, options: SearchRequest, plan: Plan) -
 
 
 def checked_by(options: SearchRequest) -> list[str]:
-    """Return the names of what is checked on walks."""
+    """Return the names of the checked properties, and "Deadlock" if deadlock is checked."""
     return sorted([prop.name for prop in options.properties] + ([DEADLOCK] if options.deadlock else []))
 
 
@@ -128,15 +125,15 @@ class CorpusFolder(BatchFolder):
     NOTES, OTHER = ".corpus", "it holds other walks"
 
     def walks(self, most: int) -> set[int]:
-        """Return the numbers of the walks that are there."""
+        """Return the numbers of the existing walks."""
         there = {entry.name for entry in os.scandir(self.path)}
         beyond = walk_file(self.path, most).name
         if beyond in there:
-            raise self.error(f"it holds more walks than {most:,} ({beyond}); expected --runs of all that it holds")
+            raise self.error(f"it holds more walks than {most:,} ({beyond}); raise --runs to all walks in it")
         return {number for number in range(most) if walk_file(self.path, number).name in there}
 
     def done(self, chunks: list[Chunk], checked: Iterable[str] = ()) -> dict[int, Noted]:
-        """Return the notes of the chunks that are done, with all their files."""
+        """Return the notes of finished chunks whose files all exist and that checked the same properties."""
         there = self.walks(chunks[-1].first + chunks[-1].runs)
         found = {}
         wanted = set(checked)
@@ -153,7 +150,7 @@ class CorpusFolder(BatchFolder):
 
 
 CHUNKS_A_JOB = 32
-"""For each core: how often the progress is told."""
+"""Chunks per core in one Spark job. Progress is reported after each job."""
 
 TASKS_A_CORE = 4
 _TASK = "kraftcheck.traces.corpus:make_walks"
@@ -163,7 +160,7 @@ Made = tuple[Chunk, Noted | None]
 
 
 class CorpusMaker:
-    """Makes walks on a cluster."""
+    """Generates walks on a Spark cluster."""
 
     def __init__(
         self, cluster: Cluster, protocol: Protocol, options: SearchRequest, plan: Plan, folder: CorpusFolder
@@ -178,7 +175,7 @@ class CorpusMaker:
         self._folder = folder
 
     def run(self, report: Callable[[int], None] = lambda _: None) -> Result:
-        """Make the walks that are not there yet; return what was found on all."""
+        """Generate the missing walks and return the result of all walks."""
         began = time.monotonic()
         chunks, checked = chunks_of(self._plan.runs), checked_by(self._options)
         notes = self._folder.done(chunks, checked)
@@ -206,7 +203,7 @@ class CorpusMaker:
             return []
 
     def _make(self, chunks: list[Chunk]) -> list[Made]:
-        """Make chunks; return each with what was found on its walks, None where an `assert` failed."""
+        """Generate chunks; return each with its note, None after a failed `assert`."""
         last = chunks[-1]
         self._cluster.describe(f"walks {chunks[0].first:,} to {last.first + last.runs - 1:,}")
         count = min(len(chunks), TASKS_A_CORE * self._cluster.parallelism)
@@ -225,10 +222,10 @@ class CorpusMaker:
     def _result(
         self, notes: dict[int, Noted], limit: str | None, earlier: int, seconds: float, failed: Chunk | None
     ) -> Result:
-        """Return what was found on all walks that there are, and in a chunk on which an `assert` failed."""
+        """Return the result of the finished chunks and of the chunk with a failed `assert`, if any."""
         found = [notes[number] for number in sorted(notes)]
         actions: Counter[str] = sum((Counter(note["actions"]) for note in found), Counter())
-        shown = {name: walk for note in reversed(found) for name, walk in note["violated"].items()}  # the first counts
+        shown = {name: walk for note in reversed(found) for name, walk in note["violated"].items()}  # the first wins
         names = [*self._protocol.actions, *self._protocol.network.own_actions()]
         result = Result(complete=False, limit=limit, seconds=seconds, workers=self._cluster.parallelism)
         result.warnings = [NOTHING_CHECKED] if self._options.checks_nothing else []
@@ -239,13 +236,13 @@ class CorpusMaker:
         result.violations = self._violations(shown, failed)
         result.verdict = _verdict(result)
         if earlier:
-            result.notes.append(f"{earlier:,} of the walks were there already")
+            result.notes.append(f"--out: {earlier:,} walks existed already and were kept")
         return result
 
     def _violations(self, shown: dict[str, int], failed: Chunk | None) -> list[Violation]:
-        """Return violations in initial states; for other properties make the first walk with a violation again.
+        """Return the violations, by generating the first walk with a violation of each property again.
 
-        Failed assertions come first; if none was met so far, those of the chunk in which one `failed`.
+        Failed assertions come first. If these walks have none, generate the chunk in which an assertion `failed`.
         """
         found: dict[str, Violation] = {}
         for walk in sorted({0, *shown.values()}):
@@ -278,12 +275,12 @@ DDL = "chunk int not null, note string not null"
 
 
 def _as_filed(states: list[State], actions: list[str]) -> tuple[TraceStep, ...]:
-    """Return a walk with what its file holds: states, and the names of actions."""
+    """Return a walk as its file has it: states and names of actions."""
     return tuple(map(TraceStep, states, [None, *actions]))
 
 
 class ChunkMaker:
-    """Makes chunks; what it learns for one it keeps for the next."""
+    """Generates chunks and keeps its memo tables from one chunk to the next."""
 
     def __init__(self, description: dict[str, Any], plan: Plan, folder: Path, user_files: Path) -> None:
         protocol, options = from_spec(description, user_files)
@@ -293,7 +290,7 @@ class ChunkMaker:
         self._walks.run()
 
     def make(self, chunk: Chunk) -> Noted | None:
-        """Make the walks of a chunk, with their files; return what was found on them, or None if an `assert` failed."""
+        """Generate the walks of a chunk with their files; return its note, or None after a failed `assert`."""
         result = self._walks.more(replace(self._plan, first=chunk.first, runs=chunk.runs))
         if result.verdict is Verdict.ASSERTION:
             return None
@@ -314,9 +311,9 @@ def _maker(arguments: str) -> ChunkMaker:
 
 
 def make_walks(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[Any]:
-    """Make the chunks of tasks whose numbers batches hold; yield what was found, which is noted in the folder too.
+    """Generate the chunks of the tasks in `batches`; write their notes to the folder and yield them.
 
-    A chunk on which an `assert` fails is not made, and what is yielded of it is null.
+    The yielded note of a chunk with a failed `assert` is null.
     """
     import pyarrow as pa
 
@@ -330,7 +327,7 @@ def make_walks(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[An
                 chunk = Chunk(*given)
                 note = _maker(compact_json(lasting)).make(chunk)
                 if note is None:
-                    _maker.cache_clear()  # what raised may have left the tables half learned
+                    _maker.cache_clear()  # the error may have left the memo tables incomplete
                 else:
                     write_note(CorpusFolder.note_file(folder, chunk.number), note)
                 yield pa.RecordBatch.from_pydict({"chunk": [chunk.number], "note": [compact_json(note)]}, schema=schema)

@@ -1,8 +1,8 @@
-"""Files as lines, JSON documents and TLA+ values, with an error that names the place of whatever is wrong.
+"""Parsing of trace files: lines, JSON documents and TLA+ values. Errors have the file, line and column.
 
-Values repeat themselves in a trace, as a whole and in their parts: a step changes two of twenty variables, and a
-message bag of sixty messages by one. `ValueCache` cuts a text at the commas of its outermost brackets, and the grammar
-reads each distinct part once. Where a text is odd the grammar reads all of it, so the errors are the grammar's.
+Values and parts of values recur in a trace: a step changes two of twenty variables, or one of sixty messages in a bag.
+`ValueCache` splits a text at the commas of its outermost brackets, and the parser reads each distinct part once. If a
+text has an unexpected form, the parser reads the whole text, so all errors are the parser's.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from kraftcheck.spec.values import Map, Value
 
 
 class TraceError(TlaSyntaxError):
-    """A file is not the trace it should be. Says the file, line and column, what was found and what was expected."""
+    """An invalid trace file. The message has the file, line and column, and the found and the expected text."""
 
 
 DEFAULT_LIMIT = 4 * 2**30
-"""Bytes that a file may have once it is unpacked, unless told otherwise."""
+"""Default limit on the unpacked size of a file, in bytes."""
 
 LONGEST_LINE = 32 * 2**20
-"""Bytes that a line may have."""
+"""Maximum length of a line, in bytes."""
 
 LARGEST_DOCUMENT = 32 * 2**20
-"""Bytes that a file may have that can only be read as a whole, such as JSON."""
+"""Maximum size of a file in a format without lines, such as JSON, in bytes."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -53,18 +53,18 @@ _CHUNK = 2**20
 
 
 class Source:
-    """A file that is read once, from its beginning."""
+    """A file, possibly gzipped, for one sequential read."""
 
     def __init__(self, path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT) -> None:
         self.file = fspath(path)
         self.line = 0
-        """The number of the last line read."""
+        """The number of the last read line."""
         self.ends_in_newline = True
-        """Whether the last line read had an end of line."""
+        """Whether the last read line ended in a newline."""
         self._limit = limit_bytes
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Return the lines with their numbers from 1, without their ends (LF or CRLF)."""
+        """Yield the lines with their numbers from 1, without LF or CRLF."""
         read = 0
         stream = self._open()
         with stream:
@@ -72,7 +72,7 @@ class Source:
                 self.line += 1
                 read += len(raw)
                 if len(raw) > LONGEST_LINE:
-                    raise self.error("one that is longer", f"a line of at most {LONGEST_LINE:,} bytes")
+                    raise self.error("a longer line", f"a line of at most {LONGEST_LINE:,} bytes")
                 if read > self._limit:
                     raise self.error("more", f"at most {self._limit:,} bytes, unpacked (the limit can be raised)")
                 if self.line == 1:
@@ -81,27 +81,27 @@ class Source:
                 yield self.line, self._decode(raw.rstrip(b"\r\n"))
 
     def document(self) -> str:
-        """Return the whole text, for a format that cannot be read line by line."""
+        """Return the whole text, for a format without lines."""
         parts: list[str] = []
         size = 0
         for _, text in self.lines():
             size += len(text) + 1
             if size > LARGEST_DOCUMENT:
-                raise self.error("one that is larger", f"a file of at most {LARGEST_DOCUMENT:,} bytes in this format")
+                raise self.error("a larger file", f"a file of at most {LARGEST_DOCUMENT:,} bytes in this format")
             parts.append(text)
         return "\n".join(parts)
 
     def beginning(self, size: int) -> str:
-        """Return about `size` bytes of the beginning, whatever they are, to tell the format by."""
+        """Return the first `size` bytes, decoded leniently, for the detection of the format."""
         with self._open() as stream:
             try:
                 raw = stream.read(size)
             except (OSError, EOFError, zlib.error):
-                raw = b""  # reading the lines says what is wrong
+                raw = b""  # `lines` reports the error
         return raw.removeprefix(_BYTE_ORDER_MARK).decode(errors="replace")
 
     def error(self, found: str, expected: str, *, line: int | None = None, column: int = 1) -> TraceError:
-        """Return an error at a line, by default the last one read."""
+        """Return an error at a line, by default the last read line."""
         return TraceError(self.file, max(1, self.line) if line is None else line, column, found, expected)
 
     def at_end(self, expected: str) -> TraceError:
@@ -112,8 +112,7 @@ class Source:
         try:
             return open_unpacked(self.file)
         except OSError as error:
-            found = f"one that cannot ({error.strerror})"
-            raise TraceError(self.file, 1, 1, found, "a file that can be read") from None
+            raise TraceError(self.file, 1, 1, f"an unreadable one ({error.strerror})", "a readable file") from None
 
     def _read(self, stream: BinaryIO, size: int) -> bytes:
         try:
@@ -132,7 +131,7 @@ class Source:
 
 
 def open_unpacked(path: str | PathLike[str]) -> BinaryIO:
-    """Open a file that may be gzipped, whatever its name; reading yields what it unpacks to."""
+    """Open a file, and unpack it if its content is gzipped."""
     with open(path, "rb") as stream:
         is_gzip = stream.read(2) == _GZIP_MAGIC
     if not is_gzip:
@@ -144,18 +143,18 @@ def open_unpacked(path: str | PathLike[str]) -> BinaryIO:
 _BRACKET = re.compile(QUOTED + r"|[\[{\]}]")
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-"""Begins the code of half a character; two halves make one."""
+"""The escape of a surrogate, one half of a character."""
 
-Json = Any  # what the json module makes of JSON: dict, list, str, int, float, bool, None
+Json = Any  # a value of the json module: dict, list, str, int, float, bool, None
 
 
 class JsonError(Exception):
-    """JSON that no trace consists of: what was found, what was expected."""
+    """Invalid JSON of a trace, with the found and the expected text."""
 
 
 @contextmanager
 def placed(source: Source) -> Iterator[None]:
-    """Turn a `JsonError` into a `TraceError` of a file."""
+    """Convert a `JsonError` into a `TraceError` with the file."""
     try:
         yield
     except JsonError as error:
@@ -163,7 +162,7 @@ def placed(source: Source) -> Iterator[None]:
 
 
 def read_json(source: Source) -> Json:
-    """Read the JSON that a file consists of."""
+    """Parse a file as JSON."""
     text = source.document()
     if max(accumulate(map(_rise, _BRACKET.finditer(text))), default=0) > DEEPEST:
         raise source.error("values nested deeper", f"JSON of at most {DEEPEST} levels", line=1)
@@ -174,9 +173,9 @@ def read_json(source: Source) -> Json:
             )
     except json.JSONDecodeError as error:
         rest = text[error.pos : error.pos + 100].split("\n")[0]
-        told = quoted(rest) if rest else "the end of the file"
+        shown = quoted(rest) if rest else "the end of the file"
         expected = f"JSON ({error.msg.removeprefix('Expecting ')})"
-        raise source.error(told, expected, line=error.lineno, column=error.colno) from None
+        raise source.error(shown, expected, line=error.lineno, column=error.colno) from None
     if _SURROGATE.search(text):
         try:
             json.dumps(found, ensure_ascii=False).encode()
@@ -209,10 +208,10 @@ def _integer(number: str) -> int:
 
 
 CACHED_CHARACTERS = 32 * 2**20
-"""Characters of text that the caches of whole values and of parts may hold each."""
+"""Limit on the text in the cache of values and in the cache of parts, in characters each."""
 
-_SHORT = 48  # characters that are not worth cutting
-_DEEP = 40  # levels that are cut, and no more: cutting recurses
+_SHORT = 48  # maximum length of a text that is not split
+_DEEP = 40  # maximum number of nested levels to split, a limit on the recursion
 _MARK = re.compile(QUOTED + r"|<<|>>|[\[({})\]]|@@|,|:>|\|->")
 _OPENING = re.compile(r"\s*(\{|<<|\[|\()")
 _NAME = re.compile(r"\s*([0-9]*[A-Za-z_][A-Za-z0-9_]*)\s*")
@@ -225,7 +224,7 @@ T = TypeVar("T")
 
 
 class _Cache(Generic[T]):
-    """Remembers the results for texts; forgets those not asked for within about `CACHED_CHARACTERS` characters."""
+    """A cache by text in two generations. It drops entries unused for about `CACHED_CHARACTERS` characters."""
 
     def __init__(self, make: Callable[[str], T]) -> None:
         self._make = make
@@ -247,7 +246,7 @@ class _Cache(Generic[T]):
 
 
 class ValueCache:
-    """Reads values as `kraftcheck.spec.tla.parsing.ValueParser` does, and remembers them."""
+    """A cache in front of `kraftcheck.spec.tla.parsing.ValueParser`."""
 
     def __init__(self, names: Mapping[str, Value] | None = None) -> None:
         self._parser = shared_parser() if names is None else ValueParser(names)
@@ -256,13 +255,13 @@ class ValueCache:
         self._file, self._intervals = "", Intervals()
 
     def _begin(self, file: str) -> None:
-        """Begin a file; forget values of the last one that are large for their text."""
+        """Start a file; drop the caches if the last file had large values with a short text."""
         if self._intervals.left < LARGEST_INTERVAL:
             self._parts, self._whole = _Cache(self._read), _Cache(self._read_whole)
         self._file, self._intervals = file, Intervals()
 
     def read(self, text: str, *, where: str, line: int, column: int) -> tuple[Value, bytes]:
-        """Return the value of a text, and a hash of the text."""
+        """Return the value and the hash of a text."""
         if where != self._file:
             self._begin(where)
         before = self._intervals.left
@@ -277,7 +276,7 @@ class ValueCache:
             raise TraceError(error.file, error.line, error.column, error.found, error.expected) from None
 
     def _read_whole(self, text: str) -> tuple[Value, bytes]:
-        self._intervals.left += len(text)  # so intervals take no more memory than other text may
+        self._intervals.left += len(text)  # limits the memory of intervals to that of other text
         return self._read(text), _fingerprint(text)
 
     def _parse(self, text: str) -> Value:
@@ -293,7 +292,7 @@ class ValueCache:
         return self._parse(text) if value is None else value
 
     def _joined(self, opening: str, items: list[Value], keys: list[str]) -> Value | None:
-        """Return the value whose parts were read, or None where one of them is there twice."""
+        """Return the value with these parts; None if a part occurs twice."""
         if opening == "<<":
             return tuple(items)
         if opening == "{":
@@ -312,7 +311,7 @@ def _fingerprint(text: str) -> bytes:
 
 
 def _cut(text: str) -> tuple[str, list[str], list[str]] | None:
-    """Cut a text in its outermost brackets, at separators and arrows; None if it does not look like one value."""
+    """Split a text in its outermost brackets into values and keys; None if it does not look like one value."""
     first = _OPENING.match(text)
     if first is None:
         return None

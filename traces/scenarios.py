@@ -1,4 +1,4 @@
-"""Scenarios, which are stories about a model in text files: read, led through, and written for a walk."""
+"""Scenario files: parsing, the choice of steps, and commands for the steps of a walk."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ SEPARATOR = "----"
 
 
 class ScenarioError(InputError):
-    """A scenario that cannot run as written."""
+    """An error in a scenario or in its execution."""
 
 
 class Block(NamedTuple):
-    """Some commands and what happened."""
+    """Commands with their recorded output."""
 
-    line: int  # the number of the first command's line
-    before: list[str]  # the lines of prose before it
+    line: int  # the line number of the first command
+    before: list[str]  # the comments and blank lines before it
     commands: list[str]
-    told: list[str]  # what happened, as the file says
+    told: list[str]  # the recorded output
 
 
 def read_blocks(text: str) -> tuple[list[Block], list[str]]:
-    """Return the blocks of a scenario, and the lines of prose after the last one."""
+    """Return the blocks of a scenario, and the comments after the last block."""
     blocks: list[Block] = []
     before: list[str] = []
     commands: list[str] = []
@@ -43,8 +43,8 @@ def read_blocks(text: str) -> tuple[list[Block], list[str]]:
         if not commands and (not line.strip() or line.startswith("#")):
             before.append(line)
         elif line == SEPARATOR and commands:
-            told = list(takewhile(str.strip, (outcome for _, outcome in lines)))
-            blocks.append(Block(first, before, commands, told))
+            output = list(takewhile(str.strip, (outcome for _, outcome in lines)))
+            blocks.append(Block(first, before, commands, output))
             before, commands = [], []
         elif not line.strip() or line == SEPARATOR:
             raise ScenarioError(f"line {number}: expected commands, then {SEPARATOR}")
@@ -57,7 +57,7 @@ def read_blocks(text: str) -> tuple[list[Block], list[str]]:
 
 
 def write_blocks(blocks: list[Block], after: list[str]) -> str:
-    """Return the text of a scenario."""
+    """Return blocks as the text of a scenario."""
     lines: list[str] = []
     for block in blocks:
         lines += [*block.before, *block.commands, SEPARATOR, *block.told, ""]
@@ -65,7 +65,7 @@ def write_blocks(blocks: list[Block], after: list[str]) -> str:
 
 
 def split(command: str) -> list[str]:
-    """Return the words of a command; a set or a sequence is one word, blanks or not."""
+    """Split a command into words. A set or a sequence is one word, even with blanks."""
     found: list[str] = []
     for word in _words(command):
         is_open = bool(found) and sum(map(found[-1].count, "{[(")) > sum(map(found[-1].count, ")]}"))
@@ -80,26 +80,25 @@ def _words(command: str) -> Iterator[str]:
     words_of = shlex.shlex(command, posix=True)
     words_of.whitespace_split, words_of.quotes, words_of.escape, words_of.commenters = True, '"', "", ""
     try:
-        yield from words_of  # a single quote is part of a name
+        yield from words_of  # a single quote may be part of a name
     except ValueError as error:
         raise ScenarioError(f"{error}".lower()) from None
 
 
 class Ask(NamedTuple):
-    """A step that a command describes."""
+    """The description of a step in a command; None for an unspecified part."""
 
-    action: str  # the action's name
-    # the replica that takes it, the type of the message delivered, its sender, the receiver of a message; or None
-    by: str | None
-    on: str | None
-    source: str | None
-    dest: str | None
+    action: str
+    by: str | None  # the acting replica
+    on: str | None  # the type of the delivered message
+    source: str | None  # the sender of the message
+    dest: str | None  # the receiver of the message
     fields: dict[str, str]  # fields of the message, as text
     then: dict[str, str]  # paths into the next state, with values as text
 
 
 def read_ask(given: list[str]) -> Ask:
-    """Return the step that the words of a command describe."""
+    """Parse the description of a step from the words of a command."""
     action, *rest = given
     named: dict[str, str | None] = {"by": None, "on": None, "from": None, "to": None}
     fields: dict[str, str] = {}
@@ -115,24 +114,24 @@ def read_ask(given: list[str]) -> Ask:
             name, _, value = word.partition("=")
             into[name] = value
         else:
-            raise ScenarioError(f"what is {word!r}? expected by ID, on MESSAGE, from ID, to ID, FIELD=VALUE or ->")
+            raise ScenarioError(f"unknown word {word!r}; expected by ID, on MESSAGE, from ID, to ID, FIELD=VALUE or ->")
     return Ask(action, named["by"], named["on"], named["from"], named["to"], fields, then)
 
 
 class Start(NamedTuple):
-    """What `start` says."""
+    """The arguments of `start`; "" for an unspecified name."""
 
-    model: str  # names; "" where there is none
+    model: str
     variant: str
     config: str
     at: str
-    bounds: str  # what every bound is that no constant sets; "" for what the configuration says
+    bounds: str  # the value of every bound without its own setting; "" for the configuration's values
     settings: dict[str, str]  # constants, as text
-    then: dict[str, str]  # what tells the initial state from others, as in `Ask`
+    then: dict[str, str]  # paths into the initial state, with values as text
 
 
 def read_start(given: list[str]) -> Start:
-    """Return what the words after `start` say."""
+    """Parse the arguments of `start`."""
     if not given:
         raise ScenarioError("expected start MODEL, found no model")
     name, *rest = given
@@ -144,23 +143,23 @@ def read_start(given: list[str]) -> Start:
 class Command(NamedTuple):
     """A command of a scenario."""
 
-    line: int  # the number of its line
-    text: str  # the line
-    verb: str  # its first word: `start`, `settle` ..., or an action
+    line: int
+    text: str
+    verb: str  # the first word: `start`, `settle` ..., or an action
     rest: list[str]  # the other words
 
 
 class Story(NamedTuple):
-    """A part of a scenario that begins with `start`."""
+    """A part of a scenario from `start` to the next `start`."""
 
-    file: Path  # the scenario
-    start: Command  # its first command
-    words: Start  # what that says
-    commands: list[Command]  # the others
+    file: Path
+    start: Command
+    words: Start  # the arguments of `start`
+    commands: list[Command]  # the other commands
 
 
 def read_stories(path: Path) -> list[Story]:
-    """Return the stories of a scenario: one for each `start`."""
+    """Return the stories of a scenario file, one for each `start`."""
     text = read_written(path, "scenario")
     try:
         blocks, _ = read_blocks(text)
@@ -190,23 +189,23 @@ def _command(path: Path, line: int, text: str) -> Command:
 
 
 MANY = 200
-"""The most messages that one `deliver` delivers: more means that they cause each other for ever."""
+"""Limit on the messages of one `deliver`; beyond it they cause each other without end."""
 
 TAKES = ("briefly", "deliver", "settle")
 LOOKS = ("cannot", "hide", "show", "property")
-"""Commands that take steps, and commands that only look; besides, an action is a command."""
+"""Commands that take steps, and commands that take none. The name of an action is a command too."""
 
 Tell = Callable[[Transition], Iterable[str]]
 
 
 class NothingThereError(ScenarioError):
-    """A path that leads into a value that is no record at the moment, such as `Nil`."""
+    """A path into a value that currently is not a record, such as `Nil`."""
 
 
 class Stage:
-    """The model and the present state of a scenario."""
+    """The model and the current state of a scenario."""
 
-    state: State  # the present state; who leads the scenario sets it
+    state: State  # set by the caller after each step
 
     def __init__(self, semantics: Semantics, tell: Tell | None = None, *, any_outcome: bool = False) -> None:
         self.semantics = semantics
@@ -214,15 +213,15 @@ class Stage:
         self._tell = tell or (lambda transition: [self.heading(transition)])
 
     def begin(self, init: str, then: dict[str, str]) -> None:
-        """Begin in the first initial state in which paths have these values."""
+        """Start in the first initial state in which the paths have these values."""
         starts = initial_states(self.semantics, init)
         found = next((s for s in starts if all(self._is(s, None, *item) for item in then.items())), None)
         if found is None:
-            raise ScenarioError("no initial state is such")
+            raise ScenarioError("no initial state has these values")
         self.state = found
 
     def steps(self, verb: str, rest: list[str]) -> Iterator[Transition]:
-        """Yield the steps that a command asks for, one after the other; none where it only looks."""
+        """Yield the steps of a command one by one; none for a command that takes no steps."""
         if verb == "briefly" and rest:
             verb, *rest = rest
         if verb == "deliver":
@@ -237,17 +236,17 @@ class Stage:
     # Choosing a step
 
     def chosen(self, ask: Ask) -> Transition:
-        """Return the one step that is as asked."""
+        """Return the only step that fits a description; raise ScenarioError if none or several fit."""
         fitting = self.fitting(ask)
         if not fitting:
             raise ScenarioError(f"no such step; {'; '.join(self.refusals(ask))}")
         if self._differ(fitting):
             ways = "\n  or ".join(" ".join(line.split()) for t in fitting for line in ["; ".join(self._tell(t))])
-            raise ScenarioError(f"{len(fitting)} steps are such:\n  {ways}")
+            raise ScenarioError(f"ambiguous command, {len(fitting)} matching steps:\n  {ways}")
         return fitting[0]
 
     def fitting(self, ask: Ask) -> list[Transition]:
-        """Return the steps that are as asked."""
+        """Return the steps that fit a description."""
         protocol = self.semantics.protocol
         known = [*protocol.actions, *protocol.network.own_actions()]
         if ask.action not in known:
@@ -263,15 +262,15 @@ class Stage:
         ]
 
     def refusals(self, ask: Ask) -> list[str]:
-        """Return why no step is as asked."""
+        """Return the reasons why no step fits a description."""
         actor = None if ask.by is None else self.replica(ask.by)
         found = diagnose(self.semantics, self.state, ask.action, actor)
-        told = dict.fromkeys(r.text for r in found if r.message is None or _fits_message(ask, r.message))
-        others = [text for text in told if text != "enabled"]
-        return others or [f"no step of {ask.action} is such"]
+        texts = dict.fromkeys(r.text for r in found if r.message is None or _fits_message(ask, r.message))
+        others = [text for text in texts if text != "enabled"]
+        return others or [f"no step of {ask.action} fits the command"]
 
     def _differ(self, steps: list[Transition]) -> bool:
-        """Whether it matters which of several steps is taken."""
+        """Whether several steps have different outcomes."""
         return len({step[:3] if self._any_outcome else step.target for step in steps}) > 1
 
     # Delivering
@@ -297,7 +296,7 @@ class Stage:
             if not fitting:
                 return
             yield self._only([step for step in fitting if _delivery(step) == _delivery(fitting[0])])
-        raise ScenarioError(f"{MANY} messages were delivered, and still there are more")
+        raise ScenarioError(f"deliver: more than {MANY} messages; name the type or the receiver")
 
     def settle(self, given: list[str]) -> Iterator[Transition]:
         """Yield the deliveries of `settle [among ID ...] [until MESSAGE]`."""
@@ -312,9 +311,9 @@ class Stage:
                 if steps and not self._is_under_way(until):
                     yield self._only(steps)
         else:
-            raise ScenarioError(f"messages were delivered in {MANY} turns, and still something changes")
+            raise ScenarioError(f"settle: no fixpoint after {MANY} turns; use among or until")
         if until and not self._is_under_way(until):
-            raise ScenarioError(f"no {until} is ever under way")
+            raise ScenarioError(f"settle: no {until} was under way")
 
     def _settling(self, given: list[str]) -> tuple[list[str], str]:
         among: list[str] = []
@@ -326,15 +325,15 @@ class Stage:
         if words_left[:1] == ["among"] and words_left[1:]:
             among = words_left[1:]
         elif words_left:
-            raise ScenarioError("expected among ID ..., or until MESSAGE, or nothing")
+            raise ScenarioError("settle: expected among ID ..., until MESSAGE, or nothing")
         for name in among:
             if self.replica(name) is None:
-                raise ScenarioError(f"there is no replica {name}")
+                raise ScenarioError(f"unknown replica {name}")
         return among, until
 
     def _only(self, steps: list[Transition]) -> Transition:
         if self._differ(steps):
-            raise ScenarioError(f"{self.heading(steps[0])} can end in {len(steps)} ways: take it by name")
+            raise ScenarioError(f"{self.heading(steps[0])} has {len(steps)} outcomes; choose one by an action")
         return steps[0]
 
     def _is_under_way(self, kind: str) -> bool:
@@ -348,7 +347,7 @@ class Stage:
         )
 
     def _deliveries(self, among: list[str]) -> list[Transition]:
-        """The steps taken on messages between these replicas; between any where none are named."""
+        """Return the deliveries of messages between these replicas, or between all if `among` is empty."""
         return [
             t
             for t in self.semantics.transitions(self.state)
@@ -360,15 +359,15 @@ class Stage:
     # Looking
 
     def replica(self, text: str) -> Value:
-        """Return the id of the replica that is written so; None where there is none."""
+        """Return the id of the replica with this text; None if there is no such replica."""
         return next((key for key in self.state.replicas if text_of(key) == text), None)
 
     def at(self, path: str) -> Value:
-        """Return what a path leads to: a replica, its field, or a shared field."""
+        """Return the value at a path: a replica, its field, or a shared field."""
         return self._at(self.state, None, path)
 
     def heading(self, transition: Transition) -> str:
-        """Return what a step is called: `HandleVoteRequest by n2 on VoteRequest from n1`."""
+        """Return a step as text: `HandleVoteRequest by n2 on VoteRequest from n1`."""
         text = transition.action
         if transition.action in self.semantics.protocol.network.own_actions():
             text += " by the network"
@@ -387,7 +386,7 @@ class Stage:
             return False
 
     def _at(self, state: State, actor: Value, path: str) -> Value:
-        """Return what a path leads to; a bare field is one of the replica that acts."""
+        """Return the value at a path; a bare field belongs to the acting replica."""
         first, *names = path.split(".")
         key = next((key for key in state.replicas if text_of(key) == first), None)
         if key is not None:
@@ -408,7 +407,7 @@ def _delivery(step: Transition) -> tuple[Value, Record | None]:
 
 
 def _fits_message(ask: Ask, message: Record | None) -> bool:
-    """Whether a command's words about the message fit one."""
+    """Whether a message fits a description."""
     if message is None:
         return ask.on is None and ask.source is None
     if ask.on not in (None, type(message).__name__):
@@ -418,7 +417,7 @@ def _fits_message(ask: Ask, message: Record | None) -> bool:
 
 
 def _sends(ask: Ask, transition: Transition) -> bool:
-    """Whether a command's words about what is sent fit a step: all its fields, where no message is delivered."""
+    """Whether the sent messages of a step fit a description: the receiver, and without a delivery the fields."""
     fields = {} if transition.message is not None else dict(ask.fields)
     if ask.dest is not None:
         fields["dest"] = ask.dest
@@ -440,7 +439,7 @@ def _field(value: Value, path: str) -> Value:
 
 
 def beginning(stage: Stage, init: str, wanted: State) -> list[str]:
-    """Return the words after `->` with which `start` begins in a state; none where it does so without."""
+    """Return the words after `->` with which `start` chooses an initial state; none if it is the first one."""
     then: dict[str, str] = {}
     while True:
         stage.begin(init, then)
@@ -454,7 +453,7 @@ def beginning(stage: Stage, init: str, wanted: State) -> list[str]:
 
 
 def command_of(stage: Stage, wanted: Transition) -> str:
-    """Return the command that takes a step from the present state of a scenario."""
+    """Return a command that takes a step from the current state."""
     words: list[str] = [wanted.action]
     after: list[str] = []
     ends = _ends(stage, words, after)
@@ -466,15 +465,15 @@ def command_of(stage: Stage, wanted: Transition) -> str:
         if wanted.target in fewer and (len(fewer) < len(ends) or name == "by"):
             (words, after), ends = more, fewer
     if ends != {wanted.target}:
-        raise ScenarioError(f"no words of a scenario tell {stage.heading(wanted)} from another step")
+        raise ScenarioError(f"{stage.heading(wanted)}: no command of a scenario distinguishes this step from another")
     return " ".join(map(quoted, words + (["->", *after] if after else [])))
 
 
 def quoted(word: str) -> str:
-    """Return a word as a command has it: in quotes where it would not be one word."""
+    """Return a word for a command, quoted if needed."""
     written = _written(word)
     if written is None:
-        raise ScenarioError(f"{word}: cannot be a word of a scenario")
+        raise ScenarioError(f"{word}: cannot be written as a word of a scenario")
     return written
 
 
@@ -487,12 +486,12 @@ def _written(word: str) -> str | None:
 
 
 def _ends(stage: Stage, words: list[str], after: list[str]) -> set[State]:
-    """Return where the steps lead that a command asks for."""
+    """Return the target states of the steps that fit a command."""
     return {step.target for step in stage.fitting(read_ask([*words, *(["->", *after] if after else [])]))}
 
 
 def _clauses(stage: Stage, wanted: Transition) -> Iterator[tuple[str, list[str]]]:
-    """Yield what may be said of a step, the shortest first: `by n1`, `on Vote`, `epoch=2`, and what is so after it."""
+    """Yield possible clauses for a step: `by n1`, `on Vote`, `epoch=2`, then fields of the next state."""
     if wanted.actor is not None:
         yield "by", ["by", text_of(wanted.actor)]
     message = wanted.message
@@ -522,7 +521,7 @@ def _pairs(message: Record, but: str) -> Iterable[str]:
 
 
 def _fields(state: State, other: State) -> Iterator[tuple[str, str]]:
-    """Yield the paths of fields that have another text in one state than in another, with the text."""
+    """Yield the fields whose text differs from that in another state, as paths with their text."""
     for key in ordered(state.replicas):
         for name in field_names(type(state.replicas[key])):
             text = text_of(getattr(state.replicas[key], name))

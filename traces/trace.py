@@ -1,4 +1,4 @@
-"""Traces, whatever files they come from: what a format of such files can do, and files read and written by format."""
+"""Traces and their file formats: the format interface, format detection, reading and writing."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _FOLDER = "kraftcheck.traces.formats"
 
 
 class _Formats(type):
-    """Finds formats in the folder `formats`: `TraceFormat.TLC_LOG` is the constant `TLC_LOG` of a module there."""
+    """The metaclass that finds formats: `TraceFormat.TLC_LOG` is the constant `TLC_LOG` of a module in `formats`."""
 
     def __getattr__(cls, name: str) -> TraceFormat:
         found = known_formats().get(name)
         if found is None:
-            raise AttributeError(f"there is no format {name}")
+            raise AttributeError(f"unknown format {name}")
         return found
 
     def __iter__(cls) -> Iterator[TraceFormat]:
@@ -40,51 +40,50 @@ def known_formats() -> dict[str, TraceFormat]:
 
 
 class TraceFormat(str, metaclass=_Formats):
-    """A file format: a string, its name in messages and tables, that knows how to read and write.
+    """A trace file format. The string is its name in messages and tables.
 
-    Each module in the folder `formats` has one or several as constants; `TraceFormat` yields all of them, and has each
+    Modules in the folder `formats` define formats as constants. `TraceFormat` is iterable over all of them and has each
     as an attribute.
     """
 
     order = 0
     holds = "a trace"
     has_lines = False
-    # the name of the format for `write_trace`, None for a format that is only read; and how names of its files end
-    form: str | None = None
-    ending = ""
+    form: str | None = None  # the name for `write_trace`; None for a read-only format
+    ending = ""  # the file name extension
 
     def recognises(self, first: str, beginning: str) -> bool:
-        """Tell whether a file has this format."""
+        """Whether a file has this format, by its first line and its beginning."""
         return False
 
     def read(self, source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
-        """Yield the traces of a file: for each a `TraceHead`, its states and a `TraceEnd`."""
+        """Yield the events of the traces in a file: for each trace a `TraceHead`, its states and a `TraceEnd`."""
         raise source.error(f"{self.holds} ({self})", "a trace")
 
     def write(self, trace: Trace) -> Iterator[str]:
         """Yield the text of a file with a trace."""
-        raise ValueError(f"traces are not written in the format {self}")
+        raise ValueError(f"format {self}: read-only; choose another format")
 
 
 class JsonFormat(TraceFormat):
-    """A format in JSON. Which of them a file has is told by the whole document."""
+    """A JSON format, which is recognized from the whole document."""
 
     mark = ""
 
     def fits(self, document: dict[str, Json]) -> bool:
-        """Tell whether a document has this format."""
+        """Whether a document has this format."""
         raise NotImplementedError
 
     def events(self, source: Source, document: dict[str, Json]) -> Iterator[TraceEvent]:
-        """Yield the traces of a document. See `read`."""
+        """Yield the events of the traces in a document (see `read`)."""
         raise NotImplementedError
 
     def document(self, trace: Trace) -> dict[str, Json]:
-        """Return the document of a trace. See `write`."""
+        """Return a trace as a document (see `write`)."""
         raise NotImplementedError
 
     def read(self, source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
-        """Read the document with the format that it has. See `TraceFormat.read`."""
+        """Read a document with the JSON format that fits it."""
         document = read_json(source)
         known = [other for other in TraceFormat if isinstance(other, JsonFormat)]
         for other in known:
@@ -93,7 +92,7 @@ class JsonFormat(TraceFormat):
         raise source.error("other JSON", f"an object with {' or '.join(other.mark for other in known)}", line=1)
 
     def write(self, trace: Trace) -> Iterator[str]:
-        """Return the text of the document. See `TraceFormat.write`."""
+        """Yield the document of a trace as text."""
         return iter([json.dumps(self.document(trace), ensure_ascii=False, separators=(",", ":"))])
 
 
@@ -112,7 +111,7 @@ class Location(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How a trace continues for ever after its last state."""
+    """The infinite continuation of a trace: stuttering, or a step back to an earlier state."""
 
     back_to: int | None = None
     action: str | None = None
@@ -124,10 +123,10 @@ class Ending(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TraceState:
-    """One state of a trace.
+    """A state of a trace.
 
-    `fingerprints`: a hash of the text of each variable, in the order of `variables`. Where they are equal the values
-    are; the converse does not hold. Empty for formats that are no text of variables.
+    `fingerprints` has a hash of each variable's text, in the order of `variables`. Equal hashes imply equal values, but
+    not conversely. It is empty for formats without a text of each variable.
     """
 
     number: int
@@ -141,7 +140,7 @@ class TraceState:
 
 @dataclass(frozen=True, slots=True)
 class TraceHead:
-    """The beginning of a trace, as its file shows it. See `Trace` for the fields."""
+    """The beginning of a trace in its file; for the fields see `Trace`."""
 
     file: str
     index: int
@@ -153,7 +152,7 @@ class TraceHead:
 
 @dataclass(frozen=True, slots=True)
 class TraceEnd:
-    """The end of a trace, as its file shows it. See `Trace` for the fields."""
+    """The end of a trace in its file; for the fields see `Trace`."""
 
     ending: Ending | None = None
     complete: bool = True
@@ -164,7 +163,7 @@ TraceEvent = TraceHead | TraceState | TraceEnd
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A behaviour that a tool reports."""
+    """A trace of a file, in memory."""
 
     file: str
     index: int
@@ -178,25 +177,25 @@ class Trace:
 
     @classmethod
     def of(cls, head: TraceHead, states: Iterable[TraceState], end: TraceEnd) -> Self:
-        """Return the trace that these events make."""
+        """Assemble a trace from its head, states and end."""
         return cls(
             head.file, head.index, head.format, tuple(states), end.ending, head.violated, head.problem, end.complete,
             head.untyped,
         )  # fmt: skip
 
     def events(self) -> Iterator[TraceEvent]:
-        """Yield what reading the trace state by state yields."""
+        """Yield the trace as events, as `stream_traces` does."""
         yield TraceHead(self.file, self.index, self.format, self.violated, self.problem, self.untyped)
         yield from self.states
         yield TraceEnd(self.ending, self.complete)
 
     def require_types(self) -> None:
-        """Raise ValueError where the values are those of JSON."""
+        """Raise ValueError if the values are untyped JSON."""
         if self.untyped:
-            raise ValueError("the values of this trace have no types yet")
+            raise ValueError("the values of this trace are untyped JSON")
 
 
-_BEGINNING = 2**16  # bytes that tell the format
+_BEGINNING = 2**16  # bytes for the detection of the format
 
 
 def read_traces(
@@ -204,10 +203,8 @@ def read_traces(
 ) -> Iterator[Trace]:
     """Read the traces of a file: TLC's log, ``-simulate file=``, ``-dumpTrace`` of both kinds, or ITF.
 
-    One trace is in memory at a time, and a value that recurs in it once. `stream_traces` takes longer traces, too.
-
-    `cache`: reads the values. A cache shared by many files reads a value that recurs in them once; a cache with names
-    turns identifiers into what they stand for, such as model values in the order of a `.cfg`.
+    One trace is in memory at a time; for longer traces see `stream_traces`. A `cache` shared by many files parses a
+    recurring value once. A cache with names maps identifiers to values, such as model values in the order of a `.cfg`.
     """
     head: TraceHead | None = None
     states: list[TraceState] = []
@@ -224,16 +221,15 @@ def read_traces(
 def stream_traces(
     path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT, cache: ValueCache | None = None
 ) -> Iterator[TraceEvent]:
-    """Read the traces of a file state by state, in memory that does not grow with the file."""
+    """Read the traces of a file state by state, in bounded memory."""
     source = Source(path, limit_bytes=limit_bytes)
     yield from _format_of(source).read(source, cache or ValueCache())
 
 
 def detect_format(path: str | PathLike[str]) -> TraceFormat:
-    """Return the format of a file, told by its beginning.
+    """Return the format of a file, detected from its beginning.
 
-    Both kinds of JSON look alike there: the answer `TraceFormat.TLC_JSON` stands for ITF, too. A file that looks like
-    nothing else is taken for a log.
+    `TraceFormat.TLC_JSON` stands for ITF too, since both begin alike. The default for unrecognized files is TLC's log.
     """
     return _format_of(Source(path))
 
@@ -245,14 +241,14 @@ def _format_of(source: Source) -> TraceFormat:
 
 
 def form_of(path: str | PathLike[str]) -> str:
-    """Return the form in which `write_trace` writes a file of this name by default."""
+    """Return the default form of `write_trace` for a file name."""
     name = fspath(path).removesuffix(".gz")
     fitting = [known for known in TraceFormat if known.form is not None and name.endswith(known.ending)]
     return max(fitting, key=lambda known: len(known.ending)).form or ""
 
 
 def write_trace(trace: Trace, path: str | PathLike[str], form: str | None = None) -> None:
-    """Write a trace to a file."""
+    """Write a trace to a file, gzipped if its name ends in `.gz`."""
     name = fspath(path)
     forms = {known.form: known for known in TraceFormat if known.form is not None}
     form = form or form_of(path)

@@ -1,1 +1,1 @@
-"""The commands, one file a command."""
+"""The commands of the command line, one module each."""

@@ -1,4 +1,4 @@
-"""What `crosscheck` compares: all our states with a dump of TLC's, or with what TLC finds when it is run."""
+"""The comparisons of `crosscheck`: the model's states with a TLC dump, or with a run of TLC."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def with_dump(job: Job, arguments: argparse.Namespace) -> CrosscheckResult:
 
 
 def _compared(job: Job, dump: Path, form: TraceFormat, arguments: argparse.Namespace) -> CrosscheckResult:
-    """Search all our states, keeping them, and compare them with a dump."""
+    """Search all states of the model and compare them with a dump."""
     limit: int = arguments.max_size
     with Meter(quiet=arguments.quiet) as meter:
         found = ReferenceSearch(job.protocol, replace(job.options, report=meter.show))
@@ -79,7 +79,7 @@ def _counted(states: Iterator[TraceState], meter: Meter) -> Iterator[TraceState]
 
 
 def with_spec(job: Job, config: tuple[str, str], arguments: argparse.Namespace) -> CrosscheckResult:
-    """Run TLC on a copy of a specification and of a `.cfg` (its name and text), and compare what it finds."""
+    """Run TLC on copies of a specification and of a `.cfg` (name and text); compare its states with the model's."""
     from kraftcheck.traces.crosscheck import tlc
 
     tool = tlc.find_tool()
@@ -110,12 +110,12 @@ def with_spec(job: Job, config: tuple[str, str], arguments: argparse.Namespace) 
         else:
             outcome = CrosscheckResult(counted)
             more = f"more than {arguments.compare_states:,} states"
-            outcome.notes.append(f"{more}: the states themselves were not compared")
+            outcome.notes.append(f"{more}: only the counts were compared; --compare-states N raises the limit")
     outcome.tlc, outcome.their_distinct, outcome.their_depth = done, done.distinct, done.depth
     initial = next(iter(done.actions), None)  # TLC counts the initial predicate first, whatever its name
     outcome.their_actions = {name: times for name, times in done.actions.items() if name != initial}
     _compare_names(job, outcome, arguments)
     outcome.notes += [f"this TLC does not know {what}, which was left out" for what in left_out]
     if arguments.tlc_workers > 1:
-        outcome.notes.append("with several workers the depth that TLC reports may be off")
+        outcome.notes.append("with several workers the depth that TLC reports may be wrong; use --workers 1")
     return outcome

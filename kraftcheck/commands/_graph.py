@@ -1,4 +1,4 @@
-"""The state graph that `check --graph` writes: of the whole search, or around a counterexample."""
+"""The state graph of `check --graph`: of the whole search, or around a counterexample."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Drawing:
-    """The graph that is asked for; a format that there is not is refused before the search."""
+    """The requested state graph. The constructor refuses an unknown format, before the search."""
 
     def __init__(self, job: Job, arguments: argparse.Namespace) -> None:
         graph_writer(arguments.graph)
@@ -30,7 +30,7 @@ class Drawing:
         self._graph: Graph | None = None
 
     def search(self) -> Result:
-        """Run the search, and keep its state graph unless it is interrupted."""
+        """Run the search and keep its state graph, unless the search is interrupted."""
 
         def work(options: SearchRequest) -> Result:
             result, self._graph = explore_graph(self._job.protocol, options, self._text)
@@ -39,12 +39,12 @@ class Drawing:
         return run_job(self._job, quiet=self._arguments.quiet, work=work)
 
     def write(self, result: Result) -> None:
-        """Write the graph, and say before how large it is."""
+        """Print the size of the graph, then write it."""
         asked, graph = self._arguments, self._graph
         if asked.graph_around is not None:
             if not result.violations:
-                asked.graph.unlink(missing_ok=True)  # nobody shall take that of an earlier run for this one's
-                print_lines(notes(["nothing is violated: there is no graph of a counterexample's surroundings"]))
+                asked.graph.unlink(missing_ok=True)  # a graph of an earlier run must not pass for this run's
+                print_lines(notes(["--graph-around: no counterexample, so no graph was written"]))
                 return
             trace, most = result.violations[0].trace, asked.graph_most or MOST
             graph = neighbourhood(Semantics(self._job.protocol), trace, asked.graph_around, most, self._text)

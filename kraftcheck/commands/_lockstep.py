@@ -1,4 +1,4 @@
-"""The walks that `lockstep` is asked for: random ones, those of files, or a cover."""
+"""The tasks of `lockstep`: random walks, walks of files, or a cover of the state graph."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 
 DEFAULT = "lockstep"
-"""The configuration that is taken where none is named: everything is enabled in it."""
+"""The default configuration, which enables every action."""
 
 ROOM = 1000
-"""How much wider the bounds of the model that is driven are than those of the state graph that is covered."""
+"""The difference between the bounds of the driven model and those of the covered state graph."""
 
 
 def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
-    """Yield what is to be done."""
+    """Yield the tasks of a command line."""
     from kraftcheck.lockstep.scripts import file_kind
 
     if arguments.cover and arguments.walk:
-        raise InputError("--cover: expected no --walk beside it")
+        raise InputError("--cover: cannot be combined with --walk; leave one out")
     for path in arguments.walk or ():
-        yield from {"walk": _given, "scenario": _told, "trace": _retold}[file_kind(path)](path, arguments)
+        yield from {"walk": _given, "scenario": _stories, "trace": _retold}[file_kind(path)](path, arguments)
     if arguments.runs or not arguments.walk:
         yield _drawn(arguments)
 
@@ -51,7 +51,7 @@ def _drawn(arguments: argparse.Namespace) -> Task:
 
 
 def _unlisted(bound: BoundConfig) -> tuple[str, ...]:
-    """Return the properties that a configuration that lists any does not list."""
+    """Return the properties that a configuration leaves out; none if it lists no properties at all."""
     listed = {prop.name for prop in bound.properties}
     kinds = ("invariant", "step_invariant")
     known = (name for name, prop in bound.protocol.properties.items() if prop.kind in kinds)
@@ -59,9 +59,9 @@ def _unlisted(bound: BoundConfig) -> tuple[str, ...]:
 
 
 def _with_room(model: Model, config: ModelConfig) -> ModelConfig:
-    """Return a configuration with wider bounds: Kafka takes an urgent step also where nothing is left of its bound.
+    """Return a configuration with wider bounds and with late pre-votes, as in Kafka.
 
-    Late requests arrive in it, as they do in Kafka.
+    Kafka takes urgent steps without regard to the model's bounds.
     """
     protocol = bind(model.protocol, config).protocol
     limits = {constant.name: getattr(protocol, constant.attribute) for constant in protocol.constants.values()}
@@ -89,16 +89,16 @@ def _task(
 
 
 def _kind(protocol: type[Quorum], arguments: argparse.Namespace, without: Sequence[str]) -> type[Quorum]:
-    """Return the model that does what Kafka is known to do, unless that was not wanted."""
-    kafka = as_kafka(protocol, disk=arguments.disk, without=without)  # which refuses a name that is none of `without`
+    """Return the model with the known differences of Kafka, or the plain model with `--no-known`."""
+    kafka = as_kafka(protocol, disk=arguments.disk, without=without)  # checks the names of `without`
     return kafka if arguments.known else protocol
 
 
 def quorum(name: str, variant: str | None) -> Model:
-    """Return a model that can be driven."""
+    """Return a model for lockstep: `quorum` or one of its variants."""
     model = find_model(name, variant)
     if not issubclass(model.protocol, Quorum):
-        raise InputError(f"{name}: lockstep drives the model quorum and its variants only")
+        raise InputError(f"{name}: not supported by lockstep; use the model quorum or a variant of it")
     return model
 
 
@@ -109,12 +109,12 @@ def _given(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
     with naming(path):
         model = quorum(file.model, file.variant or None)
         config = with_settings(everything(model.protocol), file.settings)
-        bind(model.protocol, config)  # a mistake is told before Java is started
+        bind(model.protocol, config)  # reports mistakes before Java starts
     yield _task(arguments, str(path), file, config, model, path=path)
 
 
-def _told(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
-    """Yield the stories of a scenario, which the model alone can do."""
+def _stories(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
+    """Yield the stories of a scenario as tasks; check first that the model can take their steps."""
     from kraftcheck.lockstep.scripts import check_story, scripted, story_script
     from kraftcheck.spec.language.semantics import Semantics
     from kraftcheck.traces.scenarios import read_stories
@@ -132,7 +132,7 @@ def _told(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
 
 
 def _retold(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
-    """Yield the traces of a file, which the model or its variant can do."""
+    """Yield the traces of a file as tasks; check first that the model can take their steps."""
     from kraftcheck.lockstep.scripts import read_traces, scripted, trace_script
 
     model = quorum(arguments.model, arguments.variant)

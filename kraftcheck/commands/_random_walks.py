@@ -1,4 +1,4 @@
-"""The random walks that `simulate` is asked for, made on this machine or on Spark."""
+"""The random walks of `simulate`, on this machine or on Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kraftcheck.engines import compiling
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
 from kraftcheck.reporting.lines import Meter
-from kraftcheck.runner import run_job, tell_of_compiling
+from kraftcheck.runner import announce_compiling, run_job
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SPARK = "spark"
 ENGINES = ("tables", SPARK)
-"""The engines that make random walks."""
+"""The engines that support random walks."""
 
 
 def _plan(arguments: argparse.Namespace) -> Plan:
@@ -35,7 +35,7 @@ def _plan(arguments: argparse.Namespace) -> Plan:
 
 
 def walk(job: Job, arguments: argparse.Namespace) -> Result:
-    """Make walks on this machine, and write them where `--out` asks for it; those that are there stay."""
+    """Take random walks on this machine; with `--out` write the walks that the folder does not have yet."""
     plan = _plan(arguments)
     from kraftcheck.explorer.random_walks import simulate
     from kraftcheck.traces.corpus import CorpusFolder, WalkWriter, checked_by, identity_of_corpus
@@ -43,33 +43,33 @@ def walk(job: Job, arguments: argparse.Namespace) -> Result:
     keep, there = None, set[int]()
     with ExitStack() as stack:
         if arguments.out:
-            # a walk ends with the first violation, which depends on what is checked; on Spark it goes on
+            # here a walk ends at its first violation, so it depends on the checked properties; on Spark it goes on
             ending = {"properties": checked_by(job.options), "--continue": job.options.keep_going}
             identity = {**identity_of_corpus(job.protocol, job.options, plan), **ending}
             folder = stack.enter_context(CorpusFolder(arguments.out, identity))
             keep, there = WalkWriter(StateView(job.protocol), arguments.out), folder.walks(plan.runs)
-        compiles = None if arguments.quiet else tell_of_compiling
+        compiles = None if arguments.quiet else announce_compiling
 
         def work(options: SearchRequest) -> Result:
             return compiling(partial(simulate, job.protocol, options, plan, keep, there), compiles)
 
         result = run_job(job, quiet=arguments.quiet, waiting="walks left", work=work)
     if there:
-        result.notes.append(f"{len(there):,} of the walks were there already")
+        result.notes.append(f"--out: {len(there):,} walks existed already and were kept")
     return result
 
 
 def require_supported(job: Job, arguments: argparse.Namespace) -> None:
-    """Raise InputError for what is not done on Spark, beyond what no search on Spark does."""
+    """Raise InputError for options that random walks on Spark do not support."""
     if arguments.out is None:
-        raise InputError("--engine spark: expected --out too, a folder that driver and executors share")
+        raise InputError("--engine spark: no output folder; add --out DIR, a folder that driver and executors share")
     for option, value in (("--max-states", job.options.max_states), ("--time-limit", job.options.time_limit)):
         if value:
-            raise InputError(f"{option}: walks on Spark know no such option; expected --engine {ENGINES[0]}")
+            raise InputError(f"{option}: not supported for random walks on Spark; use --engine {ENGINES[0]}")
 
 
 def walk_on_spark(job: Job, arguments: argparse.Namespace) -> Result:
-    """Make a corpus on Spark, showing the progress."""
+    """Take random walks on Spark and write them as a corpus, with a progress meter."""
     from kraftcheck.explorer.cluster import Cluster
     from kraftcheck.traces.corpus import CorpusFolder, CorpusMaker, identity_of_corpus
 

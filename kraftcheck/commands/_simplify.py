@@ -1,4 +1,4 @@
-"""Counterexamples made simpler, as `--simplify` asks for it."""
+"""The option `--simplify`: shrinking of counterexamples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kraftcheck.reporting.lines import Meter
 
 
 def simplify(job: Job, result: Result, arguments: argparse.Namespace) -> Result:
-    """Return a result with simpler counterexamples, where `--simplify` asks for it; a note says what was done."""
+    """Return a result with shrunk counterexamples and a note on each, if `--simplify` is given."""
     if not arguments.simplify or result.limit == INTERRUPTED:
         return result
     is_shortest = job.options.search in ("bfs", "saturation", "chaining") and result.runs is None
@@ -25,7 +25,7 @@ def simplify(job: Job, result: Result, arguments: argparse.Namespace) -> Result:
     for violation in result.violations:
         if violation.loop is not None:
             violations.append(violation)
-            notes.append(f"{violation.property}: a behaviour that goes on for ever is not simplified")
+            notes.append(f"{violation.property}: --simplify does not support lassos")
             continue
         shortest = None if is_shortest or violation.trap else partial(_find_shortest, job, violation)
         simpler, note = _simplified(job, violation, arguments, shortest)
@@ -37,7 +37,7 @@ def simplify(job: Job, result: Result, arguments: argparse.Namespace) -> Result:
 def simplify_trace(
     job: Job, trace: tuple[TraceStep, ...], violated: str | None, arguments: argparse.Namespace
 ) -> tuple[Violation, str] | None:
-    """Return a simpler trace that violates the same property, and what was done; None where it violates none."""
+    """Return a shrunk trace that violates the same property, and a note; None if the trace violates no property."""
     from kraftcheck.explorer.simplifier import violation_of
 
     violation = violation_of(job.protocol, trace, violated)
@@ -52,7 +52,7 @@ def _simplified(
     arguments: argparse.Namespace,
     shortest: Callable[[int, float], Behaviour | None] | None,
 ) -> tuple[Violation, str]:
-    """Return a counterexample made simpler, showing the progress, and what was done."""
+    """Return a shrunk counterexample and a note on the change, with a progress meter."""
     from kraftcheck.explorer.simplifier import Simplifier, describe_simplification
 
     began = time.monotonic()
@@ -64,7 +64,7 @@ def _simplified(
 
 
 def _find_shortest(job: Job, violation: Violation, states: int, seconds: float) -> Behaviour | None:
-    """Return a shortest counterexample, where one is found in time; None elsewhere."""
+    """Return a shortest counterexample; None if the search finds none within the limits."""
     properties = tuple(prop for prop in job.options.properties if prop.name == violation.property)
     asked = job.options
     options = SearchRequest(

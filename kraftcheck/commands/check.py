@@ -1,8 +1,8 @@
 """Search a model's states for a violation.
 
-exit codes: 0 all holds and the search was complete; 11 deadlock; 12 a property is violated; 13 something does
-not stay reachable, or a temporal property is violated; 14 an assert failed; 20 nothing violated, but the search
-stopped at a limit, or with --strict a warning stands; 2 bad input; 130 interrupted
+exit codes: 0 all properties hold and the search was complete; 11 deadlock; 12 a safety property is violated; 13 a
+reachability or temporal property is violated; 14 an assert failed; 20 nothing is violated, but the search stopped at a
+limit, or with --strict there is a warning; 2 bad input; 130 interrupted
 
 for example:
     kraftcheck check reconfig --config smoke
@@ -36,21 +36,22 @@ if TYPE_CHECKING:
 
 def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "model")
-    add(parser.add_argument_group("what is checked"), *CHECKED, "--variant")
-    add(parser.add_argument_group("how"), "--search", "--engine", "--workers", "--memory")
-    add(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf", "--verbose")
-    add(parser.add_argument_group("where to stop"), "--max-states", "--max-depth", "--max-nodes", "--time-limit")
-    resuming = parser.add_argument_group("stopping and going on")
+    add(parser.add_argument_group("model and properties"), *CHECKED, "--variant")
+    add(parser.add_argument_group("search"), "--search", "--engine", "--workers", "--memory")
+    add(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf")
+    add(parser.add_argument_group("limits"), "--max-states", "--max-depth", "--max-nodes", "--time-limit")
+    resuming = parser.add_argument_group("checkpoints")
     add(resuming, "--checkpoint", "--checkpoint-every", "--resume", "--resume-if-present")
     files = parser.add_argument_group("output")
-    add(files, "--view", "--simplify", "--simplify-time", "--report", "--json", "--trace", "--calls", "--quiet")
+    add(files, "--view", "--simplify", "--simplify-time", "--report", "--json", "--trace")
+    add(files, "--calls", "--verbose", "--quiet")
     add(parser.add_argument_group("for CI"), "--junit", "--github", "--allow-incomplete", "--strict")
     files.add_argument(
         "--graph", type=Path, metavar="FILE", help="write the state graph (.graphml, .json, .dot or .svg)"
     )
-    around = "only the states of the counterexample, and those up to N steps from these"
+    around = "with --graph: only states within N steps of the first counterexample"
     files.add_argument("--graph-around", type=count, metavar="N", help=around)
-    files.add_argument("--graph-most", type=count, metavar="N", help="states of a graph that may be written")
+    files.add_argument("--graph-most", type=count, metavar="N", help="maximum number of states of a graph")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -61,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         job = job_of(model, arguments.config, arguments, ("--graph",) if whole else ())
         drawing = _drawing(job, arguments)
         if arguments.trace:
-            StateView(job.protocol)  # a protocol that has none is refused before the search
+            StateView(job.protocol)  # refuses a protocol without a TLA+ view before the search
         if not arguments.quiet:
             print_lines(header(job))
         search = drawing.search if drawing and whole else partial(run_job, job, quiet=arguments.quiet)
@@ -75,18 +76,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _drawing(job: Job, arguments: argparse.Namespace) -> Drawing | None:
     if arguments.graph is None and (arguments.graph_around or arguments.graph_most):
-        raise InputError("--graph-around, --graph-most: expected --graph too, the file to write")
+        raise InputError("--graph-around, --graph-most: no file to write; add --graph FILE")
     if arguments.graph is None:
         return None
-    from kraftcheck.commands._graph import Drawing  # which imports networkx
+    from kraftcheck.commands._graph import Drawing  # imports networkx
 
     return Drawing(job, arguments)
 
 
 def _resume(arguments: argparse.Namespace) -> None:
-    """Ask for the checkpoint to be gone on from, where there is one."""
+    """Turn `--checkpoint` into `--resume` if the folder holds a checkpoint."""
     if "checkpoint" not in arguments:
-        raise InputError("--resume-if-present: expected --checkpoint too, the folder to look into")
+        raise InputError("--resume-if-present: no folder; add --checkpoint DIR")
     from kraftcheck.persistence.folder import MANIFEST
 
     if (Path(arguments.checkpoint) / MANIFEST).is_file():

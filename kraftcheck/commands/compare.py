@@ -1,8 +1,8 @@
-"""Search a model and variants of it within the same bounds, and say what differs.
+"""Compare a model with variants of it within the same bounds.
 
-exit codes: 0 all holds and the search was complete; 11 deadlock; 12 a property is violated; 13 something does
-not stay reachable, or a temporal property is violated; 14 an assert failed; 20 nothing violated, but the search
-stopped at a limit; 2 bad input; 130 interrupted
+exit codes: 0 all properties hold and the searches were complete; 11 deadlock; 12 a safety property is violated; 13 a
+reachability or temporal property is violated; 14 an assert failed; 20 nothing is violated, but a search stopped at a
+limit; 2 bad input; 130 interrupted
 
 for example:
     kraftcheck compare reconfig observer-stands
@@ -21,7 +21,7 @@ from kraftcheck.catalogue import Job, Model, blaming, find_model, find_variant
 from kraftcheck.explorer.interruption import EXIT_INTERRUPTED
 from kraftcheck.explorer.result import INTERRUPTED, Result, Search, Verdict, Violation
 from kraftcheck.jobs import job_of
-from kraftcheck.options import CHECKED, add
+from kraftcheck.options import CHECKED, SPARK_LOG, add
 from kraftcheck.reporting.as_json import result_as_json
 from kraftcheck.reporting.files import OutputFiles
 from kraftcheck.reporting.lines import HEAD, PLAIN, WARNING, Line, columns, print_lines
@@ -32,53 +32,55 @@ from kraftcheck.spec.errors import InputError
 
 BASE = "base"
 WHOLE_BASE = 1_000_000
-"""Distinct states up to which the base is searched to the end, where every variant is violated long before."""
+"""The limit on distinct states of the base if every variant has a counterexample."""
 
 TITLES = ("", "verdict", "property", "length", "distinct states", "seconds", "actions gained and lost")
 NUMBERS = (3, 4, 5)
-"""The columns of the table, and which of them are numbers."""
+"""The columns of the table, and the positions of numeric columns."""
 
 SEVERITY = (EXIT_INTERRUPTED, 14, 12, 11, 13, 20, 0)
-"""Exit codes of single searches, the one that counts most first."""
+"""Exit codes of single searches, the most severe first."""
 
 
 class ComparedRun(NamedTuple):
     """One search of a comparison."""
 
-    label: str  # what it is called in the table: the variant's name, as given
-    job: Job  # what was searched
-    result: Result  # what it found
-    seen_to: int | None  # the states on a path up to which every state was visited; None where all were
+    label: str  # its name in the table: that of the variant, as given
+    job: Job
+    result: Result
+    seen_to: int | None  # the depth up to which every state was visited; None if the search was complete
 
 
 Variants = list[tuple[str, Job]]
-"""The searches of variants, by their names."""
+"""The jobs of variants, with their names."""
 Group = list[ComparedRun]
-"""The runs within the same bounds: that of the model without a change, the base, then those of its variants."""
+"""The runs within the same bounds: the unchanged model (the base), then its variants."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "model")
-    what = "a variant of the model, or path/to/file.py:ClassName"
-    parser.add_argument("variants", nargs="+", metavar="VARIANT", help=what)
-    checked = parser.add_argument_group("what is checked")
+    variants = "a variant of the model, or path/to/file.py:ClassName"
+    parser.add_argument("variants", nargs="+", metavar="VARIANT", help=variants)
+    checked = parser.add_argument_group("model and properties")
     config = "a .cfg file, or one of the model's (default: each variant's own, else default)"
     add(checked, "--config", help=config)
     add(checked, *CHECKED[1:])
-    add(parser.add_argument_group("how"), "--search", "--engine", "--workers", "--memory")
-    add(parser.add_argument_group("on Spark, with --engine spark"), "--master", "--conf", "--verbose")
-    add(parser.add_argument_group("where to stop"), "--max-states", "--max-depth", "--time-limit")
+    add(parser.add_argument_group("search"), "--search", "--engine", "--workers", "--memory")
+    spark = parser.add_argument_group("on Spark, with --engine spark")
+    add(spark, "--master", "--conf")
+    add(spark, "--verbose", help=SPARK_LOG)
+    add(parser.add_argument_group("limits"), "--max-states", "--max-depth", "--time-limit")
     files = parser.add_argument_group("output")
-    add(files, "--report", help="write a page to look at (.html), or Mermaid for a pull request (.md), with all runs")
+    add(files, "--report", help="write all runs as a page for the browser (.html), or as Markdown (.md)")
     add(files, "--json", help="write the results as JSON, the base first")
-    add(files, "--quiet", help="only the table")
+    add(files, "--quiet", help="print only the table")
 
 
 def run(arguments: argparse.Namespace) -> int:
     base = find_model(arguments.model)
     twice = [name for name, times in Counter(arguments.variants).items() if times > 1]
     if twice:
-        raise InputError(f"{twice[0]}: the variant is named twice")
+        raise InputError(f"{twice[0]}: the variant is given twice; give it once")
     variants = {name: find_variant(base, name) for name in arguments.variants}
     with OutputFiles(arguments, "json", "report") as files:
         groups = list(_groups(_jobs(base, variants, arguments), arguments))
@@ -92,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _jobs(base: Model, variants: dict[str, Model], arguments: argparse.Namespace) -> list[tuple[Job, Variants]]:
-    """Return the searches of the variants in each configuration, beside that of the base."""
+    """Return for each configuration the job of the base and those of the variants."""
     by_configuration: dict[str | None, Variants] = {}
     beside = list(variants.values())
     for name, model in variants.items():
@@ -110,7 +112,7 @@ def _job(model: Model, configuration: str | None, arguments: argparse.Namespace,
 
 
 def _groups(jobs: Sequence[tuple[Job, Variants]], arguments: argparse.Namespace) -> Iterator[Group]:
-    """Yield the runs of each configuration, up to an interruption."""
+    """Yield the runs of each configuration; stop at an interruption."""
     for base, variants in jobs:
         group = _compare(base, variants, arguments)
         yield group
@@ -130,14 +132,14 @@ def _compare(base: Job, variants: Variants, arguments: argparse.Namespace) -> Gr
 
 
 def _search_base(job: Job, variants: list[ComparedRun], arguments: argparse.Namespace) -> ComparedRun:
-    """Search the base: with the user's limits, to the end, or as deep as a counterexample among the variants'.
+    """Search the base with the user's limits, to the end, or to the depth of the variants' counterexamples.
 
-    A counterexample of n states is the shortest there is in breadth-first search. It is the variant's alone if the
-    base holds up to n states on a path; the base may have far too many states to go on.
+    Breadth first, a counterexample of n states is a shortest one. It is due to the variant if the base holds up to
+    depth n. A search of the base to the end may be infeasible.
     """
     options = job.options
     limited = any((options.max_states, options.max_depth, options.time_limit)) or options.keep_going
-    limited = limited or bool(options.over_behaviours)  # which is not known before the end
+    limited = limited or bool(options.over_behaviours)  # known only after a complete search
     lengths = [one.result.violations[0].trace for one in variants if one.result.violations]
     if limited or options.search != Search.BFS or len(lengths) < len(variants):
         return _run(BASE, job, arguments)
@@ -155,7 +157,7 @@ def _run(label: str, job: Job, arguments: argparse.Namespace) -> ComparedRun:
 
 
 def _seen_to(job: Job, result: Result) -> int | None:
-    """Return up to how many states on a path a search has visited every state; None where it has visited all."""
+    """Return the depth up to which a search visited every state; None if it was complete."""
     if result.complete:
         return None
     if job.options.search != Search.BFS or result.depth is None:
@@ -163,11 +165,11 @@ def _seen_to(job: Job, result: Result) -> int | None:
     return result.depth if result.limit == "max_depth" else max(result.depth - 1, 0)
 
 
-# Telling
+# Rendering
 
 
 def changed_actions(base: ComparedRun, variant: ComparedRun) -> tuple[list[str], list[str] | None]:
-    """Return the actions that a variant gains, and those that it loses."""
+    """Return the actions that only the variant fires, and those that only the base fires (None if unknown)."""
     fired, fired_in_variant = ([name for name, times in one.result.actions.items() if times] for one in (base, variant))
     gained = [name for name in fired_in_variant if name not in fired]
     if gained and not _is_as_far(base, variant):
@@ -177,14 +179,14 @@ def changed_actions(base: ComparedRun, variant: ComparedRun) -> tuple[list[str],
 
 
 def _is_as_far(one: ComparedRun, other: ComparedRun) -> bool:
-    """Whether a run took every step out of the states that another one has taken steps out of, as far as these go."""
+    """Whether a run searched at least as deep as another run."""
     if one.seen_to is None:
         return True
     return other.seen_to is not None and other.result.depth is not None and one.seen_to >= other.result.depth
 
 
 def as_json(group: Group) -> Iterator[dict[str, Any]]:
-    """Yield what `--json` says of the runs of a group, the base first."""
+    """Yield the JSON objects of a group's runs, the base first."""
     base, *variants = group
     yield result_as_json(base.job, base.result)
     for one in variants:
@@ -193,7 +195,7 @@ def as_json(group: Group) -> Iterator[dict[str, Any]]:
 
 
 def table(groups: list[Group], *, quiet: bool = False) -> Iterator[Line]:
-    """Yield the tables, one a configuration: a line a run, the base first."""
+    """Yield one table per configuration, with a line for each run, the base first."""
     if quiet:
         yield from _short_table(groups)
     for number, group in enumerate(groups if not quiet else ()):
@@ -231,7 +233,7 @@ def _row(base: ComparedRun, one: ComparedRun) -> tuple[str, ...]:
 
 
 def _what(violation: Violation) -> str:
-    """Return what is violated, for what should stay reachable with the states that have no way out."""
+    """Return the name of a violated property; for a reachability property also the count of dead-end states."""
     trap = violation.trap
     return violation.property if trap is None else f"{violation.property} ({trap.states:,} of {trap.among:,})"
 
@@ -244,5 +246,5 @@ def _verdict(one: ComparedRun) -> str:
         return "interrupted"
     if one.job.options.search == Search.BFS and one.seen_to:
         unknown = ", ".join(prop.name for prop in one.job.options.over_behaviours)
-        return f"holds to depth {one.seen_to}" + (f", but {unknown} is not known" if unknown else "")
+        return f"holds to depth {one.seen_to}" + (f", but {unknown} is unknown" if unknown else "")
     return f"stopped at {LIMITS.get(str(result.limit), result.limit)}"

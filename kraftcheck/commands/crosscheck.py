@@ -1,7 +1,7 @@
-"""Compare a model's states with those that TLC finds.
+"""Compare a model's states with those of TLC.
 
 exit codes: 0 equal; 1 different; 11, 12, 13 TLC itself found a deadlock, or a safety or temporal property violated;
-2 bad input, or TLC cannot do its part; 130 interrupted
+2 bad input, or TLC failed; 130 interrupted
 
 for example:
     kraftcheck crosscheck reconfig --config small.cfg --dump states.dot.gz
@@ -23,7 +23,7 @@ from kraftcheck.reporting.lines import print_lines, print_warnings
 
 EQUAL, DIFFERENT = 0, 1
 VIOLATED = {"deadlock": 11, "safety": 12, "temporal": 13}
-"""Exit codes, those of TLC where TLC finds a violation."""
+"""TLC's exit codes for violations."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -40,15 +40,15 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "--workers", help="with --spec: TLC's threads (default: 1)", default=1, dest="tlc_workers")
     add(parser, "--max-size")
     add(parser, "--json")
-    add(parser, "--quiet", help="no progress, and only what differs")
+    add(parser, "--quiet", help="print no progress and only the differences")
 
 
 def run(arguments: argparse.Namespace) -> int:
     with named_model(arguments) as model, OutputFiles(arguments, "json") as files:
         job, warnings = lenient_job(model, arguments, whole_space=True)
         if job.options.view is not None:
-            found = "which states are found under a view may depend on the order of the search"
-            warnings.append(f"VIEW {job.options.view}: {found}")
+            problem = "the set of found states may depend on the search order"
+            warnings.append(f"VIEW {job.options.view}: {problem}")
         print_warnings(warnings)
         shipped = model.configurations.get(job.config_name)
         file = job.config_name if shipped is None else shipped.file

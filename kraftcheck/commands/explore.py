@@ -1,6 +1,6 @@
-"""Walk through a protocol step by step, on a page in the browser.
+"""Walk through a protocol step by step in the browser.
 
-The page is for this machine alone. Ctrl-C ends it.
+Only this machine can open the page. Ctrl-C ends the command.
 
 exit codes: 0 ended by the user; 2 bad input
 
@@ -26,18 +26,18 @@ from kraftcheck.options import add
 from kraftcheck.reporting.lines import print_warnings
 
 WINDOWED = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
-"""Variables of the environment without one of which a browser would take the terminal."""
+"""Environment variables of a graphical browser. Without one of them a browser would run in the terminal."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "model", "--config", "--set", "--variant")
-    what = "begin with the traces of a file that replay reads, such as a counterexample of check --trace"
-    parser.add_argument("--trace", metavar="FILE", help=what)
+    trace = "start with the traces of a file, such as a counterexample of check --trace"
+    parser.add_argument("--trace", metavar="FILE", help=trace)
     add(parser, "--max-size")
     parser.add_argument(
-        "--port", type=_port, default=0, metavar="N", help="the page's port (default: one that is free)"
+        "--port", type=_port, default=0, metavar="N", help="the port of the page (default: a free one)"
     )
-    parser.add_argument("--no-browser", action="store_true", help="only print the page's address")
+    parser.add_argument("--no-browser", action="store_true", help="only print the address of the page")
 
 
 def _port(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Drive Kafka's own Raft client beside the model, step for step.
+"""Run Kafka's own Raft client beside the model, step for step.
 
 exit codes: 0 all walks agree; 1 one differs, or Kafka threw an exception; 12 Kafka's own states violate a property;
 2 bad input, or the Java process ended; 130 interrupted
@@ -47,49 +47,49 @@ if TYPE_CHECKING:
     from kraftcheck.lockstep.survey import Task, TaskResult
 
 VIOLATED, INTERRUPTED = 12, 130
-"""Exit codes: Kafka violates a property; the user stopped it, and what was found until then is told."""
+"""Exit codes: Kafka violates a property; the user interrupted the command."""
 
 NEWEST = "4.3.1"
-"""The version of Kafka that is driven where none is named."""
+"""The default version of Kafka."""
 
 
 class Driven(NamedTuple):
-    """What was done with one of Kafka's versions."""
+    """The outcomes of the tasks on one version of Kafka."""
 
     version: str  # as the jars name it
-    made: list[TaskResult]  # for each task, as far as they went
+    made: list[TaskResult]  # one for each started task
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "model", help="quorum")
     add(parser, "--config", "--set", "--variant")
-    what = f"a version in Maven Central, from 4.1.0 on, or a folder with Kafka's jars (default: {NEWEST})"
-    what += "; repeatable: then what each walk shows on each version is one table"
-    parser.add_argument("--kafka", action="append", metavar="VERSION|DIR", help=what)
-    what = "keep Kafka's log and quorum-state in temporary files, rather than its tests' log in memory (from 4.3 on)"
-    parser.add_argument("--disk", action="store_true", help=what)
+    kafka = f"a version in Maven Central, from 4.1.0 on, or a folder with Kafka's jars (default: {NEWEST})"
+    kafka += "; repeatable: prints one table of walks by version"
+    parser.add_argument("--kafka", action="append", metavar="VERSION|DIR", help=kafka)
+    disk = "keep Kafka's log and quorum-state in temporary files instead of memory (from 4.3 on)"
+    parser.add_argument("--disk", action="store_true", help=disk)
     walks = parser.add_argument_group("walks")
-    what = f"random walks (default: {RUNS}, beside --walk none)"
-    walks.add_argument("--runs", type=count, metavar="N", help=what)
-    what = f"steps of a walk (default: {DEPTH}); with --cover steps from the start (default: all)"
-    walks.add_argument("--depth", type=count, metavar="N", help=what)
-    walks.add_argument("--seed", type=seed, default=0, metavar="N", help="another seed, other walks (default: 0)")
-    what = "take these walks: of walk files, scenarios, or traces (as replay reads them)"
-    walks.add_argument("--walk", type=Path, nargs="+", metavar="FILE", help=what)
-    what = "take every labelled step of a bounded model's state graph (default for --config: smoke)"
-    walks.add_argument("--cover", action="store_true", help=what)
-    what = "where Kafka is known to do something else (docs/kafka.md), let the model do so too (default: yes)"
-    walks.add_argument("--known", action=argparse.BooleanOptionalAction, default=True, help=what)
-    what = "show this known difference, which the model else does as Kafka does (repeatable)"
-    walks.add_argument("--without", action="append", default=[], metavar="NAME", help=what)
+    runs = f"number of random walks (default: {RUNS}; with --walk: none)"
+    walks.add_argument("--runs", type=count, metavar="N", help=runs)
+    depth = f"steps of a walk (default: {DEPTH}); with --cover steps from the start (default: all)"
+    walks.add_argument("--depth", type=count, metavar="N", help=depth)
+    walks.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of the random walks (default: 0)")
+    walk = "take the walks of these files: walk files, scenarios, or traces (as replay reads them)"
+    walks.add_argument("--walk", type=Path, nargs="+", metavar="FILE", help=walk)
+    cover = "take every labelled step of a bounded model's state graph (default for --config: smoke)"
+    walks.add_argument("--cover", action="store_true", help=cover)
+    known = "let the model deviate as Kafka is known to do (docs/kafka.md; default: yes)"
+    walks.add_argument("--known", action=argparse.BooleanOptionalAction, default=True, help=known)
+    without = "report this known difference: the model does not deviate there (repeatable)"
+    walks.add_argument("--without", action="append", default=[], metavar="NAME", help=without)
     walks.add_argument("--go-on", action="store_true", help="go on from Kafka's state after a difference")
     files = parser.add_argument_group("output")
-    what = "write a walk for each kind of finding, made short"
-    files.add_argument("--out", type=Path, metavar="DIR", help=what)
-    what = "write which lines and branches of Kafka's Raft client the walks reached, by class (with JaCoCo)"
-    files.add_argument("--reach", type=Path, metavar="FILE", help=what)
-    what = "write the walks that show something as a page to look at (.html), or as Mermaid (.md)"
-    add(files, "--report", help=what)
+    out = "write a shortened walk for each kind of finding"
+    files.add_argument("--out", type=Path, metavar="DIR", help=out)
+    reach = "write the lines and branches of Kafka's Raft client that the walks covered, by class (with JaCoCo)"
+    files.add_argument("--reach", type=Path, metavar="FILE", help=reach)
+    report = "write the walks with findings as a page for the browser (.html), or as Markdown (.md)"
+    add(files, "--report", help=report)
     add(files, "--json", "--quiet")
 
 
@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     arguments.kafka = versions = list(dict.fromkeys(arguments.kafka or [NEWEST]))
     if arguments.reach and len(versions) > 1:
-        raise InputError("--reach: expected one version of Kafka, found several")
+        raise InputError("--reach: several versions of Kafka are given; give one")
     with OutputFiles(arguments, "json", "reach", "report") as files:
         asked = list(tasks(arguments))
         with Meter("walks", quiet=arguments.quiet) as meter:
@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _driven(versions: Sequence[str], drive: Callable[[str], Driven]) -> Iterator[Driven]:
-    """Yield what was done with each version, until the user stops it."""
+    """Yield the outcomes on each version; stop at an interruption."""
     for kafka in versions:
         driven = drive(kafka)
         yield driven
@@ -123,7 +123,7 @@ def _driven(versions: Sequence[str], drive: Callable[[str], Driven]) -> Iterator
 
 
 def _walk(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, files: OutputFiles) -> Driven:
-    """Make all walks beside one of Kafka's versions. Nothing is printed: a later error can change a verdict."""
+    """Run all tasks on one version of Kafka, without output: a later error can change a verdict."""
     from kraftcheck.lockstep.jars import classpath
     from kraftcheck.lockstep.reach import Reach
     from kraftcheck.lockstep.survey import TaskResult, rare_collections
@@ -147,7 +147,7 @@ def _walk(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, mete
 def _walk_all(
     driver: Driver, version: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, files: OutputFiles
 ) -> Iterator[TaskResult]:
-    """Yield what came of each task, until the user stops it or the driver ends."""
+    """Yield the outcome of each task; stop at an interruption or at the end of the Java process."""
     from kraftcheck.lockstep.survey import make
 
     for number, task in enumerate(tasks, start=1):
@@ -167,7 +167,7 @@ def _write_reach(reach: Reach, path: Path) -> None:
 
 
 def _written(made: TaskResult, folder: Path, files: OutputFiles) -> TaskResult:
-    """Write the walks that show something to files; return what was made, with these."""
+    """Write the walks with findings to files; return the outcome with these files."""
     if made.survey is None or not made.survey.walks:
         return made
     try:
@@ -188,7 +188,7 @@ def _exit_code(made: Sequence[TaskResult]) -> int:
 
 
 def _raise_problem(made: Sequence[TaskResult]) -> None:
-    """Raise what ended Kafka, or kept all walks from being begun."""
+    """Raise the error that ended the Java process, or that prevented every task."""
     problems = [one.problem for one in made if one.problem is not None]
     if len(made) == len(problems) == 1 or any(isinstance(problem, DriverDied) for problem in problems):
         raise problems[-1]
@@ -197,7 +197,7 @@ def _raise_problem(made: Sequence[TaskResult]) -> None:
 
 
 def _print_versions_table(driven: Sequence[Driven], asked: Sequence[Task], versions: Sequence[str]) -> None:
-    """Print what the walks showed on several versions."""
+    """Print a table of the walks by version."""
     found = [one.version for one in driven]
     names = [kafka if found.count(name) > 1 else name for kafka, name in zip(versions, found, strict=False)]
     columns = [_column(one, asked) for one in driven]
@@ -205,7 +205,7 @@ def _print_versions_table(driven: Sequence[Driven], asked: Sequence[Task], versi
 
 
 def _print(driven: Driven, asked: Sequence[Task], *, quiet: bool) -> None:
-    """Print what the walks showed, once nothing can change it any more."""
+    """Print the findings of the walks on one version."""
     several = len(asked) > 1
     for task, one in zip(asked, driven.made, strict=False):
         if several and one.problem is not None and not isinstance(one.problem, DriverDied):
@@ -217,7 +217,7 @@ def _print(driven: Driven, asked: Sequence[Task], *, quiet: bool) -> None:
 
 
 def _write(driven: Sequence[Driven], asked: Sequence[Task], files: OutputFiles) -> None:
-    """Write `--json` and `--report`, if anything was found out."""
+    """Write the files of `--json` and `--report`, unless no task was started."""
     found = [(version, task, one) for version, made in driven for task, one in zip(asked, made, strict=False)]
     if all(one.survey is None for _, _, one in found):
         return
@@ -238,12 +238,12 @@ def _as_json(made: TaskResult, version: str) -> dict[str, Any]:
 
 
 def _row(task: Task) -> str:
-    """Return what a row of the table is called."""
+    """Return the name of a row of the table."""
     return task.name if task.path is None else task.path.stem
 
 
 def _column(driven: Driven, asked: Sequence[Task]) -> list[Cell]:
-    """Return a column of the table: what each task showed, and why it went no further."""
+    """Return a column of the table: the findings of each task, or the reason why it ended early."""
     cells = []
     for one in driven.made:
         ended = str(one.problem or ("interrupted" if one.interrupted else ""))

@@ -1,4 +1,4 @@
-"""List the models, or the variants and configurations of one.
+"""List the models, or a model's variants and configurations.
 
 for example:
     kraftcheck models
@@ -25,17 +25,18 @@ WIDTH = 100
 
 def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "model", nargs="?", help="the model whose variants and configurations are listed")
-    parser.add_argument("--cfg", metavar="NAME", help="print a configuration of the model as the .cfg that TLC reads")
-    add(parser, "--json", help="write the list as JSON too, with variants and configurations in any case")
+    parser.add_argument("--cfg", metavar="NAME", help="print a configuration of the model as a .cfg for TLC")
+    add(parser, "--json", help="also write the list as JSON, with all variants and configurations")
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.cfg is not None:
         if arguments.model is None:
-            raise InputError(f"--cfg {arguments.cfg}: expected a model too (kraftcheck models MODEL --cfg NAME)")
+            raise InputError(f"--cfg {arguments.cfg}: no model given; use kraftcheck models MODEL --cfg NAME")
         model = find_model(arguments.model)
         if arguments.cfg not in model.configurations:
-            raise InputError(unknown("configuration", arguments.cfg, model.configurations, model.name))
+            wrong = unknown("configuration", arguments.cfg, model.configurations, model.name)
+            raise InputError(f"{wrong}; see kraftcheck models {model.name}")
         print(model.configurations[arguments.cfg].text, end="")
         return 0
     with OutputFiles(arguments, "json") as files:
@@ -46,8 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def table(models: Iterable[Model]) -> Iterator[Line]:
-    """Yield the lines of the list of models."""
-    rows: list[tuple[str, Sequence[str]]] = [(HEAD, ("model", "variants", "configurations", "what it is"))]
+    """Yield the table of models as lines."""
+    rows: list[tuple[str, Sequence[str]]] = [(HEAD, ("model", "variants", "configurations", "summary"))]
     for model in models:
         said = as_json(model)
         counts = (f"{len(said['variants'])}", f"{len(said['configurations'])}")
@@ -58,7 +59,7 @@ def table(models: Iterable[Model]) -> Iterator[Line]:
 
 
 def as_json(model: Model) -> dict[str, Any]:
-    """Return what `--json` says of one model."""
+    """Return the JSON object of a model."""
     return {
         "model": model.name,
         "summary": first_sentence(model.protocol),
@@ -68,7 +69,7 @@ def as_json(model: Model) -> dict[str, Any]:
 
 
 def lines(model: Model) -> Iterator[Line]:
-    """Yield what is said of one model."""
+    """Yield the variants and configurations of a model as lines."""
     said = as_json(model)
     yield [(HEAD, model.name), (PLAIN, f"  {said['summary']}")]
     for title in ("variants", "configurations"):

@@ -1,9 +1,9 @@
-"""Change a model by one small slip at a time, and say which slips its properties notice.
+"""Test a model's properties by mutation: seed one small fault at a time and list the faults that survive.
 
-A mutant is killed by a property (or by an error), survives (it changes the behaviour and breaks nothing), only removes
-behaviour, does the same in the configurations searched, or is never reached there.
+A mutant is killed by a property or an error. It survives if it changes the behaviour and violates nothing. Other
+mutants only remove behaviour, are equivalent in the searched configurations, or are never reached there.
 
-exit codes: 0 done; 1 with --strict, where a mutant survived that --explained does not explain; 2 bad input;
+exit codes: 0 done; 1 with --strict, if a mutant survived that --explained does not explain; 2 bad input;
 130 interrupted
 
 for example:
@@ -40,43 +40,43 @@ from kraftcheck.reporting.mutation import Explanations, as_json, report
 from kraftcheck.spec.errors import InputError
 
 MOST_STATES = 100_000
-"""Distinct states in a configuration, by default."""
+"""Default limit on distinct states of a configuration."""
 
 ONE_MUTANT = 600.0
-"""Seconds that a mutant may take, by default."""
+"""Default time limit of a mutant, in seconds."""
 
 SHIPPED = ("smoke*", "default*")
-"""The configurations of a shipped model in which its mutants are checked by default."""
+"""Default configurations for the mutants of a shipped model."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "model")
-    checked = parser.add_argument_group("what is checked")
+    checked = parser.add_argument_group("model and properties")
     config = "a .cfg file, or one of the model's, * for any (repeatable; default: smoke* and default*)"
     add(checked, "--config", action="append", help=config)
     add(checked, "--set", "--variant")
-    which = parser.add_argument_group("which mutants")
-    which.add_argument("--sample", type=count, metavar="N", help="only so many of them, chosen by --seed")
-    which.add_argument("--seed", type=seed, default=0, metavar="N", help="another seed, another sample (default: 0)")
+    which = parser.add_argument_group("choice of mutants")
+    which.add_argument("--sample", type=count, metavar="N", help="only N mutants, chosen by --seed")
+    which.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of the sample (default: 0)")
     only = "only mutants whose name contains this (repeatable)"
     which.add_argument("--only", action="append", default=[], metavar="TEXT", help=only)
-    how = parser.add_argument_group("how")
+    how = parser.add_argument_group("search")
     add(how, "--engine")
     add(how, "--workers", help="processes (default: one for each processor)", dest="processes", default=None)
-    stop = parser.add_argument_group("where to stop")
-    add(stop, "--max-states", help=f"distinct states in a configuration (default: {MOST_STATES:,})")
+    stop = parser.add_argument_group("limits")
+    add(stop, "--max-states", help=f"distinct states per configuration (default: {MOST_STATES:,})")
     add(stop, "--max-depth")
-    limit = f"what one mutant may take (default: {ONE_MUTANT:.0f}); one that takes longer is killed by an error"
+    limit = f"time limit per mutant (default: {ONE_MUTANT:.0f}); a mutant beyond it counts as killed by an error"
     add(stop, "--time-limit", help=limit, dest="seconds", default=ONE_MUTANT)
-    going = parser.add_argument_group("stopping and going on")
-    kept = "where verdicts are kept; the same command goes on from there"
+    going = parser.add_argument_group("checkpoints")
+    kept = "folder for the verdicts; the same command resumes from there"
     add(going, "--checkpoint", help=kept, dest="folder", default=None)
     files = parser.add_argument_group("output")
-    explained = "why survivors survive: a mutant's name, and below it, indented, the reason"
+    explained = "explanations of survivors: the name of a mutant, and indented below it the reason"
     files.add_argument("--explained", type=Path, metavar="FILE", help=explained)
-    files.add_argument("--strict", action="store_true", help="exit 1 where a mutant survived that is not explained")
+    files.add_argument("--strict", action="store_true", help="exit with 1 if a mutant survived without an explanation")
     add(files, "--json")
-    add(files, "--quiet", help="only the table and the survivors")
+    add(files, "--quiet", help="print only the table and the survivors")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _judged(
     jobs: list[Job], modules: list[ModuleType], files: set[str], mutants: list[Mutant], arguments: argparse.Namespace
 ) -> tuple[list[BaselineRun], dict[str, MutantVerdict]]:
-    """Return what the model does, and the verdict on each mutant."""
+    """Return the baselines of the model, and the verdict on each mutant."""
     folder = arguments.folder
     with nullcontext() if folder is None else MutationFolder(folder, identity_of_mutation(jobs)) as kept:
         baselines = _recorded(jobs, files, modules, arguments)
@@ -117,7 +117,7 @@ def _judged(
 
 
 def _configurations(model: Model, chosen: list[str]) -> Iterator[str | None]:
-    """Yield the configurations that the user asks for, each once."""
+    """Yield the chosen configurations without duplicates."""
     known = model.configurations
     patterns = chosen or ([] if model.file is not None else list(SHIPPED))
     if not patterns:
@@ -126,23 +126,23 @@ def _configurations(model: Model, chosen: list[str]) -> Iterator[str | None]:
     for pattern in patterns:
         names += [name for name in known if fnmatchcase(name, pattern)] if "*" in pattern else [pattern]
         if not names:
-            raise InputError(f"--config {pattern}: {model.name} has no such configuration; it has {', '.join(known)}")
+            raise InputError(f"--config {pattern}: no such configuration; {model.name} has {', '.join(known)}")
     yield from dict.fromkeys(names)
 
 
 def _job(model: Model, config: str | None, arguments: argparse.Namespace) -> Job:
-    """Return the search of a configuration; its limits are those of every mutant."""
+    """Return the job of a configuration; every mutant has the same limits."""
     job = job_of(model, config, arguments)
     most = job.options.max_states or MOST_STATES
     return job._replace(options=replace(job.options, max_states=most, workers=None if job.engine != "tables" else 1))
 
 
 def _chosen(mutants: list[Mutant], arguments: argparse.Namespace) -> list[Mutant]:
-    """Return the mutants to judge: all, those of a name, or a sample that does not depend on lines."""
+    """Return all mutants, those with a name, or a sample. Line numbers do not affect the sample."""
     named = [one for one in mutants if not arguments.only or any(text in one.name for text in arguments.only)]
     if not named:
         of_that_name = " of that name" if arguments.only else ""
-        raise InputError(f"{arguments.model}: there is nothing to change{of_that_name}")
+        raise InputError(f"{arguments.model}: no mutants{of_that_name}")
     if arguments.sample is None:
         return named
     drawn = sorted(named, key=lambda one: blake2b(f"{arguments.seed}/{one.name}".encode()).digest())
@@ -152,7 +152,7 @@ def _chosen(mutants: list[Mutant], arguments: argparse.Namespace) -> list[Mutant
 def _recorded(
     jobs: list[Job], files: set[str], modules: list[ModuleType], arguments: argparse.Namespace
 ) -> list[BaselineRun]:
-    """Return what the model does in each configuration."""
+    """Return the baseline of each configuration; raise InputError if the unchanged model violates a property."""
     found: list[BaselineRun] = []
     with Meter(quiet=arguments.quiet) as meter:
         for job in jobs:
@@ -161,8 +161,8 @@ def _recorded(
             if result.violations:
                 names = ", ".join(violation.property for violation in result.violations)
                 raise InputError(
-                    f"{job.config_name}: {names} is violated without any slip; expected a configuration in which all"
-                    f" holds (kraftcheck check {job.model.name} --config {job.config_name})"
+                    f"{job.config_name}: {names} is violated without any fault; choose a configuration in which all"
+                    f" properties hold (kraftcheck check {job.model.name} --config {job.config_name})"
                 )
             found.append(baseline)
     return found
@@ -190,4 +190,4 @@ def _how_to_go_on(arguments: argparse.Namespace) -> Iterator[Line]:
     if arguments.folder is not None:
         yield [(PLAIN, f"To go on: kraftcheck {shlex.join(arguments.words)}")]
     else:
-        yield [(PLAIN, "Nothing is kept; with --checkpoint DIR the same command goes on where it was stopped")]
+        yield [(PLAIN, "No verdicts were saved; with --checkpoint DIR the same command can resume")]

@@ -1,4 +1,4 @@
-"""Replay many traces on Spark, into tables of Parquet.
+"""Replay many traces on Spark and write the results as Parquet tables.
 
 exit codes: 0 all traces conform; 1 one diverges, or one among several cannot be read; 2 bad input, or nothing that
 could be read; 130 interrupted
@@ -18,7 +18,7 @@ from typing import Any
 
 from kraftcheck.catalogue import Job, named_model
 from kraftcheck.jobs import lenient_job
-from kraftcheck.options import add
+from kraftcheck.options import SPARK_LOG, add
 from kraftcheck.reporting.as_json import attributes
 from kraftcheck.reporting.files import OutputFiles
 from kraftcheck.reporting.lines import OLD, PLAIN, WARNING, Line, Meter, actions_table, print_lines, print_warnings
@@ -28,20 +28,20 @@ from kraftcheck.traces.pipeline.driver import InputFile, Pipeline, PipelineFolde
 from kraftcheck.traces.replay.replayer import ReplayVerdict
 
 LONGEST = 160
-"""Characters of a reason that the report shows; the tables have all."""
+"""Maximum length of a reason in the printed report; the tables have the whole text."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    what = "files with traces, folders of such, or glob patterns; in every format that replay takes"
-    parser.add_argument("inputs", nargs="+", metavar="IN", help=what)
-    what = "folder for the tables; running again does only what is new"
-    parser.add_argument("--out", type=Path, metavar="DIR", required=True, help=what)
+    inputs = "trace files in any format of replay, folders of them, or glob patterns"
+    parser.add_argument("inputs", nargs="+", metavar="IN", help=inputs)
+    out = "folder for the tables; a second run replays only new files"
+    parser.add_argument("--out", type=Path, metavar="DIR", required=True, help=out)
     add(parser, "--model", "--config", "--set", "--variant")
     add(parser, "--master", help="Spark's master (default: local[*])")
     add(parser, "--conf", "--max-size")
     add(parser, "--json", help="write the summary as JSON")
-    add(parser, "--quiet", help="no progress, and no table of actions")
-    add(parser, "--verbose")
+    add(parser, "--quiet", help="print no progress and no table of actions")
+    add(parser, "--verbose", help=SPARK_LOG)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         with PipelineFolder(arguments.out, identity_of(job.protocol, job.options)) as output:
             kept = None if set(inputs) - output.done() else Summary.kept(output)
             summary = kept or _replay(job, arguments, inputs, output)
-        print_lines(told(summary, quiet=arguments.quiet))
+        print_lines(summary_lines(summary, quiet=arguments.quiet))
         files.json(lambda: as_json(summary))
     return exit_code(summary)
 
@@ -73,12 +73,12 @@ def _replay(job: Job, arguments: argparse.Namespace, inputs: list[InputFile], ou
         try:
             return pipeline.run(inputs, meter.reach)
         except KeyboardInterrupt:
-            print("what is done counts; the same command goes on with the rest", file=sys.stderr)
+            print("finished files are saved; the same command replays the rest", file=sys.stderr)
             raise
 
 
 def exit_code(summary: Summary) -> int:
-    """Return the exit code: 0 where all conform, 2 where nothing could be read, 1 otherwise."""
+    """Return the exit code: 0 if all traces conform, 2 if no trace could be read, else 1."""
     if summary.errors and summary.traces == summary.verdicts.get("unreadable", 0):
         return NOTHING_READ
     conform = not summary.errors and summary.traces == summary.verdicts.get("conforms", 0)
@@ -86,7 +86,7 @@ def exit_code(summary: Summary) -> int:
 
 
 def as_json(summary: Summary) -> dict[str, Any]:
-    """Return what `--json` says."""
+    """Return the JSON object of `--json`."""
     return {
         **attributes(summary, "files", "new_files", "traces", "steps"),
         **{verdict.value: summary.verdicts.get(verdict, 0) for verdict in ReplayVerdict},
@@ -94,8 +94,8 @@ def as_json(summary: Summary) -> dict[str, Any]:
     }
 
 
-def told(summary: Summary, *, quiet: bool) -> Iterator[Line]:
-    """Yield the summary as lines for a person."""
+def summary_lines(summary: Summary, *, quiet: bool) -> Iterator[Line]:
+    """Yield the summary as lines of text."""
     if not quiet:
         yield from actions_table({"taken": summary.actions}, least=12)
         yield []

@@ -1,7 +1,7 @@
-"""Walk traces through a model: does it do the same?
+"""Check whether a model can take the steps of traces.
 
-exit codes: 0 all traces conform; 1 one diverges or claims a violation that is none, or one among several cannot be
-read; 2 bad input, or nothing that could be read; 130 interrupted
+exit codes: 0 all traces conform; 1 a trace diverges, claims a false violation, or is one of several and cannot be read;
+2 bad input, or no trace could be read; 130 interrupted
 
 for example:
     kraftcheck replay reconfig --config small.cfg trace.out
@@ -49,15 +49,15 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "--json", help="write what became of each trace as JSON")
     add(parser, "--simplify", help="tell a trace that violates a property as a simpler one")
     add(parser, "--simplify-time")
-    add(parser, "--trace", help="write what --simplify finds (.itf.json: ITF; .json: TLC's JSON; else: TLC's text)")
-    what = "write tables of Parquet, as those of `kraftcheck pipeline`, without Spark"
-    parser.add_argument("--parquet", type=Path, metavar="DIR", help=what)
-    add(parser, "--quiet", help="only the verdicts")
+    add(parser, "--trace", help="write the trace of --simplify (.itf.json: ITF; .json: TLC's JSON; else: TLC's text)")
+    parquet = "write the Parquet tables of `kraftcheck pipeline`, without Spark"
+    parser.add_argument("--parquet", type=Path, metavar="DIR", help=parquet)
+    add(parser, "--quiet", help="print only the verdicts")
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.trace and not arguments.simplify:
-        raise InputError("--trace writes what --simplify finds: expected --simplify too")
+        raise InputError("--trace: no trace to write; add --simplify")
     with named_model(arguments) as model, OutputFiles(arguments, "json", "report", "trace") as files:
         job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _replayed(job: Job, arguments: argparse.Namespace) -> Iterator[tuple[Replay, list[ReplayedState]]]:
-    """Yield what became of each trace, with its states where these are needed."""
+    """Yield the result of each trace, with its states if an option needs them."""
     walked: list[ReplayedState] = []
     with Meter("states replayed", quiet=arguments.quiet) as meter, _tables(arguments, job) as tables:
         watches = [walked.append] if arguments.report or arguments.simplify else []
@@ -101,10 +101,10 @@ def _replayed(job: Job, arguments: argparse.Namespace) -> Iterator[tuple[Replay,
 def _simplified(
     job: Job, replay: Replay, walked: list[ReplayedState], arguments: argparse.Namespace, simpler: list[Violation]
 ) -> Iterator[Line]:
-    """Yield the lines that tell a simpler behaviour than a trace, which violates the same property; note it."""
+    """Yield a shrunk trace as lines, and append it to `simpler`."""
     simplified = simplify_trace(job, tuple(as_step(one) for one in walked), replay.violated, arguments)
     if simplified is None:
-        yield [(FAINT, "  Note: nothing to simplify: no property is violated at the end of this trace")]
+        yield [(FAINT, "  Note: --simplify: this trace violates no property in its last state")]
         return
     found, note = simplified
     simpler.append(found)
@@ -115,7 +115,7 @@ def _simplified(
 
 
 def _tables(arguments: argparse.Namespace, job: Job) -> AbstractContextManager[ReplayTables | None]:
-    """Return what writes the tables that `--parquet` asks for; it is written to once it is entered."""
+    """Return the writer of the Parquet tables as a context manager, or an empty context."""
     if not arguments.parquet:
         return nullcontext()
     if find_spec("pyarrow") is None:

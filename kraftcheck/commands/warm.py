@@ -1,11 +1,11 @@
-"""Compile the kernels, once for this machine: for an image, or for a cache of CI's.
+"""Compile the kernels ahead of time, for a container image or a CI cache.
 
-A kernel is compiled when it is first used: ten seconds or so for a search, half a minute for all. The code is kept in
-NUMBA_CACHE_DIR, else in XDG_CACHE_HOME or ~/.cache, in a folder of its own for each version of the kernel.
+Without this command the first use compiles a kernel: about ten seconds for a search, half a minute for all kernels. The
+compiled code is kept in NUMBA_CACHE_DIR, else in XDG_CACHE_HOME or ~/.cache, in one folder per version of the kernel.
 
 for example:
     kraftcheck warm
-    NUMBA_CACHE_DIR=/opt/cache kraftcheck warm     # in an image; set it where it runs, too
+    NUMBA_CACHE_DIR=/opt/cache kraftcheck warm     # in an image; set the variable at run time, too
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kraftcheck.spec import ModelValue, Protocol
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """There are no arguments."""
+    """Declare no arguments."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -31,12 +31,12 @@ def run(arguments: argparse.Namespace) -> int:
     began = time.monotonic()
     compile_tables()
     compile_symbolic()
-    print(f"the kernels are compiled ({time.monotonic() - began:.1f} s), in {compiled_code_folder()}")
+    print(f"compiled the kernels in {time.monotonic() - began:.1f} s into {compiled_code_folder()}")
     return 0
 
 
 def compile_tables() -> None:
-    """Search a small protocol in each way that the table engine has: what it calls is compiled."""
+    """Compile the table engine: search a small protocol with each of its orders and options."""
     from kraftcheck.explorer.random_walks import Plan, simulate
 
     run = ENGINES["tables"].run
@@ -47,7 +47,7 @@ def compile_tables() -> None:
 
 
 def compile_symbolic() -> None:
-    """Search a small protocol in each way that the symbolic engine has."""
+    """Compile the symbolic engine: search a small protocol with each of its orders."""
     for order in ENGINES["symbolic"].searches:
         ENGINES["symbolic"].run(_small(), SearchRequest(search=order))
 

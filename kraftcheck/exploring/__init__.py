@@ -1,1 +1,1 @@
-"""A protocol walked through step by step, in a browser on this machine (`kraftcheck explore`)."""
+"""The command `kraftcheck explore`: a step-by-step walk through a protocol in the browser."""

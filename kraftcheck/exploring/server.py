@@ -1,9 +1,8 @@
-"""The server of `explore`: for this machine, for who has the link, for our own page alone.
+"""The HTTP server of `explore`: loopback only, token-protected, same-origin.
 
-Other pages in the same browser can send requests here. What keeps them out: a random part of the address, which they do
-not know; the Host header, which is another one where a name of theirs was made to lead here (DNS rebinding); and the
-Origin header, which they cannot forge (cross-site requests). Sources: RFC 9110, sections 7.2 and 15.5.4; the Fetch
-standard, "Origin header".
+Other pages in the same browser can send requests to this server. Three checks refuse them. The address has a random
+token. The Host header is wrong after DNS rebinding. A cross-site request cannot forge the Origin header.
+Sources: RFC 9110, sections 7.2 and 15.5.4; the Fetch standard, "Origin header".
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from kraftcheck.spec.errors import InputError
 
 ADDRESS = "127.0.0.1"
 LONGEST_BODY = 4096
-"""Bytes of what the page sends."""
+"""Maximum size of a request body, in bytes."""
 
 PATIENCE = 30
-"""Seconds to wait for the rest of a request."""
+"""Timeout of a request, in seconds."""
 
 HEADERS = {
     "Content-Security-Policy": "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -36,11 +35,11 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-"""What every answer says besides. The page itself has a stricter Content-Security-Policy."""
+"""Headers of every response. The page itself has a stricter Content-Security-Policy."""
 
 
 class RefusedError(Exception):
-    """A request that is not answered."""
+    """A refused request, with its HTTP status."""
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
         super().__init__(message)
@@ -54,7 +53,7 @@ class _Answer(NamedTuple):
 
 
 class Server(ThreadingHTTPServer):
-    """Serves the page."""
+    """The HTTP server of the page."""
 
     daemon_threads = True
 
@@ -62,14 +61,14 @@ class Server(ThreadingHTTPServer):
         try:
             super().__init__((ADDRESS, port), _Handler)
         except OSError as error:
-            raise InputError(f"--port {port}: cannot be had: {error.strerror}") from error
+            raise InputError(f"--port {port}: not available: {error.strerror}; leave it out for a free one") from error
         self.session = session
         self.host = f"{ADDRESS}:{self.server_port}"
         self.token = secrets.token_urlsafe(24)
         self.address = f"http://{self.host}/{self.token}/"
 
     def handle_error(self, *_: object) -> None:
-        """Leave out that whoever asked did not wait for the answer."""
+        """Ignore errors of connections that the client closed."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -85,18 +84,18 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer("POST")
 
     def log_message(self, *_: object) -> None:
-        """Keep the terminal clean."""
+        """Log nothing to the terminal."""
 
     def _answer(self, method: str) -> None:
         try:
             found = self._found(method)
         except RefusedError as refused:
-            found = _told(str(refused), refused.status)
+            found = _error(str(refused), refused.status)
         except InputError as error:
-            found = _told(str(error), HTTPStatus.UNPROCESSABLE_ENTITY)
+            found = _error(str(error), HTTPStatus.UNPROCESSABLE_ENTITY)
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
-            found = _told(f"{type(error).__name__}: {error}", HTTPStatus.INTERNAL_SERVER_ERROR)
+            found = _error(f"{type(error).__name__}: {error}", HTTPStatus.INTERNAL_SERVER_ERROR)
         self.send_response(found.status)
         for name, value in HEADERS.items():
             self.send_header(name, value)
@@ -106,7 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(found.content)
 
     def _found(self, method: str) -> _Answer:
-        """Return what is asked for."""
+        """Check a request and return its answer."""
         self._require_ours(method)
         try:
             url = urlsplit(self.path)
@@ -116,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
             return _Answer("image/x-icon", b"", HTTPStatus.NO_CONTENT)
         token, _, what = url.path.removeprefix("/").partition("/")
         if not compare_digest(token.encode("utf-8", "replace"), self.server.token.encode()):
-            raise RefusedError(HTTPStatus.FORBIDDEN, "the address lacks the part that kraftcheck explore printed")
+            raise RefusedError(HTTPStatus.FORBIDDEN, "wrong token; use the address that kraftcheck explore printed")
         session = self.server.session
         given = {name: values[-1] for name, values in parse_qs(url.query).items()}
         if (method, what) == ("GET", ""):
@@ -131,15 +130,15 @@ class _Handler(BaseHTTPRequestHandler):
         if (method, what) == ("POST", "take"):
             asked = self._body()
             return _json(session.take(_number(asked, "node"), _number(asked, "choice")))
-        raise RefusedError(HTTPStatus.NOT_FOUND, "there is nothing here")
+        raise RefusedError(HTTPStatus.NOT_FOUND, "unknown address")
 
     def _require_ours(self, method: str) -> None:
-        """Raise RefusedError unless the request is one that our page, or the user's address bar, makes."""
+        """Raise RefusedError unless the request comes from the page itself or from the address bar."""
         if self.headers.get_all("Host") != [self.server.host]:
             raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, f"expected the host {self.server.host}")
         origin = self.headers.get("Origin")
         if origin != f"http://{self.server.host}" and not (origin is None and method == "GET"):
-            raise RefusedError(HTTPStatus.FORBIDDEN, "expected a request of the page itself")
+            raise RefusedError(HTTPStatus.FORBIDDEN, "wrong Origin header; only the page itself may send requests")
 
     def _body(self) -> dict[str, Any]:
         if self.headers.get_content_type() != "application/json":
@@ -169,5 +168,5 @@ def _json(content: Any) -> _Answer:
     return _Answer("application/json", json.dumps(content, separators=(",", ":")).encode("ascii"))
 
 
-def _told(message: str, status: HTTPStatus) -> _Answer:
+def _error(message: str, status: HTTPStatus) -> _Answer:
     return _json({"error": message})._replace(status=status)

@@ -1,4 +1,4 @@
-"""What the page of explore asks for: walks, what a state offers, steps taken, files."""
+"""The session of `explore`: walks, the steps and properties of a state, and saved files."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ FORMS = {
     "walk.html": "page to share",
     "walk.md": "Mermaid, for a pull request",
 }
-"""The names under which a walk is saved, and what each is."""
+"""The file names of a saved walk, with their descriptions."""
 
 SCRIPTS = ("data.js", "diagram.js", "details.js", "pane.js", "explore.js")
-"""The page's script: but for its last part, that of a report."""
+"""The parts of the page's script; all but the last are those of a report."""
 
 ASKS = "connect-src 'self'; img-src 'self'; "
-"""What the page may ask for: this server, and the icon that browsers ask for by themselves."""
+"""Allowed requests of the page: to this server, and for the icon."""
 
 
 class StateInspector:
-    """What visited states offer, and which properties hold there."""
+    """Evaluates the enabled steps, disabled actions and properties of visited states."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -54,7 +54,7 @@ class StateInspector:
         self._broken: dict[int, list[str]] = {}
 
     def offers(self, number: int) -> dict[str, Any]:
-        """Return what a node offers."""
+        """Return the enabled steps, the disabled actions with reasons, and the properties of a node."""
         node = self._tree.node(number)
         with blaming(self._job.model):
             offered = self._tree.offered(node)
@@ -74,18 +74,18 @@ class StateInspector:
         }
 
     def broken(self, node: Node) -> list[str]:
-        """Return the names of the properties that are false in a node, or of the step to it, and of a deadlock."""
+        """Return the names of the violated properties of a node and of the step to it, and "Deadlock" in a deadlock."""
         if node.number not in self._broken:
             before = None if node.before is None else node.before.step
             found = self._false(before, node)
-            with suppress(InputError):  # an action that raises is told where its steps are asked for
+            with suppress(InputError):  # `offers` reports an action that raises
                 if self._job.options.deadlock and not self._tree.offered(node):
                     found.append(DEADLOCK)
             self._broken[node.number] = found
         return self._broken[node.number]
 
     def why(self, node: Node, name: str) -> dict[str, Any] | None:
-        """Return why a property is false in a node, as in a counterexample's JSON; None where it raises an error."""
+        """Return the reason of a violation in a node as JSON; None if the evaluation raises."""
         last = [one.step for one in node.way[-2:]]
         try:
             return anywhere(violation_as_json(self._job.protocol, Violation(name, tuple(last)))["why"])
@@ -111,7 +111,7 @@ class StateInspector:
         }
 
     def _outside(self, node: Node, taken: Transition) -> Iterator[str]:
-        """Yield the constraints beyond which a search does not go."""
+        """Yield the constraints that a step violates; a search does not expand its target."""
         semantics, options = self._semantics, self._job.options
         yield from (one.name for one in options.constraints if not semantics.holds(one, taken.target))
         over = options.action_constraints
@@ -131,11 +131,11 @@ class StateInspector:
     # Properties
 
     def _false(self, before: TraceStep | None, node: Node) -> list[str]:
-        """Return the names of the properties that are not true."""
+        """Return the names of the properties that are violated or raise."""
         return [prop.name for prop in self._job.options.properties if self._verdict(prop, before, node) is not True]
 
     def _verdict(self, prop: Property, before: TraceStep | None, node: Node) -> bool | str:
-        """Say whether a property is true of a state, or of the step that leads there; or which error it raises."""
+        """Return whether a property holds in a node or over the step to it; the error text if it raises."""
         try:
             with blaming(self._job.model):
                 if not prop.over_steps:
@@ -147,32 +147,32 @@ class StateInspector:
             return str(error)
 
     def _properties(self, node: Node) -> Iterator[dict[str, Any]]:
-        """Yield every property that is looked at, with its verdict; one that raises an error has that."""
+        """Yield every property with its verdict, or with its error if the evaluation raised."""
         before = None if node.before is None else node.before.step
         options = self._job.options
         for prop in (*options.properties, *options.reachable, *options.constraints):
             verdict = self._verdict(prop, before, node)
-            told: dict[str, Any] = {"name": prop.name, "kind": prop.kind.replace("_", " "), "holds": verdict is True}
-            told["error"] = verdict if isinstance(verdict, str) else None
-            told["why"] = self.why(node, prop.name) if verdict is False and prop in options.properties else None
+            found: dict[str, Any] = {"name": prop.name, "kind": prop.kind.replace("_", " "), "holds": verdict is True}
+            found["error"] = verdict if isinstance(verdict, str) else None
+            found["why"] = self.why(node, prop.name) if verdict is False and prop in options.properties else None
             if prop.over_steps and before is None:
-                told["holds"] = None
-            yield told
+                found["holds"] = None
+            yield found
 
 
 def _who(reason: Reason) -> list[Any]:
-    """Return whom a reason is about: a replica, and a message."""
+    """Return the replica and the message of a reason."""
     who = None if reason.actor is None else text_of(reason.actor)
     return [who, None if reason.message is None else value_as_json(reason.message)]
 
 
 def _place(reason: Reason) -> str:
-    """Return the place in the source that says no, without the folders of the machine."""
+    """Return the place of the failed condition: the last two parts of the path, and the line."""
     return "" if reason.file is None else f"{'/'.join(reason.file.split('/')[-2:])}:{reason.line}"
 
 
 def saved(tree: Tree, node: Node, name: str, run: Callable[[], dict[str, Any]], broken: Sequence[str]) -> bytes:
-    """Return a file with the walk to a node."""
+    """Return the content of a file with the walk to a node, in the format of its name."""
     if name not in FORMS:
         raise InputError(f"expected a file called {', '.join(FORMS)}, found {name}")
     if name == "walk.txt":
@@ -198,17 +198,17 @@ def scenario(tree: Tree, node: Node) -> str:
 
 
 class Session:
-    """One protocol that is explored. One question at a time is answered, whoever asks."""
+    """A session of one protocol. A lock serializes its requests."""
 
     def __init__(self, tree: Tree, warnings: Sequence[str] = ()) -> None:
         self._tree = tree
         self._inspector = StateInspector(tree)
         self._warnings = list(warnings)
-        self._told: dict[int, dict[str, Any]] = {}
+        self._states: dict[int, dict[str, Any]] = {}
         self._lock = Lock()
 
     def page(self) -> str:
-        """Return the page, which asks for the rest."""
+        """Return the page, whose script requests all other data."""
         job = self._tree.job
         return document(
             {
@@ -224,32 +224,32 @@ class Session:
         )
 
     def walk(self, number: int) -> dict[str, Any]:
-        """Return the walk to a node, as a report has it."""
+        """Return the walk to a node as report data."""
         with self._lock, blaming(self._tree.job.model):
             return packed([self._run(self._tree.node(number))])
 
     def offers(self, number: int) -> dict[str, Any]:
-        """Return what a node offers; see `StateInspector.offers`."""
+        """Return the steps and properties of a node; see `StateInspector.offers`."""
         with self._lock:
             return self._inspector.offers(number)
 
     def take(self, number: int, choice: int) -> dict[str, Any]:
-        """Take a step from a node; return the walk to where it leads."""
+        """Take a step from a node and return the walk to the next node as report data."""
         with self._lock, blaming(self._tree.job.model):
             return packed([self._run(self._tree.take(number, choice))])
 
     def save(self, number: int, name: str) -> bytes:
-        """Return a file with the walk to a node."""
+        """Return the content of a file with the walk to a node."""
         with self._lock, blaming(self._tree.job.model):
             node = self._tree.node(number)
             return saved(self._tree, node, name, lambda: self._run(node), self._inspector.broken(node))
 
     def _run(self, node: Node) -> dict[str, Any]:
-        """Return the walk to a node, as `run_as_data` has a search."""
+        """Return the walk to a node in the form of `run_as_data`."""
         job, way = self._tree.job, node.way
         states = [self._state(place, one) for place, one in enumerate(way, start=1)]
         broken = self._inspector.broken(node)
-        told = {
+        trace = {
             "property": next(iter(broken), None),
             "why": self._inspector.why(node, broken[0]) if broken else None,
             "title": f"Walk, {many(len(way), 'state')}",
@@ -262,12 +262,12 @@ class Session:
             "checked": [prop.name for prop in job.options.properties],
             "violations": list(dict.fromkeys(name for state in states for name in state["breaks"])),
             "actions": dict(Counter(one.step.action for one in way[1:])),
-            "traces": [told],
+            "traces": [trace],
         }
 
     def _state(self, place: int, node: Node) -> dict[str, Any]:
-        if node.number not in self._told:
+        if node.number not in self._states:
             before = None if node.before is None else node.before.step
             found = state_as_json(self._tree.job.protocol, place, before, node.step)
-            self._told[node.number] = {**found, "node": node.number, "breaks": self._inspector.broken(node)}
-        return self._told[node.number]
+            self._states[node.number] = {**found, "node": node.number, "breaks": self._inspector.broken(node)}
+        return self._states[node.number]

@@ -1,10 +1,11 @@
-"""The states of a protocol that somebody visits, each with the walk that led there."""
+"""The tree of visited states of `explore`, each with the walk that leads to it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.catalogue import Job
@@ -22,17 +23,17 @@ from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState, Replayer, ReplayVerdict
 
 SHOWN = 60
-"""Characters of what tells an initial state from the first."""
+"""Maximum length of an initial state's description."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A state that was visited."""
+    """A visited state."""
 
-    number: int  # its number, in the order of visits
-    before: Node | None  # the node before it; None for an initial state
-    transition: Transition | None  # the step that led here; None for an initial state
-    step: TraceStep  # the state, as a step of a behaviour
+    number: int  # in the order of visits
+    before: Node | None  # the previous node; None for an initial state
+    transition: Transition | None  # the step that leads here; None for an initial state
+    step: TraceStep  # the state as a step of a trace
 
     @property
     def way(self) -> list[Node]:
@@ -45,15 +46,15 @@ class Node:
 
 
 class Start(NamedTuple):
-    """Where a walk may begin."""
+    """A possible start of a walk: an initial state or a trace."""
 
-    name: str  # what it is called
-    node: int  # the number of its last node
-    note: str = ""  # what is to be said of it, such as where a trace parts from the protocol
+    name: str
+    node: int  # the number of the last node
+    note: str = ""  # such as the place where a trace diverges from the protocol
 
 
 class Tree:
-    """The visited states of a protocol."""
+    """The tree of visited states of a protocol."""
 
     def __init__(self, job: Job, settings: Sequence[str] = ()) -> None:
         self.job = job
@@ -76,25 +77,25 @@ class Tree:
         if place == 0:
             return name
         news = changes(self.job.protocol, self._initial[0], self._initial[place])
-        told = "; ".join(f"{one.path} {one.text}" for one in news)
-        return f"{name} {place + 1}: {cut(told or 'other messages', SHOWN)}"
+        text = "; ".join(f"{one.path} {one.text}" for one in news)
+        return f"{name} {place + 1}: {cut(text or 'other messages', SHOWN)}"
 
     def _add(self, before: Node | None, transition: Transition | None, step: TraceStep) -> int:
         self._nodes.append(Node(len(self._nodes), before, transition, step))
         return len(self._nodes) - 1
 
     def node(self, number: int) -> Node:
-        """Return a node."""
+        """Return the node with a number."""
         if not 0 <= number < len(self._nodes):
-            raise InputError(f"state {number} is not known here: kraftcheck explore was started anew since")
+            raise InputError(f"state {number}: unknown after a restart of kraftcheck explore; reload the page")
         return self._nodes[number]
 
     def offered(self, node: Node) -> list[Transition]:
-        """Return the steps that a state offers, by action; always in the same order."""
+        """Return the enabled steps of a state in a fixed order, by action."""
         return sorted(self.semantics.transitions(node.step.state), key=lambda one: self._places[one.action])
 
     def take(self, number: int, choice: int) -> Node:
-        """Return the node to which a step leads."""
+        """Take a step from a node and return the next node."""
         node = self.node(number)
         if (number, choice) not in self._taken:
             offered = self.offered(node)
@@ -105,12 +106,12 @@ class Tree:
         return self._taken[number, choice]
 
     def visited(self, number: int, choice: int) -> int | None:
-        """Return the number of the node to which a step led, if it was taken."""
+        """Return the number of the node after a step; None if the step was not taken yet."""
         found = self._taken.get((number, choice))
         return None if found is None else found.number
 
     def open(self, file: str | PathLike[str], limit_bytes: int) -> None:
-        """Put the traces of a file before the starts, as far as the protocol does what they say."""
+        """Insert the traces of a file before the other starts, each up to its divergence from the protocol."""
         walked: list[ReplayedState] = []
         replayer = self.job.replayer(limit_bytes=limit_bytes, watch=walked.append)
         found: list[Start] = []
@@ -125,7 +126,7 @@ class Tree:
         self.starts = found + self.starts
 
     def _follow(self, walked: Sequence[ReplayedState], replayer: Replayer) -> int:
-        """Walk along the states of a trace; return the last node."""
+        """Take the steps of a trace and return the number of the last node."""
         behaviour = self._behaviour(walked, replayer)
         node = self._nodes[self._initial.index(behaviour[0].state)]
         for step in behaviour[1:]:
@@ -135,7 +136,7 @@ class Tree:
         return node.number
 
     def _behaviour(self, walked: Sequence[ReplayedState], replayer: Replayer) -> Sequence[TraceStep]:
-        """Return the steps of a trace; if it was made under symmetry, a behaviour through equivalent states."""
+        """Return the steps of a trace; for a trace under symmetry, a real path through equivalent states."""
         steps = [TraceStep(one.state, one.transition.action if one.transition else None) for one in walked]
         linked = all(one.transition is None or one.transition.target == one.state for one in walked)
         if walked[0].state in self._initial and linked:
@@ -151,9 +152,9 @@ class Tree:
 
 
 def _note(replay: Replay) -> str:
-    """Return what is to be said of a trace: nothing where it conforms and names no property."""
+    """Return the note on a trace: its divergence or claim, or its notes if it conforms."""
     if replay.verdict is ReplayVerdict.UNREADABLE:
         return f"The rest of it cannot be read: {replay.problem}"
     if replay.divergence is None and (replay.claim is None or replay.claim.verdict is ClaimVerdict.SHOWN):
         return "\n".join(replay.notes)
-    return plain(replay_lines(replay, name=trace_title(replay)))
+    return plain(replay_lines(replay, name=Path(replay.file).name))

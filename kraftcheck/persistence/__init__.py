@@ -1,1 +1,1 @@
-"""Files and folders that outlive a process: written so that a kill loses nothing, read as if strangers wrote them."""
+"""Crash-safe files and folders of checkpoints and corpora. Their content is validated when it is read."""

@@ -1,12 +1,12 @@
-"""Folders that a run fills and another goes on with, however the first ended.
+"""Folders for resumable runs: checkpoints of searches, and output in batches.
 
-    manifest.json      which run it is of, and for a `Checkpoint` how much of its files counts
+    manifest.json      the identity of the run, and for a `Checkpoint` the valid length of its files
     lock               held by the process that uses the folder
-    states.bin, ...    of a `Checkpoint`: files that only grow
-    done/00001.json    of a `BatchFolder`: a note for each batch that is done
+    states.bin, ...    of a `Checkpoint`: append-only files
+    done/00001.json    of a `BatchFolder`: a note for each finished batch
 
-Files are written first. Then a manifest or a note takes its place in one go, so what counts is whole at any time.
-Nothing that is read is trusted: no link is followed, and form, digests and identity are checked before use.
+Data files are written first. A manifest or a note then replaces the old one atomically, so the folder is consistent at
+all times. No content is trusted: links are refused, and form, digests and identity are checked before use.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from kraftcheck.spec.errors import InputError, RaisedError
 
 FORMAT = 2
 MANIFEST, LOCK, DONE, SUFFIX = "manifest.json", "lock", "done", ".bin"
-FORMER = ("pipeline.json", "corpus.json", "mutation.json")  # manifests of format 1, which had a name for each use
-CHECK_ACTIONS = "--check-actions"  # a search that goes on may leave it out; what was found without it was not tested
-NO_CHECKPOINT = "it holds no checkpoint; expected a folder that --checkpoint was given, after the first was written"
-NO_FOLDER = "there is no such folder; expected one that --checkpoint was given"
+FORMER = ("pipeline.json", "corpus.json", "mutation.json")  # manifests of format 1, one name for each kind of folder
+CHECK_ACTIONS = "--check-actions"  # may be left out on --resume, but not added: earlier calls were not tested
+NO_CHECKPOINT = "holds no checkpoint; give the folder of an earlier --checkpoint that was written"
+NO_FOLDER = "there is no such folder; give the folder of an earlier --checkpoint"
 
 Noted = dict[str, Any]
 Identity = dict[str, Any]
@@ -41,16 +41,16 @@ class Folder:
     """A folder with a manifest, locked by this process."""
 
     SHAPE: ClassVar[Noted] = {"format": int, "kraftcheck": str, "written": str, "identity": dict, "checksum": str}
-    """The form of the manifest: see `require_shape`."""
+    """The shape of the manifest (see `require_shape`)."""
 
     NAME, USER, THERE, UNWRITABLE = "folder", "run", "there", "expected a folder that can be written to"
-    """What errors call the folder, who uses it, and what it has; and what they say where it cannot be written."""
+    """Words of error messages: kind of folder, kind of run, place of the old values, problem if unwritable."""
 
     OTHER: ClassVar[str]
-    """What an error says of a folder with another identity."""
+    """The problem in the error message for a folder with another identity."""
 
     def __init__(self, path: Path, identity: Identity, option: str, inside: str = ".", *, alone: bool = False) -> None:
-        """Lock a folder and read its manifest, which is `inside` it; `alone` refuses files of strangers."""
+        """Lock a folder and read its manifest in the subfolder `inside`; `alone` refuses foreign files."""
         self.path, self.inner = path, path / inside
         self.identity, self._option = identity, option
         with self.writing():
@@ -64,32 +64,33 @@ class Folder:
             try:
                 self._lock = lock_file(self.inner / LOCK)
             except InUseError as error:
-                raise self.error(f"it is in use by another {self.USER} (process {error.owner})") from None
+                problem = f"in use by another {self.USER} (process {error.owner}); wait for it or give another folder"
+                raise self.error(problem) from None
         with self.closed_on_error():
             with self.writing():
                 remove_unfinished(self.inner)
             self.manifest = self._read_manifest()
 
     def _require_alone(self, own: str) -> None:
-        """Raise InputError where a folder without a manifest holds something besides `own`."""
+        """Raise InputError for a folder without a manifest that holds files other than `own`."""
         if any((self.inner / name).exists() for name in FORMER):
             raise self.error(f"the {self.NAME} has format 1; this kraftcheck reads {FORMAT}")
         strangers = {entry.name for entry in self.path.iterdir() if not UNFINISHED.fullmatch(entry.name)} - {own}
         if strangers:
-            raise self.error(f"expected a folder that is new or of an earlier run, found {min(strangers)} in it")
+            raise self.error(f"not a folder of an earlier run: it holds {min(strangers)}; give a new folder")
 
     def error(self, problem: str) -> InputError:
-        """Return an error that names the folder, and the option that it was given with."""
+        """Return an error with the folder and its option."""
         return InputError(f"{self._option} {self.path}: {problem}")
 
     def damaged(self, problem: str, name: str | None = None) -> InputError:
-        """Return the error for a folder that is damaged, in one of its files."""
+        """Return the error for a damaged folder or file."""
         where = "" if name is None else f"{self.inner / name}: "
         return self.error(f"the {self.NAME} is damaged: {where}{problem}")
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Make an OSError name the folder, and the option that it was given with."""
+        """Add the folder and its option to an OSError."""
         try:
             yield
         except OSError as error:
@@ -98,7 +99,7 @@ class Folder:
 
     @contextmanager
     def closed_on_error(self) -> Iterator[None]:
-        """Let other processes have the folder where an error is raised."""
+        """Release the lock if an error is raised."""
         try:
             yield
         except BaseException:
@@ -106,7 +107,7 @@ class Folder:
             raise
 
     def _read_manifest(self) -> Noted | None:
-        """Return what the manifest says, or None where there is none."""
+        """Return the content of the manifest; None if the folder has none."""
         path = self.inner / MANIFEST
         try:
             raw = path.read_bytes() if path.is_file() or not path.exists() else b""
@@ -117,7 +118,7 @@ class Folder:
         except (ValueError, RecursionError) as error:
             raise self.damaged(f"it is not JSON: {error}", MANIFEST) from None
         if not isinstance(content, dict) or "format" not in content:
-            raise self.damaged(f"it is no manifest of a {self.NAME}", MANIFEST)
+            raise self.damaged(f"expected the manifest of a {self.NAME}", MANIFEST)
         if content["format"] != FORMAT:
             raise self.error(f"the {self.NAME} has format {content['format']!r}; this kraftcheck reads {FORMAT}")
         try:
@@ -129,13 +130,13 @@ class Folder:
         return content
 
     def require_identity(self, manifest: Noted) -> None:
-        """Raise InputError where a manifest is of another run, naming what differs."""
+        """Raise InputError with the differences if a manifest belongs to another run."""
         different = list(differences(manifest["identity"], self.identity, self.THERE))
         if different:
             raise self.error(f"{self.OTHER}: {'; '.join(different)}")
 
     def write_manifest(self, **more: Any) -> None:
-        """Write the manifest in one go."""
+        """Replace the manifest atomically."""
         content = {
             "format": FORMAT,
             "kraftcheck": program_version(),
@@ -148,7 +149,7 @@ class Folder:
         self.manifest = content
 
     def close(self) -> None:
-        """Let other processes have the folder."""
+        """Release the lock."""
         self._lock.close()
 
     def __enter__(self) -> Self:
@@ -159,7 +160,7 @@ class Folder:
 
 
 class Checkpoint(Folder):
-    """A folder with what a search needs to go on: files that only grow, and what the manifest notes of it."""
+    """The checkpoint folder of a search: append-only files, and the state of the search in the manifest."""
 
     SHAPE: ClassVar[Noted] = {
         **Folder.SHAPE,
@@ -171,7 +172,7 @@ class Checkpoint(Folder):
     OTHER = "the checkpoint is of another search"
 
     def __init__(self, path: Path, identity: Identity, *, resume: bool, names: tuple[str, ...] = ()) -> None:
-        """Open a checkpoint to go on from, or begin one; `names` are those of its files."""
+        """Open a checkpoint for resuming, or create one with files of these names."""
         if resume and not (path / MANIFEST).is_file():
             raise InputError(f"--resume {path}: {NO_CHECKPOINT if path.is_dir() else NO_FOLDER}")
         self.files: dict[str, GrowingFile] = {}
@@ -185,20 +186,20 @@ class Checkpoint(Folder):
 
     @contextmanager
     def rejecting(self) -> Iterator[None]:
-        """Turn what is wrong with the content into an error that names the folder."""
+        """Convert errors of the content into InputError with the folder."""
         try:
             yield
         except (CorruptFileError, DecodingError) as error:
             raise self.damaged(str(error)) from None
         except RaisedError as error:
-            raise self.damaged(f"it leads to a state that is not reached: {error}") from None
+            raise self.damaged(f"it contains an unreachable state: {error}") from None
         except InputError as error:
             raise self.error(f"{self.OTHER}: {error}") from None
 
     def _begin(self, manifest: Noted | None, names: tuple[str, ...]) -> None:
         if manifest is not None and not manifest["finished"]:
             raise self.error(
-                f"it holds the checkpoint of {manifest['written']} of an unfinished search; go on with --resume "
+                f"holds the checkpoint of an unfinished search, written {manifest['written']}; resume it with --resume "
                 f"{self.path}, or remove the folder"
             )
         with self.writing():
@@ -208,11 +209,10 @@ class Checkpoint(Folder):
                 self._open(name).clear()
 
     def _resume(self, manifest: Noted, names: tuple[str, ...]) -> None:
-        """Open the files of a checkpoint, after checking that all is well with them."""
+        """Check the version, identity and digests of a checkpoint and open its files."""
         if manifest["kraftcheck"] != program_version():
-            raise self.error(
-                f"the checkpoint was written by kraftcheck {manifest['kraftcheck']}, this is {program_version()}"
-            )
+            versions = f"kraftcheck {manifest['kraftcheck']}, not by {program_version()}"
+            raise self.error(f"the checkpoint was written by {versions}; start again")
         self.require_identity(manifest)
         if manifest["files"].keys() != set(names):
             expected = ", ".join(names) or "none"
@@ -232,7 +232,7 @@ class Checkpoint(Folder):
         return file
 
     def write(self, search: Noted, *, finished: bool) -> None:
-        """Make what was appended to the files, and what is noted of the search, the checkpoint."""
+        """Write the checkpoint: flush the files, then replace the manifest with the state of the search."""
         with self.writing():
             for file in self.files.values():
                 file.sync()
@@ -240,22 +240,22 @@ class Checkpoint(Folder):
         self.write_manifest(finished=finished, files=files, search=search)
 
     def finish(self) -> None:
-        """Mark the checkpoint as finished, so that another search may begin one here."""
+        """Mark the checkpoint as finished, so a new search may use the folder."""
         if self.manifest is not None:
             self.write_manifest(**{**self.manifest, "finished": True})
 
     def close(self) -> None:
-        """Close the files and let other processes have the folder."""
+        """Close the files and release the lock."""
         for file in self.files.values():
             file.close()
         super().close()
 
 
 class BatchFolder(Folder):
-    """An output folder that is filled batch by batch. A batch counts with its note, and not before."""
+    """An output folder that is filled in batches. A batch is valid once its note exists."""
 
     NOTES: ClassVar[str] = "."
-    """The folder, in this one, of the lock, the manifest and the notes."""
+    """The subfolder of the lock, the manifest and the notes."""
 
     OPTION: ClassVar[str] = "--out"
 
@@ -272,16 +272,16 @@ class BatchFolder(Folder):
 
     @classmethod
     def note_file(cls, path: Path, batch: int) -> Path:
-        """Return the file of the note of a batch, given the folder."""
+        """Return the path of a batch's note."""
         return path / cls.NOTES / DONE / f"{batch:05}.json"
 
     def note_files(self) -> list[Path]:
-        """Return the files of the notes of all batches that are done."""
+        """Return the paths of the notes of all finished batches."""
         return sorted(path for path in (self.inner / DONE).glob("*.json") if path.stem.isdecimal())
 
 
 def read_note(path: Path, shape: Any = dict) -> Noted:
-    """Return the content of a note."""
+    """Read and validate a note; raise InputError if it is invalid."""
     try:
         found: Noted = json.loads(path.read_text())
         require_shape(found, shape)
@@ -291,13 +291,13 @@ def read_note(path: Path, shape: Any = dict) -> Noted:
 
 
 def write_note(path: Path, content: Noted) -> None:
-    """Write a note in one go; of two processes that write the same one, the later one's counts."""
+    """Write a note atomically. The last of several concurrent writers wins."""
     with replacing(path, durable=True) as new:
         new.write_text(json.dumps(content, indent=1))
 
 
 def differences(before: Identity, now: Identity, there: str) -> Iterator[str]:
-    """Yield a clause for each thing in which two runs differ: what it was `there`, and is now."""
+    """Yield a clause for each difference of two identities: the value in the folder (`there`), and the value now."""
     for name, found in {**dict.fromkeys(before), **now}.items():
         was: Any = before.get(name, False if name == CHECK_ACTIONS else None)
         if was == found or (name == CHECK_ACTIONS and not found):
@@ -331,7 +331,7 @@ def _shown(value: Any) -> str:
 
 
 def manifest_text(content: Noted) -> bytes:
-    """Return a manifest's file; its text follows from its content, so that a changed byte shows."""
+    """Return the bytes of a manifest. They depend only on its content, so a changed byte is detected."""
     body = {name: value for name, value in content.items() if name != "checksum"}
     checksum = blake2b(json.dumps(body).encode(), digest_size=DIGEST_BYTES).hexdigest()
     return json.dumps({**body, "checksum": checksum}, indent=1).encode() + b"\n"
@@ -339,8 +339,8 @@ def manifest_text(content: Noted) -> bytes:
 
 @cache
 def program_version() -> str:
-    """Return the version of kraftcheck, or "unknown" where it runs without being installed."""
-    from importlib.metadata import PackageNotFoundError, version  # late: it is slow to import
+    """Return the installed version of kraftcheck; "unknown" without an installation."""
+    from importlib.metadata import PackageNotFoundError, version  # slow to import
 
     try:
         return version("kraftcheck")

@@ -1,4 +1,4 @@
-"""Files that only grow, and rows of numbers in them."""
+"""Append-only files, and an index of the numeric rows in them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PIECE = 1 << 20  # bytes hashed at a time
 
 
 class GrowingFile:
-    """A file to append to and to read anywhere; several threads may read at a time."""
+    """An append-only file with random reads. Several threads may read at the same time."""
 
     def __init__(self, file: FileIO, *, hashed: bool, place: str = "") -> None:
         self.length = 0
@@ -32,28 +32,28 @@ class GrowingFile:
 
     @classmethod
     def temporary(cls, folder: Path | None = None) -> GrowingFile:
-        """Return a new file without a name, which is gone with the process, however that ends."""
+        """Return an unnamed temporary file, which vanishes with the process."""
         return cls(TemporaryFile(buffering=0, dir=folder), hashed=False, place=str(folder or gettempdir()))
 
     @classmethod
     def at(cls, path: Path, place: str = "") -> GrowingFile:
-        """Return the file at a path, made if it is not there, of which nothing counts yet."""
+        """Open or create the file at a path, with valid length 0 until `restore`."""
         return cls(FileIO(open_in_folder(path), "r+"), hashed=True, place=place or str(path))
 
     @property
     def digest(self) -> str:
-        """The digest of its bytes."""
+        """The digest of the valid bytes, in hexadecimal."""
         assert self._hash is not None
         return self._hash.hexdigest()
 
     def append(self, data: bytes | NDArray[Any]) -> int:
-        """Append bytes; return where they start."""
+        """Append bytes and return their offset."""
         view = _bytes_of(np.ascontiguousarray(data)) if isinstance(data, np.ndarray) else memoryview(data)
         start = at = self.length
         while at < start + len(view):
             try:
                 at += os.pwrite(self._file.fileno(), view[at - start :], at)
-            except OSError as error:  # a file without a name: say where the space is taken
+            except OSError as error:  # an unnamed file: the error names the folder
                 raise OSError(error.errno, error.strerror, self._place) from None
         if self._hash is not None:
             self._hash.update(view)
@@ -61,7 +61,7 @@ class GrowingFile:
         return start
 
     def read_into(self, offset: int, array: NDArray[Any]) -> None:
-        """Fill an array with what stands from an offset on."""
+        """Fill an array with the bytes at an offset."""
         view, at = _bytes_of(array), 0
         while at < len(view):
             found = os.preadv(self._file.fileno(), [view[at:]], offset + at)
@@ -70,13 +70,13 @@ class GrowingFile:
             at += found
 
     def read(self, offset: int, count: int) -> bytes:
-        """Return bytes from an offset on."""
+        """Return `count` bytes at an offset."""
         array = np.empty(count, np.uint8)
         self.read_into(offset, array)
         return array.tobytes()
 
     def restore(self, length: int, digest: str) -> None:
-        """Take the first `length` bytes for what it holds and cut off the rest."""
+        """Check the digest of the first `length` bytes, make them the valid content, and truncate the rest."""
         size = os.fstat(self._file.fileno()).st_size
         if size < length:
             raise CorruptFileError(f"expected {length} bytes, found {size}")
@@ -89,18 +89,18 @@ class GrowingFile:
         self.length = length
 
     def clear(self) -> None:
-        """Forget everything in it and give the space back."""
+        """Truncate the file to length 0."""
         os.ftruncate(self._file.fileno(), 0)
         self.length = 0
         if self._hash is not None:
             self._hash = blake2b(digest_size=DIGEST_BYTES)
 
     def sync(self) -> None:
-        """Flush what was appended to the disk."""
+        """Flush the file to disk with fsync."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
         self._file.close()
 
 
@@ -109,34 +109,34 @@ def _bytes_of(array: NDArray[Any]) -> memoryview:
 
 
 class Extent(NamedTuple):
-    """Rows of one width that stand one after the other in a file."""
+    """A contiguous stretch of rows of one width in a file."""
 
-    rows: int  # how many and how wide
+    rows: int
     columns: int
-    offset: int  # where they start, in bytes
+    offset: int  # in bytes
 
 
 class RowsInFile:
-    """Finds rows of numbers again that were appended to a growing file."""
+    """The index of numeric rows in a growing file."""
 
     def __init__(self, item: type[np.generic]) -> None:
         self.count = 0
         self._item = np.dtype(item)
         self._extents: list[Extent] = []
-        self._firsts: list[int] = []  # the number of the first row of each
+        self._firsts: list[int] = []  # the number of each extent's first row
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
-        """How many rows of which width there are, one stretch after the other."""
+        """The number and the width of the rows of each extent."""
         return [(extent.rows, extent.columns) for extent in self._extents]
 
     def append(self, file: GrowingFile, rows: NDArray[Any]) -> None:
-        """Append rows to the file."""
+        """Append rows to the file and to the index."""
         if len(rows):
             self.note(len(rows), rows.shape[1], file.append(rows))
 
     def note(self, rows: int, columns: int, offset: int) -> int:
-        """Note rows that the file has from an offset on; return where they end."""
+        """Add rows at an offset of the file to the index; return the offset of their end."""
         last = self._extents[-1] if self._extents else Extent(0, 0, 0)
         if last.columns == columns and self._end(*last) == offset:
             self._extents[-1] = last._replace(rows=last.rows + rows)
@@ -150,7 +150,7 @@ class RowsInFile:
         return offset + rows * columns * self._item.itemsize
 
     def read(self, file: GrowingFile, first: int, most: int) -> NDArray[Any]:
-        """Return rows from number `first` on, at most so many; fewer where their width changes."""
+        """Return up to `most` rows from number `first` on; fewer at a change of width."""
         if not 0 <= first < self.count:
             raise IndexError(f"there are {self.count} rows")
         which = bisect_right(self._firsts, first) - 1
@@ -162,7 +162,7 @@ class RowsInFile:
         return rows
 
     def chunks(self, file: GrowingFile, most: int) -> Iterator[NDArray[Any]]:
-        """Yield all rows that there are now, at most so many at a time."""
+        """Yield all present rows in chunks of at most `most`."""
         for extent in list(self._extents):
             for first in range(0, extent.rows, most):
                 yield self._read(file, extent, first, most)

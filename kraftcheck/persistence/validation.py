@@ -1,4 +1,4 @@
-"""Checks of what was read back: a folder may come from strangers, with digests of their own."""
+"""Validation of stored data. A folder may be forged, digests included."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import cut
 
 MOST = 1 << 62
-"""No number in a manifest is larger: sums of some stay within 64 bits."""
+"""The limit on numbers in a manifest, so that sums of a few stay within 64 bits."""
 
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 class CorruptFileError(Exception):
-    """A file does not hold what it should; `Checkpoint.rejecting` adds the user's name for the folder."""
+    """Invalid content of a file; `Checkpoint.rejecting` adds the folder to the message."""
 
 
 def require(is_right: Any, problem: str) -> None:
-    """Raise CorruptFileError unless all is right."""
+    """Raise CorruptFileError unless a condition (or each of an array) is true."""
     if not np.all(is_right):
         raise CorruptFileError(problem)
 
 
 @contextmanager
 def reading(what: str, *others: type[BaseException]) -> Iterator[None]:
-    """Turn any error into CorruptFileError: NumPy, Arrow and a protocol raise many kinds for values of strangers."""
+    """Convert any error into CorruptFileError: forged values raise many kinds in NumPy, Arrow and protocols."""
     known: tuple[type[BaseException], ...] = (CorruptFileError, InputError, MemoryError, *others)
     try:
         yield
@@ -41,11 +41,11 @@ def reading(what: str, *others: type[BaseException]) -> Iterator[None]:
 
 
 def require_shape(value: Any, shape: Any, place: str = "it") -> None:
-    """Raise CorruptFileError unless a JSON value has a form.
+    """Raise CorruptFileError unless a JSON value has a shape.
 
-    `shape`: `int` or `float` for numbers that are not negative, `str`, `bool` or `dict`; `[shape]` for a list, `(shape,
-    ...)` for one of that length; `{name: shape}` for an object with these names, `{str: shape}` with any; `object` for
-    anything.
+    Shapes are `int` and `float` (numbers of at least 0), `str`, `bool`, `dict`, and `object` for any value. `[shape]`
+    is a list, `(shape, ...)` a list of this length. `{name: shape}` is an object with these names, `{str: shape}` an
+    object with any names.
     """
     if isinstance(shape, list | tuple):
         _require_list(value, shape, place)
@@ -80,12 +80,12 @@ def _short(value: Any) -> str:
 
 
 def require_distinct(hashes: NDArray[np.uint64], what: str) -> None:
-    """Require that no two hashes of 64 bits are equal."""
+    """Raise CorruptFileError if two 64-bit hashes are equal."""
     require(len(np.unique(hashes)) == len(hashes), f"two {what} are equal")
 
 
 def mixed(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return hashes of numbers."""
-    keys = (keys ^ (keys >> np.uint64(31))) * FACTOR + FACTOR  # 0 becomes another number
+    """Return 64-bit hashes of numbers."""
+    keys = (keys ^ (keys >> np.uint64(31))) * FACTOR + FACTOR  # maps 0 to another number
     keys = (keys ^ (keys >> np.uint64(29))) * FACTOR
     return keys ^ (keys >> np.uint64(32))

@@ -1,1 +1,1 @@
-"""Tells people what was found."""
+"""Rendering of results: text, JSON, report pages, and formats for CI."""

@@ -1,4 +1,4 @@
-"""A search as JSON: the counts, and each counterexample with its states, what changed, the messages, and why."""
+"""JSON of a search: counts, and counterexamples with states, changes, messages and reasons."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import Map, ModelValue, Value, field_names, field_values, ordered, text_of
 
 SCHEMA = 1
-"""The version of what `--json` writes. It grows when a field goes or means something else, not when one is added."""
+"""The version of the JSON schema. It grows if a field is removed or changes its meaning, not for a new field."""
 
 
 def tool() -> dict[str, Any]:
-    """Return what every JSON object of ours begins with: who wrote it, and in which form."""
-    from kraftcheck.persistence.folder import program_version  # which imports numpy
+    """Return the common JSON header: tool, version, schema version."""
+    from kraftcheck.persistence.folder import program_version  # imports numpy
 
     return {"tool": "kraftcheck", "version": program_version(), "schema": SCHEMA}
 
 
 def attributes(source: object, *names: str) -> dict[str, Any]:
-    """Return attributes of an object by name: the keys of a JSON object are called like them."""
+    """Return attributes of an object as a dictionary."""
     return {name: getattr(source, name) for name in names}
 
 
 def result_as_json(job: Job, result: Result) -> dict[str, Any]:
-    """Return what `--json` says of one search."""
+    """Return the JSON object of a search."""
     violated = [violation.property for violation in result.violations]
     return {
         **tool(),
@@ -61,7 +61,7 @@ def result_as_json(job: Job, result: Result) -> dict[str, Any]:
 
 
 def model_as_json(job: Job) -> dict[str, Any]:
-    """Return which model is checked, and with which constants."""
+    """Return the model, variant, configuration and constants."""
     return {
         "model": job.model.name,
         "variant": job.model.protocol.variant,
@@ -71,7 +71,7 @@ def model_as_json(job: Job) -> dict[str, Any]:
 
 
 def _vacuity(result: Result) -> dict[str, Any]:
-    """Return what holds vacuously, and what was never evaluated: nothing where this is not known."""
+    """Return the vacuously true properties and the unevaluated parts of properties, as far as known."""
     found: dict[str, Any] = {}
     if result.vacuous is not None:
         found["vacuous"] = [one._asdict() for one in result.vacuous]
@@ -83,7 +83,7 @@ def _vacuity(result: Result) -> dict[str, Any]:
 
 
 def violation_as_json(protocol: Protocol, violation: Violation) -> dict[str, Any]:
-    """Return a counterexample: the property, why it is violated, and the states."""
+    """Return a counterexample: the property, the reason of its violation, and the states."""
     return {
         "property": violation.property,
         "why": _why(protocol, violation),
@@ -93,7 +93,7 @@ def violation_as_json(protocol: Protocol, violation: Violation) -> dict[str, Any
 
 
 def _loop(protocol: Protocol, loop: Loop) -> dict[str, Any]:
-    """Return how a behaviour goes on: back to which state, by which step (null: it stutters), and why that is fair."""
+    """Return the lasso: the state it returns to, the closing step (null for stuttering), and its fairness."""
     again = loop.again
     return {
         "back_to": loop.back_to,
@@ -106,13 +106,13 @@ def _loop(protocol: Protocol, loop: Loop) -> dict[str, Any]:
 
 
 def states_as_json(protocol: Protocol, trace: Sequence[TraceStep]) -> list[dict[str, Any]]:
-    """Return the states of a behaviour, as in `violation_as_json`."""
+    """Return the states of a trace with their changes and messages."""
     steps = zip((None, *trace), trace, strict=False)
     return [state_as_json(protocol, number, before, step) for number, (before, step) in enumerate(steps, start=1)]
 
 
 def state_as_json(protocol: Protocol, number: int, before: TraceStep | None, step: TraceStep) -> dict[str, Any]:
-    """Return one state of a behaviour, as in `violation_as_json`."""
+    """Return one state of a trace with the changes and messages of the step that leads to it."""
     state = step.state
     earlier = None if before is None else before.state
     found = [] if earlier is None else changes(protocol, earlier, state)
@@ -134,7 +134,7 @@ def state_as_json(protocol: Protocol, number: int, before: TraceStep | None, ste
 
 
 def _why(protocol: Protocol, violation: Violation) -> dict[str, Any]:
-    """Return why a behaviour is a counterexample: see `Why`; replicas by their ids."""
+    """Return the reason of a violation (see `Why`), with replicas as their ids."""
     found = why(protocol, violation)
     return {
         "says": found.says,
@@ -145,7 +145,7 @@ def _why(protocol: Protocol, violation: Violation) -> dict[str, Any]:
 
 
 def value_as_json(value: Value) -> Any:
-    """Return a value for JSON: names as strings, None as null, sets as ordered lists, records with `_type`."""
+    """Convert a value to JSON: names to strings, sets to ordered lists, records to objects with `_type`."""
     if isinstance(value, ModelValue | enum.Enum):
         return text_of(value)
     if isinstance(value, bool | int | str | None):
@@ -165,6 +165,6 @@ def _key(key: Value) -> str:
 
 
 def peak_memory() -> int:
-    """Return the most memory that this process has had, in bytes."""
+    """Return the peak memory of this process in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

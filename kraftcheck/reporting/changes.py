@@ -1,4 +1,4 @@
-"""What differs between two states, field by field, and what became of each message."""
+"""Differences between two states, field by field, and the fate of each message."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value, field_names, ordered, shown_names, text_of
 
 DELIVERED, KEPT, LOST, DROPPED, UNDER_WAY = "delivered", "kept", "lost", "dropped", "under way"
-"""What becomes of a message; dropped: gone, and neither delivered nor lost by the network."""
+"""Fates of a message. A dropped message is gone, but was neither delivered nor lost by the network."""
 
 
 class FieldChange(NamedTuple):
-    """One thing that changed."""
+    """The change of a field."""
 
-    path: str  # what: `n1.current_epoch`
-    parts: tuple[Part, ...]  # how: pieces of text, each with OLD, NEW or PLAIN
+    path: str  # such as `n1.current_epoch`
+    parts: tuple[Part, ...]  # the change as text in the styles OLD, NEW and PLAIN
 
     @property
     def text(self) -> str:
-        """How it changed, as plain text."""
+        """The change as plain text."""
         return "".join(text for _, text in self.parts)
 
 
 class Message(NamedTuple):
-    """One message that is, or was a step ago, under way."""
+    """A message that is under way after a step or was so before it."""
 
     mark: str  # "-" consumed, "+" sent, "*" delivered and kept, " " still under way
     message: Record
-    copies: int  # how many are under way now
+    copies: int  # the number of copies under way after the step
 
 
 def changes(protocol: Protocol, before: State, after: State) -> list[FieldChange]:
-    """Return what changed between two states besides the network: replicas, shared fields, bounds spent."""
+    """Return the changes between two states in replicas, shared fields and used bounds, without messages."""
     found: list[FieldChange] = []
     for key in ordered(after.replicas):
         old, new = before.replicas.get(key), after.replicas[key]
@@ -58,7 +58,7 @@ def changes(protocol: Protocol, before: State, after: State) -> list[FieldChange
 
 
 def initial(state: State) -> list[FieldChange]:
-    """Return what an initial state is: the replicas, and each field with its values and who has them."""
+    """Return an initial state as lines: the replicas, and each field with its values and their owners."""
     found = []
     if state.replicas:
         found.append(FieldChange("replicas", ((PLAIN, ", ".join(map(text_of, ordered(state.replicas)))),)))
@@ -76,7 +76,7 @@ def initial(state: State) -> list[FieldChange]:
 
 
 def _who_has_what(name: str, replicas: list[Record]) -> str:
-    """Return the values of a field, each with the ids of the replicas that have it, unless all have the same."""
+    """Return the values of a field with the ids of their replicas; without ids if all replicas have one value."""
     holders: dict[str, list[str]] = {}
     for replica in replicas:
         holders.setdefault(text_of(getattr(replica, name)), []).append(text_of(replica.id))  # type: ignore[attr-defined]
@@ -97,7 +97,7 @@ def fields_set(record: Record, leaving_out: Collection[str] = ()) -> str:
 
 
 def difference(path: str, old: Value, new: Value) -> Iterator[FieldChange]:
-    """Yield what differs between two values at a path: inside records, maps, sets and sequences where it can."""
+    """Yield the differences of two values at a path, element by element in records, maps, sets and sequences."""
     if type(old) is not type(new):
         yield FieldChange(path, _replaced(old, new))
     elif old == new:
@@ -122,7 +122,7 @@ def _set_difference(old: frozenset[Any], new: frozenset[Any]) -> tuple[Part, ...
 
 
 def _replaced(old: Value, new: Value) -> tuple[Part, ...]:
-    """Return "old -> new"; of an old record that is gone, only what it was: a step before shows it in full."""
+    """Return "old -> new". A replaced record of another type is only named: the step before shows it in full."""
     gone = is_shown_by_fields(old) and type(old) is not type(new)
     return ((OLD, f"{type(old).__name__}(...)" if gone else text_of(old)), (PLAIN, " -> "), (NEW, text_of(new)))
 
@@ -139,7 +139,7 @@ def _map_difference(path: str, old: Map[Any, Any], new: Map[Any, Any]) -> Iterat
 
 
 def _sequence_difference(path: str, old: tuple[Any, ...], new: tuple[Any, ...]) -> Iterator[FieldChange]:
-    """Yield entries replaced one by one where the length is the same, else the tail cut off and the tail appended."""
+    """Yield the changed elements of sequences of one length; else the removed tail and the appended tail."""
     if len(old) == len(new):
         for place, (before, after) in enumerate(zip(old, new, strict=True), start=1):
             yield from difference(f"{path}[{place}]", before, after)
@@ -154,7 +154,7 @@ def _sequence_difference(path: str, old: tuple[Any, ...], new: tuple[Any, ...]) 
 
 
 def messages(network: Network, before: State | None, after: State, delivered: Record | None) -> list[Message]:
-    """Return the messages under way after a step, and before them those that it consumed and those that it sent."""
+    """Return the messages that a step consumes, keeps and sends, then those still under way."""
     then = Counter[Record]() if before is None else _under_way(network, before)
     now = _under_way(network, after)
     found = []
@@ -169,11 +169,11 @@ def _under_way(network: Network, state: State) -> Counter[Record]:
     for key in ordered(state.inboxes):
         inbox = state.inboxes[key]
         copies.update({message: network.count(inbox, message) for message in network.known(inbox)})
-    return +copies  # without those of which there are none
+    return +copies  # drops zero counts
 
 
 def message_words(message: Record, leaving_out: Collection[str] = ()) -> tuple[str, str, str]:
-    """Return a message as its type, from whom to whom, and the rest of its fields, long ones last."""
+    """Return a message as text: its type, "source -> dest", and the other fields, long ones last."""
     names = shown_names(message)
     ends = [text_of(getattr(message, end)) if end in names else "" for end in ("source", "dest")]
     others = {name: getattr(message, name) for name in names if name not in {"source", "dest", *leaving_out}}
@@ -183,7 +183,7 @@ def message_words(message: Record, leaving_out: Collection[str] = ()) -> tuple[s
 
 
 def is_shown_by_fields(value: Value) -> bool:
-    """Return whether a value is a record without a `__str__` of its own."""
+    """Whether a value is a record whose class defines no `__str__`."""
     text: object = type(value).__str__
     return isinstance(value, Record) and text is object.__str__
 
@@ -193,21 +193,17 @@ class Flow:
     """One copy of a message."""
 
     message: Record
-    source: str | None  # the ids of who sent it and whom it is sent to; None where nobody says so
+    source: str | None  # the ids of sender and receiver; None if unknown
     dest: str | None
-    sent: int  # the number of the state that the sending step leads to; 0 where it was under way from the start
-    # what became of it. A delivered message that stays under way is one flow for each delivery, and one more.
+    sent: int  # the number of the state after the sending step; 0 for a message of the initial state
+    # A message that stays under way after deliveries has one flow for each delivery, and one more.
     fate: str = UNDER_WAY
-    # the number of the state that the step of this fate leads to; None for one still under way
-    until: int | None = None
-    is_copy: bool = False  # whether the network made it, as a copy
+    until: int | None = None  # the number of the state after the step of this fate; None if still under way
+    is_copy: bool = False  # whether the network duplicated it
 
 
 def flows(network: Network, trace: Iterable[TraceStep]) -> list[Flow]:
-    """Return every copy of a message in a behaviour, in the order of sending.
-
-    Of equal messages the oldest counts as the one that is taken.
-    """
+    """Return every copy of a message in a trace, in the order of sending; equal messages leave in that order too."""
     own: dict[str | None, str] = {action: operation for action, operation, _ in network.own_operations()}
     found: list[Flow] = []
     pending: defaultdict[Record, deque[Flow]] = defaultdict(deque)

@@ -1,4 +1,4 @@
-"""Renders a counterexample step by step: who did what, what changed, what is under way, and why it is one."""
+"""Text of a counterexample: for each step the actor, changes and messages; at the end the reason."""
 
 from __future__ import annotations
 
@@ -23,31 +23,28 @@ from kraftcheck.spec.values import Value, field_names, ordered, text_of
 LEGEND = "messages: - consumed, * delivered and kept, + sent, the others still under way"
 COLUMNS_LEGEND = "messages: > sent, < delivered and consumed, * delivered and kept, x lost or dropped"
 LEAST = 16
-"""The characters that a column has at least, whatever the width."""
+"""Minimum width of a column, in characters."""
 
 _STYLES = {"-": OLD, "+": NEW, "*": PLAIN, " ": FAINT}
 _INDENT, _GAP = "    ", "  "
 _MOST_SAME = 3
-"""Messages that a step leaves under way, and that are shown one by one; more are counted."""
+"""The maximum number of untouched messages to list; more are only counted."""
 
 Cells = dict[str, list[str]]
-"""The lines of each replica."""
+"""The lines of each replica's column."""
 
 
 class Why(NamedTuple):
-    """Why a behaviour is a counterexample."""
+    """The reason of a violation."""
 
     says: str  # the first paragraph of the property's docstring, in one line
-    # by parameter of the property, the ids of the replicas, and the message, of which it is false
-    false_of: dict[str, Value]
-    # the property's file and line; None for a deadlock. Of an `assert` that failed, its line.
-    place: tuple[str, int] | None
-    # which parts of what the property says were false, or which condition led to that, each with the values in it
-    because: tuple[str, ...] = ()
+    false_of: dict[str, Value]  # violating arguments by parameter of the property: ids of replicas, messages
+    place: tuple[str, int] | None  # file and line of the property or of the failed `assert`; None for a deadlock
+    because: tuple[str, ...] = ()  # "false: PART" or "true: CONDITION", with the values of its names
 
 
 def why(protocol: Protocol, violation: Violation) -> Why:
-    """Return why a behaviour is a counterexample."""
+    """Return the reason of a violation."""
     if violation.failed is not None:
         return _failed(violation.failed)
     prop = protocol.properties.get(violation.property)
@@ -81,12 +78,12 @@ def _why_unmapped(protocol: Protocol, prop: Property, violation: Violation) -> t
 
 
 def _by_id(given: Mapping[str, Value]) -> dict[str, Value]:
-    """Return arguments with the id of each replica in its place."""
+    """Replace each replica among arguments by its id."""
     return {name: one if name == "message" else getattr(one, "id", one) for name, one in given.items()}
 
 
 def _failed(error: RaisedError) -> Why:
-    """Return why an `assert` failed."""
+    """Return the reason of a failed `assert`."""
     cause = error.cause
     says = f"AssertionError: {cause}" if str(cause) else "AssertionError"
     because = () if cause is None else why_assertion(cause, error.place)
@@ -94,7 +91,7 @@ def _failed(error: RaisedError) -> Why:
 
 
 def _known(protocol: Protocol, prop: Property, violation: Violation) -> dict[str, Value]:
-    """Return what a property is false of, by parameter."""
+    """Return the arguments that violate a property, by parameter."""
     semantics, last = Semantics(protocol), violation.trace[-1]
     if not prop.over_steps:
         return semantics.falsifying(prop, last.state) or {}
@@ -106,7 +103,7 @@ def _known(protocol: Protocol, prop: Property, violation: Violation) -> dict[str
 
 
 def _known_of_step(semantics: Semantics, prop: Property, before: State, taken: Transition) -> dict[str, Value]:
-    """Return what a property of steps is false of: who acts, or the first replica whose change it forbids."""
+    """Return the arguments of a step that violate a step property: the actor's, or those of the first such replica."""
     if prop.of_actor:
         act = act_of(prop, before.replicas[taken.actor], taken.message, taken.step) or {}
         return {**act, "shared": before.shared}
@@ -119,7 +116,7 @@ def _known_of_step(semantics: Semantics, prop: Property, before: State, taken: T
 
 
 class Columns:
-    """Renders a behaviour with a column for each replica: what a step changes stands under whom it changes."""
+    """The layout of a trace with one column per replica. A column has the changes of its replica."""
 
     def __init__(self, protocol: Protocol, trace: Sequence[TraceStep], width: int) -> None:
         self._protocol = protocol
@@ -134,10 +131,10 @@ class Columns:
         self._wide = max(LEAST, room // len(self._shown))
 
     def head(self) -> Iterator[Line]:
-        """Yield the names of the columns, and of those who have none."""
+        """Yield the names of the columns, and those of replicas without a column."""
         yield [(HEAD, _INDENT + _GAP.join(name.ljust(self._wide) for name in self._shown).rstrip())]
         if self._others:
-            yield [(FAINT, f"{_INDENT}nothing happens to {', '.join(self._others)}")]
+            yield [(FAINT, f"{_INDENT}unchanged: {', '.join(self._others)}")]
 
     def step(self, before: TraceStep | None, step: TraceStep) -> Iterator[Line]:
         """Yield the lines of a step, or of the initial state."""
@@ -160,7 +157,7 @@ class Columns:
         return cells, [f"shared.{name}  {text_of(getattr(shared, name))}" for name in field_names(type(shared))]
 
     def _cells(self, before: TraceStep, step: TraceStep) -> tuple[Cells, list[str]]:
-        """Return what a step changes: in each replica, and elsewhere."""
+        """Return the changes of a step by replica, and the other changes."""
         cells: Cells = {text_of(key): [] for key in step.state.replicas}
         rest: list[str] = []
         under_way = 0
@@ -179,7 +176,7 @@ class Columns:
         return cells, rest
 
     def _message(self, found: Message, step: TraceStep) -> tuple[Value, str]:
-        """Return under whom a message stands that a step sends or takes, and its line."""
+        """Return the column and the line of a message that a step sends or takes."""
         kind, _, fields = message_words(found.message)
         source, dest = (getattr(found.message, end, None) for end in ("source", "dest"))
         if found.mark == "+":
@@ -246,7 +243,7 @@ def _change_lines(found: Sequence[FieldChange]) -> Iterator[Line]:
 
 
 def _loop_lines(protocol: Protocol, last: TraceStep, loop: Loop) -> Iterator[Line]:
-    """Yield how a behaviour goes on for ever, and why that is fair."""
+    """Yield the end of a lasso: the closing step, its fairness, and the actions that never happen."""
     yield []
     if loop.again is None:
         yield [(HEAD, "Stuttering"), (PLAIN, f"  nothing more happens after state {loop.back_to}")]
@@ -262,20 +259,34 @@ def _loop_lines(protocol: Protocol, last: TraceStep, loop: Loop) -> Iterator[Lin
 
 
 def _why_lines(protocol: Protocol, violation: Violation) -> Iterator[Line]:
-    """Yield what the property says, and of which replicas and message it is false."""
+    """Yield the claim of the property, the violating arguments, and the false parts."""
     found = why(protocol, violation)
     if violation.property == DEADLOCK or not (found.says or found.false_of or found.because):
         return
     of = ", ".join(f"{name} = {text_of(value)}" for name, value in found.false_of.items())
-    parts = [found.says, f"{'of' if violation.failed else 'false of'} {of}" if of else ""]
+    begin = f"{'failed' if violation.failed else 'violated'}{f' for {of}' if of else ''}"
+    first, *more = map(as_statement, found.because or ("",))
     yield []
-    yield [(HEAD, violation.property), (PLAIN, "  "), (PLAIN, "  ".join(filter(None, parts)))]
-    for part in found.because:
-        yield [(OLD, f"{_INDENT}{part}")]
+    yield [(HEAD, violation.property), (PLAIN, "  "), (PLAIN, found.says)]
+    if of or first:
+        yield [(PLAIN, f"{_INDENT}{begin}{': ' if first else ''}"), (OLD, first)]
+    yield from ([(OLD, f"{_INDENT}{_GAP}{part}")] for part in more)
+
+
+def as_statement(part: str) -> str:
+    """Return a part of `Why.because` as a statement about the violating state.
+
+    >>> as_statement("false: me.votes < 2  (me.votes = 2)"), as_statement("true: me.is_leader")
+    ('`me.votes < 2` is false  (me.votes = 2)', 'me.is_leader')
+    """
+    if not part.startswith("false: "):
+        return part.removeprefix("true: ")
+    text, gap, values = part.removeprefix("false: ").partition("  (")
+    return f"`{text}` is false{gap}{values}"
 
 
 def way_out(trap: Trap) -> str:
-    """Return how many states have no way out."""
+    """Return the number of dead-end states as text."""
     return f"{trap.states:,} of {many(trap.among, 'state')} have no way out"
 
 
@@ -310,13 +321,13 @@ def _message_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep
 
 
 def _folded(found: Sequence[Message]) -> int:
-    """Return how many messages stay under way, the last of those found, where they are too many to show."""
+    """Return the number of untouched messages (the last ones of `found`) if there are too many to list; else 0."""
     same = sum(item.mark == " " for item in found)
     return same if same > _MOST_SAME else 0
 
 
 def _copies(message: Message) -> str:
-    """Return how many copies of a message are under way, where that is not the usual number."""
+    """Return the unusual number of copies of a message as text; else ""."""
     if message.mark == "-":
         return f"  ({message.copies} left)" if message.copies else ""
     return f"  (x{message.copies})" if message.copies > 1 else ""

@@ -1,4 +1,4 @@
-"""What `kraftcheck crosscheck` found, as lines and as JSON."""
+"""The result of `kraftcheck crosscheck` as text and as JSON."""
 
 from __future__ import annotations
 
@@ -36,24 +36,22 @@ _Row = tuple[str, tuple[str, ...]]
 
 @dataclass
 class CrosscheckResult:
-    """What was compared, and how it came out."""
+    """The comparison of a search with TLC or with a dump of TLC."""
 
-    result: Result  # what our search counted
-    search: ReferenceSearch | None = None  # the search, where it kept its states
-    # how the states and the labelled steps compare; None where they were not compared
-    states: StateComparison | None = None
-    edges: StepComparison | None = None
-    tlc: TlcReport | None = None  # what TLC reported, where it ran
-    their_distinct: int | None = None  # what the other side counted; None where that is not known
+    result: Result  # of kraftcheck's search
+    search: ReferenceSearch | None = None  # kraftcheck's search, if it kept its states
+    states: StateComparison | None = None  # None: states were not compared
+    edges: StepComparison | None = None  # None: labelled steps were not compared
+    tlc: TlcReport | None = None  # the report of a TLC run
+    their_distinct: int | None = None  # the counts of TLC; None if unknown
     their_depth: int | None = None
     their_actions: dict[str, int] | None = None
-    # what became of the traces that TLC printed, where it found something violated
-    counterexamples: list[Replay] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)  # what the user should know besides
+    counterexamples: list[Replay] = field(default_factory=list)  # replays of TLC's error traces
+    notes: list[str] = field(default_factory=list)
 
     @property
     def equal(self) -> bool:
-        """Whether nothing that was compared differs."""
+        """Whether all compared counts, states and steps agree."""
         if self.tlc is not None:
             ours, theirs = (self.result.distinct_states, self.result.depth), (self.their_distinct, self.their_depth)
             if self.tlc.violated is not None or ours != theirs or self.differing_actions.keys() - self.more_often:
@@ -62,23 +60,23 @@ class CrosscheckResult:
 
     @property
     def differing_actions(self) -> dict[str, tuple[int, int]]:
-        """How often we and TLC take an action, where these differ."""
+        """The actions with different counts, each with kraftcheck's and TLC's count."""
         ours, theirs = self.result.actions, (self.tlc and self.their_actions) or {}
         both = {name: (ours.get(name, 0), theirs.get(name, 0)) for name in (*ours, *theirs) if theirs}
         return {name: counts for name, counts in both.items() if counts[0] != counts[1]}
 
     @property
     def more_often(self) -> dict[str, int]:
-        """How often more TLC takes an action: it counts a step once for each way in which its formula is true."""
+        """The excess of TLC's count by action: TLC counts a step once for each way to satisfy its formula."""
         return {name: theirs - ours for name, (ours, theirs) in self.differing_actions.items() if theirs > ours > 0}
 
     def path_to(self, state: State) -> list[str]:
-        """Return the steps that lead to a state of ours, in words; none where our search kept no states."""
+        """Return the steps to a state of kraftcheck's search as text; none if the search kept no states."""
         return [] if self.search is None else [_way(step) for step in self.search.path_to(state)]
 
 
 def crosscheck_as_json(model: str, protocol: Protocol, config: str, outcome: CrosscheckResult) -> dict[str, Any]:
-    """Return what `--json` says."""
+    """Return the JSON object of `--json`."""
     states, edges, run = outcome.states, outcome.edges, outcome.tlc
     view = StateView(protocol)
 
@@ -107,7 +105,7 @@ def crosscheck_as_json(model: str, protocol: Protocol, config: str, outcome: Cro
 def _one_sided(
     part: StateComparison | StepComparison | None, ours: Callable[[Any], object], theirs: Callable[[Any], object]
 ) -> dict[str, Any]:
-    """Return what only one side has: how many, and examples."""
+    """Return the number of one-sided states or steps, with examples."""
     return {
         "only_ours_count": part and part.only_ours,
         "only_theirs_count": part and part.only_theirs,
@@ -146,7 +144,7 @@ def _way(step: TraceStep) -> str:
 
 
 def crosscheck_lines(outcome: CrosscheckResult, *, quiet: bool = False) -> Iterator[Line]:
-    """Yield the lines that say how the two sides compare."""
+    """Yield the comparison as lines of text."""
     run = outcome.tlc
     if run is not None and run.violated is not None:
         yield from _violation(outcome, run)
@@ -172,11 +170,11 @@ def _violation(outcome: CrosscheckResult, run: TlcReport) -> Iterator[Line]:
             yield from replay_lines(found, name="TLC's counterexample")
     yield from notes(outcome.notes)
     what = "a deadlock" if run.kind == "deadlock" else f"a violation of {run.violated}"
-    yield [(Verdict.VIOLATION, "VIOLATION"), (PLAIN, f": TLC found {what} and stopped; nothing else can be compared")]
+    yield [(Verdict.VIOLATION, "VIOLATION"), (PLAIN, f": TLC found {what} and stopped, so states were not compared")]
 
 
 def _counts(outcome: CrosscheckResult, *, quiet: bool) -> Iterator[Line]:
-    """Yield a table of what both sides counted."""
+    """Yield a table of the counts of both sides."""
     result, run, edges = outcome.result, outcome.tlc, outcome.edges
     counts: list[_Count] = [("distinct states", result.distinct_states, outcome.their_distinct)]
     if run is not None:
@@ -188,8 +186,8 @@ def _counts(outcome: CrosscheckResult, *, quiet: bool) -> Iterator[Line]:
     if run is not None and outcome.their_actions:
         rows += _action_rows(outcome, outcome.their_actions, quiet=quiet)
     yield from columns(rows, numbers=(1, 2), least=12)
-    why = "it counts a step once for each way in which its formula comes out true"
-    yield from notes(f"TLC counts {name} {times:,} times more: {why}" for name, times in outcome.more_often.items())
+    why = "TLC counts a step once for each way to satisfy its formula"
+    yield from notes(f"{name}: {times:,} more in TLC's count; {why}" for name, times in outcome.more_often.items())
 
 
 def _action_rows(outcome: CrosscheckResult, theirs: dict[str, int], *, quiet: bool) -> list[_Row]:
@@ -207,7 +205,7 @@ def _row(count: _Count) -> _Row:
 
 def _state_lines(outcome: CrosscheckResult, states: StateComparison) -> Iterator[Line]:
     if states.same:
-        yield [(WARNING, f"{many(states.same, 'state')} of the dump that count here as one that it has already")]
+        yield [(WARNING, f"{many(states.same, 'duplicate state')} in the dump, by kraftcheck's identity of states")]
     if states.only_ours:
         yield _title(states.only_ours, "state", "that only kraftcheck has")
         for state in states.ours_examples:
@@ -222,7 +220,7 @@ def _state_lines(outcome: CrosscheckResult, states: StateComparison) -> Iterator
             if stranger.problem is not None and stranger.divergence is None:
                 yield [(PLAIN, f"{_INDENT}{stranger.problem}")]
             if stranger.differences:
-                yield [(PLAIN, f"{_INDENT}compared with the state of kraftcheck's that is most like it")]
+                yield [(PLAIN, f"{_INDENT}compared with the most similar state of kraftcheck")]
                 yield from difference_table(stranger.differences, "dump")
         yield []
 
@@ -236,7 +234,7 @@ def _edge_lines(outcome: CrosscheckResult, edges: StepComparison) -> Iterator[Li
     ):
         if count:
             what = "labelled step" if edges.labelled else "step"
-            yield _title(count, what, f"between states that both have, which only {who} has")
+            yield _title(count, what, f"between common states that only {who} has")
         for step in examples:
             path = " > ".join(outcome.path_to(step.before)) or "the initial state"
             yield [(PLAIN, f"{_INDENT}{step.action} after {path}")]

@@ -1,4 +1,4 @@
-"""The files that commands write, and whether they can be written before the work begins."""
+"""Output files of commands. An unwritable file is refused before the work begins."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kraftcheck.spec.language.declarations import OF_BEHAVIOURS
 from kraftcheck.spec.language.protocol import Protocol
 
 STANDARD_OUTPUT = Path("-")
-"""Stands for standard output, where a file is asked for; what else is told goes to standard error then."""
+"""The file name of standard output. All other output then goes to standard error."""
 
 REPORTS = (".html", ".md")
-"""How the name of a report ends."""
+"""The file name extensions of reports."""
 
 
 def require_writable(arguments: argparse.Namespace, *options: str) -> None:
-    """Check that the files that options name can be written, without changing any."""
+    """Check that the output files of options can be written, without changing them."""
     taken: dict[Path, str] = {}
     inputs = {real_path(name) for name in _inputs(arguments)}
     for option in options:
@@ -35,10 +35,10 @@ def require_writable(arguments: argparse.Namespace, *options: str) -> None:
         if path.is_dir():
             raise InputError(f"{option} {path}: expected a file to write, found a folder")
         if real_path(path) in inputs and path.is_file():
-            raise InputError(f"{option} {path}: this file is read; expected another one to write")
+            raise InputError(f"{option} {path}: this file is an input; give another file")
         other = taken.setdefault(real_path(path), option)
         if other != option:
-            raise InputError(f"{option} {path}: {other} writes this file too")
+            raise InputError(f"{option} {path}: {other} writes the same file; give another file")
         _try_to_write(option, path)
 
 
@@ -52,7 +52,7 @@ def _try_to_write(option: str, path: Path) -> None:
 
 @contextmanager
 def writable(option: str, path: Path) -> Iterator[None]:
-    """Raise InputError, which names the option, where its file cannot be written: a disk may be full by now."""
+    """Convert an OSError of writing into InputError with the option's name: a disk may be full."""
     try:
         yield
     except BrokenPipeError:
@@ -62,9 +62,9 @@ def writable(option: str, path: Path) -> Iterator[None]:
 
 
 class OutputFiles:
-    """Writes the files that options name, of which one that cannot be written keeps nobody from hearing the result.
+    """The output files of a command. A write error does not prevent the printed result.
 
-    Made before the work begins, it refuses what cannot be written. What fails later is raised at its end.
+    The constructor refuses unwritable files. A later write error is raised at the end of the context.
     """
 
     def __init__(self, arguments: argparse.Namespace, *options: str) -> None:
@@ -81,7 +81,7 @@ class OutputFiles:
             raise self._failed
 
     def file(self, option: str, write: Callable[[Path], object]) -> None:
-        """Write the file of an option, if the user asks for it."""
+        """Write the file of an option if the option is given."""
         path: Path | None = getattr(self._arguments, option, None)
         if path is not None:
             with self.of(f"--{option}", path):
@@ -93,7 +93,7 @@ class OutputFiles:
 
     @contextmanager
     def of(self, option: str, path: Path) -> Iterator[None]:
-        """Note that the file of an option cannot be written, where it cannot."""
+        """Record a write error of an option's file for the end of the context."""
         try:
             with writable(option, path):
                 yield
@@ -102,7 +102,7 @@ class OutputFiles:
 
 
 def _inputs(arguments: argparse.Namespace) -> Iterator[str]:
-    """Yield the names, of files perhaps, of what a command line has the command read."""
+    """Yield the arguments of a command line that may be input files."""
     for name in ("model", "config", "traces", "dump", "spec", "walk", "variants", "explained"):
         given = getattr(arguments, name, None) or ()
         for one in given if isinstance(given, list | tuple) else (given,):
@@ -110,26 +110,26 @@ def _inputs(arguments: argparse.Namespace) -> Iterator[str]:
 
 
 def require_report(path: Path | None) -> None:
-    """Raise InputError for a report of a form that there is not."""
+    """Raise InputError for a report with an unknown extension."""
     if path is not None and path.suffix not in REPORTS:
         raise InputError(f"--report {path}: expected a file that ends in {' or '.join(REPORTS)}")
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a value as JSON that people can read too; to the process's standard output where the path is `-`."""
+    """Write a value as indented JSON to a file, or to the process's standard output for the path `-`."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     if path != STANDARD_OUTPUT:
-        path.write_text(text, encoding="utf-8", errors="backslashreplace")  # a name that is no text: "\\udcff"
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")  # a file name that is not UTF-8: "\\udcff"
     elif sys.__stdout__ is not None:
         sys.__stdout__.write(text)
         sys.__stdout__.flush()
 
 
 def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], path: Path) -> None:
-    """Write counterexamples in the format that the file's name says: as TLC prints error traces, or as JSON.
+    """Write counterexamples in the format of the file's extension: TLC's text, ITF or TLC's JSON.
 
-    `violations`: what to write, one after another; JSON holds one trace, the first. Where there is none, no file of an
-    earlier run is left that could be taken for one. A property without a name stands for none.
+    JSON holds one trace, the first. Without violations, remove an existing file, which could pass for the result. An
+    empty property name means that no property is violated.
     """
     if not violations:
         if path.is_file():

@@ -1,4 +1,4 @@
-"""Lines of styled text, in colours on a terminal and plain elsewhere, and a meter of progress."""
+"""Lines of styled text, coloured on a terminal, and a progress meter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kraftcheck.explorer.result import Progress, Verdict
 from kraftcheck.spec.values import visible
 
 OLD, NEW, PLAIN, HEAD, ACTION, FAINT, WARNING = "old", "new", "", "head", "action", "faint", "warning"
-"""Styles. A verdict is a style too."""
+"""Styles of text. Each verdict is a style too."""
 
 _RICH_STYLES = {
     HEAD: "bold",
@@ -31,7 +31,7 @@ _RICH_STYLES = {
 }
 
 Part = tuple[str, str]
-"""A style, and text in it."""
+"""A style and text in that style."""
 
 Line = list[Part]
 
@@ -42,17 +42,17 @@ def plain(lines: Iterable[Line]) -> str:
 
 
 def harmless(text: str) -> str:
-    """Return text for a terminal or a log: what strangers wrote into a trace must not steer these."""
+    """Escape control characters: text in a trace file must not control the terminal or the log."""
     return visible(text, keep="\n\t")
 
 
 def print_lines(lines: Iterable[Line], file: TextIO | None = None) -> None:
-    """Print lines: with their styles on a terminal, else without."""
+    """Print lines, with styles on a terminal."""
     file = file or sys.stdout
     if not file.isatty():
         for line in lines:
             print(harmless(plain([line])), file=file)
-        file.flush()  # a log shows what is being checked before it is
+        file.flush()  # so a log shows the header before the search
         return
     from rich.console import Console
     from rich.text import Text
@@ -62,12 +62,12 @@ def print_lines(lines: Iterable[Line], file: TextIO | None = None) -> None:
         text = Text.assemble(*[(harmless(text), _RICH_STYLES[style]) for style, text in line])
         indent = Text(" " * hanging(text.plain, console.width))
         for place, piece in enumerate(text.divide(breaks(text.plain, console.width))):
-            piece.rstrip()  # a space beyond the last column would begin a line
+            piece.rstrip()  # a trailing space would wrap to the next line
             console.print(indent + piece if place else piece, soft_wrap=True)
 
 
 def hanging(text: str, width: int) -> int:
-    """Return how far the rest of a line is indented: to its second column, or a little."""
+    """Return the indent of a wrapped line's continuation: its second column, or four more characters."""
     indent = len(text) - len(text.lstrip())
     column = re.match(r"\s*\S+(?: \S+)*\s{2,}(?=\S)", text)
     wanted = column.end() if column else indent + 4
@@ -75,7 +75,7 @@ def hanging(text: str, width: int) -> int:
 
 
 def breaks(text: str, width: int) -> list[int]:
-    """Return the offsets at which a line is broken: after spaces where it can be.
+    """Return the offsets of line breaks, after spaces if possible.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def breaks(text: str, width: int) -> list[int]:
 
 
 def print_warnings(texts: Iterable[str]) -> None:
-    """Print warnings, a line each."""
+    """Print warnings, one per line."""
     print_lines([(WARNING, f"Warning: {text}")] for text in texts)
 
 
@@ -111,7 +111,7 @@ def columns(rows: Iterable[tuple[str, Sequence[str]]], numbers: Sequence[int], l
 
 
 def actions_table(counts: Mapping[str, Mapping[str, int]], least: int = 0) -> Iterator[Line]:
-    """Yield the lines of a table of actions, given under each title how often each action was taken."""
+    """Yield a table of counts by action, with one column per title."""
     rows: list[tuple[str, Sequence[str]]] = [(HEAD, ("action", *counts))]
     for name, times in next(iter(counts.values())).items():
         rows.append((PLAIN if times else FAINT, (name, *(f"{column[name]:,}" for column in counts.values()))))
@@ -119,21 +119,21 @@ def actions_table(counts: Mapping[str, Mapping[str, int]], least: int = 0) -> It
 
 
 def notes(texts: Iterable[str]) -> Iterator[Line]:
-    """Yield notes, a line each."""
+    """Yield notes, one per line."""
     yield from ([(FAINT, f"Note: {text}")] for text in texts)
 
 
 def many(count: int, what: str) -> str:
-    """Return how many there are of something: "1 state", "2 states"."""
+    """Return a count with its noun: "1 state", "2 states"."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 EVERY = 30.0
-"""Seconds between two lines where there is no terminal."""
+"""Seconds between two progress lines without a terminal."""
 
 
 class Meter:
-    """Shows how many of something there are."""
+    """A progress meter: a bar on a terminal, else a line of text every `EVERY` seconds."""
 
     def __init__(
         self,
@@ -161,12 +161,12 @@ class Meter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take away what was shown for the moment."""
+        """Remove the progress bar."""
         if self._bar is not None:
             self._bar.close()
 
     def show(self, progress: Progress) -> None:
-        """Show how far a search is."""
+        """Show the progress of a search."""
         if progress.nodes is not None:
             self._show_nodes(progress, progress.nodes)
             return
@@ -177,7 +177,7 @@ class Meter:
         self._reach(progress.distinct_states, progress.seconds, f", {rate:,.0f} states/s, {more}")
 
     def _show_nodes(self, progress: Progress, nodes: int) -> None:
-        """Show how far a search is that finds states as sets."""
+        """Show the progress of a symbolic search, in nodes of its diagrams."""
         more = f", depth {progress.depth}, {progress.distinct_states:,} distinct states" if progress.depth else ""
         if self._bar is not None:
             self._bar.bar_format = str(self._bar.bar_format).replace(self._what, "nodes of diagrams")
@@ -186,11 +186,11 @@ class Meter:
         self._reach(nodes, progress.seconds, more)
 
     def add(self) -> None:
-        """Count one more."""
+        """Increase the count by one."""
         self.reach(self._count + 1)
 
     def reach(self, count: int) -> None:
-        """Count up to a number."""
+        """Set the count."""
         self._reach(count, time.monotonic() - self._began, "")
 
     def _reach(self, count: int, seconds: float, more: str) -> None:

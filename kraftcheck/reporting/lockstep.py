@@ -1,4 +1,4 @@
-"""Renders what walks beside Kafka showed, as lines, Markdown, JSON and a report."""
+"""Findings of lockstep walks beside Kafka as text, Markdown, JSON and a report page."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from kraftcheck.reporting.report import behaviour_as_data
 from kraftcheck.spec.values import cut, text_of
 
 WIDTH = 160
-"""Characters of a line that is cut."""
+"""Maximum length of a line."""
 
 SHOWN = 5
-"""Unexplained steps that are shown."""
+"""Maximum number of untaken steps to list for a reason."""
 
 MOST_METHODS = 40
 LONGEST = 120
-"""Characters of what Kafka threw; what comes later are values."""
+"""Maximum length of Kafka's exception text, which ends in values."""
 
 LINE = re.compile(r"(?<=\.java):\d+")
-"""The line of a Java file: it differs between versions, and says no more than the method."""
+"""A line number of a Java file. It differs between versions, while the method name does not."""
 
 
 def survey_lines(
     survey: Survey, kinds: Sequence[FindingClass], verdict: LockstepVerdict, version: str, *, quiet: bool
 ) -> Iterator[Line]:
-    """Yield what was found, a paragraph for each kind, and a last line with the verdict, which counts."""
+    """Yield a paragraph for each kind of finding, the counts by action, and a summary line with the verdict."""
     for kind in kinds:
         yield from _paragraph(kind, quiet=quiet)
     if not quiet:
@@ -70,7 +70,7 @@ def _sides(difference: FieldDifference) -> Iterator[Line]:
 def survey_as_json(
     survey: Survey, kinds: Sequence[FindingClass], verdict: LockstepVerdict, version: str
 ) -> dict[str, Any]:
-    """Return what `--json` says of one survey."""
+    """Return the JSON object of a survey."""
     return {
         "verdict": verdict,
         "model": survey.about.model,
@@ -99,7 +99,7 @@ def survey_as_json(
 
 
 def survey_as_run(survey: Survey, verdict: LockstepVerdict, version: str, name: str) -> dict[str, Any]:
-    """Return what a report holds of one survey: a shortest walk for each kind of finding, else the longest walk."""
+    """Return the report data of a survey: a shortest walk for each kind of finding, else the longest walk."""
     kinds = survey.kinds()
     titles = [f"{kind.first.verdict}: {summary(kind.first)[0]}" for kind in kinds]
     walks = [(title, kind.behaviour) for title, kind in zip(titles, kinds, strict=True)]
@@ -122,26 +122,26 @@ def survey_as_run(survey: Survey, verdict: LockstepVerdict, version: str, name: 
 def _walk_as_data(survey: Survey, title: str, walk: Sequence[TraceStep], *, shows: bool) -> dict[str, Any]:
     states = states_as_json(survey.protocol, walk)
     end = title if shows else ""
-    told = {"property": None, "why": None, "title": f"{title}, {many(len(walk), 'state')}", "end": end}
-    return told | behaviour_as_data(survey.protocol, states, walk)
+    trace = {"property": None, "why": None, "title": f"{title}, {many(len(walk), 'state')}", "end": end}
+    return trace | behaviour_as_data(survey.protocol, states, walk)
 
 
 def exit_code(verdicts: Counter[LockstepVerdict]) -> int:
-    """Return the exit code for what was found."""
+    """Return the exit code for the verdicts of surveys."""
     if verdicts[LockstepVerdict.VIOLATES]:
         return 12
     return int(any(verdicts[one] for one in LockstepVerdict if one is not LockstepVerdict.AGREES))
 
 
 class Cell(NamedTuple):
-    """What a walk showed on a version."""
+    """The outcome of a walk on one version of Kafka."""
 
     text: str  # a word or two
-    note: str = ""  # what comes below the table; "" where there is no more to say
+    note: str = ""  # the footnote below the table, if any
 
 
 def cell(findings: Sequence[Finding], problem: str = "") -> Cell:
-    """Return what walks showed: the worst verdict, with what the first of its findings says."""
+    """Return the cell of walks: the worst verdict, with a footnote on its first finding."""
     order = list(LockstepVerdict)
     worst = max((finding.verdict for finding in findings), key=order.index, default=LockstepVerdict.AGREES)
     note = _note([finding for finding in findings if finding.verdict is worst], worst)
@@ -162,7 +162,7 @@ def _note(found: Sequence[Finding], verdict: LockstepVerdict) -> str:
 
 
 def versions_table(rows: Sequence[str], columns: Mapping[str, Sequence[Cell]]) -> Iterator[str]:
-    """Yield the Markdown table of walks by version, and its notes."""
+    """Yield the Markdown table of walks by version, and its footnotes."""
     notes: dict[str, int] = {}
     body = [[row, *(_marked(cells[number], notes) for cells in columns.values())] for number, row in enumerate(rows)]
     yield from _markdown_table([["", *columns], *body])
@@ -180,7 +180,7 @@ def _markdown_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _marked(shown: Cell, notes: dict[str, int]) -> str:
-    """Return a cell's text with the number of its note."""
+    """Return a cell's text with the number of its footnote."""
     if not shown.note:
         return shown.text
     number = notes.setdefault(" ".join(shown.note.split()), len(notes) + 1)
@@ -188,19 +188,19 @@ def _marked(shown: Cell, notes: dict[str, int]) -> str:
 
 
 def reach_table(classes: Sequence[ClassReach]) -> Iterator[str]:
-    """Yield the lines of a table by class, and the methods of which nothing was reached."""
+    """Yield a table of the coverage by class, and a list of the uncovered methods."""
     some = [one for one in classes if one.lines.reached]
     rows = [(f"`{one.name}`", _share(one.lines), _share(one.branches)) for one in some]
     total = [sum(counts, Counted()) for counts in ((one.lines for one in some), (one.branches for one in some))]
     yield from _markdown_table([("class", "lines", "branches"), *rows, ("together", *map(_share, total))])
     yield ""
-    yield "Methods of which nothing was reached:"
+    yield "Methods without coverage:"
     yield ""
     yield from (f"- `{one.name}`: {_unreached(one)}" for one in some if one.unreached)
     none = [one.name for one in classes if one.lines.all and not one.lines.reached]
     if none:
         yield ""
-        yield f"Classes of which nothing was reached: {', '.join(none)}"
+        yield f"Classes without coverage: {', '.join(none)}"
 
 
 def _unreached(found: ClassReach) -> str:
@@ -216,7 +216,7 @@ def _share(counted: Counted) -> str:
 
 
 def cover_lines(cover: Cover) -> Iterator[Line]:
-    """Yield how many labelled steps were taken, and by rule those that were not."""
+    """Yield the number of labelled steps taken, and the untaken steps by reason."""
     graph = cover.graph
     untaken = list(cover.untaken())
     to = "" if graph.is_whole else f" to depth {graph.depth}"
@@ -226,18 +226,18 @@ def cover_lines(cover: Cover) -> Iterator[Line]:
         found = [(edge, is_own) for edge, why, is_own in untaken if why is reason]
         if found:
             own = sum(is_own for _, is_own in found)
-            yield [(PLAIN, f"  {len(found):>9,}  {reason}"), (FAINT, f"  ({own:,} themselves, the others behind)")]
+            yield [(PLAIN, f"  {len(found):>9,}  {reason}"), (FAINT, f"  ({own:,} directly, the others behind them)")]
         for edge, _ in found[:SHOWN] if reason in (Reason.MISSING, Reason.LEFT) else ():
             yield [(FAINT, cut(f"             {Step.of(edge.label)}", WIDTH))]
 
 
 def counts(cover: Cover) -> Counter[Reason]:
-    """Return how many labelled steps were not taken, by reason."""
+    """Return the number of untaken labelled steps by reason."""
     return Counter(reason for _, reason, _ in cover.untaken())
 
 
 def cover_as_json(cover: Cover) -> dict[str, Any]:
-    """Return what `--json` says of a cover."""
+    """Return the JSON object of a cover."""
     graph, counted = cover.graph, counts(cover)
     return {
         "start": graph.init,

@@ -1,4 +1,4 @@
-"""What `mutate` says: how many mutants of each kind came to what, the survivors line by line, and the JSON."""
+"""The result of `mutate` as text and JSON: counts of verdicts by kind of fault, and the surviving mutants."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import cut
 
 WIDTH = 150
-"""The most characters of a mutant's name, and of an error, in a list."""
+"""Maximum length of a mutant's name and of an error in a list."""
 
 Judged = tuple[Mutant, MutantVerdict]
 
 
 class Explanations:
-    """Why survivors survive, as a file of the user's says: a mutant's name, and indented below it the reason.
+    """A user's file of explanations for survivors: the name of a mutant, and indented below it the reason.
 
-    In a name `*` stands for anything; a line that begins with `#` is a comment.
+    `*` in a name matches any text. A line that begins with `#` is a comment.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -34,7 +34,7 @@ class Explanations:
         self._patterns = {name: re.compile(".*".join(map(re.escape, name.split("*")))) for name in self._reasons}
 
     def of(self, mutant: Mutant) -> str | None:
-        """Return why a mutant survives, or None where nobody said."""
+        """Return the explanation of a mutant; None if the file has none."""
         for name, pattern in self._patterns.items():
             if pattern.fullmatch(mutant.name):
                 self._used.add(name)
@@ -43,16 +43,16 @@ class Explanations:
 
     @property
     def unused(self) -> list[str]:
-        """The names that were not asked for."""
+        """The names that match no looked-up mutant."""
         return [name for name in self._reasons if name not in self._used]
 
 
 def _read_reasons(path: Path) -> dict[str, str]:
-    """Return the reason for each mutant's name in a file of explanations."""
+    """Read a file of explanations; return the reasons by name."""
     try:
         lines = read_small(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or error  # a text that is not UTF-8 has none
+        why = getattr(error, "strerror", None) or error  # a decoding error has no `strerror`
         raise InputError(f"--explained {path}: cannot be read: {why}") from None
     reasons: dict[str, str] = {}
     name = ""
@@ -60,41 +60,41 @@ def _read_reasons(path: Path) -> dict[str, str]:
     for number, line in said:
         if line[0].isspace():
             if not name:
-                raise InputError(f"{path}:{number}: expected a mutant's name at the line's begin, found {line!r}")
+                raise InputError(f"{path}:{number}: expected a mutant's name without indent, found {line!r}")
             reasons[name] = f"{reasons[name]} {line.strip()}".strip()
             continue
         if not reasons.get(name, "-"):
-            raise InputError(f"{path}:{number}: expected a reason, indented, found {line!r}")
+            raise InputError(f"{path}:{number}: expected an indented reason, found {line!r}")
         name = line.strip()
         reasons.setdefault(name, "")
     if not reasons.get(name, "-"):
-        raise InputError(f"{path}:{len(lines)}: expected a reason, indented, after {name!r}")
+        raise InputError(f"{path}:{len(lines)}: expected an indented reason after {name!r}")
     return reasons
 
 
 class Rate(NamedTuple):
-    """Mutants that reach a step or an initial state which the model lacks, and how many of them are killed."""
+    """The share of killed mutants among those that reach a new state or step."""
 
-    gaining: int  # those that do: killed by a property, or survived
-    killed: int  # those of them that a property kills
+    gaining: int  # mutants with a state or step that the model lacks
+    killed: int  # the gaining mutants that a property kills
 
     def sentence(self) -> str:
-        """Return it as a sentence."""
+        """Return the rate as a sentence."""
         share = f" ({100 * self.killed // self.gaining} %)" if self.gaining else ""
         return (
-            f"{self.killed:,} of the {self.gaining:,} that reach a state or labelled step which the model does not have"
+            f"{self.killed:,} of {self.gaining:,} mutants with a state or labelled step that the model does not have"
             f" are killed by a property{share}"
         )
 
 
 def rate(judged: Iterable[Judged]) -> Rate:
-    """Return how many of the mutants that gain something are killed by a property."""
+    """Return the kill rate of the mutants that reach a new state or step."""
     verdicts = [verdict for _, verdict in judged if verdict.gains]
     return Rate(len(verdicts), sum(verdict.verdict == KILLED for verdict in verdicts))
 
 
 def report(judged: list[Judged], explanations: Explanations, *, quiet: bool = False) -> Iterator[Line]:
-    """Yield the lines of the report."""
+    """Yield the report as lines of text."""
     yield from _table(judged)
     yield []
     if not quiet:
@@ -104,7 +104,8 @@ def report(judged: list[Judged], explanations: Explanations, *, quiet: bool = Fa
         yield from _list(judged, LOST, "Only removes behaviour")
         yield from _list(judged, ERROR, "Killed by an error")
         yield from _unreached(judged)
-    yield from ([(WARNING, f"Warning: explains no survivor: {name}")] for name in explanations.unused)
+    for name in explanations.unused:
+        yield [(WARNING, f"Warning: --explained: {name} matches no survivor; remove it")]
     counts = Counter(verdict.verdict for _, verdict in judged)
     counted = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in VERDICTS if counts[verdict])
     yield [(PLAIN, f"{many(len(judged), 'mutant')}: {counted or 'none'}")]
@@ -178,7 +179,7 @@ def _unreached(judged: list[Judged]) -> Iterator[Line]:
 
 
 def as_json(judged: list[Judged], explanations: Explanations, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `--json` says."""
+    """Return the JSON object of `--json`."""
     found = rate(judged)
     return {
         **about,

@@ -1,4 +1,4 @@
-"""What became of a trace, as lines and as JSON."""
+"""The result of a replayed trace as text and as JSON."""
 
 from __future__ import annotations
 
@@ -17,19 +17,16 @@ CONFORMS, DIVERGES, NOTHING_READ = 0, 1, 2
 """Exit codes."""
 
 LONGEST = 110
-"""Characters of a value, or of a list, that the report shows; the JSON has all."""
+"""Maximum length of a value or a list in the text; the JSON has the whole."""
 
 LONGEST_PLACE = 40
-"""Characters of a place for which a table has a column; longer ones have a line of their own."""
+"""Maximum width of the path column; a longer path gets its own line."""
 
 _INDENT = "    "
 
 
 def exit_code(verdicts: Mapping[str, int]) -> int:
-    """Return the exit code of a command, given how many traces have each verdict.
-
-    0 where all conform, 2 where nothing could be read, 1 otherwise.
-    """
+    """Return the exit code for counts of verdicts: 0 if all traces conform, 2 if no trace could be read, else 1."""
     found = {verdict for verdict, count in verdicts.items() if count}
     if found == {ReplayVerdict.UNREADABLE}:
         return NOTHING_READ
@@ -37,7 +34,7 @@ def exit_code(verdicts: Mapping[str, int]) -> int:
 
 
 def verdict_counts(verdicts: Mapping[str, int]) -> Line:
-    """Return how many traces have each verdict, as a line."""
+    """Return the counts of verdicts as a line of text."""
     words = {"conforms": "conform", "diverges": "diverge", "refuted": "refuted", "unreadable": "cannot be read"}
     parts = [f"{verdicts[verdict]:,} {text}" for verdict, text in words.items() if verdicts.get(verdict)]
     style = NEW if exit_code(verdicts) == CONFORMS else PLAIN
@@ -45,7 +42,7 @@ def verdict_counts(verdicts: Mapping[str, int]) -> Line:
 
 
 def replay_as_json(replay: Replay) -> dict[str, Any]:
-    """Return what `--json` says of one trace."""
+    """Return the JSON object of a replayed trace."""
     found = replay.divergence
     result: dict[str, Any] = {
         **attributes(replay, "file", "index", "format", "steps"),
@@ -63,12 +60,12 @@ def replay_as_json(replay: Replay) -> dict[str, Any]:
 
 
 def differences_as_json(differences: Iterable[Difference], theirs: str) -> list[dict[str, str | None]]:
-    """Return differences for JSON; `theirs` is what the file is called."""
+    """Return differences as JSON; `theirs` is the key of the file's values."""
     return [{"path": item.path, theirs: item.trace, "protocol": item.protocol} for item in differences]
 
 
 def replay_lines(replay: Replay, *, quiet: bool = False, name: str | None = None) -> Iterator[Line]:
-    """Yield the lines that say what became of a trace that could be read."""
+    """Yield the result of a readable trace as lines of text."""
     which = _numbered(visible(name or replay.file), replay)
     found = replay.divergence
     if found is None:
@@ -87,7 +84,7 @@ def replay_lines(replay: Replay, *, quiet: bool = False, name: str | None = None
 
 
 def trace_title(replay: Replay) -> str:
-    """Return the name of a trace's file, with its number where the file has several."""
+    """Return the name of a trace's file, with the trace's number from the second trace on."""
     return _numbered(Path(replay.file).name, replay)
 
 
@@ -96,7 +93,7 @@ def _numbered(name: str, replay: Replay) -> str:
 
 
 def claim_text(replay: Replay) -> str:
-    """Return what became of a trace's claim, for its line."""
+    """Return the verdict on a trace's claim as text."""
     claim = replay.claim
     if claim is None:
         return ""
@@ -108,7 +105,7 @@ def claim_text(replay: Replay) -> str:
 
 
 def divergence_lines(found: Divergence) -> Iterator[Line]:
-    """Yield what differs where a trace diverges, why the action that it names is not enabled, and which are."""
+    """Yield the details of a divergence: differences, the failed condition of the action, and the enabled actions."""
     if found.differences:
         yield from difference_table(found.differences, found.theirs)
     if found.why is not None:
@@ -123,7 +120,7 @@ def divergence_lines(found: Divergence) -> Iterator[Line]:
 
 
 def difference_table(differences: Iterable[Difference], theirs: str = "trace") -> Iterator[Line]:
-    """Yield differences as columns: the place, the trace (or what `theirs` calls it), the protocol."""
+    """Yield a table of differences: path, value in the file (named `theirs`), value in the protocol."""
     rows = [(item.path, _text(item, item.trace), _text(item, item.protocol)) for item in differences]
     heads = ("where", f"in the {theirs}", "by the protocol")
     first = max(len(row[0]) for row in [heads, *rows] if len(row[0]) <= LONGEST_PLACE)

@@ -1,4 +1,4 @@
-"""A result as one file to share: a page for a browser (.html), or Markdown with a Mermaid diagram (.md)."""
+"""Reports in one file: a page for the browser (.html), or Markdown with Mermaid diagrams (.md)."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from kraftcheck.reporting.as_json import (
     violation_as_json,
 )
 from kraftcheck.reporting.changes import DELIVERED, DROPPED, KEPT, LOST, UNDER_WAY, flows
+from kraftcheck.reporting.counterexample import as_statement
 from kraftcheck.reporting.files import require_report
 from kraftcheck.reporting.lines import many, plain
 from kraftcheck.reporting.replay import claim_text, divergence_lines, trace_title
@@ -32,10 +33,10 @@ from kraftcheck.traces.replay.replayer import Replay, ReplayedState
 
 PAGE = Path(__file__).with_name("page")
 SCRIPTS = ("data.js", "diagram.js", "details.js", "pane.js", "page.js")
-"""The page's script, in the order in which its parts stand."""
+"""The parts of the page's script, in order."""
 
 _UNSAFE = {code: f"\\u{code:04x}" for code in (*map(ord, "<>&\u2028\u2029"), *range(0xD800, 0xE000))}
-"""What could end the element that holds the data or a line of it, and what UTF-8 cannot write."""
+"""Escapes of characters that could end the data element or a line, and of lone surrogates."""
 _POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; {asks}base-uri 'none'; form-action 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
@@ -45,28 +46,28 @@ _POLICY = (
 Flow = Mapping[str, Any]
 
 LONGEST = 40_000
-"""Characters of one diagram: Mermaid draws up to 50,000. A longer behaviour becomes several."""
+"""Maximum length of one diagram's source. Mermaid accepts 50,000 characters; longer traces get several diagrams."""
 
 _PLAIN = re.compile(r"[^A-Za-z0-9 _.,=()+*/-]")
 _ENVIRONMENT = "environment"
 _ARROWS = {DELIVERED: "->>", KEPT: "->>", LOST: "--x", DROPPED: "--x"}
 _LEGEND = (
-    "A dotted arrow is a message sent, a whole one a message delivered, a cross one that is lost. "
-    "Messages that are still under way are named at the end."
+    "A dotted arrow is a sent message, a solid arrow a delivered message, a cross a lost message. "
+    "The diagram ends with the messages still under way."
 )
 
 
 def write_report(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
-    """Write a report in the form that the file's ending says; InputError for another ending."""
+    """Write a report in the format of the file's extension; raise InputError for an unknown one."""
     require_report(path)
-    # without the folders of the machine that it is made on
+    # file names only, without the folders of this machine
     runs = [{**run, **{name: run[name].rpartition("/")[2] for name in ("model", "configuration")}} for run in runs]
     text = page(runs) if path.suffix == ".html" else markdown(runs)
     path.write_text(text, encoding="utf-8", errors="replace")
 
 
 def run_as_data(job: Job, result: Result, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a report holds of a search."""
+    """Return the report data of a search."""
     run = {**result_as_json(job, result), **more}
     traces = zip(run["traces"], result.violations, strict=True)
     run["traces"] = [
@@ -77,7 +78,7 @@ def run_as_data(job: Job, result: Result, more: Mapping[str, Any]) -> dict[str, 
 
 
 def _drawn(protocol: Protocol, states: list[dict[str, Any]], violation: Violation) -> dict[str, Any]:
-    """Return a counterexample as a page draws it: with the step that leads back, where one does."""
+    """Return the diagram data of a counterexample; for a lasso with its closing step."""
     trace, loop = violation.trace, violation.loop
     if loop is not None and loop.again is not None:
         trace = (*trace, loop.again)
@@ -94,7 +95,7 @@ def _end(violation: Violation) -> str:
 
 
 def replay_as_data(job: Job, replay: Replay, walked: Sequence[ReplayedState]) -> dict[str, Any]:
-    """Return what a report holds of a trace that was replayed."""
+    """Return the report data of a replayed trace."""
     trace = list(map(as_step, walked))
     found, claim = replay.divergence, replay.claim
     title = f"{trace_title(replay)} {replay.verdict}"
@@ -118,20 +119,20 @@ def replay_as_data(job: Job, replay: Replay, walked: Sequence[ReplayedState]) ->
 
 def _replay_end(replay: Replay, walked: Sequence[ReplayedState]) -> str:
     if replay.divergence is not None:
-        return "here the trace goes on otherwise"
+        return "the trace diverges here"
     if replay.claim is not None:
         return claim_text(replay).lstrip(",; ")
     return f"back in state {walked[-1].number}" if walked and walked[-1].number < len(walked) else ""
 
 
 def as_step(one: ReplayedState) -> TraceStep:
-    """Return a replayed state as a step of a behaviour."""
+    """Convert a replayed state to a step of a trace."""
     taken = one.transition
     return TraceStep(one.state) if taken is None else TraceStep(one.state, taken.action, taken.actor, taken.message)
 
 
 def behaviour_as_data(protocol: Protocol, states: list[dict[str, Any]], trace: Sequence[TraceStep]) -> dict[str, Any]:
-    """Return a behaviour as a report has it: who takes each step, what became of each message, and the bounds."""
+    """Return the report data of a trace: actors of steps, fates of messages, bounds."""
     own = protocol.network.own_actions()
     for state in states:
         state["by"] = "the network" if state["action"] in own else state["actor"] or "the environment"
@@ -147,22 +148,22 @@ def behaviour_as_data(protocol: Protocol, states: list[dict[str, Any]], trace: S
 
 
 def _bounds(protocol: Protocol) -> dict[str, list[str]]:
-    """Return each bound's name in the configuration, and its limit, by its attribute."""
+    """Return the name in the configuration and the limit of each bound, by its attribute."""
     bounds = [constant for constant in protocol.constants.values() if constant.is_bound]
     return {bound.attribute: [bound.name, text_of(getattr(protocol, bound.attribute))] for bound in bounds}
 
 
 def page(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Return the page of runs (see `run_as_data`): one file that asks for nothing else, and runs no other script.
+    """Return the page of runs (see `run_as_data`): one file that loads no other resource and runs no other script.
 
-    Nothing in the data can become markup: it is JSON in an element of its own, with `<`, `>`, `&` and the line
-    separators of JavaScript escaped, and the script makes text of it.
+    The data cannot become markup. It is JSON in its own element, with `<`, `>`, `&` and JavaScript's line separators
+    escaped, and the script only creates text nodes from it.
     """
     return document(packed(runs), SCRIPTS)
 
 
 def document(data: Mapping[str, Any], scripts: Iterable[str], asks: str = "") -> str:
-    """Return a page with a script of ours and its data."""
+    """Return an HTML page with the given scripts and data; `asks` extends its Content-Security-Policy."""
     style = (PAGE / "page.css").read_text("utf-8")
     parts = "\n".join((PAGE / name).read_text("utf-8") for name in scripts)
     script = f'\n(() => {{\n"use strict";\n{parts}}})();\n'
@@ -181,11 +182,11 @@ def _hash(text: str) -> str:
 
 
 PLAIN = ("number", "action", "actor", "by", "spent", "node", "breaks")
-"""The keys of a state that are no values; `explore` adds the last two."""
+"""The keys of a state whose values are not deduplicated; the last two are of `explore`."""
 
 
 class _Values:
-    """Values by number, each once."""
+    """The deduplicated value table of the report page."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -198,7 +199,7 @@ class _Values:
 
 
 def packed(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the data of a page: each value once, and of each state what differs from the one before."""
+    """Return the data of a page, with deduplicated values and with states as differences to the state before."""
     values = _Values()
     found = [dict(run) | {"traces": [_packed_trace(trace, values) for trace in run["traces"]]} for run in runs]
     return {**tool(), "runs": found, "values": values.all()}
@@ -223,14 +224,14 @@ def _packed_trace(trace: Mapping[str, Any], values: _Values) -> dict[str, Any]:
 
 
 def anywhere(why: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return why a property is false without the folders of the machine that says so."""
+    """Return the reason of a violation with a short path: the last two parts."""
     if why is None or why["place"] is None:
         return why
     return {**why, "place": {**why["place"], "file": "/".join(Path(why["place"]["file"]).parts[-2:])}}
 
 
 def markdown(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Return the report in Markdown."""
+    """Return the report as Markdown."""
     parts = [part for run in runs for part in _run(run)]
     return "\n\n".join([*parts, f"<sub>{tool()['tool']} {tool()['version']}</sub>"]) + "\n"
 
@@ -258,20 +259,20 @@ def _trace(trace: Mapping[str, Any]) -> Iterator[str]:
     why = trace["why"]
     if why and why["says"]:
         yield _code(why["says"])
-    if why and why["false_of"]:
-        yield "False of " + _code(", ".join(f"{name} = {_words(value)}" for name, value in why["false_of"].items()))
-    if why:
-        yield from (_code(part) for part in why.get("because", ()))
+    if why and (why["false_of"] or why.get("because")):
+        of = ", ".join(f"{name} = {_words(value)}" for name, value in why["false_of"].items())
+        parts = "; ".join(map(as_statement, why.get("because", ())))
+        yield f"Violated{f' for {_code(of)}' if of else ''}{f': {_code(parts)}' if parts else ''}"
     if trace["end"]:
-        yield f"It ends here: {_code(trace['end'])}"
+        yield f"End: {_code(trace['end'])}"
     yield _LEGEND
     for diagram in diagrams(trace):
         yield f"```mermaid\n{diagram}\n```"
-    yield f"<details><summary>What each step changes</summary>\n\n{_fenced(_changes(trace['states']))}\n\n</details>"
+    yield f"<details><summary>Changes of each step</summary>\n\n{_fenced(_changes(trace['states']))}\n\n</details>"
 
 
 def title_of(trace: Mapping[str, Any]) -> str:
-    """Return what a behaviour is called."""
+    """Return the title of a trace."""
     if "title" in trace:
         return str(trace["title"])
     name = trace["property"]
@@ -285,19 +286,19 @@ def _changes(states: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _fenced(lines: Iterable[str]) -> str:
-    """Return lines in a fence that none of them ends."""
+    """Return lines in a Markdown fence longer than any fence in them."""
     text = "\n".join(lines)
     fence = "`" * (max((len(found) for found in re.findall("`+", text)), default=0) + 3)
     return f"{fence}text\n{text}\n{fence}"
 
 
 def _line(text: str) -> str:
-    """Return text without the characters that begin another line."""
+    """Replace unprintable characters, among them line breaks, by spaces."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
 def diagrams(trace: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a behaviour as Mermaid's sequence diagrams, several where it is too long for one."""
+    """Yield a trace as Mermaid sequence diagrams, several for a long trace."""
     ids = _participants(trace)
     head = ["sequenceDiagram", *(f"    participant {id_} as {_text(name)}" for name, id_ in ids.items())]
     ended, begun = (_by_step(trace["flows"], name) for name in ("until", "sent"))
@@ -313,7 +314,7 @@ def diagrams(trace: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _participants(trace: Mapping[str, Any]) -> dict[str, str]:
-    """Return the name of each participant in the diagram, the environment where it takes part."""
+    """Return the ids of the diagram's participants by name, with the environment if it takes part."""
     names = dict.fromkeys(name for state in trace["states"] for name in state["replicas"])
     ids = {name: f"r{number}" for number, name in enumerate(names, start=1)}
     acts = any(state["action"] and state["by"] == f"the {_ENVIRONMENT}" for state in trace["states"])
@@ -371,11 +372,11 @@ def _words(value: Any) -> str:
 
 
 def _code(text: str) -> str:
-    """Return text as Markdown's code, in which nothing is markup, a link or a mention."""
+    """Return text as Markdown code, without markup, links or mentions."""
     shown = _line(text).replace("`", "'")
     return f"`{shown}`"
 
 
 def _text(text: str) -> str:
-    """Return text in which nothing is syntax: all but letters, digits and some signs as numbered entities."""
+    """Escape text for Mermaid: all characters but letters, digits and some signs become numeric entities."""
     return _PLAIN.sub(lambda found: f"#{ord(found[0])};", _line(cut(text, 120)))

@@ -1,8 +1,8 @@
-r"""Scenarios: text files with commands and what happens, done and told.
+r"""Scenarios: text files of commands with their recorded output.
 
-A scenario is for readers who know the KIP and not our code. It is a list of blocks: commands, a line `----`, and what
-happened, up to the next blank line. Lines that begin with `#`, and blank ones, may stand between blocks: they tell the
-story. Everything under `----` is the model's output; `tests/scenarios` fails if it differs.
+A scenario is for readers who know the KIP but not the code. It is a list of blocks: commands, a line `----`, and the
+output of the commands up to the next blank line. Comments (lines that begin with `#`) and blank lines may stand between
+blocks. `tests/scenarios` fails if the model's output differs from the recorded output.
 
     # A candidate asks for votes.
     RequestVote by n2
@@ -16,41 +16,41 @@ To write a scenario, write the commands, each followed by `----`, and run
 
     KRAFTCHECK_REWRITE_SCENARIOS=1 pytest tests/scenarios
 
-which fills in what happened. Then read it: it is right only if the KIP says so.
+which fills in the output. Then check the output against the KIP.
 
 The commands:
 
 start MODEL [variant=NAME] [config=NAME] [at=START] [bounds=N] [CONSTANT=VALUE ...]
-    Begin in the initial state of a model, or of a variant, with a configuration (default: `smoke`) and these constants
-    changed; `bounds` sets every bound that no constant sets. It comes first. `at` names one of the model's named
-    starts. A model with several initial states begins in the first that fits `-> PATH=VALUE ...`.
+    The first command. Start in the initial state of a model or variant, with a configuration (default: `smoke`) and
+    other values for constants. `bounds` sets every other bound. `at` is one of the model's named starts. With several
+    initial states, start in the first that fits `-> PATH=VALUE ...`.
 ACTION [by ID] [on MESSAGE] [from ID] [to ID] [FIELD=VALUE ...] [-> PATH=VALUE ...]
-    Take the step of the action of that name: taken by this replica, on a message of this type from this replica whose
-    fields have these values, or, where it is taken on no message, sending such a message; and such that then PATH has
-    this VALUE: a field of the replica that acts (`leader=n2`), of another one (`n2.log`), or of the shared state
-    (`shared.acked`). `to` is the receiver of a message. Exactly one step must fit. The output is what changed, then the
-    message that was consumed (-) or delivered and kept (*), and those that were sent (+).
+    Take the step of an action. `by` is the acting replica. `on`, `from`, `to` and FIELD describe the delivered message,
+    or for an action without one a message that it sends. After the step, PATH has VALUE: a field of the acting replica
+    (`leader=n2`), of another replica (`n2.log`), or of the shared state (`shared.acked`). Exactly one step must fit.
+    The output has the changes, then the message consumed (-) or delivered and kept (*), and the messages sent (+).
 briefly ACTION ...
-    The same; the output says only that it happened. So does `briefly settle`.
+    The same with one line of output. `briefly settle` works too.
 deliver [MESSAGE ...] [to ID] [from ID]
-    Deliver messages under way, of these types, to this replica, from this replica, one after the other in their
-    canonical order, until no replica takes one. The output is a line for each.
+    Deliver the messages under way of these types, one by one in their canonical order, until no replica takes one. `to`
+    and `from` restrict receiver and sender. The output is one line per message.
 settle [among ID ...] [until MESSAGE]
-    Deliver what is under way (between these replicas) and what is sent in answer, in turns, until nothing is left or
-    the states repeat, as they do when all have caught up and fetch; or until a message of this type is under way. The
-    output is what has changed by then.
+    Deliver the messages under way (between these replicas) and the messages sent in response, in turns. Stop if none is
+    left, if the states repeat (all replicas have caught up and only fetch), or once a message of this type is under
+    way.
+    The output is the total change.
 cannot ACTION [by ID] [on MESSAGE] [from ID] [to ID] [FIELD=VALUE ...] [-> PATH=VALUE ...]
-    No such step is enabled. The output is why: the model's condition that fails.
+    Check that no such step is enabled. The output is the failed condition of the model.
 hide FIELD ...
-    From here on leave out these fields: of replicas (`flushed`) and messages (`request`), of the shared
-    state (`shared.elected`).
+    Leave out these fields from here on: of replicas (`flushed`), messages (`request`), and the shared state
+    (`shared.elected`).
 show [PATH ...]
-    Show values: of a replica (`n1`: what differs from a new one), of a field (`n1.log`, `shared.acked`); or every
-    message under way (`messages`).
+    Show a replica (`n1`: its non-default fields), a field (`n1.log`, `shared.acked`), or every message under way
+    (`messages`).
 property NAME ...
-    Say whether properties hold in the present state or over the last step.
+    Show whether properties hold in the current state or over the last step.
 
-Values are written as counterexamples show them: `TRUE`, `{n1, n2}`, `Candidate`.
+Values are written as in counterexamples: `TRUE`, `{n1, n2}`, `Candidate`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ INDENT = "    "
 
 
 def run_scenario(path: Path, *, rewrite: bool = False) -> list[tuple[Block, list[str]]]:
-    """Run a scenario."""
+    """Run a scenario file; return its blocks, each with the output of its commands."""
     try:
         blocks, after = read_blocks(path.read_text(encoding="utf-8"))
     except ScenarioError as error:
@@ -104,9 +104,9 @@ def run_scenario(path: Path, *, rewrite: bool = False) -> list[tuple[Block, list
 
 
 def walk_as_scenario(words: Sequence[str], init: str, state: State, steps: Iterable[Transition]) -> str:
-    """Return a walk from an initial state as a scenario of a model: a command for each step, and what it does.
+    """Return a walk from an initial state as the text of a scenario, with one block per step.
 
-    `words`: the model's name and its settings, as `start` takes them.
+    `words` are the arguments of `start`: the model's name and its settings.
     """
     running = ScenarioRun()
     start = " ".join(["start", *map(quoted, words)])
@@ -121,7 +121,7 @@ def walk_as_scenario(words: Sequence[str], init: str, state: State, steps: Itera
 
 
 class ScenarioRun:
-    """Runs the commands of a scenario, and renders what they do."""
+    """Executes the commands of a scenario and renders their output."""
 
     def __init__(self) -> None:
         self._staged: Stage | None = None
@@ -129,7 +129,7 @@ class ScenarioRun:
         self._hidden: set[str] = set()
 
     def run(self, command: str) -> list[str]:
-        """Do one command."""
+        """Execute a command and return its output."""
         verb, *rest = split(command)
         verbs: dict[str, Callable[[list[str]], Iterator[str]]] = {
             "start": self._start,
@@ -149,9 +149,9 @@ class ScenarioRun:
 
     @property
     def stage(self) -> Stage:
-        """The model and the present state."""
+        """The model and the current state."""
         if self._staged is None:
-            raise ScenarioError("expected `start` first")
+            raise ScenarioError("expected `start` as the first command")
         return self._staged
 
     @property
@@ -218,7 +218,7 @@ class ScenarioRun:
         yield from ()
 
     def _is_shown(self, path: str) -> bool:
-        """Whether a change at a path is shown: `spent` and hidden fields are not."""
+        """Whether to show a change at a path: not for bounds and hidden fields."""
         names = [name.partition("[")[0] for name in path.split(".")]
         return not path.startswith("spent ") and not {".".join(names[:2]), *names[1:2]} & self._hidden
 
@@ -263,11 +263,11 @@ class ScenarioRun:
             yield f"{INDENT}{mark} {kind:{kinds}}  {way:{ways}}  {rest}".rstrip()
 
     def _shown(self, replica: Record) -> str:
-        """Return in words how a replica differs from a new one."""
+        """Return a replica's non-default fields as text."""
         return fields_set(replica, self._hidden) or f"a new {type(replica).__name__}"
 
     def _changed(self, before: State, after: State) -> Iterator[str]:
-        """Return what differs between two states besides the messages under way."""
+        """Yield the changes between two states, without messages."""
         found = [c for c in changes(self._semantics.protocol, before, after) if self._is_shown(c.path)]
         width = max((len(change.path) for change in found), default=0)
         for change in found:

@@ -1,9 +1,9 @@
-"""Renders a search: its header and its report, and for CI JUnit's XML and GitHub's annotations."""
+"""The report of a search as text, and for CI as JUnit XML and GitHub annotations."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from kraftcheck.catalogue import Job
@@ -15,15 +15,15 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import in_xml, text_of
 
 LIMITS = {name: option.word for name, option in OPTIONS.items() if option.word}
-"""Options, those that stop a search among them, by their names in `Result.limit`."""
+"""Options of the command line by field name, the form of `Result.limit`."""
 
 
 WARNINGS = "warnings"
-"""The test of JUnit's XML that has the warnings: skipped, or with `--strict` failed."""
+"""The name of the JUnit test for warnings: skipped, or failed with `--strict`."""
 
 
 def header(job: Job, how: str = "") -> Iterator[Line]:
-    """Yield the lines that say what is checked, and how: by default in which search order."""
+    """Yield the header: model, configuration, engine and search order (or `how`), constants, properties."""
     protocol, options = job.protocol, job.options
     variant = f" ({protocol.variant})" if protocol.variant else ""
     yield [
@@ -41,7 +41,7 @@ def header(job: Job, how: str = "") -> Iterator[Line]:
 
 
 def _reductions(options: SearchRequest) -> Iterator[str]:
-    """Yield what keeps a search from visiting every state of the protocol."""
+    """Yield the start, constraints, symmetry and view that reduce the searched states."""
     if options.init != "Init":
         yield f"start {options.init}"
     yield from (f"constraint {prop.name}" for prop in (*options.constraints, *options.action_constraints))
@@ -58,27 +58,41 @@ def report(
     *,
     configuration: str,
     quiet: bool = False,
+    table: bool = False,
     calls: bool = False,
     columns: int | None = None,
+    next_steps: Iterable[str] = (),
 ) -> Iterator[Line]:
-    """Yield the lines of the report on a search."""
+    """Yield the report on a search: verdict, counterexamples, table of actions, warnings, notes, summary line."""
+    if not quiet:
+        yield from headline(result)
     for violation in result.violations:
         yield from counterexample_lines(protocol, violation, columns)
         yield []
-    if not quiet:
+    if (table or calls) and not quiet:
         counts = {"fired" if result.runs is None else "taken": result.actions}
         if calls:
             counts["handler calls"] = {name: result.handler_calls.get(name, 0) for name in result.actions}
         yield from actions_table(counts)
         yield []
-    yield from never_enabled(result)
+    if table or not result.violations:  # a search that stopped early has not reached every action yet
+        yield from never_enabled(result)
     yield from ([(WARNING, f"Warning: {text}")] for text in result.warnings)
     yield from notes(result.notes)
+    yield from ([(PLAIN, step)] for step in next_steps)
     yield summary(result, configuration)
 
 
-def summary(result: Result, configuration: str) -> Line:
-    """Return the line that says how a search ended, what it counted, and in which configuration."""
+def headline(result: Result) -> Iterator[Line]:
+    """Yield the verdict in words, unless the summary line follows directly."""
+    if result.violations or result.warnings or result.notes or result.never_enabled:
+        text = outcome(result)
+        yield [(result.verdict, text[0].upper() + text[1:])]
+        yield []
+
+
+def outcome(result: Result) -> str:
+    """Return the outcome of a search in words: "violated: OneHolder"."""
     what = {
         Verdict.OK: "nothing is violated",
         Verdict.INCOMPLETE: "nothing is violated so far",
@@ -89,12 +103,17 @@ def summary(result: Result, configuration: str) -> Line:
     if result.runs is not None:
         what += f" on {many(result.runs, 'walk')}"
     if result.limit == STRICT:
-        what = "nothing is violated, but --strict accepts no warning and no property that holds vacuously"
+        what = "nothing is violated, but --strict rejects warnings and vacuously true properties"
     elif result.limit is not None:
         limit = LIMITS.get(result.limit, result.limit)
         what += ", interrupted" if limit == INTERRUPTED else f", stopped at {limit}"
+    return what
+
+
+def summary(result: Result, configuration: str) -> Line:
+    """Return the summary line: verdict, outcome, counts, time and configuration."""
     parts = [
-        what,
+        outcome(result),
         *([f"{result.distinct_states:,} distinct states"] if result.counts_distinct else []),
         *([] if result.uncounted else [f"{result.generated_states:,} generated"]),
         *([] if result.depth is None else [f"depth {result.depth}"]),
@@ -106,7 +125,7 @@ def summary(result: Result, configuration: str) -> Line:
 
 
 def never_enabled(result: Result) -> Iterator[Line]:
-    """Yield the warning that names the actions which never fired."""
+    """Yield a warning or a note with the actions that never fired."""
     names = result.never_enabled
     if names and result.runs is not None:
         yield [(FAINT, f"Note: never taken on these walks: {', '.join(names)}")]
@@ -116,8 +135,14 @@ def never_enabled(result: Result) -> Iterator[Line]:
         yield [(style, f"{'Warning' if result.complete else 'Note'}: never enabled {when}: {', '.join(names)}")]
 
 
+def next_steps(words: Sequence[str], result: Result) -> Iterator[str]:
+    """Yield the command that writes a counterexample as a page, built from the words of the command line."""
+    if result.violations and words and not any(word.partition("=")[0] == "--report" for word in words):
+        yield f"To see it as a page: kraftcheck {shlex.join([*words, '--report', 'found.html'])}"
+
+
 def how_to_go_on(words: Iterable[str], options: SearchRequest, result: Result) -> Iterator[Line]:
-    """Yield the line that says how to go on, where a search was stopped and has a checkpoint."""
+    """Yield the command that resumes a stopped search from its checkpoint, if it has one."""
     folder = options.resume or options.checkpoint
     if folder is None or result.limit in (None, STRICT):
         return
@@ -130,7 +155,7 @@ def how_to_go_on(words: Iterable[str], options: SearchRequest, result: Result) -
 
 
 def _without(words: Iterable[str], options: Iterable[str]) -> Iterator[str]:
-    """Yield the words of a command line without some options and their values."""
+    """Remove options and their values from the words of a command line."""
     rest = iter(words)
     for word in rest:
         if word in options:
@@ -140,15 +165,15 @@ def _without(words: Iterable[str], options: Iterable[str]) -> Iterator[str]:
 
 
 def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool, strict: bool = False) -> None:
-    """Write a search as a test suite, each property as a test, and one more where there are warnings.
+    """Write a search as a JUnit test suite, with one test per property and one for warnings.
 
-    The form is the one that Jenkins and GitLab read: a `testsuite` with `testcase`, `failure` and `skipped`.
+    Jenkins and GitLab read this form: a `testsuite` with `testcase`, `failure` and `skipped`.
     """
     from xml.etree import ElementTree
 
     violated = {violation.property: violation for violation in result.violations}
     tests = dict.fromkeys([*_names(job.options), *[DEADLOCK] * job.options.deadlock])
-    tests |= dict.fromkeys(violated)  # an action in which an assert failed
+    tests |= dict.fromkeys(violated)  # also an action with a failed assert
     name = ".".join(filter(None, ["kraftcheck", job.model.name, job.model.protocol.variant, job.config_name]))
     suite = ElementTree.Element("testsuite", {"name": name})
 
@@ -179,7 +204,7 @@ def write_junit(job: Job, result: Result, path: Path, *, allow_incomplete: bool,
 
 
 def github_annotations(job: Job, result: Result, *, strict: bool = False) -> Iterator[Line]:
-    """Yield GitHub's workflow commands: an error at each violated property, a warning for each warning."""
+    """Yield GitHub workflow commands: an error for each violated property, and a warning for each warning."""
     for violation in result.violations:
         yield [(PLAIN, _annotation("error", _place(job, violation), _what(violation), _said(job, violation)))]
     kind, said = ("error", result.doubts) if strict else ("warning", result.warnings)
@@ -197,7 +222,7 @@ def _said(job: Job, violation: Violation) -> str:
     found = why(job.protocol, violation)
     of = ", ".join(f"{name} = {text_of(value)}" for name, value in found.false_of.items())
     states = f"a counterexample of {len(violation.trace)} states in {job.model.name}, configuration {job.config_name}"
-    return f"{found.says}\n{states}" + (f"; false of {of}" if of else "")
+    return f"{found.says}\n{states}" + (f"; violated for {of}" if of else "")
 
 
 def _place(job: Job, violation: Violation) -> dict[str, str]:

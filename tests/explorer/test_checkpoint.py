@@ -214,12 +214,12 @@ def test_a_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
         BreadthFirst(protocol, replace(options, resume=folder, deadlock=True), 1)
     with pytest.raises(InputError, match="another search: --check-actions: false in the checkpoint, now true"):
         BreadthFirst(protocol, replace(options, resume=folder, check_actions=True), 1)
-    with pytest.raises(InputError, match=r"--checkpoint .*: it holds the checkpoint .*go on with --resume"):
+    with pytest.raises(InputError, match=r"--checkpoint .*: holds the checkpoint .*resume it with --resume"):
         BreadthFirst(protocol, replace(options, checkpoint=folder), 1)
     with pytest.raises(InputError, match=r"--resume .*: there is no such folder"):
         BreadthFirst(protocol, replace(options, resume=tmp_path / "none"), 1)
     first = BreadthFirst(protocol, replace(options, resume=folder), 1)
-    with pytest.raises(InputError, match=r"it is in use by another search \(process \d+\)"):
+    with pytest.raises(InputError, match=r"in use by another search \(process \d+\)"):
         BreadthFirst(protocol, replace(options, resume=folder), 1)
     first.close()
 

@@ -113,7 +113,7 @@ def test_the_option_of_check_and_replay(run: Run, tmp_path: Path) -> None:
     outcome = run("replay", *BROKEN, simpler)
     assert (outcome.code, "conforms, 7 steps" in outcome.out) == (0, True)
     outcome = run("replay", *BROKEN, "--trace", simpler, trace)
-    assert (outcome.code, "expected --simplify" in outcome.err) == (2, True)
+    assert (outcome.code, "add --simplify" in outcome.err) == (2, True)
     outcome = run("check", *BROKEN, "--quiet", "--simplify")
     assert outcome.code == 12
     assert "\nNote: simplified MutualExclusion in " in outcome.out

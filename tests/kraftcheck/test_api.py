@@ -35,6 +35,7 @@ from kraftcheck import (
     to_pandas,
     write_report,
 )
+from kraftcheck.api import _job
 from kraftcheck.engines import searches
 from kraftcheck.explorer.result import Progress
 from kraftcheck.reporting.lines import Meter
@@ -104,6 +105,14 @@ def test_an_interrupted_check_raises_with_what_was_found() -> None:
         check(THREE, report=interrupt)
     assert caught.value.result.distinct_states > 100
     assert caught.value.result.verdict is Verdict.INCOMPLETE
+
+
+def test_both_ways_take_the_first_order_of_an_engine() -> None:
+    loaded = load("two-phase-commit", "smoke")
+    for engine, order in (("symbolic", "saturation"), ("tables", "bfs"), (None, "bfs")):
+        assert loaded.job(engine=engine).options.search == order
+        assert _job(loaded.protocol, {"engine": engine}).options.search == order
+    assert _job(loaded.protocol, {"engine": "symbolic", "search": "bfs"}).options.search == "bfs"
 
 
 @pytest.mark.parametrize(

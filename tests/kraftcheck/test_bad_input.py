@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def complaint_of_config(run, tmp_path: Path, text: str | bytes, *arguments) -> s
         ([*SMOKE, "--graph", "graph.png"], "graph.png: expected a file that ends in .graphml, .json, .dot, .svg, "),
         ([*SMOKE, "--json", "nowhere/x.json"], "--json nowhere/x.json: cannot be written: No such file or directory"),
         ([*SMOKE, "--trace", "."], "--trace .: expected a file to write, found a folder"),
-        ([*SMOKE, "--json", "x", "--trace", "./x"], "--trace x: --json writes this file too"),
+        ([*SMOKE, "--json", "x", "--trace", "./x"], "--trace x: --json writes the same file"),
     ],
 )
 def test_arguments(run, tmp_path, monkeypatch, arguments, message) -> None:
@@ -100,8 +101,29 @@ def test_tiers_are_of_shipped_models(run, ping) -> None:
 
 
 def test_no_command_and_unknown_command(run) -> None:
-    assert run().code == 2
-    assert "invalid choice: 'chekc'" in run("chekc").err
+    nothing = run()
+    assert (nothing.code, nothing.out) == (2, "")
+    named = re.findall(r"^  kraftcheck (\w+)", nothing.err, re.MULTILINE)
+    assert named == ["models", "check", "simulate", "explore", "replay"]
+    assert "kraftcheck --help" in nothing.err
+    unknown = run("chekc").err
+    assert "invalid choice: 'chekc'" in unknown
+    assert unknown.endswith("; see kraftcheck --help\n")
+    assert run("check").err.endswith("required: MODEL; see kraftcheck check --help\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "end"),
+    [
+        (["reconfg"], "; `kraftcheck models` describes them; your own is path/to/file.py:ClassName"),
+        (["gone.py:Ring"], "gone.py: there is no such file; `kraftcheck models` lists the models that need none"),
+        (["reconfig", "--variant", "nope"], "; see kraftcheck models reconfig"),
+        (["reconfig", "--config", "nope"], "; and there is no such file; see kraftcheck models reconfig"),
+        (["reconfig", "--config", "nope.cfg"], "nope.cfg: there is no such file; see kraftcheck models reconfig"),
+    ],
+)
+def test_an_error_ends_with_the_command_that_helps(run, words, end) -> None:
+    assert run("check", *words).err.endswith(f"{end}\n")
 
 
 def test_a_file_that_cannot_be_written_stops_the_check_before_it_begins(run, tmp_path) -> None:

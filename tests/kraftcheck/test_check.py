@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -231,18 +232,47 @@ def test_a_slip_by_which_an_action_is_not_pure_is_one_that_raises(run, tmp_path)
 
 
 def test_report(run) -> None:
-    out = run("check", "reconfig", "--config", COUNTS / "two-voters.cfg").out
+    out = run("check", "reconfig", "--config", COUNTS / "two-voters.cfg", "--verbose").out
     lines = out.splitlines()
     assert lines[0].startswith("reconfig, configuration ")
     assert lines[0].endswith(f"two-voters.cfg, engine {next(iter(ENGINES))}, bfs")
     assert lines[1].startswith("constants: Hosts = {n1, n2}, Value = {v1}, InitClusterSize = 2")
     assert lines[2].startswith("checked: LeaderHasAllAckedValues, ")
+    assert lines[4:6] == ["Nothing is violated", ""]
     rows = lines[lines.index("action                          fired") + 1 :][:22]
     expected = EXPECTED["two-voters"]["actions"]
     assert dict(map(str.split, rows)) == {name: f"{times:,}" for name, times in expected.items()}
     assert lines[-3].startswith("Warning: never enabled in this model: RestartWithState, RestartWithoutState, ")
     assert lines[-2].startswith("Note: never evaluated: `me.current_epoch != peer.current_epoch` of NeverTwoLeaders")
     assert lines[-1].startswith("OK: nothing is violated; 428 distinct states; 545 generated; depth 22; ")
+
+
+def test_the_table_of_actions_is_shown_where_it_is_asked_for(run, ping) -> None:
+    small = ("check", ping, "--set", "MaxPings=1", "--no-deadlock")
+    short, verbose = run(*small).out, run(*small, "--verbose").out
+    assert "fired" not in short
+    assert re.search("^action +fired$", verbose, re.MULTILINE)
+    lines = short.splitlines()
+    assert lines[4:7] == ["Nothing is violated", "", "Warning: never enabled in this model: Never"]
+    assert lines[-1].startswith("OK: nothing is violated; ")
+    assert "handler calls" in run(*small, "--calls").out
+
+
+def test_a_counterexample_comes_with_the_command_that_draws_it(run, ping, tmp_path) -> None:
+    lines = run("check", ping, "--no-deadlock").out.splitlines()
+    assert lines[4:7] == ["Violated: FewPings", "", "Counterexample to FewPings, 3 states"]
+    assert lines[-2] == f"To see it as a page: kraftcheck check {ping} --no-deadlock --report found.html"
+    assert lines[-1].startswith("VIOLATION: violated: FewPings; ")
+    for more in (("--report", tmp_path / "x.md"), ("--quiet",)):
+        assert "To see it" not in run("check", ping, "--no-deadlock", *more).out
+
+
+def test_a_deep_search_says_that_it_has_one_thread(run, ping) -> None:
+    small = ("check", ping, "--set", "MaxPings=1", "--no-deadlock", "--engine", "tables", "--workers")
+    note = "Note: --workers 4: --search dfs uses one thread; --search bfs uses all workers\n"
+    assert note in run(*small, "4", "--search", "dfs").out
+    assert "one thread" not in run(*small, "1", "--search", "dfs").out
+    assert "one thread" not in run(*small, "4").out
 
 
 def test_warning_names_only_what_never_fired(run, ping) -> None:

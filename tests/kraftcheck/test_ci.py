@@ -230,7 +230,7 @@ def test_strict(run: Run, tmp_path: Path, unchecked) -> None:
     assert warnings_in_junit(junit)[:3] == ("1", "0", "failure")
     out = run(*strict, "--github").out
     assert f"::error title=kraftcheck::{NOTHING}" in out
-    assert "INCOMPLETE: nothing is violated, but --strict accepts no warning" in out
+    assert "INCOMPLETE: nothing is violated, but --strict rejects warnings" in out
 
     assert run(*strict, "--deadlock", "--set", "RM={}").code == 11  # what is found comes first
     clean = ("check", "die-hard", "--config", "smoke", *reference)
@@ -299,7 +299,7 @@ def test_a_checkpoint_is_gone_on_from_if_there_is_one(run: Run, tmp_path: Path) 
     whole = run("check", "two-phase-commit", "--engine", "tables", "--quiet")
     assert second.out.splitlines()[-1].split("; ")[1:4] == whole.out.splitlines()[-1].split("; ")[1:4]
     assert run("check", "two-phase-commit", "--resume-if-present").err == (
-        "kraftcheck: error: --resume-if-present: expected --checkpoint too, the folder to look into\n"
+        "kraftcheck: error: --resume-if-present: no folder; add --checkpoint DIR\n"
     )
 
 
@@ -497,6 +497,32 @@ def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, monkeypatch
     monkeypatch.setattr("kraftcheck.explorer.compiling.cache_problem", lambda: problem)
     assert compiling(lambda: Result(notes=[str(numba.njit(lambda x: x + 1)(1))])).warnings == [problem]
     assert compiling(Result).warnings == []
+
+
+SMALL_VIOLATIONS = [
+    ("die-hard", None, "solve"),
+    ("lock-service", "impatient-server", None),
+    ("reconfig", "observer-stands", None),
+    ("reconfig", "removed-leader-contradicted", None),
+]
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize(("model", "variant", "config"), SMALL_VIOLATIONS)
+def test_a_violation_has_the_same_counts_before_the_kernel_is_compiled(
+    model: str, variant: str | None, config: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kraftcheck.engines.TRIAL_SECONDS", 60.0)
+    job = load(model, config, variant=variant).job()
+
+    def counts(*, compiled: bool) -> tuple[object, ...]:
+        monkeypatch.setattr("kraftcheck.explorer.compiling.is_compiled", lambda: compiled)
+        found = search("tables", job.protocol, job.options, is_named=False)
+        assert found.engine == ("tables" if compiled else "reference")
+        names = [violation.property for violation in found.violations]
+        return names, found.distinct_states, found.generated_states, found.depth, found.actions
+
+    assert counts(compiled=False) == counts(compiled=True)
 
 
 @pytest.mark.kernel

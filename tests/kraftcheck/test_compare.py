@@ -248,7 +248,7 @@ def test_a_base_that_a_users_file_imports_from_another(run, ping, tmp_path) -> N
     ("arguments", "message"),
     [
         (["reconfig", "observer-stand"], "unknown variant observer-stand (perhaps observer-stands?)"),
-        (["reconfig", "observer-stands", "observer-stands"], "observer-stands: the variant is named twice"),
+        (["reconfig", "observer-stands", "observer-stands"], "observer-stands: the variant is given twice"),
         (["two-phase-commit", "nowhere.py:P"], "nowhere.py: there is no such file"),
         (["reconfig", "observer-stands", "--config", "nope.cfg"], "nope.cfg: there is no such file"),
         (["reconfig"], "the following arguments are required: VARIANT"),

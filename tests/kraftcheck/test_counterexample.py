@@ -197,8 +197,8 @@ def test_environment_delivery_and_messages_that_stay() -> None:
         "    messages  * Note  -> n1  number=2\n"
         "                Note  -> n1  number=1\n"
         "\n"
-        "NeverBoth  false of me = n1\n"
-        "    false: len(me.heard) < 2  (len(me.heard) = 2)"
+        "NeverBoth\n"
+        "    violated for me = n1: `len(me.heard) < 2` is false  (len(me.heard) = 2)"
     )
 
 
@@ -209,8 +209,8 @@ def test_what_the_network_does_by_itself_and_what_is_spent() -> None:
         "    messages  - Note  -> n1  number=1\n"
         "\n"
         "NeverLost\n"
-        "    false: bool(state.inboxes)  (state.inboxes = {})\n"
-        "    false: not state.spent['losses']  (state.spent['losses'] = 1)"
+        "    violated: `bool(state.inboxes)` is false  (state.inboxes = {})\n"
+        "      `not state.spent['losses']` is false  (state.spent['losses'] = 1)"
     )
 
 
@@ -313,8 +313,8 @@ def test_messages_that_stay_are_counted_and_the_reason_is_told() -> None:
         "    messages  - Note  -> n1  number=0\n"
         "                4 others still under way\n"
         "\n"
-        "Silent  Nobody hears anything.  false of me = n1\n"
-        "    false: not me.heard  (me.heard = [0])"
+        "Silent  Nobody hears anything.\n"
+        "    violated for me = n1: `not me.heard` is false  (me.heard = [0])"
     )
 
 
@@ -357,7 +357,7 @@ def test_one_column_a_replica() -> None:
         "messages: > sent, < delivered and consumed, * delivered and kept, x lost or dropped\n"
         "\n"
         "    n1\n"
-        "    nothing happens to 3, n2\n"
+        "    unchanged: 3, n2\n"
         "\n"
         "State 1  initial state\n"
         "    heard []\n"
@@ -378,8 +378,8 @@ def test_one_column_a_replica() -> None:
         "    heard[2] + 2\n"
         "    1 still under way\n"
         "\n"
-        "NeverBoth  false of me = n1\n"
-        "    false: len(me.heard) < 2  (len(me.heard) = 2)"
+        "NeverBoth\n"
+        "    violated for me = n1: `len(me.heard) < 2` is false  (len(me.heard) = 2)"
     )
 
 

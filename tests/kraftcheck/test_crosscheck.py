@@ -149,7 +149,7 @@ def test_dumps_of_another_model(run, tmp_path) -> None:
         (lambda text: text.replace("/\\ role = ", "/\\ rule = "), ":1:1: expected the variables of Reconfig"),
         (lambda text: text.replace("/\\ _electionCtr = 0", "/\\ _electionCtr = {}"), "expected a number for _elec"),
         (lambda text: text[:5_000], "expected"),
-        (lambda text: "", "expected what TLC writes with -dump, found what looks like a TLC log"),
+        (lambda text: "", "expected a file of TLC's -dump, found a TLC log"),
     ],
 )
 def test_bad_dumps(run, tmp_path, change, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import signal
 from collections.abc import Iterator
@@ -99,7 +100,7 @@ def test_only_what_is_asked_for_is_expanded() -> None:
     assert sum(found.semantics.handler_calls.values()) <= len(found.actions) * len(found.node(0).step.state.replicas)
     session.take(0, 0)
     assert len(found.node(1).way) == 2
-    with pytest.raises(InputError, match="state 2 is not known here"):
+    with pytest.raises(InputError, match="state 2: unknown after a restart"):
         found.node(2)
 
 
@@ -194,6 +195,15 @@ def test_a_trace_is_followed_as_far_as_it_conforms() -> None:
     assert len(found.node(found.starts[0].node).way) == 8
     assert "diverges at state 9" in found.starts[0].note
     assert "DivergingFetchRequest is not enabled" in found.starts[0].note
+
+
+def test_a_file_of_several_traces_numbers_each_once(tmp_path: Path) -> None:
+    bound = ("reconfig", str(DATA / "counterexamples" / "diverging.cfg"), "fetch-position-unchecked")
+    trace = gzip.decompress((DATA / "counterexamples" / "diverging.out.gz").read_bytes())
+    (tmp_path / "two.out").write_bytes(trace + trace)
+    found = tree(*bound)
+    found.open(tmp_path / "two.out", LIMIT)
+    assert [start.note.partition(":")[0] for start in found.starts[:2]] == ["two.out", "two.out, trace 2"]
 
 
 def test_a_trace_made_under_symmetry_is_shown_as_a_real_behaviour(tmp_path: Path) -> None:
@@ -334,7 +344,7 @@ def test_bad_input_is_told_in_one_message(run: Run, arguments: tuple[str, ...], 
 
 def test_a_port_that_another_program_has(run: Run, server: Server) -> None:
     done = run("explore", "lock-service", "--no-browser", "--port", server.server_port)
-    assert (done.code, "cannot be had" in done.err) == (2, True)
+    assert (done.code, "not available" in done.err) == (2, True)
 
 
 @pytest.mark.slow

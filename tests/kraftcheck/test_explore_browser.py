@@ -103,7 +103,7 @@ def test_a_walk_to_a_violation_by_clicks(explore: Open) -> None:
     assert "violates MutualExclusion" in bad.inner_text()
     take(watched, VIOLATION[6])
     assert watched.reads("h1") == "VIOLATION Walk, 8 states: violates MutualExclusion"
-    assert "False of me = c" in watched.reads(".next .reason")
+    assert "violated for me = c" in watched.reads(".next .reason")
     assert watched.reads(".row.last .who").startswith("violates MutualExclusion")
     assert page.locator(".blamed").get_attribute("d").count("M") == 2
     assert watched.reads(".told:not(.next) h2") == "Step 8 Enter"
@@ -202,7 +202,7 @@ def test_a_walk_is_saved_and_opened_again(explore: Open, tmp_path: Path) -> None
 
 def test_what_the_program_refuses_is_told(explore: Open) -> None:
     watched = explore(fragment="#walk-99-step-3")
-    assert "state 99 is not known here" in watched.reads("main > pre")
+    assert "state 99: unknown after a restart" in watched.reads("main > pre")
     assert counted(watched) == "1 of 1"
     watched.troubles.clear()  # Chromium tells of the status 422
 

@@ -213,10 +213,10 @@ def test_engines(monkeypatch) -> None:
     assert choose(None, "iddfs") == "quick"
     assert choose("quick", "bfs") == "quick"
     for arguments, message in (
-        (("quick", "dfs"), "--search dfs: the engine quick cannot do this; expected --engine reference"),
-        (("reference", "bfs", ["--workers"]), "--workers: the engine reference cannot do this; "),
-        ((None, "bfs", ["--memory"]), "--memory: no engine can do this yet (there is reference, quick)"),
-        ((None, "bfs", ["--workers", "--graph"]), "no engine can do all of this together: --search bfs, --workers"),
+        (("quick", "dfs"), "--search dfs: not supported by the engine quick; use --engine reference"),
+        (("reference", "bfs", ["--workers"]), "--workers: not supported by the engine reference; "),
+        ((None, "bfs", ["--memory"]), "--memory: no engine supports it; engines are reference, quick"),
+        ((None, "bfs", ["--workers", "--graph"]), "--search bfs, --workers, --graph: no engine supports all of them"),
     ):
         with pytest.raises(InputError, match=None) as caught:
             choose(*arguments)

@@ -224,7 +224,7 @@ def test_one_mutant_of_each_verdict(run, game: str, tmp_path: Path, monkeypatch:
     assert "game.py:42  guard dropped" in printed
     assert "Never reached\n  game.py: line 49\n" in printed
     assert "8 mutants: 1 killed, 1 error, 3 survived, 1 lost, 1 same, 1 never reached\n" in printed
-    assert printed.endswith("1 of the 4 that reach a state or labelled step which the model does not have "
+    assert printed.endswith("1 of 4 mutants with a state or labelled step that the model does not have "
                             "are killed by a property (25 %)\n")  # fmt: skip
 
 
@@ -260,7 +260,7 @@ GUARD = "game.throw: me.id != 1 or shared.thrown > 0 -> False"
     [
         ("# nothing\n", 1, "  not explained\n"),
         (f"{GUARD}\n    Anyone may\n    throw.\n", 0, "  explained: Anyone may throw.\n"),
-        ("game.throw: * -> False\n    Anyone.\nother\n    why\n", 0, "Warning: explains no survivor: other\n"),
+        ("game.throw: * -> False\n    Anyone.\nother\n    why\n", 0, "Warning: --explained: other matches no survivor"),
     ],
 )
 def test_survivors_are_explained(run, game: str, tmp_path: Path, text: str, code: int, told: str) -> None:
@@ -354,13 +354,13 @@ def test_a_process_that_was_killed_while_it_wrote_its_first_note(run: Run, game:
     ("arguments", "message"),
     [
         (["nope"], "unknown model nope"),
-        (["recovery", "--config", "nope*"], "--config nope*: recovery has no such configuration; it has smoke, "),
+        (["recovery", "--config", "nope*"], "--config nope*: no such configuration; recovery has smoke, "),
         (["recovery", "--config", "smok"], "unknown configuration smok (perhaps smoke?)"),
-        (["GAME", "--only", "nothing like it"], "there is nothing to change of that name"),
+        (["GAME", "--only", "nothing like it"], "no mutants of that name"),
         (["GAME", "--explained", "nowhere.txt"], "--explained nowhere.txt: cannot be read: "),
         (["GAME", "--set", "MaxRounds=x"], "MaxRounds"),
         (["GAME", "--sample", "0"], "expected a number of at least 1, found '0'"),
-        (["GAME", "--checkpoint", "KEPT"], "--checkpoint KEPT: expected a folder that is new or of an earlier run"),
+        (["GAME", "--checkpoint", "KEPT"], "--checkpoint KEPT: not a folder of an earlier run"),
     ],
 )
 def test_bad_input_is_one_message(run, game: str, tmp_path: Path, arguments: list[str], message: str) -> None:
@@ -377,7 +377,7 @@ def test_bad_input_is_one_message(run, game: str, tmp_path: Path, arguments: lis
 def test_a_configuration_that_is_violated_without_a_slip_is_refused(run, ping: str) -> None:
     outcome = run("mutate", ping, "--engine", "reference")
     assert outcome.code == 2
-    assert "is violated without any slip; expected a configuration in which all holds" in outcome.err
+    assert "is violated without any fault; choose a configuration in which all properties hold" in outcome.err
 
 
 @pytest.mark.parametrize("text", ["    why\n", "one\ntwo\n    why\n", "one\n"])

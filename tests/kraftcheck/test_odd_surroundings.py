@@ -269,7 +269,7 @@ def test_a_file_that_is_read_is_not_written(run: Run, changed, tmp_path: Path) -
         before = path.read_text()
         outcome = run(*words)
         assert outcome.code == 2
-        assert f"{path}: this file is read; expected another one to write" in outcome.err
+        assert f"{path}: this file is an input; give another file" in outcome.err
         assert path.read_text() == before
 
 

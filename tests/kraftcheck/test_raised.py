@@ -93,8 +93,9 @@ def test_an_assert_that_fails(run: Run, counter: Path, engine: str) -> None:
     assert outcome.code == 14
     depth_first = "dfs" in engine
     assert outcome.out.startswith("An assert failed in Hear, " + ("" if depth_first else "4 states\n"))
-    assert f"Hear  AssertionError: too far (line {line})  of me = " in outcome.out
-    assert "\n    false: tick.k < 2  (tick.k = 2)\n    false: me.n > 5  (me.n = 0)\n" in outcome.out or depth_first
+    assert f"Hear  AssertionError: too far (line {line})\n    failed for me = " in outcome.out
+    because = ": `tick.k < 2` is false  (tick.k = 2)\n      `me.n > 5` is false  (me.n = 0)\n"
+    assert because in outcome.out or depth_first
     assert "\nASSERTION: an assert failed in Hear; " in outcome.out
     assert f"::error file={counter},line={line},title=an assert failed in Hear::" in outcome.out
     content = json.loads(found.read_text())
@@ -113,7 +114,7 @@ def test_another_exception_is_bad_input_and_the_way_there_is_told(run: Run, coun
     outcome = run("check", f"{counter}:Counter", "--engine", *engine.split(), "--quiet", "--json", found)
     line = line_of(RAISES, "return me.n < 9")
     assert outcome.code == 2
-    assert outcome.out.startswith("The way to the error in Fine, ")
+    assert outcome.out.startswith("Path to the error in Fine, ")
     assert f"kraftcheck: error: {counter}:{line}: property Fine raised ZeroDivisionError: " in outcome.err
     assert f"\n  line {line}: return me.n < 9 and" in outcome.err
     content = json.loads(found.read_text())
@@ -137,7 +138,7 @@ def test_a_projection_is_named_with_what_it_was_given(
     assert outcome.code == 2
     assert f": projection p of Counter {problem}" in outcome.err
     assert outcome.err.startswith(f"kraftcheck: error: {counter}:")
-    assert outcome.out.startswith("The way to the error in p, ")
+    assert outcome.out.startswith("Path to the error in p, ")
 
 
 @pytest.mark.parametrize("engine", [*EVERY, pytest.param("tables --search dfs", marks=pytest.mark.kernel)])
@@ -147,8 +148,8 @@ def test_an_assert_that_fails_in_a_projection(run: Run, counter: Path, engine: s
     outcome = run("check", f"{counter}:Counter", "--engine", *engine.split(), "--quiet")
     assert outcome.code == 14
     assert outcome.out.startswith("An assert failed in p, " + ("" if "dfs" in engine else "3 states\n"))
-    assert f"\np  AssertionError (line {line_of(text, 'assert me.n')})  of " in outcome.out
-    assert "\n    false: me.n < 2  (me.n = 2)\n" in outcome.out
+    assert f"\np  AssertionError (line {line_of(text, 'assert me.n')})\n    failed for " in outcome.out
+    assert ": `me.n < 2` is false  (me.n = 2)\n" in outcome.out
 
 
 @pytest.mark.kernel
@@ -157,7 +158,7 @@ def test_on_a_random_walk(run: Run, counter: Path, text: str, code: int) -> None
     counter.write_text(text)
     outcome = run("simulate", f"{counter}:Counter", "--quiet", "--workers", "1", "--no-deadlock")
     assert outcome.code == code
-    assert outcome.out.startswith("An assert failed in Hear, " if code == 14 else "The way to the error in Fine, ")
+    assert outcome.out.startswith("An assert failed in Hear, " if code == 14 else "Path to the error in Fine, ")
 
 
 def test_from_python(counter: Path) -> None:
@@ -178,7 +179,7 @@ def test_the_first_states_and_what_is_called_by_a_handler(run: Run, counter: Pat
     outcome = run("check", f"{counter}:Counter", "--engine", "reference", "--quiet")
     assert outcome.code == 14
     assert outcome.out.startswith("An assert failed in Fine, 1 state\n")
-    assert "Fine  AssertionError (line 2)  of me = 1, peer = 2\n    false: n > 0  (n = 0)\n" in outcome.out
+    assert "Fine  AssertionError (line 2)\n    failed for me = 1, peer = 2: `n > 0` is false  (n = 0)\n" in outcome.out
 
 
 def test_a_file_that_is_named_without_its_folder(
@@ -213,7 +214,7 @@ def test_on_an_executor(run: Run, counter: Path, text: str, code: int) -> None:
     words = [word for setting in settings for word in ("--conf", setting)]
     outcome = run("check", f"{counter}:Counter", "--engine", "spark", "--master", "local[1]", "--quiet", *words)
     assert outcome.code == code
-    expected = "An assert failed in Hear, 4 states\n" if code == 14 else "The way to the error in Fine, 5 states\n"
+    expected = "An assert failed in Hear, 4 states\n" if code == 14 else "Path to the error in Fine, 5 states\n"
     assert outcome.out.startswith(expected)
 
 
@@ -221,7 +222,7 @@ def test_in_pytest(counter: Path) -> None:
     from kraftcheck.pytest_plugin import _checked
 
     counter.write_text(RAISES)
-    with pytest.raises(pytest.fail.Exception, match=r"Fine raised(.|\n)*The way to the error in Fine, 5 "):
+    with pytest.raises(pytest.fail.Exception, match=r"Fine raised(.|\n)*Path to the error in Fine, 5 "):
         _checked(lambda: counter, f"{counter}:Counter", engine="reference")
 
 

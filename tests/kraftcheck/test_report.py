@@ -118,7 +118,7 @@ def test_a_report_of_another_form_is_refused(run: Run, tmp_path: Path) -> None:
     assert told.code == 2
     assert told.err.endswith("lock.pdf: expected a file that ends in .html or .md\n")
     told = run(*BROKEN, "--report", tmp_path / "x.html", "--json", tmp_path / "x.html")
-    assert (told.code, "writes this file too" in told.err) == (2, True)
+    assert (told.code, "writes the same file" in told.err) == (2, True)
 
 
 def test_where_nothing_is_violated(run: Run, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_replayed_trace_has_a_report(run: Run, tmp_path: Path, variant: tuple[
     assert found["configuration"] == "diverging.cfg"
     assert len(told["steps"]) == (8 if variant else 9)
     if variant:
-        assert (found["result"], told["end"]) == ("diverges", "here the trace goes on otherwise")
+        assert (found["result"], told["end"]) == ("diverges", "the trace diverges here")
         assert "does not follow from state 8 by DivergingFetchRequest" in found["reason"]
         assert "DivergingFetchRequest is not enabled" in found["details"]
     else:

@@ -84,6 +84,20 @@ def test_a_click_chooses_a_step(show: Open) -> None:
     assert "epoch" in watched.page.locator(".message").first.inner_text()
 
 
+def test_a_page_of_few_steps_has_no_empty_half(show: Open) -> None:
+    watched = show(made_up(3, messages=2))
+    box = "part => document.querySelector(part).getBoundingClientRect().toJSON()"
+    parts = (".canvas", ".scroller", ".pane", ".told")
+    canvas, scroller, pane, told = (watched.page.evaluate(box, part) for part in parts)
+    assert canvas["height"] >= scroller["height"]
+    assert told["top"] >= pane["bottom"]
+    assert told["width"] == pane["width"] > 1300
+    long = show(made_up(60))
+    pane, told, work = (long.page.evaluate(box, part) for part in (".pane", ".told", ".work"))
+    assert told["top"] == pane["top"]
+    assert 500 < work["height"] <= 900
+
+
 def test_the_keyboard_alone(show: Open) -> None:
     watched = show(made_up(24))
     press = watched.page.keyboard.press

@@ -104,7 +104,7 @@ def test_the_same_command_goes_on(run, ping, tmp_path) -> None:
     assert [path.read_text() for path in paths] == texts
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert not left.exists()
-    assert again["notes"] == [*whole["notes"], f"{len(before)} of the walks were there already"]
+    assert again["notes"] == [*whole["notes"], f"--out: {len(before)} walks existed already and were kept"]
     for name in ("runs", "generated_states", "distinct_states", "actions", "depth"):
         assert again[name] == whole[name]
     outcome = run("simulate", *arguments, "--seed", "5")
@@ -141,11 +141,11 @@ def test_constraints_and_properties_of_a_configuration(run, ping, tmp_path) -> N
         (["--depth", "x"], "argument --depth: expected a number of at least 1, found 'x'"),
         (["--depth", 10**7], "expected at most 1,000,000 states along a walk, found 10,000,000"),
         (["--seed", "x"], "argument --seed: expected a whole number of at most 1000 digits, found 'x'"),
-        (["--engine", "reference"], "--engine reference: random walks are made by tables or spark"),
+        (["--engine", "reference"], "--engine reference: not supported for random walks; use tables or spark"),
         (["--search", "dfs"], "unrecognized arguments: --search dfs"),
         (["--graph", "x.dot"], "unrecognized arguments: --graph x.dot"),
         (["--out", "file"], "--out file: expected a folder, found a file"),
-        (["--out", "full"], "--out full: expected a folder that is new or of an earlier run, found here in it"),
+        (["--out", "full"], "--out full: not a folder of an earlier run: it holds here; give a new folder"),
         (["--out", "file/x"], "--out file/x: expected a folder that can be written to: Not a directory"),
         (["--json", "nowhere/x"], "--json nowhere/x: cannot be written"),
     ],

@@ -145,7 +145,7 @@ def test_a_scenario_is_filled_in_and_then_holds(tmp_path: Path, text: str) -> No
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("Ask by c1\n----\n", "line 1: Ask by c1: expected `start` first"),
+        ("Ask by c1\n----\n", "line 1: Ask by c1: expected `start` as the first command"),
         ("start lock-service\n", "line 1: expected ---- after the commands"),
         ("start lock-service\n\n----\n", "line 2: expected commands, then ----"),
         ("start lock-servce\n----\n", "unknown model lock-servce (perhaps lock-service?)"),

@@ -173,7 +173,7 @@ def test_check_notes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     asked = ["check", "registration", "--config", "smoke", "--engine", "reference", "--quiet", "--json", str(file)]
     assert main(asked) == 0
     reason = "`not self._is_member(me, shared)` was never evaluated (properties.py:"
-    assert f"Note: nothing made RecordsAreUnderstood worth checking: {reason}" in capsys.readouterr().out
+    assert f"Note: RecordsAreUnderstood holds vacuously: {reason}" in capsys.readouterr().out
     content = json.loads(file.read_text())
     assert "RecordsAreUnderstood" in [one["property"] for one in content["vacuous"]]
     assert content["never_evaluated"]["RecordsAreUnderstood"][0]["is_claim"] is True

@@ -97,7 +97,7 @@ def test_a_chunk_counts_with_its_note_and_all_its_files(tmp_path: Path) -> None:
         assert folder.done(chunks, ["Fine", "Other"]) == {}
         (folder.path / f"walk_{CHUNK}.tla").unlink()
         assert folder.done(chunks) == {}
-        with pytest.raises(InputError, match="it is in use by another run"):
+        with pytest.raises(InputError, match="in use by another run"):
             CorpusFolder(tmp_path / "c", identity)
         with pytest.raises(InputError, match=r"it holds more walks than 50 \(walk_50.tla\)"):
             folder.done(chunks_of(50))
@@ -105,7 +105,7 @@ def test_a_chunk_counts_with_its_note_and_all_its_files(tmp_path: Path) -> None:
         CorpusFolder(tmp_path / "c", {"--seed": 2})
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter").write_text("")
-    with pytest.raises(InputError, match="expected a folder that is new or of an earlier run, found letter in it"):
+    with pytest.raises(InputError, match="not a folder of an earlier run: it holds letter; give a new folder"):
         CorpusFolder(tmp_path / "other", identity)
 
 
@@ -145,7 +145,7 @@ def test_what_was_not_checked_before_is_checked_now(tmp_path: Path, ping: str) -
     assert found.notes == []
     again = corpus(tmp_path / "c", ping, "ShortLog")
     assert again.verdict is Verdict.VIOLATION
-    assert again.notes == ["20 of the walks were there already"]
+    assert again.notes == ["--out: 20 walks existed already and were kept"]
 
 
 @pytest.mark.parametrize("place", ["        number = me.pings + 1", "        return len(me.log) < 2"])
@@ -190,7 +190,7 @@ def test_the_same_files_however_they_are_made(run: Run, tmp_path: Path) -> None:
         assert found[name] == said[name], name
     assert found["distinct_states"] is None
     outcome = run(*WORDS, "--runs", "230", "--out", made, *ON_SPARK)
-    assert "Note: 230 of the walks were there already" in outcome.out
+    assert "Note: --out: 230 walks existed already and were kept" in outcome.out
     assert run(*WORDS, "--runs", "230", "--out", made, *ON_SPARK, "--seed", "4").code == 2
 
 
@@ -208,8 +208,8 @@ def test_a_violation_on_a_walk_is_shown(run: Run, tmp_path: Path, ping: str) -> 
 def test_bad_usage(run: Run, tmp_path: Path) -> None:
     outcome = run(*WORDS, "--runs", "5", "--engine", "spark")
     assert outcome.code == 2
-    assert "--engine spark: expected --out too" in outcome.err
+    assert "--engine spark: no output folder; add --out DIR" in outcome.err
     outcome = run(*WORDS, "--runs", "5", "--engine", "spark", "--out", tmp_path / "o", "--max-states", "7")
     assert outcome.code == 2
-    assert "--max-states: walks on Spark know no such option" in outcome.err
+    assert "--max-states: not supported for random walks on Spark" in outcome.err
     assert "made by tables or spark" in run(*WORDS, "--engine", "reference").err

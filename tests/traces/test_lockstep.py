@@ -139,7 +139,7 @@ def test_a_process_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None
 def test_another_model(run: Run) -> None:
     done = run("lockstep", "reconfig", "--config", "smoke")
     assert done.code == 2
-    assert "reconfig: lockstep drives the model quorum and its variants only" in done.err
+    assert "reconfig: not supported by lockstep; use the model quorum or a variant of it" in done.err
 
 
 def test_ctrl_c_tells_what_was_found_until_then(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

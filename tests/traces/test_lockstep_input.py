@@ -205,7 +205,8 @@ def test_a_difference_that_there_is_not(known: bool) -> None:
 def test_a_walk_of_another_model(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.walk"
     path.write_text("model reconfig\nset Hosts = {n1}\nStart by n1\n")
-    assert problem(run, "--walk", path) == f"{path}: reconfig: lockstep drives the model quorum and its variants only"
+    expected = f"{path}: reconfig: not supported by lockstep; use the model quorum or a variant of it"
+    assert problem(run, "--walk", path) == expected
     path.write_text("model quorum\nset Nothing = 1\nElectionTimeout by n1\n")
     assert problem(run, "--walk", path).startswith(f"{path}: ")
 

@@ -28,11 +28,11 @@ def test_the_table() -> None:
         "| `RaftUtil`    | 3 of 3 (100 %)  | -             |",
         "| together      | 11 of 13 (84 %) | 1 of 4 (25 %) |",
         "",
-        "Methods of which nothing was reached:",
+        "Methods without coverage:",
         "",
         "- `LeaderState`: toString, close",
         "",
-        "Classes of which nothing was reached: Unused",
+        "Classes without coverage: Unused",
     ]
 
 

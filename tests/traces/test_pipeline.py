@@ -165,7 +165,7 @@ def test_the_folder_keeps_what_is_done_and_forgets_the_rest(tmp_path: Path) -> N
         for table in ("traces", "steps", "errors"):
             Path(output.staging(table)).mkdir(parents=True)
         output.accept(1, [file], 0.5)
-        with pytest.raises(InputError, match=r"it is in use by another run \(process \d+\)"):
+        with pytest.raises(InputError, match=r"in use by another run \(process \d+\)"):
             PipelineFolder(tmp_path / "out", identity)
     (tmp_path / "out" / "traces" / "batch=00002").mkdir()
     (tmp_path / "out" / "staging" / "raw").mkdir(parents=True)
@@ -179,7 +179,7 @@ def test_the_folder_keeps_what_is_done_and_forgets_the_rest(tmp_path: Path) -> N
         PipelineFolder(tmp_path / "out", {"model": "m", "constants": {"N": ["2", "02"]}})
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter").write_text("")
-    with pytest.raises(InputError, match="expected a folder that is new or of an earlier run, found letter in it"):
+    with pytest.raises(InputError, match="not a folder of an earlier run: it holds letter; give a new folder"):
         PipelineFolder(tmp_path / "other", identity)
 
 

@@ -1,1 +1,1 @@
-"""Compares whole state spaces with TLC's."""
+"""Comparison of whole state spaces with those of TLC."""

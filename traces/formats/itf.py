@@ -1,7 +1,7 @@
-"""The Informal Trace Format of Apalache and Quint: a trace as JSON, with marks for what JSON has not.
+"""The Informal Trace Format (ITF) of Apalache and Quint: JSON with marks for types that JSON lacks.
 
-Source: https://apalache-mc.org/docs/adr/015adr-trace.html. Two things are ours, in the ``#meta`` objects that the
-format leaves to each tool: the action that led to a state, and which strings stand for model values.
+Source: https://apalache-mc.org/docs/adr/015adr-trace.html. The format leaves ``#meta`` objects to each tool. There
+kraftcheck writes the action that leads to a state, and the strings that are model values.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ T = TypeVar("T")
 
 _MODEL_VALUES = "modelValues"
 _PAGE = "https://apalache-mc.org/docs/adr/015adr-trace.html"
-_LARGEST_PLAIN = 2**53  # from here on readers of JSON may round
+_LARGEST_PLAIN = 2**53  # JSON readers may round larger numbers
 _LONGEST_NUMBER = 1_000  # characters
 _KINDS = {dict: "an object", list: "an array", str: "a string", bool: "a truth value", int: "a number"}
 
 
 class _Itf(JsonFormat):
-    order = 3  # TLC's JSON, which is asked before, reads JSON of both kinds
+    order = 3  # after TLC's JSON, which recognizes both
     form = "itf"
     ending = ".itf.json"
     mark = "'states' (ITF)"
@@ -89,7 +89,7 @@ def _ending(loop: Json, states: int) -> Ending | None:
 
 
 class _ItfReader:
-    """Makes values of JSON; `place` says which, for errors."""
+    """Converts JSON to values; `place` is the path in error messages."""
 
     def __init__(self, names: Mapping[str, ModelValue]) -> None:
         self._names = names
@@ -146,7 +146,7 @@ _MARKS: dict[str, Callable[[_ItfReader, Json, str], Value]] = {
 
 
 def _typed(kind: type[T], json: Json, place: str) -> T:
-    """Return JSON that must be of a kind."""
+    """Return a JSON value; raise JsonError unless it has a type."""
     if type(json) is not kind:
         raise JsonError(f"{_kind(json)} in {place}", _KINDS[kind])
     return json
@@ -168,7 +168,7 @@ def _kind(json: Json) -> str:
 
 
 def as_itf(trace: Trace) -> dict[str, Json]:
-    """Return a trace as the JSON of ITF."""
+    """Return a trace as ITF."""
     trace.require_types()
     writer = _ItfWriter()
     states = [
@@ -179,7 +179,7 @@ def as_itf(trace: Trace) -> dict[str, Json]:
         for index, state in enumerate(trace.states)
     ]
     if both := writer.strings & writer.names.keys():
-        raise ValueError(f"{min(both)!r} is both a string and a model value in this trace; ITF cannot tell them apart")
+        raise ValueError(f"{min(both)!r} is both a string and a model value in this trace; ITF cannot distinguish them")
     meta: dict[str, Json] = {"format": "ITF", "format-description": _PAGE}
     if trace.violated is not None:
         meta["violated"] = trace.violated

@@ -1,6 +1,6 @@
-"""The states that TLC writes with ``-dump``, in no order of time, and the state graph of ``-dump dot`` for Graphviz.
+"""The formats of TLC's ``-dump``: unordered states, and a state graph for Graphviz (``-dump dot``).
 
-Source: what TLC 2.15 and the current TLC write, and ``tlc2/util/DotStateWriter.java`` of the tlaplus repository.
+Source: the output of TLC 2.15 and of the current TLC, and ``tlc2/util/DotStateWriter.java`` of the tlaplus repository.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ TLC_DUMP = _Dump("TLC -dump")
 def read_states(
     path: str | PathLike[str], *, limit_bytes: int = DEFAULT_LIMIT, cache: ValueCache | None = None
 ) -> Iterator[TraceState]:
-    """Read the states of TLC's ``-dump``, in memory that does not grow with the file."""
+    """Read the states of TLC's ``-dump`` in bounded memory."""
     source = Source(path, limit_bytes=limit_bytes)
     text = StateText(source.file, cache or ValueCache())
     is_empty = True
-    open_state: int | None = None  # the number of the state that is being read
+    open_state: int | None = None  # the number of the current state
     for number, line in source.lines():
         if open_state is not None:
             if text.take(number, line):
@@ -103,13 +103,13 @@ class _GraphReader:
         self._source = source
         self._text = StateText(source.file, cache)
         self._graph: nx.MultiDiGraph[int] = nx.MultiDiGraph()
-        self._used_in: dict[int, int] = {}  # the first line with a step from or to a state
+        self._used_in: dict[int, int] = {}  # the line of the first step from or to each state
         self._depth = 0
         self._in_legend = False
 
     def read(self) -> nx.MultiDiGraph[int]:
         source = self._source
-        held: list[str] = []  # the label of an edge can have line ends in it
+        held: list[str] = []  # lines of an edge whose label has line breaks
         for number, line in source.lines():
             whole = "\n".join([*held, line]) if held else line
             if self._is_element(whole, number) or (not held and self._is_outside(line)):
@@ -126,7 +126,7 @@ class _GraphReader:
         return self._graph
 
     def _is_element(self, line: str, number: int) -> bool:
-        """Read a line if it is a state or a step, and tell whether it is."""
+        """Parse a line with a state or a step; return whether it is one."""
         if node := _NODE.fullmatch(line):
             _add_node(self._graph, self._source, self._text, node, number)
         elif edge := _EDGE.fullmatch(line):
@@ -141,7 +141,7 @@ class _GraphReader:
         return True
 
     def _is_outside(self, line: str) -> bool:
-        """Tell whether a line is about neither a state nor a step."""
+        """Whether a line has neither a state nor a step."""
         if not (self._in_legend or _OUTSIDE.fullmatch(line) or _GRAPH.fullmatch(line)):
             return False
         self._in_legend = self._in_legend or _LEGEND.match(line) is not None
@@ -150,7 +150,7 @@ class _GraphReader:
 
 
 def _may_go_on(line: str) -> bool:
-    """Tell whether a line begins a state or a step that ends on a later line."""
+    """Whether a line begins a state or a step that may continue on the next line."""
     return re.match(r"-?\d+ ", line) is not None and len(line) < LONGEST_VALUE
 
 
@@ -161,7 +161,7 @@ def _add_node(graph: nx.MultiDiGraph[int], source: Source, text: StateText, node
             if not text.take(number, line):
                 raise source.error(f"'{line[:40]}'", "'/\\ name = value'", line=number)
         text.end_value()
-    except TraceError as error:  # the lines of a label are one line of the file
+    except TraceError as error:  # all lines of a label are on one line of the file
         raise source.error(error.found, error.expected, line=number) from None
     style = node[3]
     is_within = "fillcolor=lightyellow" not in style.replace(" ", "")

@@ -1,8 +1,8 @@
-"""The record of states and steps that TLC writes with ``-dumpTrace tla`` and, without types, ``-dumpTrace json``.
+"""The formats of TLC's ``-dumpTrace tla`` and ``-dumpTrace json`` (without types).
 
-It is a graph: ``state`` has pairs of a number and a state, ``action`` has triples of such a pair, the action
-and another pair. For a trace that goes on for ever one of the steps leads back.
-Source: what the current TLC writes, and ``tlc2/value/impl/CounterExample.java`` of the tlaplus repository.
+The record is a graph: ``state`` has pairs of number and state, ``action`` has triples: a pair, an action,
+another pair. In a lasso one of the steps leads back.
+Source: the output of the current TLC, and ``tlc2/value/impl/CounterExample.java`` of the tlaplus repository.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from kraftcheck.traces.trace import (
 )
 
 LOCATION = ("beginLine", "beginColumn", "endLine", "endColumn", "module")
-"""The fields of an action's place, in the order of `Location`."""
+"""The fields of an action's location, in the order of `Location`."""
 
 
 def read_record(source: Source, record: Any, line: int) -> Iterator[TraceEvent]:
-    """Read the states and the end of a trace."""
+    """Read the states and the end of a trace from the record."""
     try:
         states, end = _states(record, line)
     except (TypeError, ValueError, KeyError, AttributeError, IndexError):
@@ -45,7 +45,7 @@ def read_record(source: Source, record: Any, line: int) -> Iterator[TraceEvent]:
 
 
 def _states(record: Any, line: int) -> tuple[list[TraceState], TraceEnd]:
-    """Put the states in order. Any error of Python's says that the record is not what it should be."""
+    """Return the states in order; an invalid record raises TypeError, ValueError or the like."""
     states, last = dict(record["state"]), len(record["state"])
     if len(states) != last:
         raise ValueError("a state of one number twice")
@@ -104,7 +104,7 @@ TLC_JSON = _Counterexample("TLC -dumpTrace json")
 
 
 def as_json(trace: Trace) -> dict[str, Json]:
-    """Return a trace as the JSON of TLC's ``-dumpTrace json``, which does not keep the types of values."""
+    """Return a trace as the untyped JSON of TLC's ``-dumpTrace json``."""
     states: list[list[Json]] = []
     for state in trace.states:
         variables = {name: value if trace.untyped else _json(value) for name, value in state.variables.items()}

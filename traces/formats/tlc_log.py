@@ -1,7 +1,7 @@
-"""TLC's log, with the traces of the errors that it found.
+"""The format of TLC's log, with its error traces.
 
-Source: what TLC 2.15 and the current TLC print, and the messages in ``tlc2/output/MP.java`` of the tlaplus
-repository. Both the plain log and that of ``-tool`` are read, and traces of ``-difftrace`` are completed.
+Source: the output of TLC 2.15 and of the current TLC, and the messages in ``tlc2/output/MP.java`` of the tlaplus
+repository. The plain log and the log of ``-tool`` are supported; traces of ``-difftrace`` are completed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kraftcheck.traces.parsing import Source, TraceError, ValueCache
 from kraftcheck.traces.trace import Ending, Location, Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState
 
 LONGEST_VALUE = 4 * 2**20
-"""Characters that the text of one variable may have."""
+"""Maximum length of one variable's text, in characters."""
 
 MODULE = re.compile(r"-{4,}\s*MODULE\s+(\w+)\s*-{4,}\s*")
 """The first line of a module."""
@@ -31,7 +31,7 @@ _NO_ACTION = ("Action", "UnnamedAction")
 
 
 class StateText:
-    """Collects the variables of a state from the lines between its heading and the blank line after it."""
+    """Collects the variables of a state from the lines between its heading and the next blank line."""
 
     def __init__(self, file: str, cache: ValueCache) -> None:
         self._file = file
@@ -43,16 +43,16 @@ class StateText:
         self._text: list[str] = []
         self._size = 0
         self._begins = (0, 0)
-        self._names: KeysView[str] | None = None  # of the first state's variables
+        self._names: KeysView[str] | None = None  # variables of the first state
 
     def begin(self, line: int) -> None:
-        """Begin a new state whose heading is on this line."""
+        """Start a new state with its heading on this line."""
         self.line = line
         self.variables = {}
         self._fingerprints = {}
 
     def take(self, number: int, text: str) -> bool:
-        """Take a line if it is a part of the state, and tell whether it is."""
+        """Parse a line of the state; return whether it is one."""
         if text[:1] in (" ", "\t") and self._name is not None:
             self._text.append(text)
             self._count(len(text), number)
@@ -70,14 +70,14 @@ class StateText:
         return True
 
     def _count(self, characters: int, line: int) -> None:
-        """Add to the length of the value that is being read, which is limited."""
+        """Add to the length of the current value; raise TraceError beyond the limit."""
         self._size += characters
         if self._size > LONGEST_VALUE:
             expected = f"a value of at most {LONGEST_VALUE:,} characters"
             raise TraceError(self._file, line, 1, "one that is longer", expected)
 
     def end_value(self) -> None:
-        """Read the value whose lines were taken last, if there is one."""
+        """Parse the current value, if there is one."""
         if self._name is None:
             return
         line, column = self._begins
@@ -87,7 +87,7 @@ class StateText:
 
     @property
     def fingerprints(self) -> tuple[bytes, ...]:
-        """The hashes of the texts of the variables, in their order."""
+        """The hashes of the variables' texts, in order."""
         return tuple([self._fingerprints[name] for name in self.variables])
 
     def state(self, number: int, label: str | None = None) -> TraceState:
@@ -96,7 +96,7 @@ class StateText:
         return TraceState(number, self.variables, action, parameters, location, self.line, self.fingerprints)
 
     def complete(self, before: TraceState) -> None:
-        """Fill in the variables that the file leaves out because they did not change."""
+        """Add the unchanged variables that the file leaves out."""
         if self.variables.keys() == before.variables.keys():
             return
         for name in self.variables:
@@ -108,11 +108,11 @@ class StateText:
 
     @property
     def has_all_variables(self) -> bool:
-        """Whether the state has the variables of the first one."""
+        """Whether the state has all variables of the first state."""
         return self._names is None or self.variables.keys() == self._names
 
     def whole_state(self, number: int, label: str | None = None) -> TraceState:
-        """End the last value and return the state, in a format that shows all variables of every state."""
+        """Parse the last value and return the state, for a format with all variables in every state."""
         self.end_value()
         if self._names is None:
             self._names = self.variables.keys()
@@ -126,13 +126,13 @@ class StateText:
 
 
 def is_conjunct(line: str) -> bool:
-    r"""Tell whether a line begins the value of a variable, as ``/\\ x = 1`` does."""
+    r"""Whether a line begins the value of a variable, as ``/\\ x = 1`` does."""
     return line.startswith("/\\ ") and _CONJUNCT.match(line) is not None
 
 
 @lru_cache(maxsize=4096)
 def action_of(label: str) -> tuple[str | None, str | None, Location | None]:
-    """Return the name of an action, its parameters and its location, from what TLC prints between ``<`` and ``>``.
+    """Parse the text between ``<`` and ``>`` of a heading: the name of an action, its parameters and its location.
 
     >>> action_of("Vote(n1,n2) line 7, col 3 to line 9, col 20 of module Raft")
     ('Vote', 'n1,n2', Location(first_line=7, first_column=3, last_line=9, last_column=20, module='Raft'))
@@ -147,7 +147,7 @@ def action_of(label: str) -> tuple[str | None, str | None, Location | None]:
 
 
 def location_of(numbers: Iterable[str | int], module: str) -> Location:
-    """Return a place in a module, from its four numbers and the module's name."""
+    """Return the location in a module for four numbers and the module's name."""
     first_line, first_column, last_line, last_column = map(int, numbers)
     return Location(first_line, first_column, last_line, last_column, module)
 
@@ -173,7 +173,7 @@ _HOLDS = re.compile(r"Model checking completed\. No error has been found\.")
 
 
 class _Log(TraceFormat):
-    order = 2  # whatever no other format recognises is read as a log
+    order = 2  # the fallback for unrecognized files
     has_lines = True
     form = "text"
 
@@ -232,7 +232,7 @@ class _LogReader:
             raise self._source.at_end(expected)
 
     def _line(self, number: int, text: str) -> Iterable[TraceEvent]:
-        """Take a line that is not within a state."""
+        """Parse a line outside of a state."""
         if tool := _TOOL.fullmatch(text):
             self._tool_code = tool[2] if tool[1] == "STARTMSG" else ""
             self._tool_error = tool[1] == "STARTMSG" and tool[3] == _TOOL_ERROR
@@ -248,12 +248,12 @@ class _LogReader:
         return ()
 
     def _shown(self, pattern: re.Pattern[str], initial: str, text: str) -> re.Match[str] | None:
-        """Match a line that begins with a letter, unless a code of ``-tool`` says what it is."""
+        """Match a line that begins with a letter, unless a message code of ``-tool`` identifies it."""
         is_named = text[0] == initial or self._tool_code in _TOOL_STATES
         return pattern.fullmatch(text) if is_named else None
 
     def _outside(self, text: str) -> str:
-        """Return a line that is no damaged part of a trace."""
+        """Return a line outside of traces; raise TraceError for a damaged part of a trace."""
         if self._last is not None and _BACK_BEGINS.match(text):
             raise self._source.error(f"'{text[:40]}'", "'Back to state 1: <...>'")
         if self._last is not None and (is_conjunct(text) or text.partition(" = ")[0] in self._last.variables):
@@ -286,7 +286,7 @@ class _LogReader:
         return TraceEnd(Ending(number, action, location))
 
     def _error(self, number: int, message: str) -> Iterator[TraceEvent]:
-        self._tool_error = False  # of a message of several lines the first is enough
+        self._tool_error = False  # only the first line of a message is needed
         if _ANNOUNCEMENT.match(message):
             return
         yield from self._end()
@@ -321,9 +321,9 @@ class _LogReader:
         return state
 
     def _check_difference(self, last: TraceState) -> None:
-        """Check that the trace either shows all variables everywhere or, with ``-difftrace``, only what changed.
+        """Check that the trace shows all variables in every state or, with ``-difftrace``, only changed variables.
 
-        With ``-difftrace``, too, TLC shows all variables of the last state before an invariant's violation ends.
+        Even with ``-difftrace`` TLC shows all variables of the last state of an invariant's violation.
         """
         before = dict(zip(last.variables, last.fingerprints, strict=True))
         shown = dict(zip(self._text.variables, self._text.fingerprints, strict=True))
@@ -348,12 +348,12 @@ class _LogReader:
             yield TraceEnd(ending)
 
     def _is_unreadable(self, text: str) -> bool:
-        """Tell whether a line right after a state's variables is a damaged one rather than the next thing said."""
+        """Whether a line right after a state's variables is damaged, rather than the next message."""
         outside = (_TOOL, _STATE, _BACK, _ERROR)
         return not any(pattern.fullmatch(text) for pattern in outside) and not _SUMMARY.match(text)
 
     def _cut_short(self) -> Iterator[TraceEvent]:
-        """Give the state at which the file ends, unless it may lack something."""
+        """Yield the state at the end of the file, unless it may be incomplete."""
         self._text.end_value()
         if self._last is None:
             raise self._source.at_end("the rest of the first state, and an empty line")
@@ -362,7 +362,7 @@ class _LogReader:
 
 
 def as_text(trace: Trace, *, style: Style = "tlc", sort: bool = True) -> Iterator[str]:
-    """Return a trace as TLC prints it, state by state."""
+    """Yield the text of a trace as TLC prints it, state by state."""
     trace.require_types()
     problem = trace.problem or (f"Invariant {trace.violated} is violated." if trace.violated else None)
     if problem:
@@ -381,7 +381,7 @@ def as_text(trace: Trace, *, style: Style = "tlc", sort: bool = True) -> Iterato
 
 def state_text(variables: Mapping[str, Value], *, style: Style = "tlc", sort: bool = True) -> str:
     """Return a state as TLC prints it: a conjunct for each variable."""
-    mark = "/\\ " if len(variables) > 1 else ""  # TLC leaves it out where there is one variable
+    mark = "/\\ " if len(variables) > 1 else ""  # TLC omits it for a single variable
     texts = {name: format_value(value, style=style, sort=sort) for name, value in variables.items()}
     return "\n".join(f"{mark}{name} = {text}" for name, text in texts.items())
 

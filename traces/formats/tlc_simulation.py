@@ -1,8 +1,8 @@
-r"""The modules that TLC writes with ``-simulate file=``: a behaviour each, its states as ``STATE_1 == ...``.
+r"""The format of TLC's ``-simulate file=``: a module for each trace, with states as ``STATE_1 == ...``.
 
-Source: what TLC 2.15 and the current TLC write. Only the current one says which action was taken, in a comment
-before the state: ``\* <Action line 6, col 12 to line 6, col 50 of module M>``. What we write names actions without a
-place.
+Source: the output of TLC 2.15 and of the current TLC. Only the current TLC names the action, in a comment
+before the state: ``\* <Action line 6, col 12 to line 6, col 50 of module M>``. Files of kraftcheck name actions
+without a location.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LINE = re.compile(
 
 
 class _Simulation(TraceFormat):
-    order = 1  # other modules have been recognised before
+    order = 1  # after the other formats of modules
     has_lines = True
 
     def recognises(self, first: str, beginning: str) -> bool:
@@ -28,7 +28,7 @@ class _Simulation(TraceFormat):
 
     def read(self, source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
         text = StateText(source.file, cache)
-        count = 0  # of states read
+        count = 0  # the number of read states
         label: str | None = None
         is_open = complete = False
         yield TraceHead(source.file, 0, self)
@@ -55,7 +55,7 @@ class _Simulation(TraceFormat):
 
 
 def _part(source: Source, line: str, number: int) -> re.Match[str]:
-    """Return what a line is that is not within a state, given the number of the next state."""
+    """Parse a line outside of a state; `number` is that of the next state."""
     found = _LINE.fullmatch(line)
     if found is None:
         expected = "'/\\ name = value', a comment, 'STATE_n ==' or the end of the module"
@@ -66,7 +66,7 @@ def _part(source: Source, line: str, number: int) -> re.Match[str]:
 
 
 def _is_whole(source: Source, text: StateText, count: int) -> bool:
-    """Return whether the state at which a file ends lacks nothing."""
+    """Whether the state at the end of a file is complete."""
     text.end_value()
     return bool(count) and source.ends_in_newline and text.has_all_variables
 
@@ -75,7 +75,7 @@ TLC_SIMULATION = _Simulation("TLC -simulate file")
 
 
 def as_module(name: str, steps: Iterable[tuple[str | None, Mapping[str, str]]]) -> Iterator[str]:
-    """Yield the text of the module of a behaviour."""
+    """Yield the text of a trace's module."""
     yield f"---------------- MODULE {name} -----------------\n"
     for number, (action, variables) in enumerate(steps, start=1):
         yield f"\\* <{action or 'Initial predicate'}>\n"

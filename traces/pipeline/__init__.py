@@ -1,1 +1,1 @@
-"""Replays many traces on Spark, into tables of Parquet."""
+"""Replay of many traces on Spark, with results in Parquet tables."""

@@ -1,15 +1,15 @@
-"""Replays many traces on Spark, into a folder with tables in Parquet that grow by batches.
+"""The driver of the pipeline: replay of traces on Spark, with Parquet tables that grow by batches.
 
-    traces/batch=00001/*.parquet      one row a trace
-    steps/batch=00001/*.parquet       one row a state that conforms
-    errors/batch=00001/*.parquet      one row for what could not be read
-    coverage/*.parquet                how often each action was taken, by trace and in total
-    done/00001.json                   the files of a batch, which counts from then on
+    traces/batch=00001/*.parquet      one row per trace
+    steps/batch=00001/*.parquet       one row per conforming state
+    errors/batch=00001/*.parquet      one row per read error
+    coverage/*.parquet                steps by action, per trace and in total
+    done/00001.json                   the files of a batch, which marks the batch as finished
     manifest.json                     the model and constants of all batches
-    summary.json                      the summary of the batches that were done when it was made
+    summary.json                      the summary of all batches at the time of writing
 
-The driver hands out file names. Executors read, parse and replay the files, and write their results to Parquet.
-A killed run leaves behind only what has no note under `done/`; the next run removes it and continues.
+The driver distributes file names. Executors read, parse and replay the files, and write their results to Parquet.
+A killed run may leave batches without a note under `done/`; the next run removes them and continues.
 """
 
 from __future__ import annotations
@@ -49,24 +49,24 @@ SUMMARIES: dict[str, Any] = {
     "diverging": [(str, object, object, str)],
     "unreadable": [(str, object, object, str)],
 }
-"""The forms of notes: see `require_shape`."""
+"""The shapes of summary notes (see `require_shape`)."""
 
 
 class InputFile(NamedTuple):
     """A file to replay."""
 
-    path: str  # absolute, so that every executor finds it
-    size: int  # its size in bytes
-    modified: int  # the time of its last change, in nanoseconds
+    path: str  # absolute, for every executor
+    size: int  # in bytes
+    modified: int  # modification time in nanoseconds
 
 
 def inputs_of(names: Iterable[str], out: Path) -> list[InputFile]:
-    """Return the files that arguments name: files, folders (searched through), and glob patterns."""
+    """Return the input files of arguments: files, folders (recursively), and glob patterns."""
     found: dict[str, InputFile] = {}
     for name in names:
         paths = list(_paths(name))
         if not paths:
-            raise InputError(f"{name}: expected a file, a folder with files, or a pattern that some files match")
+            raise InputError(f"{name}: no files; give a file, a folder, or a glob pattern that matches files")
         for path in paths:
             absolute = real_path(path)
             if absolute.is_relative_to(real_path(out)):
@@ -89,7 +89,7 @@ def _paths(name: str) -> Iterator[Path]:
 
 
 def identity_of(protocol: Protocol, options: SearchRequest) -> Identity:
-    """Return what must agree between the runs over one folder: the model, its source, constants, and the start."""
+    """Return the identity of an output folder: model, source, constants and start."""
     identity = identity_of_search(protocol, options)
     return {name: identity[name] for name in ("model", "source", "constants", "symmetry", "start")}
 
@@ -105,7 +105,7 @@ class PipelineFolder(BatchFolder):
             self._clean_up()
 
     def _clean_up(self) -> None:
-        """Make the tables' folders; remove the staging folder, and batches that have no note."""
+        """Create the folders of the tables; remove the staging folder and batches without a note."""
         remove(self.path / STAGING)
         for table in COLUMNS:
             make_folder(self.path / table)
@@ -115,7 +115,7 @@ class PipelineFolder(BatchFolder):
                     remove(batch)
 
     def done(self) -> set[InputFile]:
-        """Return the files of all batches that are done."""
+        """Return the files of all finished batches."""
         return {InputFile(*entry) for note in self.note_files() for entry in read_note(note, BATCH)["files"]}
 
     def next_batch(self) -> int:
@@ -123,11 +123,11 @@ class PipelineFolder(BatchFolder):
         return 1 + max((int(note.stem) for note in self.note_files()), default=0)
 
     def staging(self, name: str) -> str:
-        """Return a folder to write to, out of sight of those who read the tables."""
+        """Return the staging folder of a table, which readers of the tables ignore."""
         return str((self.path / STAGING / name).resolve())
 
     def accept(self, batch: int, files: Iterable[InputFile], seconds: float) -> None:
-        """Make the staging folders of the three tables, written in so many seconds, a batch that counts."""
+        """Turn the staging folders of the three tables into a finished batch; note its duration in seconds."""
         for table in COLUMNS:
             Path(self.staging(table)).rename(self.path / table / f"batch={batch:05}")
         note = {"seconds": round(seconds, 3), "files": [list(entry) for entry in files]}
@@ -135,32 +135,32 @@ class PipelineFolder(BatchFolder):
         remove(self.path / STAGING)
 
     def keep_summary(self, summary: Noted) -> None:
-        """Noted the summary of all batches that are done."""
+        """Write the summary of all finished batches."""
         write_note(self.path / SUMMARY, {"batches": len(self.note_files()), **summary})
 
     def kept_summary(self) -> Noted | None:
-        """Return the summary of all batches that are done, or None where it was not noted since the last one."""
+        """Return the summary of all finished batches; None if it is older than the last batch."""
         path = self.path / SUMMARY
         note = read_note(path, SUMMARIES) if path.is_file() else {}
         return note if note.pop("batches", 0) == len(self.note_files()) and note else None
 
     def replace_coverage(self) -> None:
-        """Put the coverage in its staging folder in the place of the old one."""
+        """Replace the coverage table by the one in its staging folder."""
         remove(self.path / COVERAGE)
         Path(self.staging(COVERAGE)).rename(self.path / COVERAGE)
         remove(self.path / STAGING)
 
 
 FILES_A_BATCH = 4_000
-"""Files that a killed run has to do again, at most."""
+"""Files per batch: the maximum to replay again after a killed run."""
 
 MOST_FILES_A_BATCH = 1_000_000
 
 SHOWN = 10
-"""Traces that diverge, and errors, that the summary shows of each."""
+"""Maximum number of diverging traces and of errors in the summary."""
 
 TASKS_A_CORE = 4
-"""Tasks for each core, so that one with long traces does not keep the others waiting."""
+"""Tasks per core. Small tasks balance the load of long traces."""
 
 _TASK = "kraftcheck.traces.pipeline.tables:replay_files"
 _RAW = "raw"
@@ -169,28 +169,28 @@ _RAW_COLUMNS = "file string, " + ", ".join(f"{name} array<struct<{columns}>>" fo
 
 @dataclass
 class Summary:
-    """Summary of the tables after a run."""
+    """The summary of the tables after a run."""
 
-    files: int = 0  # files of all runs, and of this one
+    files: int = 0  # files of all runs; `new_files` of this run
     new_files: int = 0
-    traces: int = 0  # traces, and their transitions that conform
+    traces: int = 0  # traces; `steps` counts their conforming transitions
     steps: int = 0
-    verdicts: dict[str, int] = field(default_factory=dict)  # number of traces for each verdict
-    errors: int = 0  # rows in `errors`
-    distinct_states: int = 0  # states that some trace takes and that conform
-    actions: dict[str, int] = field(default_factory=dict)  # times that each action of the protocol was taken
-    # some of the traces that diverge, or claim what is false (then step is None): file, index, step, reason
+    verdicts: dict[str, int] = field(default_factory=dict)  # number of traces by verdict
+    errors: int = 0  # rows of the table `errors`
+    distinct_states: int = 0  # distinct conforming states
+    actions: dict[str, int] = field(default_factory=dict)  # steps by action of the protocol
+    # some diverging traces and refuted claims (step None): file, index, step, reason
     diverging: list[tuple[str, int, int | None, str]] = field(default_factory=list)
     # some of the errors: file, line, column, message
     unreadable: list[tuple[str, int | None, int | None, str]] = field(default_factory=list)
 
     def keep(self, output: PipelineFolder) -> None:
-        """Noted the summary in the folder, so that a run in which nothing is new need not read the tables."""
+        """Write the summary to the folder, so a run without new files need not read the tables."""
         output.keep_summary(asdict(self))
 
     @classmethod
     def kept(cls, output: PipelineFolder) -> Summary | None:
-        """Return the summary that the folder has of all its batches, if it has one, for a run without new files."""
+        """Return the stored summary of a folder for a run without new files; None if the folder has none."""
         note = output.kept_summary()
         if note is None:
             return None
@@ -199,12 +199,12 @@ class Summary:
 
     @property
     def never_taken(self) -> list[str]:
-        """Actions that no trace takes."""
+        """The actions that no trace takes."""
         return [name for name, times in self.actions.items() if not times]
 
 
 class Pipeline:
-    """Replays files on a cluster."""
+    """Replays files on a Spark cluster."""
 
     def __init__(
         self, cluster: Cluster, protocol: Protocol, *, init: str, symmetry: str | None, limit_bytes: int,
@@ -218,11 +218,11 @@ class Pipeline:
         self._arguments = compact_json({"description": description, **made_under, "limit_bytes": limit_bytes})
 
     def run(self, inputs: Iterable[InputFile], report: Callable[[int], None] | None = None) -> Summary:
-        """Replay the files that are new since the last run, and summarise all."""
+        """Replay the new files and return the summary of all files."""
         with Interruption(self._cluster.cancel) as interruption:
             try:
                 return self._run(inputs, report, interruption)
-            except Exception:  # that of a job that was cancelled
+            except Exception:  # the error of a cancelled job
                 if interruption.asked:
                     raise KeyboardInterrupt from None
                 raise
@@ -259,7 +259,7 @@ class Pipeline:
         output.accept(batch, files, time.monotonic() - began)
 
     def _dealt(self, files: list[InputFile], tasks: int) -> DataFrame:
-        """Return a data frame of paths in so many partitions, each with its share of large and of small files."""
+        """Return a data frame of paths in `tasks` partitions, balanced by file size."""
         by_size = sorted(files, key=lambda file: (-file.size, file.path))
         dealt = [(file.path,) for first in range(tasks) for file in by_size[first::tasks]]
         spark = self._cluster.spark

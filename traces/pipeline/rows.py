@@ -1,6 +1,6 @@
-"""Rows of the tables `traces`, `steps` and `errors` for a file of traces.
+"""Rows of the tables `traces`, `steps` and `errors` for a file of traces, computed on executors.
 
-Executors make them. A bad file becomes a row in `errors` and never ends a task.
+A bad file becomes a row in `errors` and never fails a task.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState, Replayer, ReplayVerdict
 
 STEPS_A_ROW = 4_000
-"""Steps after which the rows of a file are handed on, so that memory does not grow with the file."""
+"""The number of steps after which rows of a file are emitted, to bound the memory."""
 
 MOST_TEXT = 2_000
-"""Characters that a reason or a message may have; the rest is cut."""
+"""Maximum length of a reason or a message; longer texts are cut."""
 
 NAME_BYTES = 16
 _PLACE = re.compile(r"(?s)(?::(\d+):(\d+))?: (.*)")
@@ -41,12 +41,12 @@ COLUMNS = {
     "steps": "index int, step int, action string, actor string, changed array<string>, state binary",
     "errors": "index int, line int, column int, message string",
 }
-"""The tables, with their columns besides the file, as Spark declares them."""
+"""The tables with their columns, except the file, as Spark DDL."""
 
 
 @dataclass
 class FileRows:
-    """Rows of one file that are not handed on yet."""
+    """Rows of one file that are not emitted yet."""
 
     traces: list[Row] = field(default_factory=list)
     steps: list[Row] = field(default_factory=list)
@@ -54,19 +54,19 @@ class FileRows:
 
 
 class RowMaker:
-    """Makes the rows of traces: a replayer tells it of each state that conforms, and its caller of each trace's end."""
+    """Builds the rows of traces from the conforming states of a replayer and from the ends of traces."""
 
     def __init__(self) -> None:
         self.found = FileRows()
         self._number = 0
 
     def hand_on(self) -> FileRows:
-        """Return the rows, and forget them."""
+        """Return and clear the rows."""
         found, self.found = self.found, FileRows()
         return found
 
     def end(self, path: str, replay: Replay, seconds: float) -> None:
-        """Note a trace that has come to its end."""
+        """Add the rows of a finished trace."""
         self._number = 0
         diverged, claim = replay.diverged_at, replay.claim
         unknown = claim is not None and claim.verdict is ClaimVerdict.UNKNOWN
@@ -84,15 +84,15 @@ class RowMaker:
             }
         )
         if replay.verdict is ReplayVerdict.UNREADABLE:
-            self.found.errors.append(_error(replay.index, path, replay.problem or "it could not be read"))
+            self.found.errors.append(_error(replay.index, path, replay.problem or "the trace cannot be read"))
 
     def fail(self, path: str, problem: str) -> None:
-        """Note a file that ended in the middle of a trace, for a reason that nobody foresaw."""
+        """Add an error row for a file whose replay failed unexpectedly."""
         self._number = 0
         self.found.errors.append(_error(None, path, problem))
 
     def watch(self, step: ReplayedState) -> None:
-        """Note a state that conforms."""
+        """Add the row of a conforming state."""
         transition = step.transition
         actor = transition and transition.actor
         self.found.steps.append(
@@ -109,7 +109,7 @@ class RowMaker:
 
 
 class FileReplayer:
-    """Replays files, and returns the results as rows."""
+    """Replays files and returns the results as rows."""
 
     def __init__(
         self, protocol: Protocol, init: str, symmetry: str | None, limit_bytes: int, seen_as: str | None = None,
@@ -123,7 +123,7 @@ class FileReplayer:
         self._replayer = self._make()
 
     def rows(self, path: str) -> Iterator[FileRows]:
-        """Replay the traces of a file."""
+        """Replay the traces of a file and yield their rows."""
         maker, began = self._maker, time.perf_counter()
         try:
             for replay in self._replayer.replay(path):
@@ -132,14 +132,14 @@ class FileReplayer:
                 began = now
                 if len(maker.found.steps) >= STEPS_A_ROW:
                     yield maker.hand_on()
-        except Exception as error:  # no file may end the task
+        except Exception as error:  # no file may fail the task
             maker.fail(path, f"{type(error).__name__}: {error}")
             self._replayer = self._make()
         yield maker.hand_on()
 
 
 def name_of(state: State) -> bytes:
-    """Return a name of a state, the same in every process: a hash of the names of its parts."""
+    """Return a hash of a state that is the same in every process."""
     names = [b"replicas", *sorted(starmap(_digest, state.replicas.items()))]
     names += [b"inboxes", *sorted(starmap(_digest, state.inboxes.items()))]
     names += [_digest("shared", state.shared), _digest("spent", state.spent)]
@@ -152,7 +152,7 @@ def _digest(key: Value, value: Value) -> bytes:
 
 
 def changed(before: State, after: State) -> Iterator[str]:
-    """Yield the parts in which two states differ: `n1.log`, `messages to n2`, a shared field, a bound."""
+    """Yield the names of the changed parts of a state: `n1.log`, `messages to n2`, a shared field, a bound."""
     for key, replica in after.replicas.items():
         old = before.replicas.get(key)
         if type(old) is not type(replica):
@@ -174,7 +174,7 @@ def _fields_that_differ(one: Any, other: Any) -> Iterator[str]:
 
 
 def _error(index: int | None, path: str, problem: str) -> Row:
-    """Return a row of `errors`, with the line and column that the problem names in columns of their own."""
+    """Return a row of `errors`, with the line and column of the problem in separate columns."""
     match = _PLACE.fullmatch(problem.removeprefix(path))
     line, column, message = match.groups() if match else (None, None, problem)
     return {"index": index, "line": line and int(line), "column": column and int(column), "message": _cut(message)}

@@ -1,4 +1,4 @@
-"""The pipeline's tables without Spark: `kraftcheck replay --parquet` writes them by PyArrow."""
+"""The pipeline's tables without Spark, written with PyArrow by `kraftcheck replay --parquet`."""
 
 from __future__ import annotations
 
@@ -36,16 +36,15 @@ _COVERAGE = pa.schema([_FILE, ("index", pa.int32()), ("action", pa.string()), ("
 
 
 def fields_of(table: str) -> list[tuple[str, Any]]:
-    """Return the names and Arrow types of a table's columns besides the file."""
+    """Return the names and Arrow types of a table's columns, except the file."""
     declared = [column.split(" ") for column in COLUMNS[table].split(", ")]
     return [(name, _TYPES[kind]) for name, kind in declared]
 
 
 class ReplayTables:
-    """Writes what becomes of traces into the tables of a pipeline's folder, as one batch.
+    """Writes the results of traces into the tables of a pipeline's folder, as one batch.
 
-    Files that the folder has already are not written again, nor is one that is given twice. `kraftcheck pipeline`
-    can go on with the folder.
+    Files of earlier batches and repeated files are skipped. `kraftcheck pipeline` can continue the folder.
     """
 
     def __init__(self, path: Path, protocol: Protocol, options: SearchRequest) -> None:
@@ -55,7 +54,7 @@ class ReplayTables:
         self._batch = self._folder.next_batch()
         self._maker = RowMaker()
         self._files: dict[str, InputFile] = {}
-        self._written: set[tuple[str, int]] = set()  # files and traces
+        self._written: set[tuple[str, int]] = set()  # pairs of file and trace
         self._writers: dict[str, Any] = {}
         self._began = self._mark = time.monotonic()
 
@@ -63,7 +62,7 @@ class ReplayTables:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Have the batch count, unless something went wrong."""
+        """Finish the batch unless an error was raised."""
         with self._folder:
             for writer in self._writers.values():
                 writer.close()
@@ -72,11 +71,11 @@ class ReplayTables:
                 self._summarise(len(self._files))
 
     def watch(self, step: ReplayedState) -> None:
-        """Note a state that conforms."""
+        """Add the row of a conforming state."""
         self._maker.watch(step)
 
     def end(self, replay: Replay) -> None:
-        """Note a trace that has come to its end; none of a file that is not there."""
+        """Add the rows of a finished trace, unless its file does not exist."""
         now = time.monotonic()
         self._maker.end(replay.file, replay, now - self._mark)
         self._mark = now
@@ -110,7 +109,7 @@ class ReplayTables:
         return rows
 
     def _summarise(self, new_files: int) -> None:
-        """Write the coverage, and the summary of all batches."""
+        """Write the coverage table and the summary of all batches."""
         protocol = self._protocol
         steps = self._table("steps", ["file", "index", "action", "state"])
         taken = (
@@ -158,7 +157,7 @@ SCHEMA = pa.schema([("file", pa.string()), *((table, pa.list_(pa.struct(fields_o
 
 @lru_cache(maxsize=1)
 def _replayer(arguments: str) -> FileReplayer:
-    """Return the replayer of this process, which uses what it learned of one file for the next."""
+    """Return the replayer of this process, which shares its memoised results among files."""
     given = json.loads(arguments)
     protocol, options = from_spec(given["description"], Path(given["user_files"]))
     asked = given.get("fairness", ())
@@ -168,7 +167,7 @@ def _replayer(arguments: str) -> FileReplayer:
 
 
 def replay_files(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[Any]:
-    """Replay the files that batches name; yield their rows."""
+    """Replay the files in `batches` and yield their rows."""
     replayer = _replayer(compact_json(arguments))
     for batch in batches:
         for path in batch.column(0).to_pylist():

@@ -1,1 +1,1 @@
-"""Replays traces through a protocol."""
+"""Replay of traces through a protocol, with explanations of divergences."""

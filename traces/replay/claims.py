@@ -1,4 +1,4 @@
-"""Judges what a trace claims of its behaviour: that a property is violated, a deadlock, an assert that failed."""
+"""Evaluation of a trace's claim: a violated property, a deadlock, or a failed assert."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kraftcheck.spec.values import cut
 from kraftcheck.traces.trace import Ending, TraceHead
 
 LONGEST_PROBLEM = 80
-"""Characters of a tool's error that a claim shows."""
+"""Maximum length of a tool's error message in a claim."""
 
 _ASSERTION = re.compile(r"An assert failed in (\w+)\.")
 
@@ -35,20 +35,20 @@ class ClaimVerdict(StrEnum):
 
 
 class Claim(NamedTuple):
-    """What a trace claims, judged."""
+    """The claim of a trace with its verdict."""
 
-    what: str  # the claim: "a violation of MutualExclusion"
-    verdict: ClaimVerdict  # whether the trace shows it
-    says: str  # why, as a clause
-    at_end: bool = True  # whether it is shown by the last state, the last step, or by the behaviour as a whole
+    what: str  # such as "a violation of MutualExclusion"
+    verdict: ClaimVerdict
+    says: str  # the reason of the verdict, as a clause
+    at_end: bool = True  # whether the last state, the last step or the whole trace shows it
 
 
 @dataclass
 class ClaimJudge:
-    """Judges the claim of one trace, of whose states it is told as they are walked through."""
+    """Evaluates the claim of one trace during its replay."""
 
     protocol: Protocol  # the protocol, with its constants
-    # what a counterexample to a temporal property must be fair to, besides what the property declares
+    # assumed by temporal properties, besides the fairness that each property declares
     fairness: Sequence[Fairness]
     head: TraceHead  # the trace's head
     leaves_out: str = ""  # what keeps its states from being a behaviour from an initial state on, as a clause
@@ -66,7 +66,7 @@ class ClaimJudge:
         self._prop: Property | None = self.protocol.properties.get(self._name or "")
 
     def take(self, semantics: Semantics, found: tuple[int, State], named: Transitions, leading: Transitions) -> None:
-        """Look at the next state and its number, to which steps lead, some of them of the action that it names."""
+        """Evaluate the next state. `leading` are the steps to it, `named` those of the trace's action."""
         number, state = found
         before = self._states[-1] if self._states else None
         if self._name is None and self._failed is None:
@@ -82,7 +82,7 @@ class ClaimJudge:
             self._false_in = number
 
     def _holds(self, semantics: Semantics, before: State | None, state: State, steps: Transitions) -> bool:
-        """Return whether a state, or the step to it, keeps the property that is said to be violated."""
+        """Whether the claimed property holds in a state, or over the step to it."""
         prop = self._prop
         if prop is None or prop.kind in OF_BEHAVIOURS:
             return True
@@ -93,7 +93,7 @@ class ClaimJudge:
         return all(semantics.kept_by(prop, before, step._replace(target=state)) for step in steps)
 
     def judge(self, semantics: Semantics, ending: Ending | None, *, is_cut: bool = False) -> Claim | None:
-        """Return the claim, judged; None where the trace claims nothing. `is_cut`: the end of the trace is missing."""
+        """Return the claim with its verdict; None for a trace without a claim."""
         of_cut = self._of_cut_trace() if is_cut else None
         if of_cut is not None:
             return of_cut
@@ -127,12 +127,12 @@ class ClaimJudge:
         if prop.kind == REFINES:
             return Claim(what, ClaimVerdict.UNKNOWN, "refinement is checked by `check` alone")
         if prop.kind == REACHABLE:
-            return Claim(what, ClaimVerdict.UNKNOWN, "what stays reachable follows from all states")
+            return Claim(what, ClaimVerdict.UNKNOWN, "a reachability property depends on all states")
         if prop.kind == TEMPORAL:
             if self.leaves_out:
                 return Claim(what, ClaimVerdict.UNKNOWN, self.leaves_out)
             if ending is None:
-                return Claim(what, ClaimVerdict.UNKNOWN, "the trace does not say how it goes on")
+                return Claim(what, ClaimVerdict.UNKNOWN, "the trace does not show its infinite continuation")
             return self._lasso(semantics, ending, prop, what)
         if self._false_in is None:
             where = "is kept by all its steps" if prop.over_steps else "holds in all its states"
@@ -142,9 +142,9 @@ class ClaimJudge:
         return Claim(what, ClaimVerdict.SHOWN, says, self._false_in == self._last)
 
     def _lasso(self, semantics: Semantics, ending: Ending, prop: Property, what: str) -> Claim:
-        """Judge a behaviour that goes on for ever: whether it is fair, and breaks the property.
+        """Evaluate a lasso: whether it is fair and violates the temporal property.
 
-        A bound may be part of the specification or not; the reading that favours the claim counts.
+        Bounds may belong to the specification or not. The reading in favour of the claim decides.
         """
         from kraftcheck.explorer.lassos import LassoEvaluator, unfair  # few traces claim such a thing
 
@@ -178,7 +178,7 @@ class ClaimJudge:
         return Claim(what, ClaimVerdict.REFUTED, "none fails in its last state")
 
     def _evaluation(self, semantics: Semantics, name: str) -> Callable[[State], object] | None:
-        """Return what evaluates an action, or a property of states or steps, in a state."""
+        """Return a function that evaluates an action or a property in a state; None if the name is unknown."""
         prop = self.protocol.properties.get(name)
         if prop is None:
             return (lambda state: list(semantics.transitions(state))) if name in self.protocol.actions else None

@@ -1,4 +1,4 @@
-"""Explains why a trace diverges: what differs, which steps are enabled, and why the trace's action is not."""
+"""Explanation of a divergence: differences, enabled steps, and the reason why the trace's action is disabled."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, cut, field_names, text_of, visible
 
 LONGEST_PLACE = 96
-"""Characters of an argument that a place shows."""
+"""Maximum length of an argument in a path."""
 
 
 class Difference(NamedTuple):
-    """One place at which two states differ."""
+    """A difference between two states at a path."""
 
-    path: str  # the place: the variable with the arguments and fields that lead there, `log[n1][2].epoch`
-    trace: str | None  # the values that the trace and the protocol have there, as TLA+ text; None for none
-    protocol: str | None
-    is_element: bool = False  # whether it is an element that only one of two sets has
+    path: str  # the variable with arguments and fields, such as `log[n1][2].epoch`
+    trace: str | None  # the trace's value as TLA+ text; None if it has none
+    protocol: str | None  # the protocol's value
+    is_element: bool = False  # whether it is an element of only one of two sets
 
     def __str__(self) -> str:
         if self.protocol is None:
@@ -40,7 +40,7 @@ class Difference(NamedTuple):
 def differences(
     trace: Mapping[str, Value], protocol: Mapping[str, Value], names: Mapping[Value, str] | None = None
 ) -> list[Difference]:
-    r"""Return the places at which two states differ.
+    r"""Return the differences between two states.
 
     >>> from kraftcheck.spec.tla.parsing import parse_value
     >>> theirs, ours = parse_value("(n1 :> [e |-> 1, s |-> {}])"), parse_value("(n1 :> [e |-> 2, s |-> {n2}])")
@@ -63,7 +63,7 @@ class _Comparison:
         self._names = {value: ModelValue(name) for value, name in names.items()}
 
     def text(self, value: Value) -> str:
-        """Return a value on one line, with short names where there are."""
+        """Return a value on one line, with short names of replicas."""
         return one_line(self._named(value))
 
     def _short(self, value: Value) -> str:
@@ -83,12 +83,12 @@ class _Comparison:
         return value
 
     def difference(self, path: str, trace: Value, protocol: Value, *, is_element: bool = False) -> Difference:
-        """Return one difference; None stands for nothing, which is no value."""
+        """Return a difference; None stands for a missing value."""
         texts = [None if value is None else self.text(value) for value in (trace, protocol)]
         return Difference(path, texts[0], texts[1], is_element)
 
     def between(self, path: str, trace: Value, protocol: Value) -> Iterator[Difference]:
-        """Yield the differences of two values that stand at a place."""
+        """Yield the differences between two values at a path."""
         if trace is protocol or (type(trace) is type(protocol) and trace == protocol):
             return
         if isinstance(trace, Map | tuple) and isinstance(protocol, Map | tuple):
@@ -123,7 +123,7 @@ class _Comparison:
                 yield self.difference(path, element, near, is_element=True)
 
     def _paired(self, more: list[Value], less: list[Value]) -> Iterator[tuple[Value, Value]]:
-        """Yield records that both sides have in a slightly different form as pairs, the others by themselves."""
+        """Yield pairs of similar records, and each other value with None."""
         rest = in_tlc_order(less)
         for value in in_tlc_order(more):
             near = min(rest, key=lambda other: _distance(value, other), default=None)
@@ -142,12 +142,12 @@ class _Comparison:
 
 
 def _pairs(value: Value) -> Mapping[Value, Value]:
-    """Return the arguments and values of a function; one with the domain 1..n is a sequence."""
+    """Return a function as a mapping; a sequence is a function with the domain 1..n."""
     return dict(enumerate(value, start=1)) if type(value) is tuple else value
 
 
 def _are_alike(one: Value, other: Value) -> bool:
-    """Tell whether two functions are worth comparing in parts: records are if they have the same fields."""
+    """Whether to compare two functions element by element: for records, whether they have the same fields."""
     if type(one) is tuple or type(other) is tuple:
         return type(one) is type(other) or not one or not other or not (_is_record(one) or _is_record(other))
     if _is_record(one) or _is_record(other):
@@ -160,36 +160,36 @@ def _is_record(value: Value) -> bool:
 
 
 def _distance(one: Value, other: Value) -> float:
-    """Return in how many fields two records differ; infinity where they are not alike."""
+    """Return the number of different fields of two records; infinity if their field names differ."""
     if not (_is_record(one) and _is_record(other) and set(one) == set(other)):
         return float("inf")
     return float(sum(type(one[name]) is not type(other[name]) or one[name] != other[name] for name in one))
 
 
 SHOWN = 3
-"""Differences that a reason names."""
+"""Maximum number of differences in a reason."""
 
 LONGEST_VALUE = 100
-"""Characters of a value that a reason shows."""
+"""Maximum length of a value in a reason."""
 
 
 class DivergenceKind(StrEnum):
-    """How a state of a trace departs from the protocol."""
+    """The kind of a divergence."""
 
     START = "start"
-    """It is the first, and no initial state."""
+    """The first state is not an initial state."""
     STEP = "step"
-    """No step leads there."""
+    """No step leads to the state."""
     NAME = "name"
-    """A step leads there, but not of the action that the trace names."""
+    """A step leads to the state, but with another action than in the trace."""
     STUTTERING = "stuttering"
-    """It is the state before it again, and neither does the trace say so nor does an action do that."""
+    """The state is repeated, without an action that does so and without a mark for stuttering."""
     STATE = "state"
-    """It is no state of the protocol at all."""
+    """The state is not a state of the protocol."""
 
 
 class Enabled(NamedTuple):
-    """An enabled action, and the ways to take it: by whom, on which message."""
+    """An enabled action with its steps: actor and delivered message."""
 
     action: str
     ways: tuple[str, ...]
@@ -197,19 +197,18 @@ class Enabled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The first state of a trace that cannot follow."""
+    """The first state of a trace that the protocol cannot reach from the state before."""
 
-    kind: DivergenceKind  # how it departs from the protocol
-    number: int  # its number in the trace, and the line of the file on which it begins
-    line: int
-    before: int | None  # the number of the state from which it should follow; None for the first
-    action: str | None  # the action that the trace names, or None
-    headline: str  # one sentence that says what is wrong, without the differences
-    nearest: str | None = None  # the protocol's step that leads to the most similar state; or None
-    # places at which the trace's state differs from the one that this step leads to, or from the nearest start
-    differences: tuple[Difference, ...] = ()
-    enabled: tuple[Enabled, ...] = ()  # the actions that are enabled in the state before
-    why: str | None = None  # why the action that the trace names is disabled; None where it is enabled, or unknown
+    kind: DivergenceKind
+    number: int  # of the state in the trace
+    line: int  # of the file, where the state begins
+    before: int | None  # the number of the state before; None for the first state
+    action: str | None  # the action in the trace, if any
+    headline: str  # the problem as one sentence, without the differences
+    nearest: str | None = None  # the protocol's step to the most similar state, if any
+    differences: tuple[Difference, ...] = ()  # from the target of the nearest step, or from the nearest initial state
+    enabled: tuple[Enabled, ...] = ()  # the enabled actions in the state before
+    why: str | None = None  # why the trace's action is disabled; None if it is enabled or unknown
     theirs: str = "trace"  # the word for the state's source: "trace" or "dump"
 
     @property
@@ -221,18 +220,18 @@ class Divergence:
 
 
 class Wanted(NamedTuple):
-    """The state of a trace that does not follow."""
+    """A diverging state of a trace. For the first four fields see `Divergence`."""
 
-    number: int  # see `Divergence`
+    number: int
     line: int
     before: int | None
     action: str | None
-    variables: Mapping[str, Value] | None  # its variables, typed; None where they have no types to compare
-    problem: ViewError | None = None  # why it is no state of the protocol, or None
+    variables: Mapping[str, Value] | None  # None for an untyped format
+    problem: ViewError | None = None  # the reason why it is not a state of the protocol, if so
 
 
 class Judge:
-    """Says why a state does not follow."""
+    """Explains the divergence of a state."""
 
     def __init__(self, semantics: Semantics, view: StateView, theirs: str = "trace") -> None:
         self._theirs = theirs
@@ -243,7 +242,7 @@ class Judge:
         self._actions = [*self._protocol.actions, *self._network_actions]
 
     def no_start(self, wanted: Wanted, starts: Iterable[State]) -> Divergence:
-        """Say why a state is no initial state."""
+        """Explain why a state is not an initial state."""
         found = min((self._differences(wanted, state) for state in starts), key=len)
         text = self._problem(wanted) or f"state {wanted.number} is no initial state"
         text += "; compared with the nearest initial state" if found else ""
@@ -251,31 +250,31 @@ class Judge:
         return Divergence(kind, wanted.number, wanted.line, None, None, text, None, tuple(found), theirs=self._theirs)
 
     def no_step(self, wanted: Wanted, state: State, leading: Sequence[Transition] = ()) -> Divergence:
-        """Say why no step, or none of the action that the trace names, leads to a state."""
+        """Explain why no step, or no step of the trace's action, leads to a state."""
         steps = list(self._semantics.transitions(state))
         named = [step for step in steps if step.action == wanted.action]
         nearest, found = self._nearest(wanted, named if leading or named else steps)
-        kind, text = self._said(wanted, state, steps, leading)
+        kind, text = self._problem_of(wanted, state, steps, leading)
         if kind is DivergenceKind.STUTTERING:
             found = []
-        told = None if nearest is None else self.told(nearest)
-        if told is not None and kind in (DivergenceKind.STATE, DivergenceKind.STEP):
-            text += f"; the nearest step{' of that name' if named else ''} is {told}"
+        shown = None if nearest is None else self.step_text(nearest)
+        if shown is not None and kind in (DivergenceKind.STATE, DivergenceKind.STEP):
+            text += f"; the nearest step{' of that name' if named else ''} is {shown}"
         why = None if named else self._why(state, wanted.action)
         return Divergence(
-            kind, wanted.number, wanted.line, wanted.before, wanted.action, text, told, tuple(found),
+            kind, wanted.number, wanted.line, wanted.before, wanted.action, text, shown, tuple(found),
             self._enabled(steps), why, self._theirs,
         )  # fmt: skip
 
     def _why(self, state: State, action: str | None) -> str | None:
         return diagnosis_text(self._semantics, state, action) if action in self._actions and action else None
 
-    def _said(
+    def _problem_of(
         self, wanted: Wanted, state: State, steps: Sequence[Transition], leading: Sequence[Transition]
     ) -> tuple[DivergenceKind, str]:
-        """Return in what way a trace diverges, in words without the nearest step."""
+        """Return the kind of a divergence and its description, without the nearest step."""
         if leading:
-            names = " or ".join(dict.fromkeys(map(self.told, leading)))
+            names = " or ".join(dict.fromkeys(map(self.step_text, leading)))
             text = f"state {wanted.number} follows from state {wanted.before} by {names}, not by"
             text += f" {visible(str(wanted.action))} as the {self._theirs} says{self._unknown(wanted.action)}"
             return DivergenceKind.NAME, text
@@ -303,7 +302,7 @@ class Judge:
         return differences(wanted.variables, self._view.variables(state), short_names(self._view, state))
 
     def _nearest(self, wanted: Wanted, steps: Sequence[Transition]) -> tuple[Transition | None, list[Difference]]:
-        """Return the step that leads most nearly to a state, and what differs."""
+        """Return the step to the most similar state, and the differences."""
         if wanted.variables is None or not steps:
             return None, []
         return min(((step, self._differences(wanted, step.target)) for step in steps), key=lambda pair: len(pair[1]))
@@ -314,8 +313,8 @@ class Judge:
             ways[step.action][self._way(step)] = None
         return tuple(Enabled(name, tuple(found)) for name, found in ways.items() if found)
 
-    def told(self, step: Transition) -> str:
-        """Return a step in words: `HandleVote by n2 on Vote from n1`."""
+    def step_text(self, step: Transition) -> str:
+        """Return a step as text: `HandleVote by n2 on Vote from n1`."""
         return f"{step.action} {self._way(step)}"
 
     def _way(self, step: Transition) -> str:
@@ -331,13 +330,13 @@ class Judge:
 
 
 def short_names(view: StateView, state: State) -> dict[Value, str]:
-    """Return short names for the identities of replicas as they stand in variables, where these are records."""
+    """Return short names for replica ids that are records, by their TLA+ values."""
     ids = [key for key in state.replicas if isinstance(key, Record)]
     return {view.encode(key): text_of(key) for key in ids}
 
 
 def _listed(found: Sequence[Difference], theirs: str) -> str:
-    """Return the first few differences in words."""
+    """Return the first few differences as text."""
     texts = [_in_words(difference, theirs) for difference in found[:SHOWN]]
     more = len(found) - SHOWN
     return "; ".join(texts) + (f"; and {more} more {'difference' if more == 1 else 'differences'}" if more > 0 else "")

@@ -1,6 +1,6 @@
-"""Replays traces: does the protocol take the same steps, and if not, where do the two diverge?
+"""Replay of traces: a walk through the protocol along the steps of a trace, up to the first divergence.
 
-Memory does not grow with a file: each state is read, compared with the protocol's next states, and dropped.
+Memory is bounded: each state is read, compared with the protocol's next states, and dropped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kraftcheck.traces.trace import Trace, TraceEnd, TraceEvent, TraceFormat, Tr
 
 @dataclass(frozen=True, slots=True)
 class StateReader:
-    """Reads the states of one file."""
+    """Converts the states of one file to states of the protocol."""
 
     view: StateView
     name: str
@@ -38,7 +38,7 @@ class StateReader:
     untyped: bool = False
 
     def state(self, found: TraceState) -> State | ViewError:
-        """Return the protocol's state that has the variables of one in the file."""
+        """Return the state of the protocol with the variables of a state in the file, or the error of the view."""
         missing = [name for name in self.view.names if name not in found.variables]
         unknown = [name for name, value in found.variables.items() if not self.view.is_known(name, value)]
         if missing or unknown:
@@ -55,10 +55,9 @@ class StateReader:
             raise TraceError(self.file, line, column, error.found, expected) from None
 
     def _place_of(self, variable: str, state_line: int) -> tuple[int, int]:
-        """Return the line and column at which the value of a variable begins, or those of the state.
+        """Return the line and column of a variable's value, or of its state if the file has no such text.
 
-        It reads the file again, since only an error needs it. A file that is no text of variables, or does not show
-        the variable in that state, has the place of the state.
+        Only errors need the place, so this method reads the file again.
         """
         value = re.compile(rf"(?:/\\ )?{re.escape(variable)} = (?=.)")
         try:
@@ -68,13 +67,13 @@ class StateReader:
                     return number, found.end() + 1
                 if number > state_line and not line:
                     break
-        except TraceError:  # it was read before
+        except TraceError:  # the file has changed since the first read
             pass
         return state_line, 1
 
 
 REMEMBERED = 10_000
-"""States after which memoised results of the protocol are dropped, so that memory does not grow with a file."""
+"""The number of states after which memoised results are dropped, to bound the memory."""
 
 LISTED = 12
 """Actions of a way that a note lists."""
@@ -83,7 +82,7 @@ BRIDGED = 50_000
 """States that are searched at most for the steps between two states of a trace that leaves states out."""
 
 LARGEST_GROUP = 50_000
-"""Permutations that are tried, at most; a larger symmetry is ignored."""
+"""Limit on the permutations of a symmetry; a larger symmetry is ignored."""
 
 
 class ReplayVerdict(StrEnum):
@@ -92,7 +91,7 @@ class ReplayVerdict(StrEnum):
     CONFORMS = "conforms"
     DIVERGES = "diverges"
     REFUTED = "refuted"
-    """Its steps conform, and what it claims of them is false."""
+    """The steps conform, but the claim of the trace is false."""
     UNREADABLE = "unreadable"
 
 
@@ -102,24 +101,26 @@ class Replay:
 
     Attributes
     ----------
-    file, index
-        The file, and the trace's place among those of the file, from 0.
+    file
+        The name of the file.
+    index
+        The position of the trace in the file, from 0.
     format
-        Its format; None where the file could not be read up to the trace.
+        The format of the file; None if the file could not be read up to the trace.
     steps
-        Transitions of the trace, that back to an earlier state included.
+        The number of transitions, including one back to an earlier state.
     verdict
-        Whether it conforms.
+        The verdict on the trace.
     actions
-        The protocol's action for each step, as far as it conforms.
+        The protocol's action for each conforming step.
     divergence
-        The first state that cannot follow, and why; or None.
+        The first state that the protocol cannot reach, if any, with an explanation.
     problem
-        The error in reading it, or None.
+        The error while reading the trace, if any.
     notes
-        Remarks, such as that hosts are permuted.
+        Remarks, such as a permutation of hosts.
     violated
-        The name of the property that the trace says is violated, where it names one.
+        The name of the violated property in the trace, if any.
     claim
         What the trace claims, judged, where it conforms and claims anything.
     partial
@@ -141,12 +142,12 @@ class Replay:
 
     @property
     def diverged_at(self) -> int | None:
-        """The number of the state that cannot follow, as the trace numbers it; or None."""
+        """The trace's number of the diverging state; None if the trace does not diverge."""
         return None if self.divergence is None else self.divergence.number
 
     @property
     def reason(self) -> str | None:
-        """Why the trace does not conform, could not be read, or claims what is false; else None."""
+        """The reason of a divergence, a read error or a refuted claim; else None."""
         if self.verdict is ReplayVerdict.REFUTED and self.claim is not None:
             return f"{self.claim.what} is claimed, but {self.claim.says}"
         return self.problem if self.divergence is None else self.divergence.reason
@@ -154,21 +155,21 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedState:
-    """A state of a trace that conforms, with the step that led there."""
+    """A conforming state of a trace, with the step that leads to it."""
 
-    index: int  # the trace's place among those of its file
-    number: int  # the state's number, as the trace has it; for a step back to an earlier state, that one's
-    before: State | None  # the states; `before` is None for an initial state
+    index: int  # the position of the trace in its file
+    number: int  # the trace's number of the state; a lasso ends in the number of an earlier state
+    before: State | None  # None for an initial state
     state: State
-    # the protocol's step, or None for an initial state. Under symmetry it may lead to a permutation of the state.
+    # The protocol's step; None for an initial state. Under symmetry it may lead to a permutation of the state.
     transition: Transition | None
 
 
 class Replayer:
-    """Walks traces through a protocol.
+    """Replays traces through a protocol.
 
-    A step conforms when an action of the protocol leads from the state before to exactly the next one, and has the
-    name that the trace gives it. Memoised results of one trace serve the next.
+    A step conforms if an action of the protocol leads from one state to exactly the next, and has the action name of
+    the trace. Memoised results are shared by all traces.
 
     Parameters
     ----------
@@ -177,17 +178,16 @@ class Replayer:
     init
         The start of the traces: "Init", or the name of a scenario.
     symmetry
-        The name of the symmetry under which the traces were made, or None: then a step may lead to a permutation of
-        a next state. An initial state may always be a permutation of ours, under any symmetry of the protocol.
+        The name of the symmetry of the traces, or None. With a symmetry, a step may lead to a permutation of a next
+        state. An initial state may always be a permutation of the protocol's, under any of its symmetries.
     seen_as
-        The name of the VIEW under which they were made, or None: then a lasso may lead back to a state but for the
-        bounds that it leaves out.
+        The name of the VIEW of the traces, or None. With a view, a lasso may close up to the bounds outside the view.
     fairness
-        What the specification assumes to be fair.
+        The fairness that the specification assumes.
     limit_bytes
-        The most bytes that a file may unpack to.
+        Limit on the unpacked size of a file, in bytes.
     report
-        Called for every state of every trace.
+        A callback for every state of every trace.
     watch
         Called with every state that conforms.
     reach_first
@@ -238,28 +238,28 @@ class Replayer:
             self._report()
 
     def replay(self, path: str | PathLike[str]) -> Iterator[Replay]:
-        """Walk the traces of a file, in memory that does not grow with the file.
+        """Replay the traces of a file in bounded memory.
 
         Parameters
         ----------
         path
-            The file, of any format that `traces.read_traces` takes.
+            The file, in any format of `traces.read_traces`.
 
         Yields
         ------
         Replay
-            The result for each trace. The last one says so where the file cannot be read, or not to its end.
+            The result of each trace. The last result has the error if the file cannot be read to its end.
 
         Raises
         ------
         ProtocolError
-            The protocol breaks the language's contract.
+            The protocol breaks a rule of the language.
         """
         events = stream_traces(path, limit_bytes=self.limit_bytes, cache=self._cache)
         return self._replay(events, fspath(path), self._read_again)
 
     def replay_trace(self, trace: Trace) -> Replay:
-        """Walk a trace that is in memory.
+        """Replay a trace in memory.
 
         Parameters
         ----------
@@ -269,12 +269,12 @@ class Replayer:
         Returns
         -------
         Replay
-            The result.
+            The result of the trace.
 
         Raises
         ------
         ProtocolError
-            The protocol breaks the language's contract.
+            The protocol breaks a rule of the language.
         """
         (found,) = self._replay(trace.events(), trace.file, partial(_numbered, trace))
         return found
@@ -282,7 +282,7 @@ class Replayer:
     def _replay(
         self, events: Iterator[TraceEvent], file: str, earlier: Callable[[TraceHead, int], TraceState]
     ) -> Iterator[Replay]:
-        """Walk traces; `earlier` returns an earlier state of one."""
+        """Replay traces given as events; `earlier` returns an earlier state of a trace."""
         walk: _Walk | None = None
         index = 0
         try:
@@ -303,7 +303,7 @@ class Replayer:
                 yield walk.broken(error)
 
     def _read_again(self, head: TraceHead, number: int) -> TraceState:
-        """Return an earlier state of a trace, which is not kept."""
+        """Read an earlier state of a trace again, since states are not kept."""
         index = -1
         for event in stream_traces(head.file, limit_bytes=self.limit_bytes, cache=self._cache):
             index += isinstance(event, TraceHead)
@@ -312,7 +312,7 @@ class Replayer:
         raise TraceError(head.file, 1, 1, "a file that has changed meanwhile", f"state {number} again")
 
     def group(self, symmetry: str | None) -> list[Permutation]:
-        """Return the permutations of a symmetry but the identity; none where there are too many to try."""
+        """Return the permutations of a symmetry without the identity; none if they exceed `LARGEST_GROUP`."""
         if symmetry not in self._groups:
             sets = () if symmetry is None else self.protocol.symmetry_sets(symmetry)
             few = prod(factorial(len(values)) for values in sets) <= LARGEST_GROUP
@@ -321,12 +321,12 @@ class Replayer:
 
     @property
     def widest_symmetry(self) -> str | None:
-        """The protocol's widest symmetry."""
+        """The protocol's symmetry over the most sets."""
         known = self.protocol.symmetries
         return max(known, key=lambda name: len(known[name]), default=None)
 
     def reader(self, head: TraceHead) -> StateReader:
-        """Return the reader of the states of a trace."""
+        """Return the state reader for a trace."""
         return StateReader(self.view, self.protocol.name(), head.file, self.limit_bytes, head.untyped)
 
 
@@ -336,7 +336,7 @@ def _numbered(trace: Trace, head: TraceHead, number: int) -> TraceState:
 
 @dataclass
 class _Walk:
-    """One trace, state by state; `earlier` returns one of its states again."""
+    """The replay of one trace, state by state; `earlier` returns an earlier state of the trace."""
 
     replayer: Replayer
     head: TraceHead
@@ -355,7 +355,7 @@ class _Walk:
         self._judge = ClaimJudge(self.replayer.protocol, self.replayer.fairness, self.head)
 
     def take(self, found: TraceState) -> None:
-        """Take the next state."""
+        """Replay the next state."""
         before, self.number = self.number, found.number
         self.first = found.number if self.first is None else self.first
         self.replayer.count_state()
@@ -377,7 +377,7 @@ class _Walk:
         return ReplayVerdict.REFUTED if refuted else ReplayVerdict.CONFORMS
 
     def end(self, end: TraceEnd) -> Replay:
-        """Return the result, given the end of the trace."""
+        """Finish the replay at the end of the trace; return the result."""
         steps, ending = self.number - (self.first or 1), end.ending
         if ending is not None and ending.back_to is not None:
             steps += 1
@@ -396,7 +396,7 @@ class _Walk:
         self.notes[text] = None
 
     def broken(self, error: TraceError) -> Replay:
-        """Return the result for a trace whose file cannot be read further."""
+        """Finish the replay at a read error; return the result."""
         self.problem = self.problem or str(error)
         return self._replay(self.number - (self.first or 1))
 
@@ -479,7 +479,7 @@ class _Walk:
                 self._reach(replace(found, number=number), step.target, [step], [step])
 
     def _step(self, found: TraceState, before: int, action: str | None, state: State, target: State) -> None:
-        """Go on from a state to another, if it follows."""
+        """Take the step from a state to the next, or record the divergence."""
         steps = list(self.replayer.semantics.transitions(state))
         exact = [step for step in steps if step.target == target]
         leading = exact or self._permuted(steps, before, found.number, target)
@@ -515,7 +515,7 @@ class _Walk:
         self._diverge(Wanted(found.number, found.line, None, None, self.replayer.view.variables(target)))
 
     def _permuted(self, steps: list[Transition], before: int, number: int, target: State) -> list[Transition]:
-        """Return the steps that lead to a permutation of a state, all by the same one."""
+        """Return the steps that lead to one permutation of a state."""
         targets = {step.target for step in steps}
         for permutation in self.replayer.group(self.replayer.symmetry):
             image = permuted(target, permutation)
@@ -533,20 +533,20 @@ class _Walk:
             self.divergence = judge.no_step(wanted, self.state, leading)
 
     def _back(self, number: int, action: str | None) -> None:
-        """Follow the step from the last state back to an earlier one."""
+        """Replay the step from the last state back to an earlier state."""
         found = self.earlier(number)
         target = self.replayer.reader(self.head).state(found)
-        assert isinstance(target, State)  # it was when it was walked through
+        assert isinstance(target, State)  # it was replayed before
         assert self.state is not None
         known = self._action(action)
         steps = [step for step in self.replayer.semantics.transitions(self.state) if known in (None, step.action)]
         alike = None if any(step.target == target for step in steps) else self._made_equal(steps, target)
         if alike is not None:
-            self._note(f"it comes back to state {number} but for what VIEW {self.replayer.seen_as} leaves out")
+            self._note(f"it returns to state {number} up to the bounds outside VIEW {self.replayer.seen_as}")
         self._step(found, self.number, action, self.state, alike or target)
 
     def _made_equal(self, steps: list[Transition], target: State) -> State | None:
-        """Return where a step leads that is the target but for the bounds that the VIEW leaves out, if one does."""
+        """Return a target of a step that equals `target` up to the bounds outside the VIEW; None if there is none."""
         protocol, view = self.replayer.protocol, self.replayer.seen_as
         if view is None or protocol.hidden(view).shared:
             return None
@@ -617,6 +617,6 @@ def _listed(way: Way) -> str:
 
 
 def _in_words(permutation: Permutation) -> str:
-    """Say which values stand for which: the permutation leads from the trace's state to ours."""
+    """Return a permutation from the trace's values to the protocol's as text."""
     moved = [f"{text_of(old)} stands for our {text_of(new)}" for old, new in permutation.items() if old != new]
     return ", ".join(moved)

@@ -30,6 +30,7 @@ from kraftcheck.explorer.tables.states.packed_rows import Packing, Rows, Words
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 
+ONE_THREAD = "uses one thread; --search bfs uses all workers"
 STATES_A_TURN = 50_000  # states expanded between two checks of the time limit
 FIRST_CAPACITY = 1 << 12
 TURNS_A_LOOK = 500  # turns between two checks of the time limit, if Python checks each state
@@ -77,6 +78,9 @@ class DepthFirst:
         self.expander = Expander.of(protocol, options, workers=1)
         self.visited = DepthSet(self.expander.packing)
         self.checker = Checker(protocol, options, self.expander, lambda: self.visited.count)
+        if (options.workers or 1) > 1:
+            note = f"--workers {options.workers}: --search {options.search} {ONE_THREAD}"
+            self.checker.books.result.notes.append(note)
         self._worker = self.expander.pool[0]
         self._path: Rows = np.zeros((0, 0), np.int32)
         self._stack = StackArrays()

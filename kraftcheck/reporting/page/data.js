@@ -1,10 +1,10 @@
-// What the page shows, from the JSON in it; and elements made of text, never of markup.
+// Decoding of the page's JSON, and creation of elements from text, never from markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]/gu;
 const ENVIRONMENT = "environment";
 
-/** Make an element. Attributes are set by name; what is added is an element, or text. */
+/** Create an element with attributes and children (elements or text). */
 function make(name, attributes = {}, ...content) {
   return fill(document.createElement(name), attributes, content);
 }
@@ -24,7 +24,7 @@ function fill(element, attributes, content) {
   return element;
 }
 
-/** Return text with the characters that one cannot see, and those that turn the direction of writing, by their codes. */
+/** Escape invisible and bidirectional characters. */
 function visible(part) {
   return part.replace(UNSEEN, (character) => `\\u${character.codePointAt(0).toString(16).padStart(4, "0")}`);
 }
@@ -33,7 +33,7 @@ function readData() {
   return JSON.parse(document.getElementById("data").textContent);
 }
 
-/** Give each behaviour of each run its states and messages, of which the data has each once. */
+/** Resolve the numbers of deduplicated values in every trace of every run. */
 function unpack(data) {
   for (const run of data.runs) {
     run.traces = run.traces.map((trace) => readTrace(trace, data.values));
@@ -41,7 +41,7 @@ function unpack(data) {
   return data;
 }
 
-/** Give each step its whole state, each flow its message, and find the lifelines. */
+/** Reconstruct the whole state of each step and the message of each flow, and find the lifelines. */
 function readTrace(trace, values) {
   const replicas = new Map();
   const names = [];
@@ -72,12 +72,12 @@ function readTrace(trace, values) {
   return { ...trace, flows, values, lifelines: names, types, isReplica: (name) => replicas.has(name) };
 }
 
-/** Return the lifeline at which a message begins or ends. */
+/** Return the lifeline of a message's sender or receiver. */
 function lifeline(trace, end) {
   return end === null || trace.isReplica(end) ? end : ENVIRONMENT;
 }
 
-/** Return a value as text, as the reports on a terminal have it. */
+/** Return a value as text, as in reports on a terminal. */
 function text(value) {
   if (value === true || value === false) {
     return value ? "TRUE" : "FALSE";
@@ -95,7 +95,7 @@ function text(value) {
   return `{${fields.map(([name, item]) => `${name}: ${text(item)}`).join(", ")}}`;
 }
 
-/** Return the fields of a record, or one field without a name for what is no record. */
+/** Return the fields of a record; another value is one field without a name. */
 function fieldsOf(value) {
   if (value === null || typeof value !== "object" || Array.isArray(value)) {
     return [["", value]];

@@ -1,9 +1,9 @@
-// One step in full: what it changed, its messages, and the whole state.
+// The details of a step: changes, messages, and the whole state.
 
-const MOST = 60; // messages that are listed; those under way come last
+const MOST = 60; // the limit on listed messages; those under way come last
 const MARKS = { sent: "+", delivered: "−", kept: "*", lost: "✕", dropped: "✕", "under way": " " };
 
-/** Return what is told of the step that is chosen. */
+/** Return the elements for the chosen step. */
 function details(view) {
   const { trace, chosen } = view;
   const step = trace.steps[chosen];
@@ -25,7 +25,7 @@ function details(view) {
   ].filter((part) => part !== null);
 }
 
-/** Return why the last state is the end: the property, and of whom it is false. */
+/** Return the reason of the violation in the last state, or the end of the trace. */
 function reason(trace) {
   if (!trace.why) {
     return trace.end ? make("div", { class: "reason" }, make("p", {}, trace.end)) : null;
@@ -35,12 +35,19 @@ function reason(trace) {
 
 function blame(property, why) {
   const of = Object.entries(why.false_of).map(([name, value]) => `${name} = ${text(value)}`).join(", ");
+  const [first, ...more] = (why.because ?? []).map(asStatement);
   return make("div", { class: "reason" },
     make("strong", {}, property),
     why.says ? make("p", {}, why.says) : null,
-    of ? make("p", {}, `False of ${of}`) : null,
-    ...(why.because ?? []).map((part) => make("p", { class: "faint" }, part)),
+    of || first ? make("p", {}, `violated${of ? ` for ${of}` : ""}${first ? `: ${first}` : ""}`) : null,
+    ...more.map((part) => make("p", { class: "more" }, part)),
     why.place ? make("p", { class: "faint" }, `${why.place.file}, line ${why.place.line}`) : null);
+}
+
+/** Return a part of `because` as a statement about the violating state. */
+function asStatement(part) {
+  const [, text, values] = /^false: (.*?)(  \(.*)?$/s.exec(part) ?? [];
+  return text === undefined ? part.replace(/^true: /, "") : `\`${text}\` is false${values ?? ""}`;
 }
 
 function changed(step, view) {
@@ -49,9 +56,9 @@ function changed(step, view) {
     return [];
   }
   return [
-    make("h3", {}, "What changed"),
+    make("h3", {}, "Changes"),
     found.length ? changeTable(found)
-      : make("p", { class: "faint" }, step.changes.length ? "nothing that the filter shows" : "no replica's state"),
+      : make("p", { class: "faint" }, step.changes.length ? "hidden by the filter" : "none"),
   ];
 }
 
@@ -60,7 +67,7 @@ function changeTable(changes) {
   return make("table", { class: "changes" }, make("tbody", {}, ...rows));
 }
 
-/** Colour what a change takes and what it brings. */
+/** Mark the old and the new part of a change. */
 function difference(how) {
   const arrow = how.indexOf(" -> ");
   if (arrow >= 0) {
@@ -69,7 +76,7 @@ function difference(how) {
   return [make(how.startsWith("-") ? "del" : how.startsWith("+") ? "ins" : "span", {}, how)];
 }
 
-/** Return the messages that a step takes and sends, and those still under way after it. */
+/** Return the messages that a step consumes and sends, and those still under way after it. */
 function messagesOf(step, view) {
   const found = new Map();
   for (const flow of view.trace.flows) {
@@ -119,7 +126,7 @@ function fieldIn(record, field) {
   return fieldsOf(record ?? {}).find(([name]) => name === field)?.[1];
 }
 
-/** Return a table of a record's fields, those that changed marked. */
+/** Return a table of a record's fields with changed fields marked. */
 function fieldTable(value, before, view) {
   const rows = fieldsOf(value).filter(([field]) => matches(view, field)).map(([field, item]) => {
     const isNew = before !== undefined && !same(item, fieldIn(before, field));
@@ -129,7 +136,7 @@ function fieldTable(value, before, view) {
   return make("table", { class: "fields" }, make("tbody", {}, ...rows));
 }
 
-/** Return a value: a list of records, such as a log, with a line for each. */
+/** Return a value as an element; a list of records, such as a log, has one line per record. */
 function valueOf(value) {
   if (Array.isArray(value) && value.some((item) => item !== null && typeof item === "object")) {
     return make("ol", {}, ...value.map((item) => make("li", {}, text(item))));
@@ -156,7 +163,7 @@ function fold(title, more, content) {
     make("summary", {}, make("strong", {}, title), " ", make("span", { class: "faint cut" }, more))), content);
 }
 
-/** Make what a part holds when it is opened: most never are. A click does it at once; what else opens it, as a search in the page, tells later. */
+/** Create the content of a fold on opening, since most stay closed. A click is handled at once; the browser's search sends `toggle` later. */
 function opening(element, content) {
   let isFull = false;
   const fill = () => {
@@ -174,7 +181,7 @@ function opening(element, content) {
   return element;
 }
 
-/** Whether a field, or the path of a change, is among those that the user looks for. */
+/** Whether a field or the path of a change matches the user's filter. */
 function matches(view, name) {
   const wanted = view.field.trim().toLowerCase();
   return wanted === "" || name === "" || wanted.split(/[\s,]+/).some((word) => word !== "" && name.toLowerCase().includes(word));

@@ -1,15 +1,15 @@
 // The sequence diagram: a row for each step, a line for each replica, an arrow for each message. It is drawn in blocks of
-// rows. A block that one does not see is not there, and one that is there is not drawn again: thousands of steps cost no
-// more than a screen of them, and scrolling no more than what comes into sight.
+// rows, and only visible blocks exist. So the cost of thousands of steps is that of one screen, and scrolling only draws
+// the blocks that come into sight.
 
 const COLOURS = 8;
 const BLOCK = 8; // rows
-const AHEAD = 120; // pixels that are drawn beyond what one sees
+const AHEAD = 120; // pixels to draw beyond the visible part
 const NARROW = 620;
-const CHARACTER = 6.7; // the width of a letter of a label, at most
+const CHARACTER = 6.7; // the maximum width of a letter of a label
 
 class Diagram {
-  /** `view` says what is shown (see page.js); `choose` is called with the index of a step that is clicked. */
+  /** `view` has the trace and the filters (see page.js); `choose` is called with the index of a clicked step. */
   constructor(view, choose) {
     this.view = view;
     this.heads = make("div", { class: "heads", "aria-hidden": "true" });
@@ -17,7 +17,7 @@ class Diagram {
     this.list = make("div", { class: "space", role: "listbox", tabindex: "0", "aria-label": "Steps" }, this.rows);
     this.canvas = make("div", { class: "canvas" }, this.heads, this.list);
     this.element = make("div", { class: "scroller" }, this.canvas);
-    this.kept = new Map(); // the blocks that are there, by number
+    this.kept = new Map(); // the existing blocks by number
     this.waiting = false;
     this.element.addEventListener("scroll", () => this.drawSoon(), { passive: true });
     this.rows.addEventListener("click", (event) => {
@@ -29,7 +29,7 @@ class Diagram {
     new ResizeObserver(() => (this.element.clientWidth === this.seen ? this.drawNow() : this.arrange())).observe(this.element);
   }
 
-  /** Lay out anew: another trace, another filter, another width. */
+  /** Lay out the diagram after a change of trace, filter or width. */
   arrange() {
     const { trace, steps } = this.view;
     const width = this.element.clientWidth;
@@ -66,7 +66,7 @@ class Diagram {
     return head;
   }
 
-  /** Note for each block of rows which messages cross it. */
+  /** Collect for each block of rows the messages that cross it. */
   sortFlows() {
     this.blocks = [];
     const { trace, types } = this.view;
@@ -127,7 +127,7 @@ class Diagram {
     this.mark();
   }
 
-  /** Return a block of rows, with what is drawn behind them. */
+  /** Return a block of rows with the drawing behind them. */
   block(number) {
     const first = number * BLOCK;
     const steps = this.view.steps.slice(first, first + BLOCK);
@@ -138,7 +138,7 @@ class Diagram {
     return block;
   }
 
-  /** Mark the step that is chosen. */
+  /** Mark the chosen step. */
   mark() {
     const chosen = this.id(this.view.chosen);
     for (const row of this.rows.querySelectorAll(".row")) {
@@ -154,7 +154,7 @@ class Diagram {
     return `${this.view.prefix}step-${this.view.trace.steps[index].number}`;
   }
 
-  /** Scroll so that a step is seen. */
+  /** Scroll to a step if it is not visible. */
   reveal(index) {
     const top = this.place[index] * this.height;
     const heads = this.heads.offsetHeight;
@@ -188,7 +188,7 @@ class Diagram {
     return row;
   }
 
-  /** Draw what is behind the rows of a block: lines are cut at its edges, since the next block has the rest of them. */
+  /** Draw lifelines and arrows of a block. Lines are clipped at its edges; the next block continues them. */
   lines(number, first, steps) {
     const top = first * this.height;
     const height = steps.length * this.height + (first + steps.length === this.view.steps.length ? 12 : 0);
@@ -205,7 +205,7 @@ class Diagram {
       ...path("plate", plates), ...Object.entries(boxes).flatMap(([name, pieces]) => path(name, pieces)), ...labels);
   }
 
-  /** Return the lines of the replicas: dotted where there is no such replica. */
+  /** Return the lifelines, dotted while a replica does not exist. */
   lifelines(first, steps) {
     const { trace } = this.view;
     const pieces = { lifeline: [], "lifeline absent": [] };
@@ -219,7 +219,7 @@ class Diagram {
     return Object.entries(pieces).flatMap(([name, found]) => path(name, found));
   }
 
-  /** Note who takes a step, and whose state it changes besides. */
+  /** Mark the actor of a step and the other replicas that it changes. */
   boxes(step, place, found) {
     const { trace } = this.view;
     const y = this.y(place);
@@ -238,7 +238,7 @@ class Diagram {
     }
   }
 
-  /** Note the line of a message with those that look the same; return its name, if the line ends in this block. */
+  /** Add a message's line to its group of one style; return its label if the line ends in this block. */
   arrow({ flow, from, to, source, dest }, ends) {
     const colour = `colour-${this.view.trace.types.indexOf(flow.type) % COLOURS}`;
     const y1 = this.y(from);
@@ -279,7 +279,7 @@ class Diagram {
     parts[kind].push(d);
   }
 
-  /** Return the name of a message beside the end of its arrow, unless another one stands there. */
+  /** Return the label of a message beside the end of its arrow, unless another label is there. */
   label(flow, x, y, way, colour) {
     const room = (way > 0 ? x - this.gutter : this.width - x) - 4;
     const longest = Math.floor(room / CHARACTER);
@@ -299,7 +299,7 @@ class Diagram {
   }
 }
 
-/** Return the lines that look the same as one element each for the lines and for what stands at their ends. */
+/** Return a group of lines of one style: one element for the lines, one for each kind of end. */
 function group(name, { line, ring, cross, tip }) {
   return draw("g", { class: name }, ...path("line", line), ...path("ring", ring), ...path("cross", cross), ...path("tip", tip));
 }
@@ -312,7 +312,7 @@ function circle(x, y, radius) {
   return `M ${x - radius} ${y} a ${radius} ${radius} 0 1 0 ${2 * radius} 0 a ${radius} ${radius} 0 1 0 ${-2 * radius} 0 Z`;
 }
 
-/** Return what stands at the end of an arrow: a head, a cross where the message is lost, a ring where it waits. */
+/** Return the end of an arrow: a head, a cross for a lost message, a ring for one under way. */
 function ending(flow, x1, y1, x2, y2) {
   if (flow.until === null) {
     return ["ring", circle(x2, y2, 3.5)];
@@ -325,7 +325,7 @@ function ending(flow, x1, y1, x2, y2) {
   return ["tip", `M ${x2} ${y2} L ${corner(0.42)} L ${corner(-0.42)} Z`];
 }
 
-/** Say who takes a step, and on which message. */
+/** Return the actor of a step and its message as text. */
 function who(step) {
   if (step.action === null) {
     return "";

@@ -1,14 +1,14 @@
-// The page of `kraftcheck explore`: the walk so far, what can happen next, and the step that is chosen.
+// The page of `kraftcheck explore`: the walk so far, the possible next steps, and the chosen step.
 
-const FEW = 8; // changes, and reasons of an action, that are shown at once
-const SETTLED = 120; // milliseconds that a step is chosen before what it offers is asked for
+const FEW = 8; // the limit on initially shown changes and reasons
+const SETTLED = 120; // milliseconds between the choice of a step and the request for its next steps
 
 class Explorer {
   constructor(data, place) {
     this.data = data;
     this.offers = new Map(); // by node
-    this.opened = new Set(); // parts that the user opened
-    this.wanted = ""; // words of the enabled steps that are listed
+    this.opened = new Set(); // folds that the user opened
+    this.wanted = ""; // the filter of the enabled steps
     this.turn = 0;
     this.live = make("p", { class: "unseen", "aria-live": "polite" });
     this.trouble = make("p", { class: "trouble", role: "alert", hidden: true });
@@ -50,7 +50,7 @@ class Explorer {
       make("p", { class: "faint" }, `${tool} ${version}. This page asks the program that printed its address, and nobody else.`));
   }
 
-  /** Ask the program. Of answers that were overtaken by another question nothing is shown: null. */
+  /** Send a request to the program. Return null for a response that a newer request has overtaken. */
   async ask(path, sent) {
     clearTimeout(this.waiting);
     this.turn += 1;
@@ -81,7 +81,7 @@ class Explorer {
     this.note.textContent = visible(note);
   }
 
-  /** Show the walk and the step that the address names. */
+  /** Show the walk and the step of the address. */
   async follow() {
     const named = /^#walk-(\d{1,9})(?:-step-(\d{1,9}))?$/.exec(location.hash);
     const node = named === null ? this.data.starts[0].node : Number(named[1]);
@@ -108,7 +108,7 @@ class Explorer {
     location.hash = `#walk-${node}`;
   }
 
-  /** Show a walk, its last step chosen. */
+  /** Show a walk with its last step chosen. */
   show(data) {
     const [run] = unpack(data).runs;
     const [trace] = run.traces;
@@ -131,7 +131,7 @@ class Explorer {
     return `#walk-${this.node}-step-${step.number}`;
   }
 
-  /** Tell of the step that is chosen, and ask what it offers. */
+  /** Show the chosen step and request its next steps. */
   tell(push) {
     const { view } = this.pane;
     const step = view.trace.steps[view.chosen];
@@ -160,7 +160,7 @@ class Explorer {
     }
   }
 
-  /** List what the chosen step offers. */
+  /** List the next steps, disabled actions and properties of the chosen step. */
   list(node) {
     const { view } = this.pane;
     const offers = this.offers.get(node);
@@ -206,7 +206,7 @@ class Explorer {
     return make("label", { class: "field" }, `${many(offers.enabled.length, "step")} enabled; show those with `, field);
   }
 
-  /** List the enabled steps that have the wanted words. */
+  /** List the enabled steps that match the filter. */
   fill(offers) {
     const words = offers.enabled.length > FEW ? this.wanted.toLowerCase().split(/\s+/).filter(Boolean) : [];
     const isWanted = (one) => {
@@ -275,7 +275,7 @@ class Explorer {
     }
   }
 
-  /** Return a part that stays open, or closed, as the user leaves it. */
+  /** Return a fold that keeps its state when the page is updated. */
   part(name, title, content) {
     const found = make("details", { class: "card", open: this.opened.has(name) }, make("summary", {}, make("strong", {}, title)));
     found.addEventListener("toggle", () => (found.open ? this.opened.add(name) : this.opened.delete(name)));
@@ -317,7 +317,7 @@ class Explorer {
   }
 }
 
-/** Return what became of a message that a step takes away. */
+/** Return the fate of a message that a step consumes. */
 function taken(step, message) {
   return step.by === "the network" ? "lost" : same(step.on, message) ? "delivered" : "dropped";
 }

@@ -1,4 +1,4 @@
-// The page: what it is about, what one chooses, and the step that is chosen.
+// The report page: header, choice of a trace, diagram, and the chosen step.
 
 const COUNTS = [
   ["model", "model"], ["variant", "variant"], ["configuration", "configuration"], ["engine", "engine"], ["search", "search"],
@@ -6,15 +6,17 @@ const COUNTS = [
   ["depth", "depth"], ["runs", "walks"], ["steps", "steps"], ["seconds", "seconds"], ["limit", "stopped at"],
 ];
 
+const SHORT = 8; // steps up to which the details are below the diagram, rather than beside it
+
 class Page {
   constructor(data, place) {
     this.data = data;
     this.traces = data.runs.flatMap((run) => run.traces.map((trace) => ({ run, trace })));
-    this.shown = []; // the numbers of the behaviours that are shown: one, or two side by side
+    this.shown = []; // the numbers of the shown traces: one, or two side by side
     this.panes = [];
     this.live = make("p", { class: "unseen", "aria-live": "polite" });
-    this.top = make("div", {}); // what changes with the behaviour
-    this.bottom = make("div", {}); // what changes with the run
+    this.top = make("div", {}); // the part that depends on the trace
+    this.bottom = make("div", {}); // the part that depends on the run
     this.body = make("main", {}, this.top, overview(data.runs), this.bottom);
     place.replaceChildren(this.body, this.live);
     addEventListener("hashchange", () => this.follow());
@@ -22,7 +24,7 @@ class Page {
     this.follow();
   }
 
-  /** Show the step that the address names. */
+  /** Show the step of the address. */
   follow() {
     const named = /^#(?:trace-(\d+)-)?step-(\d+)(?:-beside-(\d+))?$/.exec(location.hash);
     const at = (number) => Math.max(0, Math.min(Number(number), this.traces.length) - 1);
@@ -36,7 +38,7 @@ class Page {
     }
   }
 
-  /** Show another behaviour, and one beside it. */
+  /** Show a trace, and optionally another one beside it. */
   open(at, beside) {
     this.shown = beside === undefined ? [at] : [at, beside];
     const { run, trace } = this.traces[at] ?? { run: this.data.runs[0], trace: null };
@@ -49,7 +51,9 @@ class Page {
     }));
     this.active = this.panes[0];
     this.told = make("section", { class: "told", "aria-label": "The chosen step", tabindex: "0" });
-    const work = make("div", { class: this.panes.length > 1 ? "work two" : "work" }, ...this.panes.map((pane) => pane.element), this.told);
+    const isShort = this.panes.every((pane) => pane.view.trace.steps.length <= SHORT);
+    const kind = ["work", this.panes.length > 1 ? "two" : "", isShort ? "short" : ""].filter(Boolean).join(" ");
+    const work = make("div", { class: kind }, ...this.panes.map((pane) => pane.element), this.told);
     this.top.replaceChildren(this.header(run, trace), ...(trace === null ? [] : [work]));
     if (this.run !== run) {
       this.run = run;
@@ -95,7 +99,7 @@ class Page {
     this.mention(this.active.view);
   }
 
-  /** Tell of the step that is chosen; up to where two behaviours part, both are at the same one. */
+  /** Show the chosen step. Up to the step at which two traces diverge, both show the same step. */
   tell(pane, push) {
     this.active = pane;
     const { view } = pane;
@@ -114,7 +118,7 @@ class Page {
     }
   }
 
-  /** Let the address name the step that is chosen. */
+  /** Put the chosen step into the address. */
   mention({ link, trace, chosen }) {
     history.replaceState(null, "", link(trace.steps[chosen]));
   }
@@ -128,7 +132,7 @@ class Page {
   }
 }
 
-/** Return how many steps two behaviours begin with that are the same. */
+/** Return the length of the common prefix of two traces. */
 function common(one, other) {
   const key = (step) => JSON.stringify([step.action, step.by, step.on, step.replicas, step.gone, step.shared]);
   const end = Math.min(one.steps.length, other.steps.length);
@@ -150,7 +154,7 @@ function title(run, trace) {
   return { ok: "nothing is violated", incomplete: "nothing is violated so far" }[run.result] ?? "no counterexample";
 }
 
-/** Return a table of the runs, where there are several. */
+/** Return a table of the runs if there are several. */
 function overview(runs) {
   if (runs.length < 2) {
     return "";
@@ -164,7 +168,7 @@ function overview(runs) {
     make("tbody", {}, ...rows)));
 }
 
-/** Tell what was run: counts, constants, actions, notes, versions. */
+/** Return the footer: counts, constants, actions, notes, versions. */
 function about(run, data) {
   const counts = COUNTS.filter(([name]) => run[name] !== null && run[name] !== undefined && run[name] !== "")
     .map(([name, shown]) => [shown, typeof run[name] === "number" ? run[name].toLocaleString("en") : run[name]]);

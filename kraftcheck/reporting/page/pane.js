@@ -1,9 +1,9 @@
-// One behaviour: its diagram with a slider and filters.
+// A trace: its diagram with a slider and filters.
 
 const KEYS = { ArrowRight: 1, ArrowDown: 1, j: 1, ArrowLeft: -1, ArrowUp: -1, k: -1, PageDown: 10, PageUp: -10, Home: -Infinity, End: Infinity };
 
 class Pane {
-  /** `settings`: prefix of its rows' ids, link of a step, report when a step is chosen; name and parting where two are shown; the pane before it. */
+  /** `settings`: prefix of row ids, link of a step, callback for a chosen step; for two traces name and parting; the pane before it. */
   constructor(trace, { prefix, parting, link, name, report, before }) {
     const { hidden = new Set(), types = new Set(), field = "", opened = new Map() } = before?.view ?? {};
     this.report = report;
@@ -58,7 +58,7 @@ class Pane {
     return make("label", { class: "tick" }, box, colour ? make("span", { class: `dot ${colour}` }) : null, name);
   }
 
-  /** Return the steps that the filters leave: the first and the last always. */
+  /** Return the steps that match the filters, always with the first and the last. */
   shownSteps() {
     const { view } = this;
     const last = view.trace.steps.length - 1;
@@ -70,7 +70,7 @@ class Pane {
     return view.trace.steps.map((_, index) => index).filter((index) => isShown(view.trace.steps[index], index));
   }
 
-  /** Show the steps that the filters leave, and one of them as chosen. */
+  /** Apply the filters and choose a shown step. */
   refilter() {
     this.view.steps = this.shownSteps();
     this.setSlider();
@@ -78,7 +78,7 @@ class Pane {
     this.choose(this.view.chosen);
   }
 
-  /** Choose a step: the last one shown that is not behind it. */
+  /** Choose a step, or the last shown step before it. */
   choose(index, push = true, report = true) {
     const { view } = this;
     view.chosen = view.steps.findLast((shown) => shown <= index) ?? 0;
@@ -113,7 +113,7 @@ function choice(label, names, value, change) {
   return make("label", { class: "choice" }, label, found);
 }
 
-/** Return by how many steps a key moves, or null. Left and right do everywhere; keys that scroll where nothing else is scrolled. */
+/** Return the number of steps that a key moves by, or null. Left and right work everywhere, scrolling keys only outside of scrolled parts. */
 function movedBy({ target, key, altKey, ctrlKey, metaKey, shiftKey }, ...scrolled) {
   const scrolls = !["ArrowLeft", "ArrowRight", "j", "k"].includes(key);
   const isElsewhere = scrolled.some((part) => part?.contains(target)) || target.closest?.(".about, .overview") !== null;

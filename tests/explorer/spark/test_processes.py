@@ -122,7 +122,7 @@ def test_a_pipeline_is_interrupted(tmp_path: Path) -> None:
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "what is done counts; the same command goes on with the rest" in err
+    assert "finished files are saved; the same command replays the rest" in err
     assert "Traceback" not in err
     assert is_empty_soon(process.pid), in_session(process.pid)
     assert len(list((tmp_path / "o" / "done").glob("*.json"))) < 12

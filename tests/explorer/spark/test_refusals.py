@@ -90,4 +90,4 @@ def test_a_folder_of_another_engine(run: Run, tmp_path: Path) -> None:
     folder = str(tmp_path / "c")
     run("check", "reconfig", "--config", CONFIG, "--engine", "tables", "--max-depth", "5", "--checkpoint", folder)
     assert "engine: none in the checkpoint, now spark" in refused(run, "--resume", folder)
-    assert "it holds the checkpoint" in refused(run, "--checkpoint", folder)
+    assert "holds the checkpoint" in refused(run, "--checkpoint", folder)
