@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from kraftcheck.spec.errors import InputError
 
-LINK = "found a link; remove it (links are not followed)"
+LINK = "found a link, which is not followed; remove it"
 _PREFIX, _OWNER = "kraftcheck-", "owner"
 UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}\.new")
 """The temporary names of `replacing`; a killed process leaves them behind."""

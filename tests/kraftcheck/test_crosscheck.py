@@ -98,7 +98,7 @@ def test_a_state_twice_and_a_state_less(run, tmp_path) -> None:
     (tmp_path / "twice.dump").write_text("".join([*states, states[5]]))
     outcome, found = crosschecked(run, tmp_path, tmp_path / "twice.dump")
     assert (outcome.code, found["equal"]) == (1, False)
-    assert "1 state of the dump that count here as one that it has already" in outcome.out
+    assert "1 duplicate state in the dump" in outcome.out
     (tmp_path / "less.dump").write_text("".join(states[:5] + states[6:]))
     outcome, found = crosschecked(run, tmp_path, tmp_path / "less.dump")
     assert (outcome.code, found["only_ours_count"], found["only_theirs_count"]) == (1, 1, 0)
@@ -171,7 +171,7 @@ def test_bad_usage(run, tmp_path) -> None:
     assert "No such file" in missing.err
     trace = TLC / "counterexamples" / "acked.out.gz"
     wrong = run("crosscheck", "reconfig", "--config", DUMPS / "two-voters.cfg", "--dump", trace)
-    assert (wrong.code, "found what looks like a TLC log" in wrong.err) == (2, True)
+    assert (wrong.code, "found a TLC log" in wrong.err) == (2, True)
 
 
 def test_unpacking_is_limited(run, tmp_path) -> None:

@@ -62,7 +62,7 @@ def test_compare_says_how_many_of_how_many(tmp_path: Path, capsys: pytest.Captur
     assert main(arguments) == 13
     assert "violation  EveryoneCanServe (32 of 94)       5  " in capsys.readouterr().out
     assert main([*arguments, "--max-depth", "8"]) == 20
-    assert "holds to depth 8, but EveryoneCanServe is not known" in capsys.readouterr().out
+    assert "holds to depth 8, but EveryoneCanServe is unknown" in capsys.readouterr().out
 
 
 @pytest.mark.slow

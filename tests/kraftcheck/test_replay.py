@@ -156,7 +156,7 @@ def test_a_line_of_200_mb(run, tmp_path) -> None:
             file.write("1, " * 350_000)
     outcome = run(*JOINED, tmp_path / "long.out")
     assert outcome.code == 2
-    assert "long.out:3:1: expected a line of at most 33,554,432 bytes, found one that is longer" in outcome.err
+    assert "long.out:3:1: expected a line of at most 33,554,432 bytes, found a longer line" in outcome.err
 
 
 def test_a_gzip_that_unpacks_to_far_more(run, tmp_path) -> None:

@@ -106,7 +106,7 @@ def test_a_lasso_under_a_view_is_read_back(run: Run, tmp_path: Path) -> None:
     assert "Back to state 1" in done.out
     replayed = run("replay", model, "--config", config, trace)
     assert (replayed.code, "conforms" in replayed.out) == (0, True)
-    assert "it comes back to state 1 but for what VIEW again leaves out" in replayed.out
+    assert "it returns to state 1 up to the bounds outside VIEW again" in replayed.out
     assert "is true of it" not in replayed.out
     config.write_text("CONSTANT MaxGoes = 9 SPECIFICATION Busy PROPERTY BothStay")
     replayed = run("replay", model, "--config", config, trace)

@@ -141,8 +141,8 @@ def judged(steps: str, protocol: Protocol = QUIET, **more: object) -> Replay:
         ("Up Up", "NeverDown", REFUTED, "NeverDown is kept by all its steps"),
         ("Up Up Up", "Deadlock", SHOWN, "nothing is enabled in its last state"),
         ("Up Up", "Deadlock", REFUTED, "Up is enabled in its last state"),
-        ("Up", "CanBeDark", UNKNOWN, "what stays reachable follows from all states"),
-        ("Up", "IsLitOnce", UNKNOWN, "the trace does not say how it goes on"),
+        ("Up", "CanBeDark", UNKNOWN, "a reachability property depends on all states"),
+        ("Up", "IsLitOnce", UNKNOWN, "the trace does not show its infinite continuation"),
         ("Up", "Bright", UNKNOWN, "Dimmer has no property Bright"),
     ],
 )

@@ -212,4 +212,4 @@ def test_bad_usage(run: Run, tmp_path: Path) -> None:
     outcome = run(*WORDS, "--runs", "5", "--engine", "spark", "--out", tmp_path / "o", "--max-states", "7")
     assert outcome.code == 2
     assert "--max-states: not supported for random walks on Spark" in outcome.err
-    assert "made by tables or spark" in run(*WORDS, "--engine", "reference").err
+    assert "use tables or spark" in run(*WORDS, "--engine", "reference").err

@@ -52,4 +52,4 @@ def test_what_a_walk_reaches(disk: tuple[str, ...], run: Run, tmp_path: Path) ->
 def test_several_versions(run: Run, tmp_path: Path) -> None:
     done = run("lockstep", "quorum", "--kafka", "4.3.1", "--kafka", "4.4.0", "--reach", tmp_path / "reach.md")
     assert (done.code, done.out) == (2, "")
-    assert "--reach: expected one version of Kafka, found several" in done.err
+    assert "--reach: several versions of Kafka are given; give one" in done.err

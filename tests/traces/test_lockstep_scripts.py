@@ -131,7 +131,7 @@ def test_a_step_that_kafka_took_at_once_is_not_asked_for_again(tmp_path: Path) -
         (START + "leave\n----\n", "story.txt:2:1: leave: unknown command leave"),
         (START + "Leave by\n----\n", "story.txt:2:1: Leave by: unknown action Leave"),
         (START + 'show "n1\n----\n', 'story.txt:2:1: show "n1: no closing quotation'),
-        ("start quorum -> n1.epoch=3\n----\n", "story.txt:1:1: start quorum -> n1.epoch=3: no initial state is such"),
+        ("start quorum -> n1.epoch=3\n----\n", "story.txt:1:1: start quorum -> n1.epoch=3: no initial state has these"),
     ],
 )
 def test_a_scenario_that_cannot_be_walked(text: str, problem: str, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_bytes_that_are_no_text_and_a_file_that_is_missing(tmp_path: Path) -> No
     with pytest.raises(InputError, match="cannot be read: expected at most 4,194,304 bytes, found more"):
         read_walk(Path("/dev/zero"))
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(InputError, match="expected a walk file, found bytes that are not text"):
+    with pytest.raises(InputError, match="expected a walk file, found bytes that are not UTF-8"):
         read_walk(path)
 
 

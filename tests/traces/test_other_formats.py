@@ -378,7 +378,7 @@ def test_what_is_not_utf8(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(TraceError, match="1:1: expected a file that can be read, found one that cannot"):
+        with pytest.raises(TraceError, match="1:1: expected a readable file, found an unreadable one"):
             list(read_traces(path))
         with pytest.raises(TraceError):
             detect_format(path)
@@ -413,7 +413,7 @@ def test_the_unpacked_size_is_limited(tmp_path: Path) -> None:
 def test_long_lines_and_values_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kraftcheck.traces.parsing, "LONGEST_LINE", 1000)
     assert error_of(tmp_path, STATE + b"x" * 1001).startswith(
-        "3:1: expected a line of at most 1,000 bytes, found one th"
+        "3:1: expected a line of at most 1,000 bytes, found a long"
     )
     monkeypatch.setattr(kraftcheck.traces.formats.tlc_log, "LONGEST_VALUE", 500)
     long = STATE + b"/\\ y = <<1\n" + b"  , 1\n" * 200
@@ -486,7 +486,7 @@ def test_a_long_string_without_an_end(run: Run, tmp_path: Path, name: str, text:
 def test_large_documents_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kraftcheck.traces.parsing, "LARGEST_DOCUMENT", 1000)
     for text in (b'{"a": \n' + b" \n" * 1000, b"---- MODULE M ----\nCounterExample ==\n" + b"\n" * 1000):
-        assert "expected a file of at most 1,000 bytes in this format, found one that is larger" in error_of(
+        assert "expected a file of at most 1,000 bytes in this format, found a larger file" in error_of(
             tmp_path, text
         )
 
