@@ -33,7 +33,7 @@ def with_dump(job: Job, arguments: argparse.Namespace) -> CrosscheckResult:
     dump: Path = arguments.dump
     form = detect_format(dump)
     if form not in (TraceFormat.TLC_DUMP, TraceFormat.TLC_DOT):
-        raise InputError(f"{dump}: expected what TLC writes with -dump, found what looks like a {form}")
+        raise InputError(f"{dump}: expected a file of TLC's -dump, found a {form}")
     outcome = _compared(job, dump, form, arguments)
     _compare_names(job, outcome, arguments)
     return outcome
@@ -115,7 +115,7 @@ def with_spec(job: Job, config: tuple[str, str], arguments: argparse.Namespace) 
     initial = next(iter(done.actions), None)  # TLC counts the initial predicate first, whatever its name
     outcome.their_actions = {name: times for name, times in done.actions.items() if name != initial}
     _compare_names(job, outcome, arguments)
-    outcome.notes += [f"this TLC does not know {what}, which was left out" for what in left_out]
+    outcome.notes += [f"{keyword}: not supported by this version of TLC; left out" for keyword in left_out]
     if arguments.tlc_workers > 1:
         outcome.notes.append("with several workers the depth that TLC reports may be wrong; use --workers 1")
     return outcome
