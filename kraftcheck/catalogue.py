@@ -134,10 +134,8 @@ def find_model(name: str, variant_name: str | None = None) -> Model:
     shipped = shipped_models()
     if name in shipped:
         model = Model(name, protocol_in(import_module(shipped[name])))
-    elif colon and path and class_name and not Path(path).exists():
-        raise InputError(f"{path}: there is no such file; `kraftcheck models` lists the models that need none")
     elif colon and path and class_name:
-        model = Model(name, load(path, class_name), Path(path))
+        model = _load_model(name, path, class_name)
     elif name.removesuffix(":").endswith(".py"):
         file = name.removesuffix(":")
         raise InputError(f"{file}: expected the protocol's class too, as in {file}:ClassName")
@@ -145,6 +143,12 @@ def find_model(name: str, variant_name: str | None = None) -> Model:
         help_ = "`kraftcheck models` describes them; your own is path/to/file.py:ClassName"
         raise InputError(f"{unknown('model', name, shipped)}; {help_}")
     return model if variant_name is None else find_variant(model, variant_name)
+
+
+def _load_model(name: str, path: str, class_name: str) -> Model:
+    if not Path(path).exists():
+        raise InputError(f"{path}: there is no such file; `kraftcheck models` lists the models that need none")
+    return Model(name, load(path, class_name), Path(path))
 
 
 def model_of(protocol: type[Protocol], variant_name: str | None = None) -> Model:

@@ -263,14 +263,25 @@ def _why_lines(protocol: Protocol, violation: Violation) -> Iterator[Line]:
     found = why(protocol, violation)
     if violation.property == DEADLOCK or not (found.says or found.false_of or found.because):
         return
-    of = ", ".join(f"{name} = {text_of(value)}" for name, value in found.false_of.items())
-    begin = f"{'failed' if violation.failed else 'violated'}{f' for {of}' if of else ''}"
-    first, *more = map(as_statement, found.because or ("",))
     yield []
     yield [(HEAD, violation.property), (PLAIN, "  "), (PLAIN, found.says)]
-    if of or first:
-        yield [(PLAIN, f"{_INDENT}{begin}{': ' if first else ''}"), (OLD, first)]
+    yield from _blame_lines("failed" if violation.failed else "violated", found)
+
+
+def _blame_lines(what: str, found: Why) -> Iterator[Line]:
+    arguments = ", ".join(f"{name} = {text_of(value)}" for name, value in found.false_of.items())
+    begin = f"{_INDENT}{blame(what, arguments)}"
+    first, *more = map(as_statement, found.because or ("",))
+    if first:
+        yield [(PLAIN, f"{begin}: "), (OLD, first)]
+    elif arguments:
+        yield [(PLAIN, begin)]
     yield from ([(OLD, f"{_INDENT}{_GAP}{part}")] for part in more)
+
+
+def blame(what: str, arguments: str) -> str:
+    """Return "violated for me = 1", or "violated" without arguments."""
+    return f"{what} for {arguments}" if arguments else what
 
 
 def as_statement(part: str) -> str:

@@ -22,7 +22,7 @@ from kraftcheck.reporting.as_json import (
     violation_as_json,
 )
 from kraftcheck.reporting.changes import DELIVERED, DROPPED, KEPT, LOST, UNDER_WAY, flows
-from kraftcheck.reporting.counterexample import as_statement
+from kraftcheck.reporting.counterexample import as_statement, blame
 from kraftcheck.reporting.files import require_report
 from kraftcheck.reporting.lines import many, plain
 from kraftcheck.reporting.replay import claim_text, divergence_lines, trace_title
@@ -260,15 +260,21 @@ def _trace(trace: Mapping[str, Any]) -> Iterator[str]:
     if why and why["says"]:
         yield _code(why["says"])
     if why and (why["false_of"] or why.get("because")):
-        of = ", ".join(f"{name} = {_words(value)}" for name, value in why["false_of"].items())
-        parts = "; ".join(map(as_statement, why.get("because", ())))
-        yield f"Violated{f' for {_code(of)}' if of else ''}{f': {_code(parts)}' if parts else ''}"
+        yield _blame(why)
     if trace["end"]:
         yield f"End: {_code(trace['end'])}"
     yield _LEGEND
     for diagram in diagrams(trace):
         yield f"```mermaid\n{diagram}\n```"
     yield f"<details><summary>Changes of each step</summary>\n\n{_fenced(_changes(trace['states']))}\n\n</details>"
+
+
+def _blame(why: Mapping[str, Any]) -> str:
+    """Return the violating arguments and the false parts of a property as Markdown."""
+    arguments = ", ".join(f"{name} = {_words(value)}" for name, value in why["false_of"].items())
+    parts = "; ".join(map(as_statement, why.get("because", ())))
+    begin = blame("Violated", _code(arguments) if arguments else "")
+    return f"{begin}: {_code(parts)}" if parts else begin
 
 
 def title_of(trace: Mapping[str, Any]) -> str:

@@ -70,17 +70,22 @@ def report(
         yield from counterexample_lines(protocol, violation, columns)
         yield []
     if (table or calls) and not quiet:
-        counts = {"fired" if result.runs is None else "taken": result.actions}
-        if calls:
-            counts["handler calls"] = {name: result.handler_calls.get(name, 0) for name in result.actions}
-        yield from actions_table(counts)
-        yield []
+        yield from _action_counts(result, calls=calls)
     if table or not result.violations:  # a search that stopped early has not reached every action yet
         yield from never_enabled(result)
     yield from ([(WARNING, f"Warning: {text}")] for text in result.warnings)
     yield from notes(result.notes)
     yield from ([(PLAIN, step)] for step in next_steps)
     yield summary(result, configuration)
+
+
+def _action_counts(result: Result, *, calls: bool) -> Iterator[Line]:
+    """Yield the table of steps by action, with `calls` also of handler calls."""
+    counts = {"fired" if result.runs is None else "taken": result.actions}
+    if calls:
+        counts["handler calls"] = {name: result.handler_calls.get(name, 0) for name in result.actions}
+    yield from actions_table(counts)
+    yield []
 
 
 def headline(result: Result) -> Iterator[Line]:
