@@ -45,7 +45,6 @@ class ReferenceSearch:
     def __init__(self, protocol: Protocol, options: SearchRequest, *, whole_levels: bool = False) -> None:
         self.protocol = protocol
         self._finishes_level = whole_levels and options.search == Search.BFS
-        self._is_over = False  # a violation ends the search at the end of the level
         self.options, notes = without_symmetry(options)
         options = self.options
         self.purity = PurityTest(protocol, thorough=options.check_actions)
@@ -117,8 +116,12 @@ class ReferenceSearch:
             self._end_level()
             frontier, depth = reached, depth + 1
 
+    @property
+    def _is_over(self) -> bool:
+        """Whether a violation ends the search, at the latest at the end of the level."""
+        return bool(self._books.violated) and not self.options.keep_going
+
     def _end_level(self) -> None:
-        """End the search if a violation was found in the level."""
         if self._is_over:
             raise Stop
 
@@ -204,7 +207,6 @@ class ReferenceSearch:
         try:
             self._books.violation(name, self._trace(source, transition))
         except Stop:
-            self._is_over = True
             if not self._finishes_level:
                 raise
 
