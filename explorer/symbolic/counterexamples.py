@@ -54,7 +54,7 @@ class Predecessors:
             found = self._find(child, rest, below, target, failed)
             if found is not None:
                 return [*changed, *found]
-        failed.add((a, r, at))
+        failed.add((a, r, at))  # so that no part of the set and relation is searched twice
         return None
 
     def _branches(

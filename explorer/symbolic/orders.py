@@ -55,6 +55,7 @@ def closer_order(keys: Sequence[Key], events: Iterable[Event]) -> Order | None:
         weights = {group: math.log2(1 + count) for group, count in counted.items()}
         return sum(weight * (len(order) - min(places[level] for level in group)) for group, weight in weights.items())
 
+    # Move one variable at a time. A worse order is accepted with a probability that falls to 0 with the moves.
     order = list(range(len(keys)))
     first = cost = least = spans(order)
     best = order

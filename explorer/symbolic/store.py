@@ -53,6 +53,7 @@ class Store:
         self.roots: dict[str, int] = {}
         self.partial = EMPTY
         self.collections = self._collected = self._most = 0
+        # All arrays get their final length now; memory is provided on first use, so room for growth costs nothing.
         least = codes.BYTES_A_NODE + EDGES_A_NODE * codes.BYTES_AN_EDGE
         nodes = min(max(memory // least, 1 << 18), max(most or codes.MOST_NODES, FEWEST))
         size = max(1 << (nodes - 1).bit_length(), FIRST)

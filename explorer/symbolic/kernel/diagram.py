@@ -183,6 +183,7 @@ def _add(d: Any, level: Any, base: Any, n: Any, place: Any) -> Any:
         meta[STOP] = 1
         meta[INCOMPLETE] += 1
         return np.int64(0)
+    # Near the limit, stop early: operations in progress still need nodes for their partial results.
     is_near = a + min(MARGIN, len(d.nodes) >> 2) >= len(d.nodes)
     is_near |= start + n + min(MARGIN, len(d.edges) >> 2) >= len(d.edges)
     if is_near or BYTES_A_NODE * a + BYTES_AN_EDGE * (start + n) > meta[ROOM]:
@@ -195,6 +196,7 @@ def _add(d: Any, level: Any, base: Any, n: Any, place: Any) -> Any:
     d.table[place] = a
     meta[NODES] = a + 1
     meta[EDGES] = start + n
+    # The hash table and the cache grow with the nodes; a callback checks the clock now and then.
     size = meta[TABLE_MASK] + 1
     if 3 * a > 2 * size and 2 * size <= len(d.table):
         rebuild_table(d, 2 * size)

@@ -122,6 +122,7 @@ def difference(d: Any, a: Any, b: Any) -> Any:
         rest = d.edges[j] & LOW if d.edges[j] >> 32 == 0 else np.int64(0)
         result = difference(d, a, rest)
     else:
+        # Merge the sorted edges. If b skips the level, its only value there is 0.
         base = d.meta[TOP]
         skips = level < level_of(d, b)
         while i < end:
@@ -160,7 +161,7 @@ def intersection(d: Any, a: Any, b: Any) -> Any:
         return np.int64(0)
     level = level_of(d, a)
     i, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & LOW)
-    if level < level_of(d, b):
+    if level < level_of(d, b):  # b's value at the level of a is 0
         rest = d.edges[i] & LOW if d.edges[i] >> 32 == 0 else np.int64(0)
         result = intersection(d, rest, b)
     else:

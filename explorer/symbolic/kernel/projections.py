@@ -73,6 +73,7 @@ def project(d: Any, a: Any, t: Any) -> Any:
         return np.int64(0)
     level = d.tails[t, 0]
     start, n = d.nodes[a, 0], d.nodes[a, 1] & LOW
+    # A level above the tail is projected away: unite its children. The tail's own level keeps the classes of values.
     if level_of(d, a) < level:
         result = np.int64(0)
         for i in range(start, start + n):
@@ -173,6 +174,8 @@ def may_follow(d: Any, projection: Any, r: Any) -> Any:
     if found != UNKNOWN:
         return found
     rule, table = d.relation_nodes[r], d.relation_edges
+    # Above the gate's first level the projection decides nothing: edges by value or class allow at once, and a general
+    # edge allows if its child does. At that level, a general edge allows, or an edge for a value of the projection.
     if level < d.tails[gate, 0]:
         result, k = rule[1] | rule[2], rule[3]
         while k >= 0 and not result:
@@ -242,6 +245,8 @@ def push_edges(d: Any, a: Any, r: Any, value: Any) -> None:
     An entry is the edge's number << 1, plus 1 if the edge names the next value instead of a label.
     """
     rule, table = d.relation_nodes[r], d.relation_edges
+    # Edges for this value, for the classes of the value, and for any value, as in `product`. An edge that the gate
+    # forbids for the projection of `a` is left out here, before the child is saturated under it.
     if rule[1]:
         k = first_edge(d, r, np.int64(0), value)
         while k >= 0:

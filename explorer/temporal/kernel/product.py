@@ -94,6 +94,7 @@ def reach(p: Any, starts: Any) -> Any:
         v = np.int64(order[done])
         done += 1
         s, q = v // states, v % states
+        # Every state may stutter for ever: the loop's first round, one place before the edges, is the stutter.
         for e in range(first[s] - 1, first[s + 1]):
             edge = np.int64(STUTTER) if e < first[s] else e
             t = s if edge == STUTTER else np.int64(target[edge])
@@ -301,6 +302,7 @@ def seek(p: Any, start: Any, goal: Any, accepts: Any, taken: Any, idle: Any) -> 
     states = np.int64(len(p.move_first) - 1)
     mark, rank, order = p.mark, p.rank, p.order
     component = mark[start]
+    # Breadth first; `order` is the queue, and `rank` has the predecessor of each visited node.
     count, done = np.int64(1), np.int64(0)
     order[0] = start
     rank[start] = start
