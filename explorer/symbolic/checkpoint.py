@@ -61,8 +61,8 @@ class SavedSearch(NamedTuple):
     replicas: tuple[Value, ...]  # the replicas with variables, in variable order
     senders: tuple[Value, ...]
     # exploded sets: replica, field, and every element that the set may have
-    parts: tuple[tuple[Value, str, tuple[Value, ...]], ...]
-    whole: tuple[str, ...]  # fields whose sets stay opaque
+    exploded: tuple[tuple[Value, str, tuple[Value, ...]], ...]
+    opaque: tuple[str, ...]  # fields whose sets stay opaque
     order: tuple[tuple[Value, ...], ...]  # a chosen order of the variables, or empty
     values: tuple[tuple[Value, ...], ...]  # by level: the values by number, without the standard values
     nodes: NDArray[np.int64]  # nodes of the diagrams
@@ -73,8 +73,8 @@ class SavedSearch(NamedTuple):
 
     def arrange(self, layout: Layout) -> None:
         """Set a layout to the variables of the checkpoint."""
-        layout.replicas, layout.senders, layout.whole = list(self.replicas), list(self.senders), set(self.whole)
-        layout.parts = {(replica, field): list(elements) for replica, field, elements in self.parts}
+        layout.replicas, layout.senders, layout.opaque = list(self.replicas), list(self.senders), set(self.opaque)
+        layout.exploded = {(replica, field): list(elements) for replica, field, elements in self.exploded}
         layout.order = tuple(Key(*key) for key in self.order)
 
 
@@ -124,10 +124,10 @@ class SetsCheckpoint(SearchCheckpoint):
         nodes, edges, roots = store.dump(list(sets.values()))
         layout, skip = variables.layout, [len(variables.standard(level)) for level in range(len(variables.keys))]
         values = tuple(tuple(some[first:]) for some, first in zip(variables.values, skip, strict=True))
-        parts = tuple((replica, field, tuple(elements)) for (replica, field), elements in layout.parts.items())
+        parts = tuple((replica, field, tuple(elements)) for (replica, field), elements in layout.exploded.items())
         if parts:
             values = tuple(tuple(map(variables.emptied, some)) for some in values)
-        whole = tuple(sorted(layout.whole))
+        whole = tuple(sorted(layout.opaque))
         order = tuple(map(tuple, layout.order))
         held: Value = (tuple(layout.replicas), tuple(layout.senders), parts, whole, order, values)
         self.note(held)

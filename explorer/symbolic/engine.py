@@ -150,7 +150,7 @@ class SymbolicSearch:
                 # the layout. The search restarts from the initial states. Memoized handler calls stay in
                 # `HandlerCache`, which drops only the calls that depend on the changed replicas or sets.
                 if isinstance(again, OpaqueSetRequired):
-                    layout.keep_whole(again.field)
+                    layout.make_opaque(again.field)
                 self.space = None
                 gc.collect()  # learned objects refer to each other in cycles
                 self._counted, found = 0, None

@@ -23,7 +23,7 @@ class Read(NamedTuple):
     projection: Projection | None = None  # the projection that is read, or None
     replica: Value = None  # the replica that has the projection or set
     # (field, element) for a membership test in an exploded set of the replica, or None
-    part: tuple[str, Value] | None = None
+    member: tuple[str, Value] | None = None
 
 
 Answers = Callable[[Read], Any]
@@ -59,7 +59,7 @@ class HandlerCache(Calls):
     def set_layout(self, layout: Layout) -> None:
         """Set the replicas and exploded sets of a layout; drop the calls that depend on others."""
         sets: dict[Value, dict[str, list[Value]]] = {}
-        for (replica, field), elements in layout.parts.items():
+        for (replica, field), elements in layout.exploded.items():
             sets.setdefault(replica, {})[field] = list(elements)
         if sets != self._sets:
             self._sets, self._known = sets, {}

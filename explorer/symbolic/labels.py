@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.symbolic.handler_cache import Read
 from kraftcheck.explorer.symbolic.store import Store
-from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, PART, Variables
+from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, MEMBER, Variables
 from kraftcheck.spec.values import Record, Value, keyed
 
 IDENTITY = 0  # the map of each value to itself
@@ -75,13 +75,13 @@ class Labels:
         """Return the map from a channel's content to its deliverable messages."""
         return self._messages[level]
 
-    def is_part(self, level: int) -> bool:
+    def is_membership(self, level: int) -> bool:
         """Whether a level holds the membership of an element in an exploded set."""
-        return self._variables.keys[level].kind == PART
+        return self._variables.keys[level].kind == MEMBER
 
-    def level_of_part(self, read: Read) -> int:
+    def level_of_membership(self, read: Read) -> int:
         """Return the level of the membership that a read tests; -1 for any other read."""
-        return -1 if read.part is None else self._variables.part(read.replica, *read.part)
+        return -1 if read.member is None else self._variables.membership(read.replica, *read.member)
 
     def map(self, level: int, name: Hashable, function: Callable[[Any], Iterable[Hashable]]) -> int:
         """Return the number of a map; make the map if its name is new."""

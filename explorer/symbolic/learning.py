@@ -59,14 +59,15 @@ class ReadDims:
         """Return the level of a shared field or of a set membership."""
         if read.field is not None:
             return self._variables.shared(read.field)
-        return self._labels.level_of_part(read)
+        return self._labels.level_of_membership(read)
 
     def more(self, read: Read, dims: Sequence[Dim]) -> list[Dim]:
         """Return the dimensions to add for a read; after the first element of a set, those of all its elements."""
-        if read.part is not None:
-            field, replica = read.part[0], read.replica
+        if read.member is not None:
+            field, replica = read.member[0], read.replica
             all_of_it = [
-                (self._variables.part(replica, field, one), IDENTITY) for one in self._variables.sets(replica)[field]
+                (self._variables.membership(replica, field, one), IDENTITY)
+                for one in self._variables.sets(replica)[field]
             ]
             if any(dim in dims for dim in all_of_it):
                 return all_of_it
@@ -80,7 +81,7 @@ class ReadDims:
         return found
 
     def _new(self, read: Read) -> list[Dim]:
-        if read.field is not None or read.part is not None:
+        if read.field is not None or read.member is not None:
             return [(self.level_of(read), IDENTITY)]
         projection, replica = read.projection, read.replica
         assert projection is not None
@@ -323,7 +324,7 @@ class TransitionLearner:
             allowed = [self._is_allowed(place, me, step, ask) for step in result.steps]
         except MissingRead as missing:
             # `Watches.each` catches a missing membership, and calls again with each of its values.
-            if self._labels.level_of_part(missing.read) in (level for level, _ in self._watched):
+            if self._labels.level_of_membership(missing.read) in (level for level, _ in self._watched):
                 raise
             if is_first and (place, action.name) in self._reading:
                 return  # the action's own watch has its reads
@@ -411,7 +412,7 @@ class TransitionLearner:
             level = variables.shared(name)
             builder.assign({level: variables.number(level, value)})
         for replica in written.values():
-            builder.assign(variables.members(replica))
+            builder.assign(variables.memberships(replica))
         changes = builder.build(place.channel, message, written)
         self._bounds(changes, step)
         last = -1
@@ -436,7 +437,7 @@ class TransitionLearner:
 
     def _require(self, builder: EventBuilder, place: CallSite, read: Read, answer: Any) -> None:
         """Require a read to have the value that it had."""
-        if read.field is not None or read.part is not None:
+        if read.field is not None or read.member is not None:
             builder.require(self.dims.level_of(read), answer)
             return
         of_inbox = read.projection is not None and read.projection.of_inbox
@@ -472,7 +473,7 @@ class TransitionLearner:
         for name, change in changed.items():
             for element in {*sets[name], *change.added}:
                 if element in change.added or change.removed is None or element in change.removed:
-                    targets[variables.part(after.id, name, element)] = int(element in change.added)
+                    targets[variables.membership(after.id, name, element)] = int(element in change.added)
         return targets, variables.core(after, changed.items())
 
     def _bounds(self, changes: dict[int, Change], step: Step) -> None:

@@ -25,7 +25,7 @@ from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State, Step
 from kraftcheck.spec.values import Map, Record, Value, field_names, keyed, ordered, text_of
 
-LOCAL, CHANNEL, SHARED, BOUND, PART = "local", "channel", "shared", "bound", "part"
+LOCAL, CHANNEL, SHARED, BOUND, MEMBER = "local", "channel", "shared", "bound", "part"
 ANYONE = "anyone"  # the sender of an inbox that is not divided into channels
 NOBODY = "nobody"  # the sender of messages without the field `source`
 FEWEST_VALUES = 64  # values of a local state before its sets may be exploded
@@ -54,8 +54,8 @@ class Layout:
     def __init__(self, protocol: Protocol, *, whole_inboxes: bool) -> None:
         self.replicas: list[Value] = []
         self.senders: list[Value] = []
-        self.parts: dict[tuple[Value, str], list[Value]] = {}
-        self.whole: set[str] = set()
+        self.exploded: dict[tuple[Value, str], list[Value]] = {}
+        self.opaque: set[str] = set()
         self.order: tuple[Key, ...] = ()
         self.limits: Mapping[str, int] = {}
         self.divided = not whole_inboxes and protocol.network.rule_of("discard", Record()) is not None
@@ -72,32 +72,32 @@ class Layout:
         self.replicas += new
         return bool(new)
 
-    def require_parts(self, replica: Value, field: str, elements: Iterable[Value]) -> None:
+    def explode(self, replica: Value, field: str, elements: Iterable[Value]) -> None:
         """Explode the sets of a field, with these elements; if one is a replica, with all replicas of its type."""
-        new, known = list(elements), self.parts.setdefault((replica, field), [])
+        new, known = list(elements), self.exploded.setdefault((replica, field), [])
         if any(one in self.replicas for one in new):
             kinds = {type(one) for one in new}
             new += [one for one in self.replicas if type(one) in kinds]
         known += [one for one in ordered(set(new)) if one not in known]
-        self.replicas.sort(key=lambda one: all(one != owner for owner, _ in self.parts))  # owners first
+        self.replicas.sort(key=lambda one: all(one != owner for owner, _ in self.exploded))  # owners first
 
-    def keep_whole(self, field: str) -> None:
+    def make_opaque(self, field: str) -> None:
         """Make the sets of a field opaque."""
-        self.whole.add(field)
-        self.parts = {key: elements for key, elements in self.parts.items() if key[1] != field}
+        self.opaque.add(field)
+        self.exploded = {key: elements for key, elements in self.exploded.items() if key[1] != field}
 
     def fields(self, replica: Value) -> tuple[str, ...]:
         """Return the fields of a replica that have exploded sets."""
-        return tuple(field for owner, field in self.parts if owner == replica)
+        return tuple(field for owner, field in self.exploded if owner == replica)
 
-    def _parts_beside(self, replica: Value) -> Iterator[Key]:
+    def _memberships_beside(self, replica: Value) -> Iterator[Key]:
         """Yield the set memberships that stand beside a replica's local state."""
         place = self.replicas.index(replica)
-        for (owner, field), elements in self.parts.items():
+        for (owner, field), elements in self.exploded.items():
             for element in elements:
                 is_later = element in self.replicas and self.replicas.index(element) > self.replicas.index(owner)
                 if (self.replicas.index(element) if is_later else self.replicas.index(owner)) == place:
-                    yield Key(PART, owner, (field, element))
+                    yield Key(MEMBER, owner, (field, element))
 
     def keys(self, shared: Sequence[str], bounds: Sequence[str]) -> list[Key]:
         """Return the variables in their order."""
@@ -109,7 +109,7 @@ class Layout:
                 result += [Key(CHANNEL, replica, sender) for sender in (*self.senders, replica)]
             else:
                 result.append(Key(CHANNEL, replica, ANYONE))
-            result += [*self._parts_beside(replica), Key(LOCAL, replica)]
+            result += [*self._memberships_beside(replica), Key(LOCAL, replica)]
         result += [*[Key(SHARED, name) for name in shared], *[Key(BOUND, name) for name in bounds]]
         return list(self.order) if set(self.order) == set(result) else result
 
@@ -138,7 +138,7 @@ class Variables:
         key = self.keys[level]
         if key.kind == BOUND:
             return list(range(self.protocol.bounds[key.of] + 1))
-        return {LOCAL: [None], CHANNEL: [self.network.empty], PART: [False, True]}.get(key.kind, [])
+        return {LOCAL: [None], CHANNEL: [self.network.empty], MEMBER: [False, True]}.get(key.kind, [])
 
     def number(self, level: int, value: Value) -> int:
         """Return the number of a value at a level; add the value if it is new."""
@@ -149,13 +149,13 @@ class Variables:
             found = numbers[key] = len(numbers)
             self.values[level].append(value)
             if self.keys[level].kind == LOCAL and found >= FEWEST_VALUES and found & (found - 1) == 0:
-                self._look_for_parts(level)
+                self._explode_sets(level)
         return found
 
     def name(self, level: int) -> str:
         """Return the name of a variable in notes."""
         key = self.keys[level]
-        if key.kind == PART:
+        if key.kind == MEMBER:
             return f"whether {text_of(key.sender[1])} is in {key.sender[0]} of {text_of(key.of)}"
         sender = "" if key.kind != CHANNEL or key.sender == ANYONE else f" from {text_of(key.sender)}"
         what = {LOCAL: "the state of", CHANNEL: "the messages to", SHARED: "the field", BOUND: "the bound"}[key.kind]
@@ -192,33 +192,33 @@ class Variables:
 
     # Exploded sets
 
-    def _look_for_parts(self, level: int) -> None:
+    def _explode_sets(self, level: int) -> None:
         """Explode sets, and raise LayoutChanged, if local states without them have far fewer values."""
         layout, replica, values = self.layout, self.keys[level].of, self.values[level][1:]
         if len(set(map(type, values))) > 1:
             return
         sets = {name: {getattr(value, name) for value in values} for name in field_names(type(values[0]))}
         sets = {name: found for name, found in sets.items() if set(map(type, found)) == {frozenset}}
-        names = [name for name, found in sets.items() if len(found) >= FEWEST_SETS and name not in layout.whole]
+        names = [name for name, found in sets.items() if len(found) >= FEWEST_SETS and name not in layout.opaque]
         cores = {with_fields(value, dict.fromkeys(names, HOLE)) for value in values}
         if names and len(values) >= SHARE * len(cores):
             for name in names:
-                layout.require_parts(replica, name, frozenset[Value]().union(*sets[name]))
+                layout.explode(replica, name, frozenset[Value]().union(*sets[name]))
             raise LayoutChanged
 
-    def part(self, replica: Value, field: str, element: Value) -> int:
+    def membership(self, replica: Value, field: str, element: Value) -> int:
         """Return the level of a set membership; raise LayoutChanged if there is none yet."""
-        level = self.levels.get(Key(PART, replica, (field, element)))
+        level = self.levels.get(Key(MEMBER, replica, (field, element)))
         if level is None:
-            self.layout.require_parts(replica, field, [element])
+            self.layout.explode(replica, field, [element])
             raise LayoutChanged
         return level
 
     def sets(self, replica: Value) -> dict[str, list[Value]]:
         """Return the possible elements of a replica's exploded sets, by field."""
-        if not self.layout.parts:
+        if not self.layout.exploded:
             return {}
-        return {field: [*self.layout.parts[replica, field]] for field in self.layout.fields(replica)}
+        return {field: [*self.layout.exploded[replica, field]] for field in self.layout.fields(replica)}
 
     def sets_of(self, local: Any) -> dict[str, list[Value]]:
         """Return the possible elements of a local state's exploded sets, by field."""
@@ -244,18 +244,18 @@ class Variables:
 
     def guarded(self, local: Value) -> Value:
         """Return a core, or a step that leads to one, whose exploded sets raise on every use."""
-        if not self.layout.parts or not isinstance(local, Record):
+        if not self.layout.exploded or not isinstance(local, Record):
             return local
         if isinstance(local, Step):
             return local.but(me=self.guarded(local.me))
         fields = self.layout.fields(getattr(local, "id", None))
         return with_fields(local, {field: OpaqueGuard(field) for field in fields}) if fields else local
 
-    def members(self, local: Value) -> dict[int, int]:
+    def memberships(self, local: Value) -> dict[int, int]:
         """Return the set memberships of a local state's exploded sets, by level."""
         parts = self.sets_of(local)
-        found = {self.part(local.id, field, one): 0 for field, elements in parts.items() for one in elements}
-        return found | {self.part(local.id, field, one): 1 for field in parts for one in getattr(local, field)}
+        found = {self.membership(local.id, field, one): 0 for field, elements in parts.items() for one in elements}
+        return found | {self.membership(local.id, field, one): 1 for field in parts for one in getattr(local, field)}
 
     # States
 
@@ -265,7 +265,7 @@ class Variables:
         for replica, local in state.replicas.items():
             level = self.local(replica)
             vector[level] = self.number(level, self.core(local))
-            for level, number in self.members(local).items():
+            for level, number in self.memberships(local).items():
                 vector[level] = number
         for destination, inbox in state.inboxes.items():
             self.local(destination)
@@ -303,9 +303,9 @@ class Variables:
         parts, sets = defaultdict[Value, list[Value]](list), defaultdict[Any, list[Value]](list)
         for key, value in found[CHANNEL]:
             parts[key.of].append(value)
-        for key, _ in found[PART]:
+        for key, _ in found[MEMBER]:
             sets[key.of, key.sender[0]].append(key.sender[1])
-        for owner, field in self.layout.parts:
+        for owner, field in self.layout.exploded:
             if owner in replicas:
                 replicas[owner] = with_fields(replicas[owner], {field: frozenset(sets[owner, field])})
         inboxes = {replica: self._whole(contents) for replica, contents in parts.items()}

@@ -100,7 +100,7 @@ class Watches:
         """
         merged = [self._store.arrays.tails[tail, :2].tolist() for tail in self._tails_of(number)]
         levels = [level for level, _ in merged]
-        lazy = {level for level in levels if self._labels.is_part(level)}
+        lazy = {level for level in levels if self._labels.is_membership(level)}
         if not lazy:
             for vector in list(self._store.vectors(node, levels)):
                 use(self._meant(merged, dims, dict(zip(levels, vector, strict=True))))
@@ -110,16 +110,18 @@ class Watches:
             fixed = pending.pop()
             missing = next((level for level in levels if level not in fixed and level not in lazy), None)
             if missing is None:
-                missing = self._part_read(use, self._meant(merged, dims, fixed), lazy - fixed.keys())
+                missing = self._missing_membership(use, self._meant(merged, dims, fixed), lazy - fixed.keys())
             if missing is not None:
                 pending += [fixed | {missing: value} for value in self._values(node, levels, fixed, missing)]
 
-    def _part_read(self, use: Callable[[dict[Dim, Any]], None], found: dict[Dim, Any], unknown: set[int]) -> int | None:
+    def _missing_membership(
+        self, use: Callable[[dict[Dim, Any]], None], found: dict[Dim, Any], unknown: set[int]
+    ) -> int | None:
         """Call `use`; return the level of the set membership that it misses, or None."""
         try:
             use(found)
         except MissingRead as missing:
-            level = self._labels.level_of_part(missing.read)
+            level = self._labels.level_of_membership(missing.read)
             if level not in unknown:
                 raise
             return level

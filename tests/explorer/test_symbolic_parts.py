@@ -41,7 +41,7 @@ def searched(protocol: TwoPhaseCommit, **options: Any) -> SymbolicSearch:
     search = SymbolicSearch(protocol, SearchRequest(**{"deadlock": False, "search": "saturation"} | options))
     search.result = search.run()  # type: ignore[attr-defined]
     assert search.space is not None
-    assert {field for _, field in search.space.variables.layout.parts} == {"prepared"}
+    assert {field for _, field in search.space.variables.layout.exploded} == {"prepared"}
     return search
 
 
