@@ -1,1 +1,1 @@
-"""Protocols written as their TLA+ modules are, with what the table engine finds hard; they are for benchmarks."""
+"""Protocols for benchmarks, close to their TLA+ modules: shared messages, and reads of other nodes."""

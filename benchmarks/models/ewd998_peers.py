@@ -1,7 +1,7 @@
-"""EWD 998 as module EWD998 of the TLA+ examples has it: the token is a shared variable, and nodes write each other.
+"""EWD 998 as in module EWD998 of the TLA+ examples: a shared token, and nodes that write each other's state.
 
 Source: E. W. Dijkstra, "Shmuel Safra's version of termination detection" (EWD 998, 1987). Where `ewd998` sends a
-message, a node here reads another one and raises its number of pending messages.
+message, a node here raises the number of pending messages of another node.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kraftcheck.spec import (
 
 
 class Node(Record):
-    """A node of the ring: its counter, and how many messages are under way to it."""
+    """A node of the ring: its counter, and the number of messages in flight to it."""
 
     id: int
     active: bool
@@ -35,7 +35,7 @@ class Node(Record):
 
 
 class Token(Record):
-    """The probe: where it is, and what it has added up."""
+    """The probe: its position, and the sum of the counters."""
 
     position: int
     sum: int = 0
@@ -43,20 +43,20 @@ class Token(Record):
 
 
 class Ring(Record):
-    """What all nodes see."""
+    """The shared state: the token."""
 
     token: Token
 
 
 class Ewd998Peers(Protocol):
-    """Node 0 finds out that everyone is done; never before it is true."""
+    """Node 0 detects termination, and never too early."""
 
     nodes: int = constant("N", at_least=1)
     most: int = constant("MaxPending", default=3)
     most_in_token: int = constant("MaxSum", default=9)
 
     def initial(self) -> Iterator[State]:
-        """Nodes are active or not, and of any colour; a black token is anywhere."""
+        """Yield the initial states: any active nodes, any colours, a black token at any node."""
         numbers = range(self.nodes)
         for active in product((False, True), repeat=self.nodes):
             for black in product((False, True), repeat=self.nodes):
@@ -70,7 +70,7 @@ class Ewd998Peers(Protocol):
 
     @internal
     def initiate_probe(self, me: Node, shared: Ring) -> Steps:
-        """Node 0 sends a white token round, if the last one has not shown that all is done."""
+        """Node 0 sends a white token around if the last probe failed."""
         if me.id != 0 or shared.token.position != 0:
             return
         if shared.token.black or me.black or me.counter + shared.token.sum > 0:
@@ -78,7 +78,7 @@ class Ewd998Peers(Protocol):
 
     @internal
     def pass_token(self, me: Node, shared: Ring) -> Steps:
-        """A node that is done adds its counter to the token, blackens it if it is black itself, and is white again."""
+        """An inactive node adds its counter to the token, blackens it if it is black itself, and becomes white."""
         token = shared.token
         if me.id == 0 or me.active or token.position != me.id:
             return
@@ -97,24 +97,24 @@ class Ewd998Peers(Protocol):
 
     @internal
     def recv_msg(self, me: Node) -> Steps:
-        """Work makes a node active, and black."""
+        """Work makes a node active and black."""
         if me.pending > 0:
             yield become(me.but(active=True, black=True, counter=me.counter - 1, pending=me.pending - 1))
 
     @internal
     def deactivate(self, me: Node) -> Steps:
-        """An active node is done."""
+        """An active node becomes inactive."""
         if me.active:
             yield become(me.but(active=False))
 
     @constraint
     def state_constraint(self, me: Node, shared: Ring) -> bool:
-        """Counters, messages under way and the token's sum do not go beyond bounds."""
+        """Counters, messages in flight and the token's sum stay within bounds."""
         return me.counter <= self.most and me.pending <= self.most and shared.token.sum <= self.most_in_token
 
     @invariant(reads=node)
     def termination_detection(self, shared: Ring, node: Map[int, Node]) -> bool:
-        """What node 0 finds out is so."""
+        """Node 0 detects termination only after it."""
         token, first = shared.token, node[0]
         shown = token.position == 0 and not (token.black or first.black or first.active)
         if not shown or token.sum + first.counter != 0:
@@ -123,7 +123,7 @@ class Ewd998Peers(Protocol):
 
     @invariant(reads=node)
     def safra(self, shared: Ring, node: Map[int, Node]) -> bool:
-        """Counters tell what is under way; and what the token has not seen may still make the probe fail."""
+        """Dijkstra's invariant: the counters match the work in flight, and no wrong probe can succeed."""
         token = shared.token
         if sum(one.pending for one in node.values()) != sum(one.counter for one in node.values()):
             return False

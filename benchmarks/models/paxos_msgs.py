@@ -1,7 +1,7 @@
-"""Paxos as module Paxos of the TLA+ examples has it: all messages are in one shared set, which everyone reads.
+"""Paxos as in module Paxos of the TLA+ examples: one shared set of all messages.
 
-Source: L. Lamport, "The part-time parliament" (1998). Where `paxos` sends messages to a leader or to an acceptor, they
-stay here in `msgs` for all to see.
+Source: L. Lamport, "The part-time parliament" (1998). Where `paxos` sends messages to a leader or to an
+acceptor, this model adds them to the shared set `msgs`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kraftcheck.spec import (
 
 
 class Acceptor(Record):
-    """One who votes: the highest ballot that it has heard of, and its vote in the highest ballot in which it voted."""
+    """An acceptor: the highest ballot that it has joined, and its last vote."""
 
     id: ModelValue
     ballot: int = -1
@@ -33,19 +33,19 @@ class Acceptor(Record):
 
 
 class Leader(Record):
-    """Whoever leads the ballot of this number."""
+    """The leader of a ballot."""
 
     id: int
 
 
 class Prepare(Record):
-    """A ballot begins (1a)."""
+    """The start of a ballot (phase 1a)."""
 
     ballot: int
 
 
 class Promise(Record):
-    """An acceptor says how it has voted, and will not vote in lower ballots (1b)."""
+    """An acceptor's promise to vote in no lower ballot, with its last vote (phase 1b)."""
 
     acceptor: ModelValue
     ballot: int
@@ -54,14 +54,14 @@ class Promise(Record):
 
 
 class Propose(Record):
-    """Acceptors are asked to vote for a value (2a)."""
+    """A leader's proposal of a value (phase 2a)."""
 
     ballot: int
     value: ModelValue
 
 
 class Accepted(Record):
-    """An acceptor has voted (2b)."""
+    """An acceptor's vote (phase 2b)."""
 
     acceptor: ModelValue
     ballot: int
@@ -69,13 +69,13 @@ class Accepted(Record):
 
 
 class Sent(Record):
-    """All messages that were ever sent."""
+    """The shared state: all messages ever sent."""
 
     msgs: frozenset[Prepare | Promise | Propose | Accepted] = frozenset()
 
 
 class PaxosMsgs(Protocol):
-    """At most one value is chosen, whatever is lost and whoever leads."""
+    """At most one value is chosen, with any losses and leaders."""
 
     acceptors: frozenset[ModelValue] = constant("Acceptor")
     values: frozenset[ModelValue] = constant("Value")
@@ -83,18 +83,18 @@ class PaxosMsgs(Protocol):
     max_ballot: int = constant("MaxBallot", at_least=0)
 
     def initial(self) -> Iterator[State]:
-        """Nobody has voted, and nothing was sent."""
+        """Yield the initial state, without votes and messages."""
         leaders = [Leader(ballot) for ballot in range(self.max_ballot + 1)]
         yield self.start([*map(Acceptor, ordered(self.acceptors)), *leaders], Sent())
 
     @internal
     def phase1a(self, me: Leader, shared: Sent) -> Steps:
-        """A leader begins its ballot."""
+        """A leader starts its ballot."""
         yield Step().put(msgs=shared.msgs | {Prepare(me.id)})
 
     @internal
     def phase1b(self, me: Acceptor, shared: Sent) -> Steps:
-        """An acceptor joins a higher ballot, and tells how it has voted."""
+        """An acceptor joins a higher ballot, and sends its last vote."""
         for m in shared.msgs:
             if isinstance(m, Prepare) and m.ballot > me.ballot:
                 promise = Promise(me.id, m.ballot, me.voted, me.value)
@@ -102,7 +102,7 @@ class PaxosMsgs(Protocol):
 
     @internal
     def phase2a(self, me: Leader, shared: Sent) -> Steps:
-        """A leader proposes, once, a value that is safe by the promises of a quorum."""
+        """A leader proposes a safe value once: that of a quorum's latest vote, or any value without a vote."""
         if any(isinstance(m, Propose) and m.ballot == me.id for m in shared.msgs):
             return
         promises = [m for m in shared.msgs if isinstance(m, Promise) and m.ballot == me.id]
@@ -118,7 +118,7 @@ class PaxosMsgs(Protocol):
 
     @internal
     def phase2b(self, me: Acceptor, shared: Sent) -> Steps:
-        """An acceptor votes as proposed, unless it has joined a higher ballot."""
+        """An acceptor votes for the proposal, unless it has joined a higher ballot."""
         for m in shared.msgs:
             if isinstance(m, Propose) and m.ballot >= me.ballot:
                 voted = me.but(ballot=m.ballot, voted=m.ballot, value=m.value)
@@ -126,7 +126,7 @@ class PaxosMsgs(Protocol):
 
     @invariant
     def one_chosen(self, shared: Sent) -> bool:
-        """No two values are chosen."""
+        """At most one value is chosen."""
         votes = [m for m in shared.msgs if isinstance(m, Accepted)]
         chosen = {
             value
