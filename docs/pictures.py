@@ -19,7 +19,15 @@ from typing import Any
 
 DOCS = Path(__file__).parent
 PICTURES = DOCS / "pictures"
-CHECK = ("reconfig", "--variant", "second-vote-in-epoch", "--config", "fault.second-vote-in-epoch")
+CHECK = (
+    "reconfig",
+    "--engine",
+    "tables",
+    "--variant",
+    "second-vote-in-epoch",
+    "--config",
+    "fault.second-vote-in-epoch",
+)
 WINDOW = {"width": 1180, "height": 640}
 COLORS = {  # text, lines, kraftcheck, peers
     "light": ("#1f2328", "#d1d9e0", "#0969da", "#9aa4af"),
