@@ -127,10 +127,7 @@ def _callee(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def _of_any_number(template_for: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function once for all integers.
-
-    By default, Numba gives each integer literal a type of its own.
-    """
+    """Compile a function once for all integers; Numba gives each integer literal a type of its own."""
     return lambda args, kws: template_for(
         [types.unliteral(one) if isinstance(one, types.IntegerLiteral) else one for one in args], kws
     )

@@ -103,10 +103,7 @@ class Checker:
     # Errors of user code
 
     def traced(self, error: RaisedError, rows: Iterable[Any], trace_to: Callable[[int], Behaviour]) -> RaisedError:
-        """Return an error with the trace to its state.
-
-        The tables do not know that state: they hold only the inputs that a call read.
-        """
+        """Return an error with the trace to its state; the tables hold only the inputs of the call that raised it."""
         me = getattr(error, "me", None)
         judged = (*self._options.action_constraints, *self._options.constraints, *self._options.properties)
         rows = list(rows) if error.trace is None else []

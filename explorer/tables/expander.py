@@ -213,10 +213,7 @@ class Expander:
     # Layouts
 
     def switch_layout(self, *, flat: bool) -> None:
-        """Switch to the flat layout, or to control rows; the buffers must be empty.
-
-        The flat layout needs no control rows, so their tables are cleared.
-        """
+        """Switch to flat rows, and clear all control rows, or back; the buffers must be empty."""
         interner = self.learner.interner
         interner.shared.sets.is_allowed &= not flat
         if flat:

@@ -152,10 +152,7 @@ class Clustering:
         return merged if self._gain(a, b, merged) > 0 else None
 
     def _contents(self, hashes: NDArray[np.uint64]) -> float:
-        """Return the estimated number of distinct contents in all states.
-
-        It is extrapolated from the sample and its first half.
-        """
+        """Return the number of distinct contents in all states, extrapolated from the sample and its first half."""
         whole = linear_count(hashes)
         more = max(0.0, log(whole / max(1.0, linear_count(hashes[: self._half])), 2)) if self._half else 1.0
         return float(whole * self._scale**more)

@@ -58,10 +58,7 @@ class ControlRows:
         return None
 
     def order(self, rows: Rows) -> Indices:
-        """Return the order in which states are expanded: by control row.
-
-        Neighbours then share table entries, which are still in the processor's caches.
-        """
+        """Return the order of expansion, by control row, so that neighbours share cached table entries."""
         order = np.arange(len(rows), dtype=np.int64)
         most = self._learner.counts()[0]
         shift = max(0, most.bit_length() - ORDER_BITS)

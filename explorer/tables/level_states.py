@@ -56,10 +56,7 @@ class LevelStates:
     # Memory
 
     def divide_memory(self) -> str | None:
-        """Give the states the memory that the memo tables leave.
-
-        Returns an error message if the memo tables alone take too much.
-        """
+        """Give the states the memory that memo tables leave; return an error message if these take too much."""
         kinds = self._size.kinds()
         learned = sum(one.nbytes for one in kinds)
         if learned > self.memory.most_learned:

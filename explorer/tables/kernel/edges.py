@@ -31,10 +31,7 @@ BEYOND, BLOCKED = -1, -2
 
 @jit
 def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any:
-    """Write the edges out of the worker's states with these indices; return the number of edges.
-
-    `stats[S_DONE]` is the number of states done, less than all where an array is full.
-    """
+    """Write the edges out of the worker's states with these indices; return their number. Sets `stats[S_DONE]`."""
     states, succ, stats, which = worker.states, worker.succ, worker.stats, bare(which)
     permutations, columns = t.meta[codes.M_PERMUTATIONS], states.shape[1]
     own_image = np.zeros(columns, np.int32)
@@ -79,10 +76,7 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any
 
 @jit
 def mark_back(sources: Any, targets: Any, marked: Any, first: Any, before: Any, waiting: Any) -> None:
-    """Mark every state with a path to a marked one.
-
-    `first` is zeros, one more than the states. `before` has room for each edge, `waiting` for each state.
-    """
+    """Mark every state with a path to a marked one; `first` is zeros, one more than there are states."""
     sources, targets, marked = bare(sources), bare(targets), bare(marked)
     first, before, waiting = bare(first), bare(before), bare(waiting)
     # Group the sources by target, by counting sort.

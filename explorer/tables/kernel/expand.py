@@ -185,10 +185,7 @@ def expand_row(t: Any, worker: Any, at: Any, n: Any, row: Any) -> Any:
 
 @jit
 def expand_inbox(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, inbox: Any) -> Any:
-    """Write the successors of a replica's message handlers.
-
-    `rest`, in each bundle item, is the inbox without the message that the handler consumes.
-    """
+    """Write the successors of message handlers; `rest` is the inbox without the message that a handler consumes."""
     local = np.int64(t.rows[row, t.meta[codes.M_SLOT_BASE] + slot])
     if local == 0:
         return n

@@ -20,10 +20,7 @@ from kraftcheck.explorer.tables.kernel.worker import record_miss
 def canonical(
     t: Any, worker: Any, states: Any, at: Any, column: Any, columns: Any, best: Any, place: Any, to: Any, image: Any
 ) -> Any:
-    """Write the canonical image of states[at, column:] to best[place, to:]; return False where an image is not cached.
-
-    The buffer `image` has room for one state.
-    """
+    """Write the least image of states[at, column:] to best[place, to:]; return False where an image is not cached."""
     permuted_rows, permuted_contents, permuted_slots = t.permuted_rows, t.permuted_contents, t.permuted_slots
     row = t.row_info[states[at, column], R_IDENTITY]
     known = True

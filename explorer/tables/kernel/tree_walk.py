@@ -119,10 +119,7 @@ def walk_to(t: Any, node: Any, row: Any, me: Any, peer: Any) -> Any:
 
 @jit
 def next_unanswered(t: Any, first: Any, last: Any, states: Any, inboxes: Any) -> Any:
-    """Return the index of the first request to Python that the tables do not answer by now, or `last`.
-
-    `inboxes` is the first inbox column of the states.
-    """
+    """Return the index of the first request to Python that no earlier answer has answered, or `last`."""
     states = bare(states)
     for i in range(first, last):
         if t.asked[i, 0] != codes.ASK_PATH:

@@ -123,10 +123,7 @@ class ProxyPolicy:
         self._whole: set[tuple[int, bool]] = set()
 
     def of(self, root: int, name: str) -> tuple[bool, bool]:
-        """Return whether a call tracks fields, and whether it tracks those of a property's only replica.
-
-        Resets the tree when it changes to plain records.
-        """
+        """Return whether a call tracks fields, and those of a property's only replica; a change resets the tree."""
         misses = self.misses.get(root)
         if misses is not None:
             self.misses[root] = misses = misses + 1

@@ -85,10 +85,7 @@ class GrowingTables(Tables):
         array[index] = value
 
     def lengthen(self, name: str, rows: int, fill: int = 0) -> Any:
-        """Return a table of at least `rows` rows, at least doubled if it grows.
-
-        The table keeps its address if the pages reserved for it suffice.
-        """
+        """Return a table of at least `rows` rows; it is doubled if it grows, in place if reserved pages suffice."""
         array, most = getattr(self, name), _most_rows(name)
         if rows <= len(array):
             return array

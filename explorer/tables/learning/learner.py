@@ -115,10 +115,7 @@ class Learner:
         return self.interner.tables
 
     def follow(self, fairness: tuple[Fairness, ...]) -> None:
-        """Give steps the labels that fairness distinguishes, and record steps that only bounds disable.
-
-        It must be called before any other method.
-        """
+        """Give steps the labels of fairness, and record steps that only bounds disable; to be called first."""
         self.book = LabelTable(self.protocol, self.action_names, fairness)
         self.interner.tables.meta[codes.M_WATCH_BOUNDS] = 1
         self.interner.shared.sets.is_allowed = False
@@ -215,10 +212,7 @@ class Learner:
         return is_done
 
     def _has_all_columns(self, worker: WorkerArrays, make: Any) -> bool:
-        """Return whether the worker's states have an inbox column for every replica.
-
-        States whose invariants are evaluated need none.
-        """
+        """Return whether states have an inbox column for every replica, or need none for an evaluation."""
         columns = self.interner.first_inbox + len(self.interner.slots)
         return make is resolve_evaluations or worker.states.shape[1] == columns
 

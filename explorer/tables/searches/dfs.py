@@ -172,10 +172,7 @@ class DepthFirst:
             self.visited.grow(4 * len(worker.succ))
 
     def _check_in_python(self, python: PythonChecks, base: int, top: int) -> int:
-        """Check the last state's successors stack[base:top] in Python.
-
-        Returns the top of the stack, after removal of the successors that violate a constraint.
-        """
+        """Check the successors stack[base:top] in Python; return the top of the stack without pruned ones."""
         depth = int(self._worker.stats[S_DEPTH])
         python.check_pruned(self._path, np.array([depth]), lambda _, index: self._trace_to(index))
         if top == base:

@@ -33,10 +33,7 @@ class Budget(NamedTuple):
         return cls(total // 2, min(total // 8, MOST_ROWS), total // 4)
 
     def entries(self, bits: int) -> int:
-        """Return the number of states of `bits` bits that the set in memory may hold.
-
-        A partition that grows needs its old and its new table at once, which the number allows for.
-        """
+        """Return the number of states of `bits` bits that fit in memory while one partition grows."""
         return max(1 << 10, int(self.visited * 0.65) // entry_bytes(bits, FIRST_CAPACITY))
 
     @property
@@ -45,10 +42,7 @@ class Budget(NamedTuple):
         return min(SMALL, self.visited // FAST_SHARE)
 
     def batch(self, most: int, columns: int, workers: int, *, is_flat: bool = False) -> int:
-        """Return the number of states of a worker's batch, at most `most`.
-
-        States with control rows are expanded in the order of control rows, which pays more in larger batches.
-        """
+        """Return the number of states of a worker's batch, at most `most`; larger ones share more control rows."""
         room = self.buffers // workers
         fitting = (min(room, MOST_FLAT) if is_flat else room) // (2 * SUCCESSORS_PER_STATE * 4 * columns)
         return max(min(fitting, most), min(LEAST_BATCH, most))

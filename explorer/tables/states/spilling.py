@@ -143,10 +143,7 @@ class SpillingSet:
                 yield from self.merge_candidates()
 
     def add_early(self, found: Found) -> list[Rows]:
-        """Insert successors during miss handling, beside the thread that runs it, if memory has room.
-
-        Returns the rows of new states.
-        """
+        """Insert successors during miss handling, if memory has room; return the rows of new states."""
         if self.archive is not None or self.in_memory.packing is not found.packing or self._is_full():
             return []
         return [rows.copy() for rows in self.in_memory.add(found, beside=True)]

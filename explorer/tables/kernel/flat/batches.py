@@ -97,10 +97,7 @@ def is_same(words: Any, a: Any, b: Any) -> Any:
 
 @inlined
 def append_unique(found: Any, recent: Any, words: Any, k: Any, rows: Any, row: Any, column: Any) -> Any:
-    """Append the state rows[row, column:] to the partition that owns it.
-
-    Returns that partition's count, or 0 for a recent duplicate.
-    """
+    """Append the state rows[row, column:] to its partition; return the partition's count, or 0 for a duplicate."""
     h = hash_words(words, k)
     if is_repeated(recent, words, k, np.int64(h & np.uint64(RECENT - 1))):
         return np.int64(0)
@@ -131,10 +128,7 @@ def prefetch_clusters(t: Any, packing: Any, worker: Any, held: Any, count: Any) 
 
 @jit
 def flush_queue(t: Any, packing: Any, worker: Any, found: Any, recent: Any, count: Any, images: Any) -> Any:
-    """Pack the queued successors and append them to their partitions; return the largest count of a partition.
-
-    With `images`, the canonical image of each successor is packed.
-    """
+    """Pack the queued successors, or their `images`, and append them; return the largest count of a partition."""
     held = worker.waiting_images if images else worker.waiting_rows
     words, clusters, fullest = worker.waiting_words, packing.clusters[0], np.int64(0)
     prefetch_clusters(t, packing, worker, held, count)
@@ -149,10 +143,7 @@ def flush_queue(t: Any, packing: Any, worker: Any, found: Any, recent: Any, coun
 
 @inlined
 def append_or_queue(t: Any, packing: Any, worker: Any, found: Any, recent: Any, k: Any, waiting: Any) -> Any:
-    """Append successor `k` to the partition that owns it, or queue it at `waiting` until its cluster ids are looked up.
-
-    Returns the partition's count, 0 for a duplicate, or WAITS.
-    """
+    """Append successor `k` to its partition, or queue it; return the partition's count, 0 for a duplicate, or WAITS."""
     words, succ, symmetric = worker.words, worker.succ, t.meta[codes.M_PERMUTATIONS] > 1
     if not symmetric and worker.touched[k] == 0 and is_same(words, k, len(words) - 1):
         return np.int64(0)
@@ -174,10 +165,7 @@ def append_or_queue(t: Any, packing: Any, worker: Any, found: Any, recent: Any, 
 
 @inlined
 def expand_completely(t: Any, packing: Any, worker: Any, at: Any) -> Any:
-    """Write the successors of a state, evaluate the pruned ones and find the canonical image of each.
-
-    Returns their number, MISSING or FULL; see `expand_flat`.
-    """
+    """Write a state's successors, with verdicts of pruned ones and images; return their number, MISSING or FULL."""
     n = expand_flat(t, packing, worker, at, False)
     if n > 0 and not check_pruned_successors(t, worker, False, n):
         n = MISSING
@@ -188,10 +176,7 @@ def expand_completely(t: Any, packing: Any, worker: Any, at: Any) -> Any:
 
 @inlined
 def lacks_room_for(t: Any, packing: Any, worker: Any, found: Any, n: Any, fullest: Any) -> Any:
-    """Return the value of S_CODE that ends the batch before `n` more successors, or OK.
-
-    With OK, room for the cluster ids of these successors is reserved.
-    """
+    """Return the value of S_CODE that ends the batch before `n` more successors, or OK after reserving their room."""
     code = codes.OK
     if n == FULL:
         code = codes.MANY_SUCCESSORS

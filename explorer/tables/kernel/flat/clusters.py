@@ -81,10 +81,7 @@ def enter(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short:
 
 @inlined
 def cluster_number(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short: Any) -> Any:
-    """Return the id of the contents of cluster `f` in the state rows[row, column:], given their hash.
-
-    New contents are interned; room for them must be reserved.
-    """
+    """Return the id of the contents of cluster `f`, given their hash; intern new contents in reserved room."""
     if short == NOTHING:
         return np.int64(0)
     i, own = place_of(t.cluster_table, short), np.int64(0)

@@ -32,10 +32,7 @@ from kraftcheck.explorer.tables.kernel.worker import record_violations, retry_st
 def evaluate_property(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, kind: Any, number: Any, me: Any, peer: Any
 ) -> Any:
-    """Evaluate a property on given replicas.
-
-    Returns whether it is violated, whether these replicas and the shared fields decide that, and whether it is known.
-    """
+    """Return whether replicas violate a property, whether they alone decide that, and whether it is known."""
     leaf, certain = walk_by(t, worker, kind, number, rows, row, root, me, peer), True
     if leaf < 0:
         certain = False
@@ -45,10 +42,7 @@ def evaluate_property(
 
 @inlined
 def decided_by(worker: Any, shared: Any, me: Any, peer: Any) -> Any:
-    """Return the mask of properties that the shared fields and these replicas decide.
-
-    The low bits are the properties that hold; from bit MOST_PROPERTIES on, those that do not.
-    """
+    """Return the mask of properties that replicas alone satisfy, and above it the mask of those they violate."""
     kind = HOLDS if peer == 0 else HOLDS_OF_TWO
     return memo_get(worker, key_of(kind, number_for(worker, kind, shared), me, peer))
 
@@ -91,10 +85,7 @@ def violations(
 def evaluate_part(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, shared: Any, constraints: Any, asked: Any, me: Any, peer: Any
 ) -> Any:
-    """Return the mask of violated properties among `asked`, for the state, a replica or a pair.
-
-    Also returns whether all of them are known.
-    """
+    """Return the mask of properties among `asked` that replicas violate, and whether all of them are known."""
     fact = decided_by(worker, shared, me, peer)
     bad = asked & (fact >> codes.MOST_PROPERTIES)
     left = asked & ~(fact | fact >> codes.MOST_PROPERTIES)

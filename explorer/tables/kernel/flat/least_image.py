@@ -34,10 +34,7 @@ def image(permuted: Any, number: Any, g: Any) -> Any:
 
 @inlined
 def narrow_to_least(permuted: Any, worker: Any, states: Any, at: Any, first: Any, slots: Any, count: Any) -> Any:
-    """Narrow the candidate permutations to those with the least images in the columns of all replicas.
-
-    Returns their number; they come first in `worker.left`.
-    """
+    """Move the permutations with the least images in all replicas' columns to the front; return their number."""
     left, sources, present = worker.left, worker.sources, np.int64(0)
     for s in range(slots):
         present |= np.int64(states[at, first + s] != 0) << (s & 63)
@@ -61,10 +58,7 @@ def narrow_to_least(permuted: Any, worker: Any, states: Any, at: Any, first: Any
 
 @inlined
 def canonical_permutation(t: Any, worker: Any, serial: Any, states: Any, at: Any, column: Any) -> Any:
-    """Return the permutation that makes the least image of the flat state states[at, column:], or MISSING.
-
-    With `serial`, missing images are made.
-    """
+    """Return the permutation that makes the least image of a flat state, or MISSING if an image is not cached."""
     base, slots = t.meta[codes.M_SLOT_BASE], worker.sources.shape[1]
     inboxes = base + slots
     bounds, left, count = t.meta[codes.M_BOUNDS], worker.left, t.meta[codes.M_PERMUTATIONS]
@@ -129,10 +123,7 @@ def find_canonical(t: Any, worker: Any, serial: Any, n: Any) -> Any:
 
 @jit
 def pack_all_flat(t: Any, packing: Any, worker: Any, states: Any, words: Any, owners: Any) -> None:
-    """Write the packed words of flat states and the partition that owns each, in one thread.
-
-    If cluster ids outgrow their fields, the caller must widen the packing and call again.
-    """
+    """Write packed flat states and their partitions, in one thread; repeat the call if cluster ids outgrow a field."""
     states, words, owners = bare(states), bare(words), bare(owners)
     images, clusters = worker.waiting_images, packing.clusters[0]
     for i in range(len(states)):

@@ -116,10 +116,7 @@ def satisfies_constraints(t: Any, worker: Any, serial: Any, n: Any) -> Any:
 def emit(
     t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, outcome: Any, delta: Any, slot: Any, inbox: Any
 ) -> Any:
-    """Write the successor of an outcome at index `n`; return the next index, or FULL.
-
-    `inbox` replaces the actor's inbox; NONE leaves it as it is.
-    """
+    """Write the successor of an outcome at index `n`, with `inbox` for the actor's; return the next index, or FULL."""
     states, succ = worker.states, worker.succ
     if n >= len(succ) - 1:
         return FULL

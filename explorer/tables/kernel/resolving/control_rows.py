@@ -66,10 +66,7 @@ def intern_hashed(t: Any, written: Any, hashed: Any) -> Any:
 
 @jit
 def preload_rows(t: Any, first: Any, count: Any) -> None:
-    """Hash consecutive control rows, and load the entries that they will be compared with.
-
-    These loads do not depend on each other, so the processor overlaps them.
-    """
+    """Hash consecutive control rows, and load the entries to compare them with, so that the loads overlap."""
     mask = np.int64(len(t.row_table) - 1)
     touched = np.int64(0)
     for row in range(first, first + count):

@@ -40,10 +40,7 @@ def ask(t: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
 
 @jit
 def request_handlers(t: Any, local: Any, message: Any) -> Any:
-    """Return the list of handlers of a local state for a message; message 0 stands for internal actions.
-
-    Returns MISSING, after one request to Python, where the list is not known.
-    """
+    """Return a local state's handlers for a message (0: internal actions), or MISSING after one request to Python."""
     key = pair(local, message)
     found = find(t.roots, key)
     if found >= 0:
