@@ -9,7 +9,7 @@ The search proper takes the initial states from `checker.starting_rows()`, and c
 they are stored. To expand a batch, it repeats `rows, which = expander.expand(rows, which)` and the store's
 `add(expander.found())` until `which` is empty. It passes events to `checker.report_events`, and new states to
 `checker.python`. After each batch it calls `checker.stop_at_max_states()` and
-`checker.books.look_at_the_clock(...)`.
+`checker.books.check_time_limit(...)`.
 
 The search order keeps the predecessors that `checker.report_events` needs for a counterexample. It honours
 `max_depth`, and sets the result's `depth`. The options `--memory`, `--checkpoint`, `@reachable` and `@temporal`
