@@ -43,10 +43,12 @@ RADIUS = 14
 SWEEPS = 8
 DRAWING_SECONDS = 120
 """Time limit of Graphviz."""
-_STYLE = (
-    "svg{background:#fff;font:11px sans-serif}circle{fill:#eef;stroke:#446}.way circle{fill:#fd8;stroke:#a50}"
-    ".bad circle{fill:#f99;stroke:#a00}path{fill:none;stroke:#889}path.way{stroke:#a50;stroke-width:2}"
-    "text{text-anchor:middle}text.step{fill:#556;font-size:9px}"
+_STYLE = "".join(
+    (
+        "svg{background:#fff;font:11px sans-serif}circle{fill:#eef;stroke:#446}.way circle{fill:#fd8;stroke:#a50}",
+        ".bad circle{fill:#f99;stroke:#a00}path{fill:none;stroke:#889}path.way{stroke:#a50;stroke-width:2}",
+        "text{text-anchor:middle}text.step{fill:#556;font-size:9px}",
+    )
 )
 
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\l"})

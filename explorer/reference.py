@@ -38,8 +38,8 @@ def explore(protocol: Protocol, options: SearchRequest | None = None, *, whole_l
 class ReferenceSearch:
     """A search over whole states. It keeps every visited state.
 
-    A search that stops at a violation has met the same states as TLC. With `whole_levels` a breadth-first search first
-    expands the rest of the level, so its counts are those of the table engine, which expands levels in large batches.
+    A search that stops at a violation has met the same states as TLC. With `whole_levels`, a breadth-first search
+    expands the rest of the level before it stops. Its counts are then those of the table engine.
     """
 
     def __init__(self, protocol: Protocol, options: SearchRequest, *, whole_levels: bool = False) -> None:
