@@ -440,11 +440,11 @@ def _about_diagram(space: StateSpace) -> Iterator[str]:
     """Yield the size of the diagram, and the variables with most of its nodes."""
     store, reached = space.store, space.store.roots.get("reached", EMPTY)
     size, variables = store.size(reached), len(space.variables.keys)
-    yield f"a diagram of {size:,} nodes over {variables:,} variables; {store.nodes_made:,} nodes were made for it"
+    yield f"a diagram of {size:,} nodes over {variables:,} variables; {store.nodes_made:,} nodes were created for it"
     levels = store.sizes(reached).most_common(MOST_NAMED)
     if levels and levels[0][1] >= FEWEST_NAMED:
         names = [f"{space.variables.name(level)} ({nodes:,})" for level, nodes in levels]
-        yield f"most nodes are of {', '.join(names)}"
+        yield f"most nodes belong to {', '.join(names)}"
 
 
 def _about_violations(space: StateSpace, traps: Collection[str]) -> Iterator[str]:

@@ -25,7 +25,7 @@ from kraftcheck.traces.scenarios import Command, ScenarioError, Stage, Story
 BEGINNING = 2**16
 """Bytes at the beginning of a file that show its kind."""
 
-BESIDE = ", which the model alone can do; beside Kafka"
+BESIDE = " (possible in the model, not beside Kafka)"
 
 WORDS_OF_WALKS = ("model", "variant", "set", "go")
 
@@ -223,7 +223,7 @@ def trace_script(trace: Trace, semantics: Semantics, begun: StepResult) -> Scrip
             place = f"{trace.file}: state {number}"
             named = dict(labelled(semantics.transitions(ahead.state)))
             if step not in named:
-                raise InputError(f"{place}: {Step.of(step)}{BESIDE} not: {_instead(named)}")
+                raise InputError(f"{place}: {Step.of(step)}{BESIDE}: {_instead(named)}")
             yield from ahead.take(place, named[step])
 
 
