@@ -118,7 +118,9 @@ def test_notes_say_where_the_nodes_are_and_which_engine_may_be_faster(monkeypatc
     monkeypatch.setattr(engine, "SLOW_SECONDS", -100)
     monkeypatch.setattr(engine, "FEWEST_NAMED", 1)
     named, faster = explore(given.protocol, asked).notes[-2:]
-    assert re.fullmatch(r"most nodes belong to (the (state of|messages to|field|bound) [^,]+ \([\d,]+\)(, )?){3}", named)
+    assert re.fullmatch(
+        r"most nodes belong to (the (state of|messages to|field|bound) [^,]+ \([\d,]+\)(, )?){3}", named
+    )
     assert "--engine tables may be faster" in faster
 
 
