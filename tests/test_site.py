@@ -62,11 +62,17 @@ def test_the_contents_list_each_page_once() -> None:
     assert sorted(listed()) == pages()
 
 
-@pytest.mark.slow
-def test_the_site_is_built_without_a_warning_and_read_without_a_network(tmp_path: Path) -> None:
-    done = build(ROOT, tmp_path / "built")
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the site, which is built without a warning."""
+    folder = tmp_path_factory.mktemp("built")
+    done = build(ROOT, folder)
     assert done.returncode == 0, done.stdout + done.stderr
-    site = tmp_path / "built" / "site"
+    return folder / "site"
+
+
+@pytest.mark.slow
+def test_the_site_has_each_page_and_is_read_without_a_network(site: Path) -> None:
     built = {path: Page(path.read_text()) for path in site.rglob("*.html") if path.name != "404.html"}
     linked = {(path.parent / link.partition("#")[0]).resolve() for path, page in built.items() for link in page.links}
     assert {site / page.replace(".md", ".html") for page in pages()} == set(built) <= linked
@@ -108,13 +114,19 @@ def test_a_broken_link_fails_and_one_to_a_file_of_the_repository_does_not(tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_a_page_opened_as_a_file_searches_the_site_without_a_network(tmp_path: Path) -> None:
-    assert build(ROOT, tmp_path / "built").returncode == 0
+def test_a_page_opened_as_a_file_searches_the_site_and_copies_commands(site: Path) -> None:
     with chromium() as browser:
         watched = Watched(browser.new_page())
-        watched.open(tmp_path / "built" / "site" / "decisions" / "site.html")
+        watched.open(site / "decisions" / "site.html")
         watched.page.locator(".md-search__button").click()
         watched.page.wait_for_timeout(1_000)  # until the field has the focus
         watched.page.keyboard.type("fairness")
         watched.page.locator("a[href$='temporal.html?h=fairness']").wait_for(timeout=10_000)
+        watched.open(site / "tutorial.html")
+        watched.page.evaluate("addEventListener('copy', (event) => window.copied = event.clipboardData.getData('text'))")
+        block = watched.page.locator(".highlight").filter(has_text="simulate quorum")
+        block.hover()
+        block.locator("button").click()
+        watched.page.wait_for_function("window.copied")
+        assert watched.page.evaluate("window.copied") == "kraftcheck simulate quorum --runs 500 --seed 1 --quiet"
         assert [trouble for trouble in watched.troubles if not trouble.startswith("request: file:")] == []
