@@ -123,7 +123,8 @@ def test_a_page_opened_as_a_file_searches_the_site_and_copies_commands(site: Pat
         watched.page.keyboard.type("fairness")
         watched.page.locator("a[href$='temporal.html?h=fairness']").wait_for(timeout=10_000)
         watched.open(site / "tutorial.html")
-        watched.page.evaluate("addEventListener('copy', (event) => window.copied = event.clipboardData.getData('text'))")
+        noted = "addEventListener('copy', (event) => window.copied = event.clipboardData.getData('text'))"
+        watched.page.evaluate(noted)
         block = watched.page.locator(".highlight").filter(has_text="simulate quorum")
         block.hover()
         block.locator("button").click()
