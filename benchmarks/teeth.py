@@ -25,7 +25,7 @@ from kraftcheck.lockstep.survey import summary
 from kraftcheck.lockstep.walks import FETCH_LIMIT, Candidates, Chosen, GivenWalk, RandomWalk, Sort, Step
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
-from kraftcheck.spec.language.semantics import choose_transition, way_to
+from kraftcheck.spec.language.semantics import choose_transition, path_to
 from kraftcheck.spec.values import cut
 
 ROOM = 20
@@ -67,7 +67,7 @@ class FromStart:
 
     def __init__(self, lockstep: Lockstep, init: str, then: RandomWalk) -> None:
         self._lockstep = lockstep
-        self._way = way_to(lockstep.protocol, init)
+        self._way = path_to(lockstep.protocol, init)
         self._then = then
 
     def __call__(self, offers: Candidates) -> Chosen | None:

@@ -75,7 +75,7 @@ def find_raising_step(semantics: Semantics, properties: Iterable[Property], stat
             trace = (step_of(taken),)
             for prop in properties:
                 if prop.over_steps:
-                    semantics.kept_by(prop, state, taken)
+                    semantics.step_satisfies(prop, state, taken)
                 else:
                     semantics.holds(prop, taken.target)
             trace = ()

@@ -183,7 +183,7 @@ def _violates(semantics: Semantics, prop: Property | None, trace: Behaviour) -> 
         return not semantics.holds(prop, trace[-1].state)
     for before, last in list(pairwise(trace))[-1:]:
         taken = (step for step in semantics.transitions(before.state) if step_of(step) == last)
-        return any(not semantics.kept_by(prop, before.state, step) for step in taken)
+        return any(not semantics.step_satisfies(prop, before.state, step) for step in taken)
     return False
 
 

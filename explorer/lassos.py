@@ -23,7 +23,7 @@ from kraftcheck.spec.language.formula import (
     Taken,
     Until,
 )
-from kraftcheck.spec.language.semantics import Choice, Semantics, Transition, is_meant
+from kraftcheck.spec.language.semantics import CandidateStep, Semantics, Transition, is_meant
 from kraftcheck.spec.language.state import State
 
 
@@ -88,7 +88,7 @@ class LassoEvaluator:
         choices = (one for one in self._semantics.choices(state) if not {NEXT, one.action}.isdisjoint(actions))
         return any(self._may_be_taken(state, choice) for choice in choices)
 
-    def _may_be_taken(self, state: State, choice: Choice) -> bool:
+    def _may_be_taken(self, state: State, choice: CandidateStep) -> bool:
         taken = self._semantics.taken(state, choice)
         if taken is not None:
             return taken.target != state

@@ -12,7 +12,7 @@ from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.transition_system import BEYOND, BLOCKED, LabelTable, Mask, Steps
 from kraftcheck.spec.language.declarations import Property
-from kraftcheck.spec.language.semantics import Choice, Semantics, Transition, initial_states
+from kraftcheck.spec.language.semantics import CandidateStep, Semantics, Transition, initial_states
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Value
 
@@ -74,7 +74,7 @@ class PlainSystem:
         places, keys, ends, labels = zip(*found, strict=True) if found else ((), (), (), ())
         yield Steps(np.array(places, np.int64), keys, np.array(ends, np.int32), np.array(labels, np.uint16))
 
-    def _end(self, state: State, choice: Choice) -> tuple[Value, int | None]:
+    def _end(self, state: State, choice: CandidateStep) -> tuple[Value, int | None]:
         """Return the canonical key of a choice's target, and its end code; the code is None if there is no step."""
         transition = self.semantics.taken(state, choice)
         if transition is None:

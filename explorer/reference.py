@@ -152,7 +152,7 @@ class ReferenceSearch:
             self._generated += 1
             self._fired[transition.action] += 1
             for prop in self._step_properties:
-                if not self.semantics.kept_by(prop, state, transition):
+                if not self.semantics.step_satisfies(prop, state, transition):
                     self._violation(prop.name, state, transition)
             if self.system.allows(state, transition.target):
                 yield transition

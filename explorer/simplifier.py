@@ -225,7 +225,7 @@ class Simplifier:
             steps = self._steps(state) if self._is_expanded(before, state) else None
             return self._violation.property == DEADLOCK and steps == []
         if prop.over_steps:
-            return before is not None and taken is not None and not self._semantics.kept_by(prop, before, taken)
+            return before is not None and taken is not None and not self._semantics.step_satisfies(prop, before, taken)
         return not self._semantics.holds(prop, state)
 
     def shows_it(self) -> bool:

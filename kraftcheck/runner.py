@@ -21,7 +21,7 @@ from kraftcheck.reporting.as_json import result_as_json
 from kraftcheck.reporting.files import OutputFiles, write_counterexamples
 from kraftcheck.reporting.lines import Meter, print_lines
 from kraftcheck.reporting.summary import github_annotations, next_steps, report, write_junit
-from kraftcheck.spec.diagnosis.slips import slips
+from kraftcheck.spec.diagnosis.lint import lint
 from kraftcheck.spec.diagnosis.vacuity import Watch, unmet, vacuous, watch
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -89,7 +89,7 @@ def _diagnosed(job: Job, search: Callable[[], Result]) -> Result:
             protocol.probes.pop(one.prop.name, None)
     if result.limit != INTERRUPTED or result.distinct_states:  # else `initial` itself may not terminate
         with suppress(KeyboardInterrupt):  # an interruption must not lose the search's result
-            result.warnings += slips(protocol, complete=result.complete)
+            result.warnings += lint(protocol, complete=result.complete)
     if known:
         _note_vacuity(protocol, options, result, watched)
     return result

@@ -132,5 +132,5 @@ class BreadthFirst:
 
 def violating_step(semantics: Semantics, prop: Property, state: State) -> TraceStep:
     """Return a step out of the state that violates the step property."""
-    wrong = (step for step in semantics.transitions(state) if not semantics.kept_by(prop, state, step))
+    wrong = (step for step in semantics.transitions(state) if not semantics.step_satisfies(prop, state, step))
     return step_of(next(wrong))

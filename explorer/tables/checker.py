@@ -155,7 +155,7 @@ class Checker:
     def _violates(self, prop: Property, state: State, over_steps: bool) -> Callable[[Transition], bool]:
         """Return a test of whether a step violates a property."""
         if over_steps:
-            return lambda step: not self.semantics.kept_by(prop, state, step)
+            return lambda step: not self.semantics.step_satisfies(prop, state, step)
         return lambda step: not self.semantics.holds(prop, step.target)
 
     def behaviour(self, rows: Iterable[Any]) -> Behaviour:

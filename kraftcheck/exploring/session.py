@@ -142,7 +142,7 @@ class StateInspector:
                     return self._semantics.holds(prop, node.step.state)
                 if before is None or node.transition is None:
                     return True
-                return self._semantics.kept_by(prop, before.state, node.transition)
+                return self._semantics.step_satisfies(prop, before.state, node.transition)
         except InputError as error:
             return str(error)
 

@@ -25,7 +25,7 @@ from kraftcheck.lockstep.lockstep import Choose, Lockstep
 from kraftcheck.lockstep.walks import Candidates, Chosen, Taken, labelled
 from kraftcheck.spec import State
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.semantics import Semantics, choose_transition, initial_states, way_to
+from kraftcheck.spec.language.semantics import Semantics, choose_transition, initial_states, path_to
 
 MOST_STATES = 500_000
 """Most states that are kept in memory."""
@@ -365,7 +365,7 @@ class CoverWalk:
         self._cover = cover
         self._graph = cover.graph
         self._lockstep = lockstep
-        self._way = way_to(lockstep.protocol, cover.graph.init)
+        self._way = path_to(lockstep.protocol, cover.graph.init)
         self._drops_late = not cover.graph.has_late_pre_votes
         self._nodes: list[int] | None = None
         self._idle = self._learnt = 0

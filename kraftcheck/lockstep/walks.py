@@ -29,7 +29,7 @@ from kraftcheck.files import read_written, replacing
 from kraftcheck.kraft_model.quorum.records import Nil, Replica
 from kraftcheck.spec import Protocol, Record, State
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.semantics import Choice, Semantics, Transition
+from kraftcheck.spec.language.semantics import CandidateStep, Semantics, Transition
 from kraftcheck.spec.values import Value, text_of
 
 
@@ -121,14 +121,14 @@ class Candidates:
 
     def outcomes(self, offer: Candidate) -> list[Transition]:
         """Return the enabled steps of a candidate, in the order of the model."""
-        semantics, choices = self._semantics, tuple[Choice, ...]()
+        semantics, choices = self._semantics, tuple[CandidateStep, ...]()
         if offer.inbox is None:
             action = semantics.protocol.actions[offer.action]
             me = None if offer.actor is None else self.state.replicas[offer.actor]
             steps = semantics.steps(action, me, offer.message, semantics.context(self.state, action, self._known))
             if not steps and not action.reads:
                 self._strike(offer)
-            choices = tuple(Choice(offer.action, offer.actor, offer.message, step) for step in steps)
+            choices = tuple(CandidateStep(offer.action, offer.actor, offer.message, step) for step in steps)
         else:
             own = semantics.network_choices(offer.actor, offer.inbox)
             choices = tuple(c for c in own if c.action == offer.action and c.message == offer.message)

@@ -97,7 +97,8 @@ def _known(protocol: Protocol, prop: Property, violation: Violation) -> dict[str
         return semantics.falsifying(prop, last.state) or {}
     before = violation.trace[-2].state
     for taken in semantics.transitions(before):
-        if (taken.action, taken.target) == (last.action, last.state) and not semantics.kept_by(prop, before, taken):
+        is_last = (taken.action, taken.target) == (last.action, last.state)
+        if is_last and not semantics.step_satisfies(prop, before, taken):
             return _known_of_step(semantics, prop, before, taken)
     return {}
 

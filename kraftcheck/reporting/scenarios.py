@@ -239,7 +239,7 @@ class ScenarioRun:
                 raise ScenarioError(unknown("property", name, known, self._semantics.protocol.name()))
             prop = known[name]
             if prop.over_steps:
-                holds = self._before is None or self._semantics.kept_by(prop, *self._before)
+                holds = self._before is None or self._semantics.step_satisfies(prop, *self._before)
             else:
                 holds = self._semantics.holds(prop, self._state)
             yield f"{name} {'holds' if holds else 'is violated'}"

@@ -228,7 +228,7 @@ class Transition(NamedTuple):
     target: State  # the next state
 
 
-class Candidate(NamedTuple):
+class ActionInstance(NamedTuple):
     """An action, its possible actor, and the delivered message."""
 
     action: Action
@@ -236,7 +236,7 @@ class Candidate(NamedTuple):
     message: Record | None
 
 
-class Choice(NamedTuple):
+class CandidateStep(NamedTuple):
     """A candidate step of a state."""
 
     action: str  # as in `Transition`
@@ -246,7 +246,7 @@ class Choice(NamedTuple):
     inbox: Value | None = None  # the actor's next inbox for the network's own steps; else None
 
 
-class Offer(NamedTuple):
+class LocalAction(NamedTuple):
     """An action that a replica may take on a message, with its steps; None if they depend on other replicas."""
 
     action: Action
@@ -267,17 +267,17 @@ class Semantics:
         self.handler_calls: Counter[str] = Counter()
         self.most_spent: dict[str, int] = {}
         self._environment = [a for a in protocol.actions.values() if a.kind == "environment"]
-        self._same: dict[Value, Value] = {}
-        self._offers: dict[tuple[Value, Value, Value], tuple[Offer, ...]] = {}
+        self._interned: dict[Value, Value] = {}
+        self._memo: dict[tuple[Value, Value, Value], tuple[LocalAction, ...]] = {}
         self._deliverable: dict[Value, tuple[Any, ...]] = {}
         self._calls: dict[tuple[Any, ...], tuple[Step, ...]] = {}
         self._inboxes: dict[tuple[str, Value, Value], Value] = {}
         self._projected: dict[tuple[str, Value], Value] = {}
         self._verdicts: dict[tuple[Any, ...], bool] = {}
 
-    def same(self, value: Value) -> Value:
+    def intern(self, value: Value) -> Value:
         """Return the interned object of a value."""
-        found = self._same.setdefault(value, value)
+        found = self._interned.setdefault(value, value)
         return found if is_same(found, value) else value  # 1 and True are equal keys, but distinct values
 
     def initial(self) -> list[State]:
@@ -286,18 +286,18 @@ class Semantics:
 
     # Candidate actions
 
-    def candidates(self, state: State) -> Iterator[Candidate]:
+    def candidates(self, state: State) -> Iterator[ActionInstance]:
         """Yield every (action, actor, delivered message) of a state, in a fixed order."""
         for key in ordered(state.replicas):
             yield from self.candidates_of(key, state.replicas[key], state.inboxes.get(key, self.network.empty))
         for action in self._environment:
-            yield Candidate(action, None, None)
+            yield ActionInstance(action, None, None)
 
-    def candidates_of(self, key: Value, me: Record, inbox: Value) -> Iterator[Candidate]:
+    def candidates_of(self, key: Value, me: Record, inbox: Value) -> Iterator[ActionInstance]:
         """Yield every (action, actor, delivered message) of one replica, in a fixed order."""
         for action in self.protocol.actions.values():
             for message in self._delivered(action, me, inbox):
-                yield Candidate(action, key, message)
+                yield ActionInstance(action, key, message)
 
     def _delivered(self, action: Action, me: Record, inbox: Value) -> list[Any]:
         """Return the messages on which a replica may take an action; [None] if the action needs no message."""
@@ -307,20 +307,20 @@ class Semantics:
             return [None]
         return [m for m in self.deliverable(inbox) if isinstance(m, action.messages) and self.protocol.receives(me, m)]
 
-    def _offered(self, me: Record, inbox: Value, shared: Value) -> tuple[Offer, ...]:
+    def _offered(self, me: Record, inbox: Value, shared: Value) -> tuple[LocalAction, ...]:
         """Return the candidate actions of a replica's local state, inbox and shared state; memoized."""
         key = (me, inbox, shared)
-        found = self._offers.get(key)
+        found = self._memo.get(key)
         if found is None:
-            found = self._offers[key] = tuple(self._make_offers(me, inbox, shared))
+            found = self._memo[key] = tuple(self._local_actions(me, inbox, shared))
         return found
 
-    def _make_offers(self, me: Record, inbox: Value, shared: Value) -> Iterator[Offer]:
+    def _local_actions(self, me: Record, inbox: Value, shared: Value) -> Iterator[LocalAction]:
         for action in self.protocol.actions.values():
             for message in self._delivered(action, me, inbox):
                 steps = None if action.reads else self.steps(action, me, message, {"shared": shared})
                 if steps != ():
-                    yield Offer(action, message, steps)
+                    yield LocalAction(action, message, steps)
 
     def context(self, state: State, action: Action, known: dict[str, Value]) -> dict[str, Value]:
         """Return `shared` and the projections that an action reads, by name."""
@@ -362,10 +362,10 @@ class Semantics:
 
     def _shared_parts(self, step: Step) -> Step:
         return step.but(
-            me=self.same(step.me) if step.me != () else (),
-            sends=tuple((operation, self.same(message)) for operation, message in step.sends),
-            puts=tuple((name, self.same(value)) for name, value in step.puts),
-            writes=tuple(self.same(replica) for replica in step.writes),
+            me=self.intern(step.me) if step.me != () else (),
+            sends=tuple((operation, self.intern(message)) for operation, message in step.sends),
+            puts=tuple((name, self.intern(value)) for name, value in step.puts),
+            writes=tuple(self.intern(replica) for replica in step.writes),
         )
 
     # Next states
@@ -377,7 +377,7 @@ class Semantics:
             if found is not None:
                 yield found
 
-    def choices(self, state: State) -> Iterator[Choice]:
+    def choices(self, state: State) -> Iterator[CandidateStep]:
         """Yield every candidate step of a state, before bounds and the network are checked."""
         known: dict[str, Value] = {}
         empty, inboxes, shared = self.network.empty, state.inboxes, state.shared
@@ -386,27 +386,27 @@ class Semantics:
                 if steps is None:
                     steps = self.steps(action, me, message, self.context(state, action, known))
                 for step in steps:
-                    yield Choice(action.name, key, message, step)
+                    yield CandidateStep(action.name, key, message, step)
         for action in self._environment:
             for step in self.steps(action, None, None, self.context(state, action, known)):
-                yield Choice(action.name, None, None, step)
+                yield CandidateStep(action.name, None, None, step)
         if self.network.own_actions():
             for key in ordered(inboxes):
                 yield from self.network_choices(key, inboxes[key])
 
-    def network_choices(self, key: Value, inbox: Value) -> Iterator[Choice]:
+    def network_choices(self, key: Value, inbox: Value) -> Iterator[CandidateStep]:
         """Yield the network's own steps on the inbox of a replica."""
         for name, message, after, spends in self.network.own_steps(inbox):
-            yield Choice(name, key, message, Step(spends=spends), self.same(after))
+            yield CandidateStep(name, key, message, Step(spends=spends), self.intern(after))
 
     def deliverable(self, inbox: Value) -> tuple[Any, ...]:
         """Return the deliverable messages of an inbox; memoized."""
         messages = self._deliverable.get(inbox)
         if messages is None:
-            messages = self._deliverable[inbox] = tuple(map(self.same, self.network.deliverable(inbox)))
+            messages = self._deliverable[inbox] = tuple(map(self.intern, self.network.deliverable(inbox)))
         return messages
 
-    def taken(self, state: State, choice: Choice) -> Transition | None:
+    def taken(self, state: State, choice: CandidateStep) -> Transition | None:
         """Return the transition of a candidate step, or None if it is disabled."""
         action, actor, message, step, inbox = choice
         if inbox is None:
@@ -418,7 +418,7 @@ class Semantics:
         target = state.but(inboxes=self._with_inbox(state.inboxes, actor, inbox), spent=spent)
         return Transition(action, actor, message, step, target)
 
-    def is_blocked(self, state: State, choice: Choice) -> bool:
+    def is_blocked(self, state: State, choice: CandidateStep) -> bool:
         """Return whether only a bound blocks a step that would change the state."""
         if choice.inbox is None:
             refused = self.apply(state, choice.actor, choice.message, choice.step)
@@ -458,7 +458,7 @@ class Semantics:
             replicas = replicas.put(actor, step.me)
         for replica in step.writes:
             replicas = replicas.put(replica.id, replica)
-        shared = self.same(state.shared.but(**dict(step.puts))) if step.puts else state.shared
+        shared = self.intern(state.shared.but(**dict(step.puts))) if step.puts else state.shared
         return State(replicas, inboxes, shared, spent)
 
     def _operate(self, operation: str, inbox: Value, message: Value) -> Value:
@@ -467,7 +467,7 @@ class Semantics:
             return self._inboxes[key]
         except KeyError:
             result = self.network.apply(operation, inbox, message)
-            self._inboxes[key] = None if result is None else self.same(result)
+            self._inboxes[key] = None if result is None else self.intern(result)
             return self._inboxes[key]
 
     def _with_inbox(self, inboxes: Map[Any, Any], key: Value, inbox: Value) -> Map[Any, Any]:
@@ -479,7 +479,7 @@ class Semantics:
             if spent[name] >= self.protocol.bounds[name]:
                 return self._exhausted(name)
             spent = spent.put(name, spent[name] + 1)
-        return self.same(spent)  # type: ignore[no-any-return]
+        return self.intern(spent)  # type: ignore[no-any-return]
 
     def _exhausted(self, name: str) -> Refusal:
         limit = next(c.name for c in self.protocol.constants.values() if c.attribute == name)
@@ -501,7 +501,7 @@ class Semantics:
     def _holds(self, prop: Property, state: State) -> bool:
         return self.falsifying(prop, state) is None
 
-    def culprits(self, prop: Property, state: State) -> dict[str, Value] | None:
+    def witnesses(self, prop: Property, state: State) -> dict[str, Value] | None:
         """Return the replicas and the message that violate a state property, by parameter, or None."""
         known = self.falsifying(prop, state)
         return None if known is None else {name: known[name] for name in QUANTIFIED if name in prop.asks}
@@ -524,7 +524,7 @@ class Semantics:
         """Return a projection of one replica or inbox; memoized."""
         found = self._projected.get((read.name, source))
         if found is None:
-            found = self._projected[read.name, source] = self.same(self.protocol.projected(read, source))
+            found = self._projected[read.name, source] = self.intern(self.protocol.projected(read, source))
         return found
 
     def holds_over(self, prop: Property, before: State, after: State) -> bool:
@@ -538,7 +538,7 @@ class Semantics:
                 return False
         return True
 
-    def kept_by(self, prop: Property, before: State, transition: Transition) -> bool:
+    def step_satisfies(self, prop: Property, before: State, transition: Transition) -> bool:
         """Return whether a transition satisfies a step property."""
         if not prop.of_actor:
             return self.holds_over(prop, before, transition.target)
@@ -633,12 +633,12 @@ def initial_states(semantics: Semantics, init: str) -> list[State]:
     if init == "Init" or hasattr(getattr(semantics.protocol, method), "initial"):
         return semantics.protocol.checked_initial(method)
     state = semantics.initial()[0]
-    for number, chosen in enumerate(way_to(semantics.protocol, init), start=1):
+    for number, chosen in enumerate(path_to(semantics.protocol, init), start=1):
         state = choose_transition(semantics, state, chosen, f"step {number} of {init}").target
     return [state]
 
 
-def way_to(protocol: Protocol, init: str) -> Iterator[Take]:
+def path_to(protocol: Protocol, init: str) -> Iterator[Take]:
     """Yield the path from the first initial state to a named one; empty for "Init"."""
     method = getattr(protocol, start_names(protocol)[init])
     if not hasattr(method, "scenario"):

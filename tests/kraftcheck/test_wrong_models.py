@@ -11,7 +11,7 @@ import pytest
 from kraftcheck.catalogue import find_config, find_model, shipped_models
 from kraftcheck.cli import main
 from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.diagnosis.slips import unread
+from kraftcheck.spec.diagnosis.lint import unused_declarations
 
 RING = """
 from collections.abc import Iterator
@@ -345,5 +345,5 @@ def test_the_table_engine_warns_of_the_same(tmp_path: Path) -> None:
 def test_shipped_models_read_all_that_they_write(name: str) -> None:
     model = find_model(name)
     protocol = bind(model.protocol, find_config(model, "smoke")[1]).protocol
-    fields = {re.sub(".* field ", "", warning) for warning in unread(protocol, protocol.initial())}
+    fields = {re.sub(".* field ", "", warning) for warning in unused_declarations(protocol, protocol.initial())}
     assert not fields

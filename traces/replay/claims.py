@@ -90,7 +90,7 @@ class ClaimJudge:
             return semantics.holds(prop, state)
         if before is None:
             return True
-        return all(semantics.kept_by(prop, before, step._replace(target=state)) for step in steps)
+        return all(semantics.step_satisfies(prop, before, step._replace(target=state)) for step in steps)
 
     def judge(self, semantics: Semantics, ending: Ending | None, *, is_cut: bool = False) -> Claim | None:
         """Return the claim with its verdict; None for a trace without a claim."""
@@ -186,4 +186,4 @@ class ClaimJudge:
             return None
         if not prop.over_steps:
             return lambda state: semantics.holds(prop, state)
-        return lambda state: [semantics.kept_by(prop, state, step) for step in semantics.transitions(state)]
+        return lambda state: [semantics.step_satisfies(prop, state, step) for step in semantics.transitions(state)]

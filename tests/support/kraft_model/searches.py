@@ -53,7 +53,7 @@ def check_trace(given: BoundConfig, trace) -> None:
         fitting = [t for t in semantics.transitions(state) if t.target == step.state and t.action == step.action]
         assert fitting, f"state {number}"
         if prop.over_steps:
-            assert all(semantics.kept_by(prop, state, taken) for taken in fitting) == (number < len(trace))
+            assert all(semantics.step_satisfies(prop, state, taken) for taken in fitting) == (number < len(trace))
         else:
             assert semantics.holds(prop, step.state) == (number < len(trace))
         state = step.state

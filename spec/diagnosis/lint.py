@@ -251,7 +251,7 @@ BY_EVERYONE = ("id", "dest", "source")
 """Fields that kraftcheck itself reads."""
 
 
-def unread(protocol: Protocol, states: Iterable[State]) -> list[str]:
+def unused_declarations(protocol: Protocol, states: Iterable[State]) -> list[str]:
     """Return warnings about unread bounds, constants, and fields of replicas, messages and the shared state.
 
     A name counts as read if an attribute or a string equal to it occurs anywhere in the protocol's modules.
@@ -293,9 +293,9 @@ def _defined_twice(trees: dict[Path, ast.Module]) -> Iterator[str]:
                     found[method.name] = method.lineno
 
 
-def slips(protocol: Protocol, *, complete: bool) -> list[str]:
-    """Return all lint warnings after a search: `unread` and `untaken`."""
-    return [*unread(protocol, protocol.initial()), *untaken(protocol, complete=complete)]
+def lint(protocol: Protocol, *, complete: bool) -> list[str]:
+    """Return all lint warnings after a search: unused declarations, and unhandled messages."""
+    return [*unused_declarations(protocol, protocol.initial()), *unhandled_messages(protocol, complete=complete)]
 
 
 def _names_read(tree: ast.Module) -> Iterator[str]:
@@ -359,7 +359,7 @@ def _targets(line: ast.stmt) -> list[str]:
     return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
-def untaken(protocol: Protocol, *, complete: bool) -> list[str]:
+def unhandled_messages(protocol: Protocol, *, complete: bool) -> list[str]:
     """Return warnings about sent messages that no action handles, after a search."""
     handled = tuple(kind for action in protocol.actions.values() for kind in action.messages)
     readers: list[Action | Property] = [*protocol.actions.values(), *protocol.properties.values()]
