@@ -203,7 +203,7 @@ FINE = "yield become(me)\n    @invariant\n    def fine(self, me: P) -> bool:\n  
         (HEAD + START + "Mine = 3\n", ": Mine is not a protocol; expected a subclass of Protocol"),
         (HEAD + START + "    @on()\n    def hear(self, me: P, m: P) -> Steps: ...\n", ":10: @on needs the type of the"),
         (LATE + HEAD + START + "    x: Nope = constant('X', default=1)\n", ": the annotations of Mine cannot be "),
-        (HEAD + START.replace("yield", "return; yield"), "Mine has no initial state"),
+        (HEAD + START.replace("yield", "return; yield"), "initial of Mine: there is no initial state"),
         (HEAD + START.replace("[P(1)]", "[P(1, 'x')]"), "initial state of Mine: "),
         (
             HEAD + START + "    def __init__(self, a):\n        super().__init__()\n",

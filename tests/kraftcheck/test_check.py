@@ -319,7 +319,7 @@ def test_trace_as_tlc_prints_it(run, ping, tmp_path) -> None:
         "State 1: <Initial predicate>", "/\\ pings = <<0, 0>>", "State 2: <SendPing>", "/\\ pings = <<1, 0>>",
         "State 3: <SendPing>", "/\\ pings = <<2, 0>>",
     ]  # fmt: skip
-    assert text.endswith("/\\ _pings = 2\n\n")
+    assert text.endswith("/\\ _pings = 2\n\nThe trace ends in state 3.\n")
 
 
 def test_trace_holds_every_counterexample(run, ping, tmp_path) -> None:

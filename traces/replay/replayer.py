@@ -384,7 +384,7 @@ class _Walk:
             if self.verdict is ReplayVerdict.CONFORMS:
                 self._back(ending.back_to, ending.action)
         if not end.complete:
-            self._note(f"the file ends after state {self.number}, before the trace is seen to end")
+            self._note(f"the file ends after state {self.number}, maybe before the end of the trace")
             self.partial.append(f"cut after state {self.number}")
         if self.verdict is ReplayVerdict.CONFORMS:
             self.claim = self._judge.judge(self.replayer.semantics, ending, is_cut=not end.complete)
