@@ -266,7 +266,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        names_option = message.startswith("argument -")  # such a message has the expected value
+        names_option = message.startswith("argument -")  # then the message has the expected value
         raise _BadUsage(self.prog, message if names_option else f"{message}; see {self.prog} --help")
 
 

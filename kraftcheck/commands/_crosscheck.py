@@ -61,7 +61,7 @@ def _compared(job: Job, dump: Path, form: TraceFormat, arguments: argparse.Names
 
 
 def _compare_names(job: Job, outcome: CrosscheckResult, arguments: argparse.Namespace) -> None:
-    """Leave out the names of actions where the user asks for that, and say so where it would help."""
+    """Drop the names of actions with `--unlabelled`; otherwise note unknown names."""
     if arguments.unlabelled:
         outcome.their_actions = None
         return
@@ -112,7 +112,7 @@ def with_spec(job: Job, config: tuple[str, str], arguments: argparse.Namespace) 
             more = f"more than {arguments.compare_states:,} states"
             outcome.notes.append(f"{more}: only the counts were compared; --compare-states N raises the limit")
     outcome.tlc, outcome.their_distinct, outcome.their_depth = done, done.distinct, done.depth
-    initial = next(iter(done.actions), None)  # TLC counts the initial predicate first, whatever its name
+    initial = next(iter(done.actions), None)  # TLC counts the initial predicate first, under any name
     outcome.their_actions = {name: times for name, times in done.actions.items() if name != initial}
     _compare_names(job, outcome, arguments)
     outcome.notes += [f"{keyword}: not supported by this version of TLC; left out" for keyword in left_out]

@@ -34,7 +34,7 @@ def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
     if arguments.cover and arguments.walk:
         raise InputError("--cover: cannot be combined with --walk; leave one out")
     for path in arguments.walk or ():
-        yield from {"walk": _given, "scenario": _stories, "trace": _retold}[file_kind(path)](path, arguments)
+        yield from {"walk": _given, "scenario": _stories, "trace": _traces}[file_kind(path)](path, arguments)
     if arguments.runs or not arguments.walk:
         yield _drawn(arguments)
 
@@ -131,7 +131,7 @@ def _stories(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
         yield _task(arguments, name, about, config, model, scripted(partial(story_script, story, init=init)))
 
 
-def _retold(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
+def _traces(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
     """Yield the traces of a file as tasks; check first that the model can take their steps."""
     from kraftcheck.lockstep.scripts import read_traces, scripted, trace_script
 

@@ -31,12 +31,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "--config", help="a .cfg file, or one of the model's", required=True)
     add(parser, "--variant")
     other = parser.add_mutually_exclusive_group(required=True)
-    other.add_argument("--dump", type=Path, metavar="FILE", help="what TLC wrote with -dump, or -dump dot,actionlabels")
-    other.add_argument("--spec", type=Path, metavar="FILE", help="a .tla file: TLC is run on a copy of it")
-    what = "with --spec: compare the states themselves up to so many (default: 10,000)"
-    parser.add_argument("--compare-states", type=count, default=10_000, metavar="N", help=what)
-    what = "compare steps without their names: for a Next that is no disjunction of the protocol's actions"
-    parser.add_argument("--unlabelled", action="store_true", help=what)
+    other.add_argument("--dump", type=Path, metavar="FILE", help="a file of TLC's -dump, or of -dump dot,actionlabels")
+    other.add_argument("--spec", type=Path, metavar="FILE", help="a .tla file; TLC runs on a copy of it")
+    most = "with --spec: compare the states themselves if there are at most N (default: 10,000)"
+    parser.add_argument("--compare-states", type=count, default=10_000, metavar="N", help=most)
+    unlabelled = "compare steps without action names, for a Next that is not a disjunction of the protocol's actions"
+    parser.add_argument("--unlabelled", action="store_true", help=unlabelled)
     add(parser, "--workers", help="with --spec: TLC's threads (default: 1)", default=1, dest="tlc_workers")
     add(parser, "--max-size")
     add(parser, "--json")

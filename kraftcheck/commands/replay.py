@@ -43,11 +43,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
     formats = ", ".join(known for known in TraceFormat if known.holds == TraceFormat.holds)
     parser.add_argument("traces", nargs="+", metavar="TRACE", help=f"a file with traces: {formats}")
     add(parser, "--config", "--set", "--variant", "--max-size")
-    what = "look for the first state of a trace that begins in the middle, among N states (default: 100,000)"
-    parser.add_argument("--reach-first", type=count, nargs="?", const=100_000, default=0, metavar="N", help=what)
-    add(parser, "--report", help="write a page to look at the traces (.html), or Mermaid for a pull request (.md)")
-    add(parser, "--json", help="write what became of each trace as JSON")
-    add(parser, "--simplify", help="tell a trace that violates a property as a simpler one")
+    reach = "search up to N states for the first state of a trace that begins in the middle (default: 100,000)"
+    parser.add_argument("--reach-first", type=count, nargs="?", const=100_000, default=0, metavar="N", help=reach)
+    add(parser, "--report", help="write the traces as a page for the browser (.html), or as Markdown (.md)")
+    add(parser, "--json", help="write the verdict on each trace as JSON")
+    add(parser, "--simplify", help="shrink a trace that violates a property")
     add(parser, "--simplify-time")
     add(parser, "--trace", help="write the trace of --simplify (.itf.json: ITF; .json: TLC's JSON; else: TLC's text)")
     parquet = "write the Parquet tables of `kraftcheck pipeline`, without Spark"

@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         more: dict[str, Any] = {"search": "random", "seed": arguments.seed, "depth_limit": arguments.depth}
         if job.engine == SPARK:
             require_supported(job, arguments)
-            more["distinct_states"] = None  # nobody has seen all states of a corpus
+            more["distinct_states"] = None  # no process has seen all states of a corpus
         if not arguments.quiet:
             print_lines(header(job, f"{arguments.runs:,} random walks, seed {arguments.seed}"))
         result = (walk_on_spark if job.engine == SPARK else walk)(job, arguments)

@@ -138,7 +138,7 @@ def action_of(label: str) -> tuple[str | None, str | None, Location | None]:
     ('Vote', 'n1,n2', Location(first_line=7, first_column=3, last_line=9, last_column=20, module='Raft'))
     """
     match = _LABEL.fullmatch(label)
-    if match is None:  # what people post lacks the module, or says something else after the name
+    if match is None:  # a pasted log may lack the module or have other text after the name
         known = _NAME.match(label)
         return (known[1] if known else label or None), None, None
     name, parameters, *numbers, module = match.groups()
@@ -185,7 +185,7 @@ class _Log(TraceFormat):
 
     def write(self, trace: Trace) -> Iterator[str]:
         yield from as_text(trace)
-        if trace.complete and trace.ending is None:  # without this line a reader cannot know that nothing is missing
+        if trace.complete and trace.ending is None:  # marks the trace as complete
             yield f"The trace ends in state {trace.states[-1].number}.\n"
 
 
@@ -198,8 +198,8 @@ class _LogReader:
         self._text = StateText(source.file, cache)
         self._index = -1
         self._problem: str | None = None
-        self._last: TraceState | None = None  # of the trace that is being read
-        self._heading: str | None = None  # of the state that is being read, and its number
+        self._last: TraceState | None = None  # the previous state of the trace
+        self._heading: str | None = None  # the heading and the number of the current state
         self._number = 1
         self._tool_code = ""
         self._tool_error = False
@@ -268,7 +268,7 @@ class _LogReader:
             yield from self._end(Ending())
             return
         number_shown = int(heading[2])
-        if number_shown == 1 or self._last is None:  # what people post may begin in the middle, or leave states out
+        if number_shown == 1 or self._last is None:  # a pasted log may begin in the middle or omit states
             yield from self._end()
             yield self._head()
         elif number_shown < expected:

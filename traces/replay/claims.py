@@ -50,8 +50,8 @@ class ClaimJudge:
     protocol: Protocol  # the protocol, with its constants
     # assumed by temporal properties, besides the fairness that each property declares
     fairness: Sequence[Fairness]
-    head: TraceHead  # the trace's head
-    leaves_out: str = ""  # what keeps its states from being a behaviour from an initial state on, as a clause
+    head: TraceHead
+    leaves_out: str = ""  # the gap of an incomplete trace, as a clause
     _false_in: int | None = None
     _last: int = 0
     _states: list[State] = field(default_factory=list)
@@ -93,7 +93,7 @@ class ClaimJudge:
         return all(semantics.step_satisfies(prop, before, step._replace(target=state)) for step in steps)
 
     def judge(self, semantics: Semantics, ending: Ending | None, *, is_cut: bool = False) -> Claim | None:
-        """Return the claim with its verdict; None for a trace without a claim."""
+        """Return the claim with its verdict; None for a trace without a claim. `is_cut` means a missing end."""
         of_cut = self._of_cut_trace() if is_cut else None
         if of_cut is not None:
             return of_cut
@@ -108,7 +108,7 @@ class ClaimJudge:
         return Claim(f"'{cut(self.head.problem, LONGEST_PROBLEM)}'", ClaimVerdict.UNKNOWN, "it names no property")
 
     def _of_cut_trace(self) -> Claim | None:
-        """Return a claim that the missing end of the trace may show."""
+        """Return the claim as not evaluated if only the missing end of the trace can show it."""
         what = f"a violation of {self._name}" if self._failed is None else f"an assert that fails in {self._failed}"
         if self._false_in is not None or (self._failed or self._name) is None:
             return None
@@ -146,7 +146,7 @@ class ClaimJudge:
 
         Bounds may belong to the specification or not. The reading in favour of the claim decides.
         """
-        from kraftcheck.explorer.lassos import LassoEvaluator, unfair  # few traces claim such a thing
+        from kraftcheck.explorer.lassos import LassoEvaluator, unfair  # few traces need it
 
         states, steps, actions = self._states, self._steps, self._actions
         if ending.back_to is None:

@@ -122,9 +122,9 @@ class Replay:
     violated
         The name of the violated property in the trace, if any.
     claim
-        What the trace claims, judged, where it conforms and claims anything.
+        The claim of a conforming trace with its verdict, if it claims a violation.
     partial
-        In which respect the trace is a part of one, as clauses: where it begins, which states it leaves out.
+        The gaps of an incomplete trace as clauses, such as missing states or a missing end.
     """
 
     file: str
@@ -189,10 +189,10 @@ class Replayer:
     report
         A callback for every state of every trace.
     watch
-        Called with every state that conforms.
+        A callback for every conforming state.
     reach_first
-        None where traces must be whole. Else a trace may begin in the middle and leave states out; this many states are
-        searched at most for its first one, which is taken as given where they do not have it.
+        None to require complete traces. Otherwise a trace may begin in the middle and omit states. This number limits
+        the search for a path to its first state; without a path the state is taken as given.
     """
 
     def __init__(
@@ -426,7 +426,7 @@ class _Walk:
             self._bridge(found, previous, self.state, target)
 
     def _action(self, label: str | None) -> str | None:
-        """Return the action that a label names; None, which is any, where the protocol has no such action."""
+        """Return the action of a label; None, for any action, if the protocol has no action of this name."""
         if label is None or self.replayer.names(label) or not label.isidentifier():
             return label
         name = self.replayer.protocol.name()
@@ -434,7 +434,7 @@ class _Walk:
         return None
 
     def _begin_at(self, found: TraceState, target: State) -> None:
-        """Begin in the middle: take the state as given, or look for a way to it."""
+        """Start in the middle of a trace: search a path to the state, or take the state as given."""
         number = found.number
         self._judge.leaves_out = f"it begins at state {number}"
         if not self.replayer.reach_first:
@@ -456,7 +456,7 @@ class _Walk:
             self._reach(found, target)
 
     def _bridge(self, found: TraceState, previous: int, state: State, target: State) -> None:
-        """Go on over states that the trace leaves out."""
+        """Search steps through the states that the trace omits."""
         left_out = found.number - previous - 1
         action, where = self._action(found.action), f"from state {previous} to state {found.number}"
         way = way_of_length(self.replayer.semantics, state, target, left_out + 1, action, BRIDGED)
@@ -558,7 +558,7 @@ Way = tuple[Transition, ...]
 
 
 def shortest_way(semantics: Semantics, starts: Sequence[State], target: State, limit: int) -> Way | int | None:
-    """Return a shortest behaviour to a state; the limit where it ends the search; None if there is none."""
+    """Return a shortest path to a state, None if the state is unreachable, or the limit if it was hit."""
     reached: dict[State, tuple[State, Transition] | None] = dict.fromkeys(starts)
     frontier = list(starts)
     while frontier:
@@ -587,8 +587,8 @@ def _way_to(target: State, reached: Mapping[State, tuple[State, Transition] | No
 def way_of_length(
     semantics: Semantics, state: State, target: State, length: int, action: str | None, limit: int
 ) -> Way | int | None:
-    """Return `length` steps between two states, the last one of an action; the limit where it ends the search."""
-    layers: list[dict[State, tuple[State, Transition]]] = []  # for each number of steps the states, with a step to each
+    """Return `length` steps between two states, the last one of `action`; None or the limit as `shortest_way` does."""
+    layers: list[dict[State, tuple[State, Transition]]] = []  # by number of steps: the states, with a step to each
     frontier, searched = [state], 0
     for left in reversed(range(length)):
         layer: dict[State, tuple[State, Transition]] = {}
@@ -611,7 +611,7 @@ def way_of_length(
 
 
 def _listed(way: Way) -> str:
-    """Return the actions of steps, of many the first and the last."""
+    """Return the actions of the first steps and the number of the others as text."""
     names = [step.action for step in way]
     return ", ".join(names if len(names) <= LISTED else [*names[:LISTED], f"and {len(names) - LISTED} more"])
 
