@@ -122,7 +122,6 @@ class Cluster:
         return spark
 
     def _settings(self, master: str | None) -> dict[str, str]:
-        """Return the default settings for a master."""
         if not (master or "").startswith("local"):
             return SETTINGS
         # If Spark is killed, its temporary files are removed with this process's.

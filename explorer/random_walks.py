@@ -166,7 +166,6 @@ class RandomWalks:
         self._fingerprints = Fingerprints(self.learner)
 
     def _make(self) -> None:
-        """Make the planned walks."""
         try:
             if len(self._first_rows):
                 at_once = max(1, min(WALKS_AT_ONCE, STATES_AT_ONCE // self.plan.depth))

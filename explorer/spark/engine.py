@@ -86,7 +86,6 @@ class SparkSearch:
             self._books.result.depth = self.log.depth
 
     def _search(self) -> None:
-        """Search level by level."""
         if self.options.resume is not None:
             self._resume()
         else:

@@ -314,7 +314,6 @@ class IdReport:
         return self._number(self._ids.slots, Kind.SLOT, own, list(self._ids.interner.slots)[own])
 
     def _control(self, own: int) -> Definition:
-        """Return the definition of a control row."""
         ids, interner = self._ids, self._ids.interner
         row = interner.values_of_control_row(own)
         first, base = len(interner.bounds), interner.base
@@ -327,7 +326,6 @@ class IdReport:
         return Definition(Kind.CONTROL, 0, b"", tuple(numbers))
 
     def _inbox(self, own: int) -> Definition:
-        """Return the definition of an inbox."""
         interner = self._ids.interner
         slot = interner.inboxes.slot_of_content(own)
         if own in interner.inboxes.content_values:

@@ -427,7 +427,6 @@ class SymbolicSearch:
 
 
 def _notes(space: StateSpace, result: Result, traps: Collection[str]) -> Iterator[str]:
-    """Yield user-facing notes about a search."""
     yield from _about_diagram(space)
     yield from _about_violations(space, traps)
     if result.uncounted:

@@ -339,7 +339,6 @@ class TransitionLearner:
                 self._add(action.name, place, me, message, path, step, is_allowed, found)
 
     def _is_allowed(self, place: CallSite, me: Any, step: Step, ask: Callable[[Read], Any]) -> bool:
-        """Whether the action constraints allow a step."""
         if not self._constraints:
             return True
         guarded = self._variables.guarded

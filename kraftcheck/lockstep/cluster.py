@@ -243,7 +243,6 @@ class KafkaCluster:
         )
 
     def _change(self, held: ReplicaLog, state: Json) -> PendingChange | Nil:
-        """Return the unfinished voter change of a leader."""
         if "adding" in state:
             found = state["adding"]
             voter = Voter(self._book.key(found["key"]), found["endpoint"])

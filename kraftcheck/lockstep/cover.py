@@ -259,7 +259,6 @@ class Cover:
         return ((node, number) for node in nodes for number in range(len(self.graph.edges[node])))
 
     def _is_left(self, place: Place) -> bool:
-        """Whether a step is still to be taken."""
         return not self.is_taken(place) and place not in self._barred
 
     def _onward(self, node: int, target: int | None) -> int:

@@ -282,7 +282,6 @@ def _dependency(one: Artifact) -> str:
 
 
 def _fail(name: str, said: str, code: int) -> NoReturn:
-    """Raise the problem that Maven reported."""
     missing = MISSING.search(said)
     if missing is not None:
         raise NotInMavenError(f"there is no {missing[1] or missing[2]}")
