@@ -42,11 +42,11 @@ CLOCK = SearchClock()
 """The clock of all searches in this process; `compiling.py` stops it."""
 
 
-class Stop(Exception):  # noqa: N818 - a way out of the search, not an error
+class SearchStopped(Exception):  # noqa: N818 - a way out of the search, not an error
     """The search ends before it is complete."""
 
 
-class Totals(NamedTuple):
+class SearchCounts(NamedTuple):
     """Counts of a search so far."""
 
     distinct: int  # distinct states
@@ -60,7 +60,12 @@ class Bookkeeping:
     """Records the findings of a search, and ends it at its limits."""
 
     def __init__(
-        self, options: SearchRequest, total: Callable[[], Totals], protocol: Protocol, *, first_found: bool = False
+        self,
+        options: SearchRequest,
+        total: Callable[[], SearchCounts],
+        protocol: Protocol,
+        *,
+        first_found: bool = False,
     ) -> None:
         self.options = options
         self.reads = hidden_reads(protocol, options, first_found=first_found)
@@ -83,7 +88,7 @@ class Bookkeeping:
     def _result_of(self, search: Callable[[], None], notes: Callable[[], list[str]]) -> Result:
         try:
             search()
-        except Stop:
+        except SearchStopped:
             pass
         except RaisedError as error:
             if not error.is_assertion or error.trace is None:
@@ -175,7 +180,7 @@ class Bookkeeping:
         self.violated.add(name)
         self.result.violations.append(Violation(name, trace, trap, loop, unmapped=unmapped))
         if not self.options.keep_going:
-            raise Stop
+            raise SearchStopped
 
     def restart(self) -> None:
         """Drop the findings; the clock runs on."""
@@ -195,4 +200,4 @@ class Bookkeeping:
     def stop_at(self, limit: str) -> None:
         """End the search because it reached a limit."""
         self.record_limit(limit)
-        raise Stop
+        raise SearchStopped

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
-from kraftcheck.explorer.bookkeeping import Stop
+from kraftcheck.explorer.bookkeeping import SearchStopped
 from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.expander import Expander
@@ -181,7 +181,7 @@ class RandomWalks:
                 self.go_on(walks)
                 self._again(walks, first)
                 self.checker.books.check_time_limit(self.plan.runs - self.made)
-        except (Stop, KeyboardInterrupt):  # the walks before the first unfinished one count
+        except (SearchStopped, KeyboardInterrupt):  # the walks before the first unfinished one count
             self._end(walks, int((walks.status == GOING).argmax()))
             raise
         self._end(walks, len(walks.status))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.behaviour import Behaviour, step_of
-from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
+from kraftcheck.explorer.bookkeeping import Bookkeeping, SearchCounts, SearchStopped
 from kraftcheck.explorer.calls.handlers import PurityTest, TestedSemantics
 from kraftcheck.explorer.capabilities import require_supported, without_symmetry
 from kraftcheck.explorer.plain_system import PlainSystem
@@ -75,7 +75,7 @@ class ReferenceSearch:
         breadth_first = options.search == Search.BFS
         require_supported("reference", self.protocol, options)
         try:
-            with suppress(Stop):
+            with suppress(SearchStopped):
                 starts = [state for state in self._initial() if self._admit(state, None, 1)]
                 self._end_level()
                 (self._breadth_first if breadth_first else self._depth_first)(starts)
@@ -95,8 +95,8 @@ class ReferenceSearch:
             if not breadth_first:
                 self.result.depth = None
 
-    def _totals(self) -> Totals:
-        return Totals(len(self.parents), self._generated, dict(self._fired), dict(self.semantics.handler_calls))
+    def _totals(self) -> SearchCounts:
+        return SearchCounts(len(self.parents), self._generated, dict(self._fired), dict(self.semantics.handler_calls))
 
     def _initial(self) -> Iterator[State]:
         for state in self.system.initial():
@@ -123,7 +123,7 @@ class ReferenceSearch:
 
     def _end_level(self) -> None:
         if self._is_over:
-            raise Stop
+            raise SearchStopped
 
     def _depth_first(self, starts: list[State]) -> None:
         waiting: deque[tuple[State, int]] = deque((state, 1) for state in reversed(starts))
@@ -206,7 +206,7 @@ class ReferenceSearch:
             return
         try:
             self._books.violation(name, self._trace(source, transition))
-        except Stop:
+        except SearchStopped:
             if not self._finishes_level:
                 raise
 

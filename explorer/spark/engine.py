@@ -10,7 +10,7 @@ import numpy as np
 
 from kraftcheck.explorer import capabilities
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
-from kraftcheck.explorer.bookkeeping import Stop
+from kraftcheck.explorer.bookkeeping import SearchStopped
 from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.cluster import Cluster, TaskRaisedError
 from kraftcheck.explorer.interruption import Interruption
@@ -103,7 +103,7 @@ class SparkSearch:
             discovered = self._jobs.deduplicate(log, self.ids.counts)
             try:
                 self._take_events(events, depth)
-            except Stop:
+            except SearchStopped:
                 self._save(finished=True)
                 raise
             self._save(finished=not log.levels[-1])

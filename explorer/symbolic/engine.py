@@ -10,7 +10,7 @@ from contextlib import nullcontext, suppress
 
 from kraftcheck.explorer import capabilities
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
-from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
+from kraftcheck.explorer.bookkeeping import Bookkeeping, SearchCounts, SearchStopped
 from kraftcheck.explorer.calls.type_inspection import note_types
 from kraftcheck.explorer.checkpoint import folder_of
 from kraftcheck.explorer.interruption import Interruption
@@ -122,11 +122,11 @@ class SymbolicSearch:
         try:
             self._search_spaces(found)
             self.calls.purity.call_again()
-        except (Stop, KeyboardInterrupt) as end:
+        except (SearchStopped, KeyboardInterrupt) as end:
             if isinstance(end, KeyboardInterrupt):
                 self._books.record_limit(INTERRUPTED)
             elif self._books.result.limit is not None and self.options.search != Search.BFS:
-                with suppress(Stop, KeyboardInterrupt):
+                with suppress(SearchStopped, KeyboardInterrupt):
                     self._check_part()
             self._save(finished=self._books.result.limit is None)
             raise
@@ -223,7 +223,7 @@ class SymbolicSearch:
                 self.keep({"reached": reached})
                 if self._violations.is_due:
                     reached, _ = self._look(space, reached)
-            except (Stop, KeyboardInterrupt, OutOfNodes):
+            except (SearchStopped, KeyboardInterrupt, OutOfNodes):
                 self._is_over = True
                 space.keep({"reached": store.roots["part"]})
                 self._note_part(space, store.roots["part"])
@@ -308,7 +308,7 @@ class SymbolicSearch:
             self._books.result.notes.append(
                 f"{name}: no behaviour to the state shown was found; use --search bfs or --engine tables"
             )
-            with suppress(Stop) if self._interruption.asked else nullcontext():
+            with suppress(SearchStopped) if self._interruption.asked else nullcontext():
                 self._tell(name, [space.variables.decode(store.one_of(store.roots[VIOLATING + name]))])
         if self._interruption.asked:
             raise KeyboardInterrupt
@@ -359,9 +359,9 @@ class SymbolicSearch:
         self._books.violation(name, trace, self._traps.get(name))
 
     def is_known(self, name: str) -> bool:
-        """Whether a violation is recorded; raise Stop if one violation ends the search."""
+        """Whether a violation is recorded; raise SearchStopped if one violation ends the search."""
         if name in self._books.violated and not self.options.keep_going:
-            raise Stop
+            raise SearchStopped
         return name in self._books.violated
 
     def deeper(self, depth: int) -> None:
@@ -407,7 +407,7 @@ class SymbolicSearch:
         if saves or self._violations.is_due:
             raise CheckpointDue  # saturation restarts from its partial result, so the interval between two grows
 
-    def _totals(self) -> Totals:
+    def _totals(self) -> SearchCounts:
         names = [*self.protocol.actions, *self.protocol.network.own_actions()]
         actions = dict.fromkeys(names, 0)
         if self.space is not None and self._is_over:
@@ -415,7 +415,7 @@ class SymbolicSearch:
             if expanded != EMPTY or self.options.search != Search.BFS:  # a breadth-first search expands nothing before
                 actions = self.space.fired(names, expanded, self._counted)
         generated, uncounted = len(self.starts) + sum(actions.values()), [one for one in names if one not in actions]
-        return Totals(self._counted, generated, actions, dict(self.calls.counts), uncounted)
+        return SearchCounts(self._counted, generated, actions, dict(self.calls.counts), uncounted)
 
     @property
     def nodes(self) -> int:

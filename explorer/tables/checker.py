@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.behaviour import Behaviour, behaviour_along, canonical_first, find_raising_step, step_of
-from kraftcheck.explorer.bookkeeping import Bookkeeping, Stop, Totals
+from kraftcheck.explorer.bookkeeping import Bookkeeping, SearchCounts, SearchStopped
 from kraftcheck.explorer.plain_system import PlainSystem
 from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest, TraceStep
 from kraftcheck.explorer.tables.expander import Event, Expander
@@ -67,7 +67,7 @@ class Checker:
             self.expander.close()
 
     def _search_and_test_purity(self, search: Callable[[], None]) -> None:
-        with suppress(Stop):
+        with suppress(SearchStopped):
             search()
         self._learner.calls.purity.call_again()
 
@@ -162,20 +162,20 @@ class Checker:
         """Return the trace through states, given as rows."""
         return behaviour_along(self.semantics, [self._learner.decode_state(row) for row in rows])
 
-    # Totals and limits
+    # SearchCounts and limits
 
     @property
     def distinct(self) -> int:
         """Number of distinct states that satisfy the constraints."""
         return self._count_visited() - (0 if self.python is None else self.python.beyond)
 
-    def _totals(self) -> Totals:
+    def _totals(self) -> SearchCounts:
         actions, calls = self._tallies()
         distinct, most = self.distinct, self._options.max_states
         if most is not None:  # the last batch may exceed the limit
             distinct = min(distinct, max(most, self.restored))
         self._growth.sample(distinct, calls)
-        return Totals(distinct, self.initial_count + sum(actions.values()), actions, calls)
+        return SearchCounts(distinct, self.initial_count + sum(actions.values()), actions, calls)
 
     def _own_tallies(self) -> Tallies:
         learner = self._learner

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from kraftcheck.explorer.behaviour import Behaviour
-from kraftcheck.explorer.bookkeeping import Stop
+from kraftcheck.explorer.bookkeeping import SearchStopped
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Result, SearchRequest
 from kraftcheck.explorer.tables.checker import Checker
@@ -70,7 +70,7 @@ class BreadthFirst:
         """Search to the end, and write the last checkpoint."""
         try:
             self._search()
-        except Stop:
+        except SearchStopped:
             self._finish()
             raise
         except KeyboardInterrupt:
@@ -175,7 +175,7 @@ class BreadthFirst:
             return rows
         try:
             return rows[python.check_new(rows, lambda row: self.witness.to(row, self.levels.depth))]
-        except Stop:
+        except SearchStopped:
             self._stop_requested = True
             return rows
 
@@ -185,7 +185,7 @@ class BreadthFirst:
 
     def _stop_if_requested(self) -> None:
         if self._stop_requested:
-            raise Stop
+            raise SearchStopped
 
     # Between two batches
 
