@@ -49,6 +49,7 @@ def advance_walks(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any
                 status[w] = LONG_ENOUGH
             if status[w] != GOING:
                 break
+            # A miss ends the walk's turn: once it is resolved, the same step is drawn again.
             at = w * depth + length[w] - 1
             n = expand(t, worker, at)
             if n == MISSING:
@@ -60,6 +61,7 @@ def advance_walks(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any
             if fitting <= refused[w]:
                 status[w] = NO_SUCCESSOR if n == 0 else CUT_OFF
                 break
+            # Draw a successor, append it to the walk, and record the properties that it is the first to violate.
             k = choose(walks.seeds[w], length[w], order, fitting, refused[w])
             for c in range(path.shape[1]):
                 path[at + 1, c] = succ[k, 2 + c]

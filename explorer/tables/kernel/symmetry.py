@@ -22,6 +22,7 @@ def canonical(
 ) -> Any:
     """Write the least image of states[at, column:] to best[place, to:]; return False where an image is not cached."""
     permuted_rows, permuted_contents, permuted_slots = t.permuted_rows, t.permuted_contents, t.permuted_slots
+    # The least image is known only if all images are cached; record the first one that is missing.
     row = t.row_info[states[at, column], R_IDENTITY]
     known = True
     if permuted_rows[row, 0] < 0:
@@ -84,6 +85,7 @@ def least_images(
         least_shown = np.int64(0)
         for g in range(permuted_rows.shape[1]):
             control = np.int64(controls[permuted_rows[rows[i, 0], g]])
+            # The visible part of the control row comes first: a larger one rules the permutation out.
             shown = np.int64(classes[control]) if control >= 0 else control
             if g > 0 and shown > least_shown:
                 continue

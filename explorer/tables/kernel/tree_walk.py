@@ -37,6 +37,7 @@ def walk(
         kind = t.nodes[node, codes.KIND]
         if kind <= codes.LEAF or (kind == codes.INBOX_QUERY and at < 0):
             return node
+        # Find the answer to the node's query: a column of the row, or a table of answers to queries on its values.
         if kind == codes.SHARED:
             answer = np.int64(rows[row, t.nodes[node, codes.A]])
         elif kind == codes.LOCAL_QUERY:

@@ -62,6 +62,7 @@ def canonical_permutation(t: Any, worker: Any, serial: Any, states: Any, at: Any
     base, slots = t.meta[codes.M_SLOT_BASE], worker.sources.shape[1]
     inboxes = base + slots
     bounds, left, count = t.meta[codes.M_BOUNDS], worker.left, t.meta[codes.M_PERMUTATIONS]
+    # Images of inboxes may be missing; those of local states and shared values are cached when these are interned.
     for s in range(slots):
         content = np.int64(states[at, column + inboxes + s])
         if content != 0 and t.inbox_codes[content] & codes.CODE_IMAGED == 0:  # a dense array, unlike the image table
@@ -70,6 +71,7 @@ def canonical_permutation(t: Any, worker: Any, serial: Any, states: Any, at: Any
                     return np.int64(MISSING)
                 intern_content_images(t, content)
             t.inbox_codes[content] |= codes.CODE_IMAGED
+    # Drop permutations column by column: by local states, then inboxes, then shared fields.
     for g in range(count):
         left[g] = g
     count = narrow_to_least(t.permuted_locals, worker, states, at, column + base, slots, count)

@@ -38,6 +38,7 @@ def intern_hashed(t: Any, written: Any, hashed: Any) -> Any:
         abort_to_grow(t, codes.GROW_ROWS)
     if (fresh + 2) * 2 > len(t.row_table):
         abort_to_grow(t, codes.GROW_HASHES)
+    # Look for an equal control row.
     mask = np.int64(len(t.row_table) - 1)
     i = np.int64(hashed) & mask
     columns = t.rows.shape[1]
@@ -51,6 +52,7 @@ def intern_hashed(t: Any, written: Any, hashed: Any) -> Any:
         if same:
             return np.int64(other)
         i = (i + 1) & mask
+    # A new control row moves to the first free place, and starts without verdict, steps and images.
     if written != fresh:
         for c in range(columns):
             t.rows[fresh, c] = t.rows[written, c]

@@ -52,6 +52,7 @@ def resolve_miss(t: Any, worker: Any, i: Any, symmetric: Any, groups: Any) -> An
         if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
             ask(t, codes.ASK_PATH, a, b, c, 0, at)
             return False
+    # The last kinds occur under a symmetry only.
     if symmetric is not None:
         if kind == codes.MISS_ROW_IMAGES:
             intern_row_images(t, a)

@@ -110,6 +110,7 @@ def list_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
     Returns the numbers of items and of rows, and whether an entry is missing.
     """
     base, slots = t.meta[codes.M_SLOT_BASE], t.meta[codes.M_SLOTS]
+    # The slot behind the last one stands for the environment, with local state 0.
     n, written, missing = 0, 0, False
     for s in range(slots + 1):
         local = np.int64(t.rows[row, base + s]) if s < slots else np.int64(0)
