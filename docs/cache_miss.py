@@ -33,7 +33,7 @@ class Shared(Record):
 
 
 class Ring(Protocol):
-    """Two nodes, one of which has a token."""
+    """Two nodes and one token."""
 
     network = MessageSet()
 

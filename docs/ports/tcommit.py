@@ -1,4 +1,4 @@
-"""Module TCommit of the TLA+ Examples: what a commit protocol is for."""
+"""Module TCommit of the TLA+ Examples: the requirements of a commit protocol."""
 
 from collections.abc import Iterator
 from enum import StrEnum
