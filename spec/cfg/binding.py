@@ -234,7 +234,7 @@ def _fairness(protocol: type[Protocol], config: ModelConfig) -> tuple[Fairness, 
 
 
 def _renamed(protocol: type[Protocol], config: ModelConfig) -> tuple[ModelConfig, list[str]]:
-    """Take INIT, NEXT and SPECIFICATION of other names for those of the protocol; a difference shows in the states."""
+    """Replace unknown names under INIT, NEXT and SPECIFICATION by the protocol's own, and return warnings of them."""
     names = protocol.accepted_names
     known = {"init": (*start_names(protocol), *names), "next": ("Next", *names)}
     known["specification"] = (FAIR_SPEC, *protocol.specifications)

@@ -93,7 +93,7 @@ class Projection(NamedTuple):
     of_inbox: bool  # whether it reads the inbox rather than the replica
     # whether it takes the network's own inbox, including messages no longer in flight
     is_whole: bool = False
-    of: tuple[type[Record], ...] = ()  # the types of replica that it is of; none: every one
+    of: tuple[type[Record], ...] = ()  # the types of replica that it covers; empty for all
 
 
 class NotProjected(enum.Enum):

@@ -146,7 +146,8 @@ def test_everything_a_configuration_can_name() -> None:
 
 
 def test_what_a_configuration_need_not_say() -> None:
-    assert bind(Clocks, parse_config(CONSTANTS, "clocks.cfg"))[1:] == ((), (), (), True, None, None, "Init", (), (), ())
+    bound_to = bind(Clocks, parse_config(CONSTANTS, "clocks.cfg"))
+    assert bound_to[1:] == ((), (), (), True, None, None, "Init", (), (), (), ())
 
 
 def test_specification_without_fairness_is_init_and_next() -> None:
