@@ -17,7 +17,7 @@ from kraftcheck.spec.kinds import describe_value, mismatch
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property, place_of
 from kraftcheck.spec.language.formula import Fairness, fairness_problem
 from kraftcheck.spec.language.network import BagWithMemory, Network, NoNetwork
-from kraftcheck.spec.language.state import State
+from kraftcheck.spec.language.state import NOTHING, State
 from kraftcheck.spec.language.views import Hidden, HiddenReads
 from kraftcheck.spec.values import Map, Record, Value, cut, field_types, ordered
 
@@ -274,7 +274,7 @@ class Protocol:
         """Return whether a message can be delivered to a replica in this state; by default, yes."""
         return True
 
-    def start(self, replicas: Iterable[Record], shared: Record, messages: Iterable[Record] = ()) -> State:
+    def start(self, replicas: Iterable[Record], shared: Record = NOTHING, messages: Iterable[Record] = ()) -> State:
         """Return an initial state.
 
         Parameters
@@ -282,7 +282,7 @@ class Protocol:
         replicas
             The replicas, each with a field `id`.
         shared
-            The shared state.
+            The shared state. By default there is none.
         messages
             Messages in flight, each with a field `dest`.
         """
@@ -291,6 +291,8 @@ class Protocol:
             raise ProtocolError(f"{self._start()}: {what}")
         replicas = list(replicas)
         for one in (*replicas, shared):
+            if type(one) is Record:
+                raise ProtocolError(f"{self._start()}: expected a record of a class of your own, found Record()")
             if not isinstance(one, Record):
                 forgot = " (forgot `()`?)" if isinstance(one, type) else ""
                 raise ProtocolError(f"{self._start()}: expected a record, found {describe_value(one)}{forgot}")

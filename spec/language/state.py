@@ -36,6 +36,12 @@ class State(Record):
     spent: Map[str, int]
 
 
+class Nothing(Record):
+    """The shared state of a protocol without one."""
+
+
+NOTHING = Nothing()
+
 NO_SENDING = ("forget", "lose", "duplicate")
 """Operations on messages in flight, which send nothing."""
 

@@ -424,3 +424,24 @@ class FromFirst(Byzantine):
 def test_a_predicate_of_fairness_is_used() -> None:
     result = check(FromFirst(), specification="First", properties=["CorrectHeard"], deadlock=False)
     assert result.warnings == []
+
+
+class Alone(Lamps):
+    def initial(self) -> Iterator[State]:
+        yield self.start([Lamp(one) for one in ordered(self.lamps)])
+
+
+@pytest.mark.parametrize("engine", ["reference", "tables", "symbolic"])
+def test_a_protocol_without_shared_state(engine: str) -> None:
+    protocol = Alone(lamps=LAMPS, visitors=VISITORS)
+    assert check(protocol, engine=engine, deadlock=False).distinct_states == 25
+    assert list(StateView(protocol).names) == ["lit", "last"]
+
+
+def test_a_shared_state_of_no_class() -> None:
+    class Bare(Lamps):
+        def initial(self) -> Iterator[State]:
+            yield self.start([], Record())
+
+    with pytest.raises(ProtocolError, match=r"initial of Bare: expected a record of a class of your own, found Record"):
+        check(Bare(lamps=LAMPS, visitors=VISITORS), engine="reference")
