@@ -29,7 +29,7 @@ from kraftcheck.explorer.tables.kernel.worker import record_violations, retry_st
 
 
 @inlined
-def evaluate_property(
+def decide_property(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, kind: Any, number: Any, me: Any, peer: Any
 ) -> Any:
     """Return whether replicas violate a property, whether they alone decide that, and whether it is known."""
@@ -64,9 +64,9 @@ def violations(
         if left & bit == 0:
             continue
         root = np.int64(t.properties[p, 0])
-        is_bad, certain, is_known = evaluate_property(t, worker, serial, rows, row, root, kind, number, me, peer)
+        is_bad, certain, is_known = decide_property(t, worker, serial, rows, row, root, kind, number, me, peer)
         if peer != 0:
-            other_bad, other_certain, other_known = evaluate_property(
+            other_bad, other_certain, other_known = decide_property(
                 t, worker, serial, rows, row, root, kind, number, peer, me
             )
             certain = (is_bad and certain) or (other_bad and other_certain) or (certain and other_certain)

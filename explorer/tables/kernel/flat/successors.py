@@ -26,7 +26,7 @@ from kraftcheck.explorer.tables.kernel.flat.facts import (
     span_in,
     walk_by,
 )
-from kraftcheck.explorer.tables.kernel.flat.invariants import evaluate_property, violated
+from kraftcheck.explorer.tables.kernel.flat.invariants import decide_property, violated
 from kraftcheck.explorer.tables.kernel.flat.lookup import bundle_of, handlers_of, inbox_after, leaf_of
 from kraftcheck.explorer.tables.kernel.maps import find
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
@@ -91,7 +91,7 @@ def step_flags(t: Any, worker: Any, serial: Any, at: Any, n: Any) -> Any:
             continue
         all_hold = True
         for p in range(t.meta[codes.M_STEP_PROPERTIES]):
-            is_bad, certain, is_known = evaluate_property(
+            is_bad, certain, is_known = decide_property(
                 t, worker, serial, states, at, np.int64(t.step_properties[p, 0]), STEP, number, before, later
             )
             all_hold &= certain and not is_bad
