@@ -105,6 +105,7 @@ class Job(NamedTuple):
     options: SearchRequest
     # for traces: the VIEW of the configuration, which only decides whether a lasso closes
     seen_as: str | None = None
+    temporal: tuple[str, ...] = ()  # of the configuration, for traces
 
     def replayer(self, **more: Any) -> Replayer:
         """Return a replayer of traces for the protocol."""
@@ -112,7 +113,9 @@ class Job(NamedTuple):
 
         asked = self.options
         about: dict[str, Any] = {"init": asked.init, "symmetry": asked.symmetry, "fairness": asked.fairness}
-        return Replayer(self.protocol, seen_as=self.seen_as, **about, **more)
+        replayer = Replayer(self.protocol, seen_as=self.seen_as, **about, **more)
+        replayer.temporal = self.temporal
+        return replayer
 
 
 def shipped_models() -> dict[str, str]:

@@ -130,4 +130,7 @@ def lenient_job(
         bound = bound._replace(deadlock=False)
     options = SearchRequest.of(bound, **given(arguments))
     seen_as = content.view.name if content.view and content.view.name in model.protocol.views else None
-    return Job(model, config_name, bound.protocol, choose(None, options.search), False, options, seen_as), warnings
+    kinds = {name: prop.kind for name, prop in model.protocol.properties.items()}
+    temporal = tuple(one.name for one in content.properties if kinds.get(one.name) == TEMPORAL)
+    engine = choose(None, options.search)
+    return Job(model, config_name, bound.protocol, engine, False, options, seen_as, temporal), warnings

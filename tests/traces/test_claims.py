@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import kraftcheck.traces.replay.replayer
 from kraftcheck.spec import (
     Map,
     Protocol,
@@ -182,6 +184,25 @@ def test_behaviours_that_go_on_for_ever(
     assert replay.claim is not None
     assert replay.claim[:3] == (f"a violation of {violated}", verdict, says)
     assert replay.verdict is (ReplayVerdict.REFUTED if verdict is REFUTED else ReplayVerdict.CONFORMS)
+
+
+@pytest.mark.parametrize(("checked", "shown"), [("GoesDarkAgain", True), ("GoesDarkAgain IsLitOnce", False)])
+def test_the_only_temporal_property_is_meant(checked: str, shown: bool, tmp_path: Path, run: Run) -> None:
+    trace = behaviour(["Up", "Up"], problem="Temporal properties were violated.", ending=BACK)
+    write_trace(trace, tmp_path / "trace.out")
+    (tmp_path / "quiet.cfg").write_text(f"SPECIFICATION Spec\nPROPERTIES {checked}\n")
+    outcome = run("replay", f"{__file__}:Quiet", "--config", tmp_path / "quiet.cfg", tmp_path / "trace.out")
+    expected = "to a violation of GoesDarkAgain" if shown else "is not evaluated: it names no property"
+    assert (outcome.code, expected in outcome.out) == (0, True), outcome
+
+
+def test_a_temporal_claim_of_a_trace_with_states_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kraftcheck.traces.replay.replayer, "BRIDGED", 0)
+    whole = behaviour(["Up", "Up", "Down", "Up"], violated="GoesDarkAgain", ending=BACK)
+    trace = replace(whole, states=whole.states[:2] + whole.states[3:])
+    claim = Replayer(QUIET, reach_first=0).replay_trace(trace).claim
+    assert claim is not None
+    assert (claim.verdict, claim.says) == (UNKNOWN, "it leaves states out after state 2")
 
 
 def test_a_lasso_that_does_not_lead_back_diverges() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +135,87 @@ def test_labels_as_people_post_them(label: str, tmp_path: Path) -> None:
     assert text != TEXT + END
     found = replayed(text, tmp_path)
     assert (found.verdict, found.actions[2], found.partial, found.notes) == (ReplayVerdict.CONFORMS, "Enter", (), ())
+
+
+@pytest.mark.parametrize("quote", ["  ", "\t", "> ", "# ", "// ", "\\* ", " \\* *   ", "    \\*  "])
+def test_a_quoted_trace(quote: str, tmp_path: Path) -> None:
+    lines = TEXT.splitlines()
+    quoted = "\n".join([f"{quote}{line}".rstrip() for line in lines])
+    found = replayed(f"Look at this:\n\n{quoted}\nIt is odd.\n", tmp_path)
+    assert (found.verdict, found.steps, found.actions) == (ReplayVerdict.CONFORMS, 5, replayed(TEXT, tmp_path).actions)
+
+
+def test_an_error_in_a_quotation_has_its_place(tmp_path: Path) -> None:
+    (tmp_path / "part").write_text("# State 1: <A>\n#   /\\ x = {1,\n#      2;}\n")
+    with pytest.raises(TraceError, match="part:3:9: expected ',' or '}', found ';'"):
+        list(read_traces(tmp_path / "part"))
+
+
+def test_variables_below_their_heading_and_fences(tmp_path: Path) -> None:
+    text = TEXT.replace("\n/\\ ", "\n    /\\ ")
+    assert replayed(f"```tla\n{text.rstrip()}\n```\n", tmp_path).steps == 5
+    assert replayed(f"{text.rstrip()}\n...\n", tmp_path).steps == 5
+
+
+def test_states_by_their_numbers_alone(tmp_path: Path) -> None:
+    text = TEXT.replace("<Enter>", "<Enter line 1, col 1 to line 2, col 2 of module LockService>")
+    for name in ("Ask", "Grant", "Leave", "Free"):
+        text = text.replace(f"<{name}>", f"<{name} line 1, col 1 to line 2, col 2 of module LockService>")
+    text = text.replace("State ", "").replace("\n\n", "\n")
+    found = replayed(f"Invariant MutualExclusion is violated.\n{text}", tmp_path)
+    assert (found.verdict, found.steps, found.violated) == (ReplayVerdict.CONFORMS, 5, "MutualExclusion")
+
+
+def test_states_without_labels(tmp_path: Path) -> None:
+    text = re.sub(r"(?m)^(State \d+:) .*", r"\1 ", TEXT.partition("\n")[2])
+    assert replayed(textwrap.indent(text, "  "), tmp_path).steps == 5
+    remedy = "if they are a trace, write 'State 1: <Initial predicate>' in its first line"
+    assert remedy in (replayed(text, tmp_path).problem or "")
+
+
+def test_comments_after_values(tmp_path: Path) -> None:
+    (tmp_path / "part").write_text('State 1: <A>\n/\\ x = <<1,  \\* one\n  2>> \\* two\n/\\ y = "a \\\\* b"\n\n')
+    (trace,) = read_traces(tmp_path / "part")
+    assert trace.states[0].variables == {"x": (1, 2), "y": "a \\* b"}
+
+
+@pytest.mark.parametrize("value", ["...", "<<1, ...>>", "<<1, …>>", "[a |-> 1, ...]"])
+def test_a_value_of_which_a_part_is_left_out(value: str, tmp_path: Path) -> None:
+    (tmp_path / "part").write_text(f"State 1: <A>\n/\\ x = {value}\n\n")
+    with pytest.raises(TraceError, match="expected the whole value of x; replay needs every value in full"):
+        list(read_traces(tmp_path / "part"))
+
+
+@pytest.mark.parametrize(
+    "text", ["State 1: <A> /\\ x = 1 /\\ y = {}", "State 1: <A>   x = 1   y = 2", "State 2: x = 1"]
+)
+def test_a_state_on_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "part").write_text(f"{text}\n")
+    with pytest.raises(TraceError, match="part:1:1: expected each variable on a line of its own"):
+        list(read_traces(tmp_path / "part"))
+
+
+def test_a_label_that_is_shortened(tmp_path: Path) -> None:
+    assert replayed(TEXT.replace("<Enter>", "<Enter ...>"), tmp_path).actions[2] == "Enter"
+
+
+def test_variables_that_an_alias_adds(tmp_path: Path) -> None:
+    text = TEXT.replace("/\\ holder", "/\\ level = 1\n/\\ holder")
+    found = replayed(text + END, tmp_path)
+    assert (found.verdict, found.steps, found.partial) == (ReplayVerdict.CONFORMS, 5, ("without level",))
+    assert found.notes == ("LockService has no variable level: not compared",)
+    assert replayed(text + END, tmp_path, reach_first=None).verdict is ReplayVerdict.UNREADABLE
+
+
+def test_another_spelling_of_a_variable_is_told(tmp_path: Path) -> None:
+    found = replayed(TEXT.replace("holder", "Hol_der"), tmp_path)
+    assert "(`tla_snake_case` and `tla_names` in the record set other spellings)" in (found.problem or "")
+
+
+def test_a_violation_at_the_end_of_the_text_is_not_cut(tmp_path: Path) -> None:
+    trace = changed(behaviour(ROUND), 6, "phase", "(c1 :> holding @@ c2 :> holding)")
+    text = "".join(as_text(trace)).partition("State 6")[2]
+    found = replayed(f"Error: Invariant MutualExclusion is violated.\nState 6{text}", tmp_path)
+    assert (found.verdict, found.partial) == (ReplayVerdict.CONFORMS, ("state 6 taken as given",))
+    assert found.claim is not None
+    assert found.claim.verdict is ClaimVerdict.SHOWN

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from kraftcheck.traces.formats.tlc_log import LONGEST_VALUE, StateText
 from kraftcheck.traces.parsing import DEFAULT_LIMIT, Source, TraceError, ValueCache
@@ -20,13 +20,19 @@ if TYPE_CHECKING:
 
 
 _STATE = re.compile(r"State (\d+):\s*")
+_UNINDENTED = re.compile(r"(?:\s*\n)?State")
 
 
 class _Dump(TraceFormat):
     holds = "the states of a model"
 
     def recognises(self, first: str, beginning: str) -> bool:
-        return _STATE.fullmatch(first) is not None
+        is_indented = _UNINDENTED.match(beginning) is None  # as a trace that somebody posted without its actions
+        return _STATE.fullmatch(first) is not None and not is_indented
+
+    def read(self, source: Source, cache: ValueCache) -> NoReturn:
+        found = f"{self.holds} ({self}); if they are a trace, write 'State 1: <Initial predicate>' in its first line"
+        raise source.error(found, "a trace")
 
 
 TLC_DUMP = _Dump("TLC -dump")

@@ -26,7 +26,8 @@ _LABEL = re.compile(
     r"(Initial predicate|[A-Za-z_][\w!]*)(\(.*\))?"
     r"(?: line (\d+), col (\d+) to line (\d+), col (\d+) of module (\w+)| Unknown location| unknown location)?"
 )
-_NAME = re.compile(r"([A-Za-z_]\w*)(?: (?:line|in|of) .*|\(.*)")
+_NAME = re.compile(r"([A-Za-z_]\w*)(?: (?:line|in|of) .*|\(.*| ?\.\.\.)")
+_COMMENT = re.compile(r"""^((?:[^"\\\n]|"(?:[^"\\\n]|\\.)*"|\\[^*\n])*?)\s*\\\*.*""", re.MULTILINE)
 _NO_ACTION = ("Action", "UnnamedAction")
 
 
@@ -51,12 +52,15 @@ class StateText:
         self.variables = {}
         self._fingerprints = {}
 
-    def take(self, number: int, text: str) -> bool:
-        """Parse a line of the state; return whether it is one."""
-        if text[:1] in (" ", "\t") and self._name is not None:
-            self._text.append(text)
-            self._count(len(text), number)
-            return True
+    def take(self, number: int, text: str, skipped: int = 0) -> bool:
+        """Parse a line of the state, without `skipped` characters before it; return whether it is one."""
+        if text[:1] in (" ", "\t"):
+            inner = text.lstrip()
+            if self._name is not None and not inner.startswith("/\\ "):
+                self._text.append(" " * skipped + text if skipped else text)
+                self._count(len(text), number)
+                return True
+            skipped, text = skipped + len(text) - len(inner), inner  # conjuncts may be indented
         conjunct = _CONJUNCT.match(text)
         if conjunct is None:
             return False
@@ -65,7 +69,7 @@ class StateText:
         if name in self.variables:
             raise TraceError(self._file, number, 1, f"'{name}' again", "a variable that this state did not have yet")
         self._name, self._text, self._size = name, [conjunct[2]], 0
-        self._begins = (number, conjunct.start(2) + 1)
+        self._begins = (number, skipped + conjunct.start(2) + 1)
         self._count(len(conjunct[2]), number)
         return True
 
@@ -81,7 +85,17 @@ class StateText:
         if self._name is None:
             return
         line, column = self._begins
-        found = self._cache.read("\n".join(self._text), where=self._file, line=line, column=column)
+        value = "\n".join(self._text)
+        if "\\*" in value:
+            value = _COMMENT.sub(r"\1", value)
+        try:
+            found = self._cache.read(value, where=self._file, line=line, column=column)
+        except TraceError as error:
+            if error.found not in ("'..'", "'…'"):
+                raise
+            expected = f"the whole value of {self._name}; replay needs every value in full"
+            part = f"{error.found} for a part of it"
+            raise TraceError(self._file, error.line, error.column, part, expected) from None
         self.variables[self._name], self._fingerprints[self._name] = found
         self._name = None
 
@@ -153,6 +167,10 @@ def location_of(numbers: Iterable[str | int], module: str) -> Location:
 
 
 _STATE = re.compile(r"(State )?(\d{1,9}):(?: <(.*)>| (Stuttering))?\s*")
+_BARE_STATE = re.compile(r"\d{1,9}: (?:<(?:Initial predicate|.* of module \w+)>|Stuttering)\s*")
+_ONE_LINE = re.compile(r"(?:State )?\d{1,9}:(?: <.*?>)?\s+(?:/\\ )?[A-Za-z_]\w* = ")
+_QUOTED = re.compile(r"(\s*(?:\\\*|[>#|;]|//+|--)?[\s*]*)(?=Error: |State \d{1,9}:|\d{1,9}: <|Back to state)")
+_QUOTES = frozenset(" \t\\>#|;/-")
 _BACK = re.compile(r"Back to state:? (\d{1,9})(?:: <(.*)>)?\s*|(\d{1,9}): Back to state(?:: <(.*)>)?\s*")
 _BACK_BEGINS = re.compile(r"(?:\d+: )?Back to state\b")
 _TOOL = re.compile(r"@!@!@(STARTMSG|ENDMSG) (\d+)(?::(\d+))? @!@!@\s*")
@@ -169,6 +187,8 @@ _SUMMARY = re.compile(
     r"\d[\d,]* states generated|Finished |Model checking completed|The number of states generated|The depth of "
     r"|TLC2? Version |The trace ends |The coverage statistics|\"CounterExample written"
 )
+_BARE_ERROR = re.compile(rf"{_VIOLATED.pattern}|Deadlock reached\.")
+_NO_WORDS = re.compile(r"[^\w/\\]+")  # as '```' or '...'
 _HOLDS = re.compile(r"Model checking completed\. No error has been found\.")
 
 
@@ -205,20 +225,31 @@ class _LogReader:
         self._tool_error = False
         self._found_no_error = False
         self._shows_only_changes = self._shows_unchanged = self._is_last = False
+        self._quote = ""  # the indentation or comment mark before each line
 
     def events(self) -> Iterator[TraceEvent]:
-        for number, text in self._source.lines():
+        for number, line in self._source.lines():
+            is_plain = not self._quote and (line[:1] not in _QUOTES or line[:2] == "/\\")
+            text = line if is_plain else self._unquoted(line)
             if self._heading is not None:
-                if self._text.take(number, text):
+                if self._text.take(number, text, len(line) - len(text)):
                     continue
                 yield self._state()
-                if not text:
+                if not text.strip():
                     continue
                 if self._is_unreadable(text):
                     raise self._source.error(f"'{text[:40]}'", "'/\\ name = value', or an empty line after the state")
-            if text:
+            if text.strip():
                 yield from self._line(number, text)
         yield from self._end_of_file()
+
+    def _unquoted(self, line: str) -> str:
+        """Return a line without its quotation mark; an empty line for one outside the quotation."""
+        if quoted := _QUOTED.match(line):
+            self._quote = quoted[1]
+        if line.startswith(self._quote):
+            return line[len(self._quote) :]
+        return ""
 
     def _end_of_file(self) -> Iterator[TraceEvent]:
         if self._heading is not None:
@@ -240,20 +271,29 @@ class _LogReader:
             return self._heading_of_state(number, state)
         elif back := self._shown(_BACK, "B", text):
             return [self._back(back)]
-        elif (error := _ERROR.fullmatch(text)) or self._tool_error:
-            return self._error(number, error[1] if error else text)
+        elif (error := self._error_in(text)) is not None:
+            return self._error(number, error)
         elif _SUMMARY.match(self._outside(text)):
             self._found_no_error |= _HOLDS.match(text) is not None
             return self._end()
         return ()
 
+    def _error_in(self, text: str) -> str | None:
+        """Return the message of an error's line, or None for other lines."""
+        if error := _ERROR.fullmatch(text):
+            return error[1]
+        return text if self._tool_error or _BARE_ERROR.fullmatch(text) else None
+
     def _shown(self, pattern: re.Pattern[str], initial: str, text: str) -> re.Match[str] | None:
         """Match a line that begins with a letter, unless a message code of ``-tool`` identifies it."""
-        is_named = text[0] == initial or self._tool_code in _TOOL_STATES
+        is_named = text[0] == initial or self._tool_code in _TOOL_STATES or _BARE_STATE.fullmatch(text) is not None
         return pattern.fullmatch(text) if is_named else None
 
     def _outside(self, text: str) -> str:
         """Return a line outside of traces; raise TraceError for a damaged part of a trace."""
+        if _ONE_LINE.match(text):
+            expected = "each variable on a line of its own ('/\\ name = value') below the state's heading"
+            raise self._source.error(f"'{text[:40]}'", expected)
         if self._last is not None and _BACK_BEGINS.match(text):
             raise self._source.error(f"'{text[:40]}'", "'Back to state 1: <...>'")
         if self._last is not None and (is_conjunct(text) or text.partition(" = ")[0] in self._last.variables):
@@ -349,7 +389,7 @@ class _LogReader:
 
     def _is_unreadable(self, text: str) -> bool:
         """Whether a line right after a state's variables is damaged, rather than the next message."""
-        outside = (_TOOL, _STATE, _BACK, _ERROR)
+        outside = (_TOOL, _STATE, _BACK, _ERROR, _NO_WORDS)
         return not any(pattern.fullmatch(text) for pattern in outside) and not _SUMMARY.match(text)
 
     def _cut_short(self) -> Iterator[TraceEvent]:

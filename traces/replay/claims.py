@@ -51,6 +51,7 @@ class ClaimJudge:
     # assumed by temporal properties, besides the fairness that each property declares
     fairness: Sequence[Fairness]
     head: TraceHead
+    temporal: Sequence[str] = ()  # the names of the checked temporal properties
     leaves_out: str = ""  # the gap of an incomplete trace, as a clause
     _false_in: int | None = None
     _last: int = 0
@@ -63,6 +64,8 @@ class ClaimJudge:
         assertion = _ASSERTION.fullmatch(problem)
         self._failed = assertion and assertion[1]
         self._name = self.head.violated or (DEADLOCK if problem.startswith("Deadlock reached") else None)
+        if self._name is None and problem.startswith("Temporal properties") and len(self.temporal) == 1:
+            (self._name,) = self.temporal
         self._prop: Property | None = self.protocol.properties.get(self._name or "")
 
     def take(self, semantics: Semantics, found: tuple[int, State], named: Transitions, leading: Transitions) -> None:
@@ -75,7 +78,7 @@ class ClaimJudge:
             self._states.clear()
         elif before is not None:
             self._steps.append(leading)
-            self._actions.append(named[0].action)
+            self._actions.append(named[0].action if named else None)
         self._states.append(state)
         self._last = number
         if self._false_in is None and not self._holds(semantics, before, state, named):
@@ -94,9 +97,12 @@ class ClaimJudge:
 
     def judge(self, semantics: Semantics, ending: Ending | None, *, is_cut: bool = False) -> Claim | None:
         """Return the claim with its verdict; None for a trace without a claim. `is_cut` means a missing end."""
-        of_cut = self._of_cut_trace() if is_cut else None
-        if of_cut is not None:
-            return of_cut
+        claim = self._judged(semantics, ending)
+        if is_cut and claim is not None and claim.verdict is ClaimVerdict.REFUTED:
+            return claim._replace(verdict=ClaimVerdict.UNKNOWN, says="the trace is cut")
+        return claim
+
+    def _judged(self, semantics: Semantics, ending: Ending | None) -> Claim | None:
         if self._failed is not None:
             return self._assertion(semantics, self._failed)
         if self._name == DEADLOCK and self._prop is None:
@@ -106,13 +112,6 @@ class ClaimJudge:
         if self.head.problem is None:
             return None
         return Claim(f"'{cut(self.head.problem, LONGEST_PROBLEM)}'", ClaimVerdict.UNKNOWN, "it names no property")
-
-    def _of_cut_trace(self) -> Claim | None:
-        """Return the claim as not evaluated if only the missing end of the trace can show it."""
-        what = f"a violation of {self._name}" if self._failed is None else f"an assert that fails in {self._failed}"
-        if self._false_in is not None or (self._failed or self._name) is None:
-            return None
-        return Claim("a deadlock" if self._name == DEADLOCK else what, ClaimVerdict.UNKNOWN, "the trace is cut")
 
     def _deadlock(self, semantics: Semantics) -> Claim:
         step = next(semantics.transitions(self._states[-1]), None)

@@ -43,7 +43,9 @@ class StateReader:
         unknown = [name for name, value in found.variables.items() if not self.view.is_known(name, value)]
         if missing or unknown:
             parts = [f"{word} {few(names)}" for word, names in (("without", missing), ("with", unknown)) if names]
-            expected = f"the variables of {self.name}"
+            alike = set(map(_spelled, missing)) & set(map(_spelled, unknown))
+            remedy = " (`tla_snake_case` and `tla_names` in the record set other spellings)" if alike else ""
+            expected = f"the variables of {self.name}{remedy}"
             raise TraceError(self.file, found.line, 1, f"a state {' and '.join(parts)}", expected)
         try:
             return self.view.state(found.variables, untyped=self.untyped)
@@ -59,7 +61,7 @@ class StateReader:
 
         Only errors need the place, so this method reads the file again.
         """
-        value = re.compile(rf"(?:/\\ )?{re.escape(variable)} = (?=.)")
+        value = re.compile(rf"\W*{re.escape(variable)} = (?=.)")
         try:
             for number, line in Source(self.file, limit_bytes=self.limit_bytes).lines():
                 found = value.match(line) if number >= state_line else None
@@ -70,6 +72,10 @@ class StateReader:
         except TraceError:  # the file has changed since the first read
             pass
         return state_line, 1
+
+
+def _spelled(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
 REMEMBERED = 10_000
@@ -194,6 +200,9 @@ class Replayer:
         None to require complete traces. Otherwise a trace may begin in the middle and omit states. This number limits
         the search for a path to its first state; without a path the state is taken as given.
     """
+
+    temporal: Sequence[str] = ()
+    """The names of the checked temporal properties. TLC 2.15 does not name the violated one."""
 
     def __init__(
         self,
@@ -352,7 +361,7 @@ class _Walk:
     first: int | None = None
 
     def __post_init__(self) -> None:
-        self._judge = ClaimJudge(self.replayer.protocol, self.replayer.fairness, self.head)
+        self._judge = ClaimJudge(self.replayer.protocol, self.replayer.fairness, self.head, self.replayer.temporal)
 
     def take(self, found: TraceState) -> None:
         """Replay the next state."""
@@ -383,14 +392,19 @@ class _Walk:
             steps += 1
             if self.verdict is ReplayVerdict.CONFORMS:
                 self._back(ending.back_to, ending.action)
-        if not end.complete:
-            self._note(f"the file ends after state {self.number}, maybe before the end of the trace")
-            self.partial.append(f"cut after state {self.number}")
         if self.verdict is ReplayVerdict.CONFORMS:
             self.claim = self._judge.judge(self.replayer.semantics, ending, is_cut=not end.complete)
+        if not end.complete:
+            self._end_of_cut()
         if ending is not None and ending.back_to is None:
             self._note("it stutters for ever in the last state, which no action need do")
         return self._replay(steps)
+
+    def _end_of_cut(self) -> None:
+        """Note that the end may be missing, unless the last state shows the claim."""
+        if self.claim is None or self.claim.verdict is not ClaimVerdict.SHOWN or not self.claim.at_end:
+            self._note(f"the file ends after state {self.number}, maybe before the end of the trace")
+            self.partial.append(f"cut after state {self.number}")
 
     def _note(self, text: str) -> None:
         self.notes[text] = None
@@ -411,6 +425,7 @@ class _Walk:
         if found.number != previous + 1 and self.replayer.reach_first is None:
             expected = f"state {previous + 1}: `kraftcheck replay` alone takes a trace that leaves states out"
             raise TraceError(self.head.file, found.line, 1, f"state {found.number}", expected)
+        found = self._compared(found)
         target = self.replayer.reader(self.head).state(found)
         if isinstance(target, ViewError):
             before = None if self.state is None else previous
@@ -424,6 +439,18 @@ class _Walk:
             self._step(found, previous, found.action, self.state, target)
         else:
             self._bridge(found, previous, self.state, target)
+
+    def _compared(self, found: TraceState) -> TraceState:
+        """Return a state without the variables of an ALIAS, unless it lacks variables of the protocol."""
+        view = self.replayer.view
+        more = [name for name, value in found.variables.items() if not view.is_known(name, value)]
+        if self.replayer.reach_first is None or not more or not found.variables.keys() >= set(view.names):
+            return found
+        left_out = f"without {few(more)}"
+        if left_out not in self.partial:
+            self.partial.append(left_out)
+            self._note(f"{self.replayer.protocol.name()} has no variable {few(more)}: not compared")
+        return replace(found, variables={name: v for name, v in found.variables.items() if name not in more})
 
     def _action(self, label: str | None) -> str | None:
         """Return the action of a label; None, for any action, if the protocol has no action of this name."""
@@ -534,7 +561,7 @@ class _Walk:
 
     def _back(self, number: int, action: str | None) -> None:
         """Replay the step from the last state back to an earlier state."""
-        found = self.earlier(number)
+        found = self._compared(self.earlier(number))
         target = self.replayer.reader(self.head).state(found)
         assert isinstance(target, State)  # it was replayed before
         assert self.state is not None
