@@ -97,7 +97,7 @@ class LabelTable:
         return any(self._by.values()) or bool(self._parts)
 
     def number(self, action: str, me: Any, message: Record | None, step: Step) -> int:
-        """Return the number of a step's label, given who takes it, or None, and the message delivered."""
+        """Return the number of a step's label, given its actor or None, and the delivered message."""
         if action in self._alone:
             return self._alone[action]
         label = self._label(action, me, message, step)
