@@ -264,10 +264,13 @@ class _BadUsage(Exception):  # noqa: N818 - a mistake of the user
 class _Parser(argparse.ArgumentParser):
     """A parser that prints the usage and raises `_BadUsage`."""
 
+    command = ""
+    """The command whose help the user needs, if it is not this parser's own."""
+
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         names_option = message.startswith("argument -")  # then the message has the expected value
-        raise _BadUsage(self.prog, message if names_option else f"{message}; see {self.prog} --help")
+        raise _BadUsage(self.prog, message if names_option else f"{message}; see {self.command or self.prog} --help")
 
 
 class _Version(argparse.Action):
@@ -298,6 +301,7 @@ def parser(chosen: str) -> argparse.ArgumentParser:
         if file.stem == chosen:
             module = import_module(f"kraftcheck.commands.{chosen}")
             module.declare(command)
+            top.command = command.prog
             traceback = "also show Python's traceback of an error in a protocol"
             command.add_argument("--traceback", action="store_true", help=traceback)
             command.set_defaults(run=module.run)

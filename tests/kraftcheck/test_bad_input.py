@@ -110,6 +110,7 @@ def test_no_command_and_unknown_command(run) -> None:
     assert "invalid choice: 'chekc'" in unknown
     assert unknown.endswith("; see kraftcheck --help\n")
     assert run("check").err.endswith("required: MODEL; see kraftcheck check --help\n")
+    assert run("check", "reconfig", "--varian").err.endswith("arguments: --varian; see kraftcheck check --help\n")
 
 
 @pytest.mark.parametrize(
