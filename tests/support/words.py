@@ -12,6 +12,7 @@ import sys
 import tokenize
 from collections import Counter
 from collections.abc import Iterator
+from inspect import cleandoc
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,7 +52,7 @@ def docstrings_and_messages(path: Path) -> Iterator[Text]:
                 and isinstance(first.value.value, str)
             ):
                 documented.add(id(first.value))
-                yield Text(path, first.lineno, "docstring", first.value.value)
+                yield Text(path, first.lineno, "docstring", cleandoc(first.value.value))
     inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):
         text = ""
@@ -90,7 +91,8 @@ def faults(text: Text) -> Iterator[tuple[str, str]]:
         r"(?m)^ *(={4,}[ =]*\n.*\n *={4,}[ =]*\n(?:.*\n)*? *={4,}[ =]*$)|^ *>>>.*\n(?: *\S.*\n?)*", "", plain
     )
     plain = re.sub(r"(?m)^(\s*)[\w*, `]+\n(?=\1 {4}\S)", "\n\n", plain)  # the name of a parameter
-    cut = re.split(r"\n\s*\n|\n\s*-{3,}|\n\s+(?=\w+ ?:)", plain)
+    # Blank lines, underlined headings, and lists: `name: ...`, `name   ...`, an indented line.
+    cut = re.split(r"\n\s*\n|\n\s*-{3,}|\n\s+(?=\w+ ?:)|;\s| {3,}|\n(?= {4}kraftcheck)", plain)
     for block in cut:
         for sentence in SENTENCE.split(" ".join(block.split())):
             if OPENING.match(sentence):
