@@ -119,8 +119,7 @@ def unfair(
             for step in steps[place]
             if _concerns(semantics, one, states[place], step)
         }
-        # Weak fairness: an actor enabled in every state of the cycle must act. Strong fairness: one enabled in some
-        # state.
+        # Weak fairness: steps enabled in every state of the cycle must be taken. Strong: those enabled in some state.
         asked = set.intersection(*ready) if one.kind == "weak" else set.union(*ready)
         if asked - taken:
             return one
