@@ -448,7 +448,7 @@ def beginning(stage: Stage, init: str, wanted: State) -> list[str]:
         news = (pair for pair in _fields(wanted, stage.state) if pair[0] not in then and _written("=".join(pair)))
         path, text = next(news, ("", ""))
         if not path:
-            raise ScenarioError("no words of a scenario tell its initial state from another one")
+            raise ScenarioError("no command of a scenario distinguishes its initial state from another one")
         then[path] = text
 
 

@@ -74,7 +74,7 @@ class Folder:
     def _require_alone(self, own: str) -> None:
         """Raise InputError for a folder without a manifest that holds files other than `own`."""
         if any((self.inner / name).exists() for name in FORMER):
-            raise self.error(f"the {self.NAME} has format 1; this kraftcheck reads {FORMAT}")
+            raise self.error(f"the {self.NAME} has format 1, this version reads {FORMAT}; use a new one")
         strangers = {entry.name for entry in self.path.iterdir() if not UNFINISHED.fullmatch(entry.name)} - {own}
         if strangers:
             raise self.error(f"not a folder of an earlier run: it holds {min(strangers)}; give a new folder")
@@ -120,7 +120,8 @@ class Folder:
         if not isinstance(content, dict) or "format" not in content:
             raise self.damaged(f"expected the manifest of a {self.NAME}", MANIFEST)
         if content["format"] != FORMAT:
-            raise self.error(f"the {self.NAME} has format {content['format']!r}; this kraftcheck reads {FORMAT}")
+            found = f"the {self.NAME} has format {content['format']!r}"
+            raise self.error(f"{found}, this version reads {FORMAT}; use a new one")
         try:
             if raw != manifest_text(content):
                 raise CorruptFileError("its content has changed: its checksum is not the one noted")

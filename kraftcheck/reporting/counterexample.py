@@ -65,11 +65,11 @@ def _why_unmapped(protocol: Protocol, prop: Property, violation: Violation) -> t
     if found is None:
         return ()
     from kraftcheck.spec.tla.view import StateView  # few counterexamples are of a refinement
-    from kraftcheck.traces.replay.divergence import Judge, Wanted
+    from kraftcheck.traces.replay.divergence import DivergenceExplainer, Wanted
 
     other = Semantics(abstract_protocol(protocol, prop))
     view = StateView(other.protocol)
-    judge = Judge(other, view, "mapping")
+    judge = DivergenceExplainer(other, view, "mapping")
     wanted = Wanted(number, 1, number - 1, None, view.variables(found.after))
     divergence = judge.no_start(wanted, other.initial())
     if found.before is not None:

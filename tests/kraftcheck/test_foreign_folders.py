@@ -77,7 +77,7 @@ def test_a_linked_file_or_folder_of_an_output_folder_is_not_written(kind: type[B
 def test_an_output_folder_of_format_1_is_refused(kind: type[BatchFolder], name: str, tmp_path: Path) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("{}")
-    with pytest.raises(InputError, match=rf"{tmp_path}: the folder has format 1; this kraftcheck reads 2"):
+    with pytest.raises(InputError, match=rf"{tmp_path}: the folder has format 1, this version reads 2"):
         kind(tmp_path, {})
     assert not (tmp_path / name).with_name("lock").exists()
 

@@ -58,7 +58,7 @@ def test_a_first_state_that_nothing_reaches(tmp_path: Path) -> None:
     assert found.verdict is ReplayVerdict.DIVERGES
     assert found.divergence is not None
     assert (found.divergence.kind, found.diverged_at) == (DivergenceKind.START, 3)
-    assert found.reason == "state 3 is reached by no behaviour: all states were searched"
+    assert found.reason == "state 3 is unreachable: all states were searched"
     assert replayed(without(1, 2, 4, 5, 6, text=text), tmp_path).verdict is ReplayVerdict.CONFORMS  # taken as given
 
 
@@ -80,7 +80,7 @@ def test_a_gap_that_is_too_wide_is_said(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(kraftcheck.traces.replay.replayer, "BRIDGED", 1)
     found = replayed(without(3, 4), tmp_path)
     assert (found.verdict, found.partial) == (ReplayVerdict.CONFORMS, ("state 5 taken as given",))
-    assert "no way among the first 1 states" in found.notes[0]
+    assert "no path among the first 1 states" in found.notes[0]
 
 
 def test_a_huge_gap_ends(tmp_path: Path) -> None:

@@ -12,7 +12,14 @@ from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.types import ViewError
 from kraftcheck.spec.values import Value
-from kraftcheck.traces.replay.divergence import Difference, Divergence, Judge, Wanted, differences, short_names
+from kraftcheck.traces.replay.divergence import (
+    Difference,
+    Divergence,
+    DivergenceExplainer,
+    Wanted,
+    differences,
+    short_names,
+)
 from kraftcheck.traces.replay.replayer import StateReader
 from kraftcheck.traces.trace import TraceState
 
@@ -92,7 +99,7 @@ class Comparison:
         self._unlabelled = unlabelled
         self._view = reader.view
         self._reader = reader
-        self._judge = Judge(search.semantics, reader.view, "dump")
+        self._judge = DivergenceExplainer(search.semantics, reader.view, "dump")
         self._known = list(search.states())
         self._numbers = {identity: number for number, identity in enumerate(search.parents)}
         self._strangers: dict[Value, int] = {}

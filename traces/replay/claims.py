@@ -44,7 +44,7 @@ class Claim(NamedTuple):
 
 
 @dataclass
-class ClaimJudge:
+class ClaimEvaluator:
     """Evaluates the claim of one trace during its replay."""
 
     protocol: Protocol  # the protocol, with its constants

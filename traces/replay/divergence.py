@@ -230,7 +230,7 @@ class Wanted(NamedTuple):
     problem: ViewError | None = None  # the reason why it is not a state of the protocol, if so
 
 
-class Judge:
+class DivergenceExplainer:
     """Explains the divergence of a state."""
 
     def __init__(self, semantics: Semantics, view: StateView, theirs: str = "trace") -> None:

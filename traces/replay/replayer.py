@@ -22,8 +22,8 @@ from kraftcheck.spec.tla.types import ViewError, few
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import text_of, visible
 from kraftcheck.traces.parsing import DEFAULT_LIMIT, Source, TraceError, ValueCache
-from kraftcheck.traces.replay.claims import Claim, ClaimJudge, ClaimVerdict
-from kraftcheck.traces.replay.divergence import Divergence, DivergenceKind, Judge, Wanted
+from kraftcheck.traces.replay.claims import Claim, ClaimEvaluator, ClaimVerdict
+from kraftcheck.traces.replay.divergence import Divergence, DivergenceExplainer, DivergenceKind, Wanted
 from kraftcheck.traces.trace import Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState, stream_traces
 
 
@@ -235,7 +235,7 @@ class Replayer:
     def _learn(self) -> None:
         self.semantics = Semantics(self.protocol)
         self.view = StateView(self.protocol)
-        self.judge = Judge(self.semantics, self.view)
+        self.judge = DivergenceExplainer(self.semantics, self.view)
         self._walked = 0
 
     def count_state(self) -> None:
@@ -361,7 +361,7 @@ class _Walk:
     first: int | None = None
 
     def __post_init__(self) -> None:
-        self._judge = ClaimJudge(self.replayer.protocol, self.replayer.fairness, self.head, self.replayer.temporal)
+        self._judge = ClaimEvaluator(self.replayer.protocol, self.replayer.fairness, self.head, self.replayer.temporal)
 
     def take(self, found: TraceState) -> None:
         """Replay the next state."""
@@ -397,7 +397,7 @@ class _Walk:
         if not end.complete:
             self._end_of_cut()
         if ending is not None and ending.back_to is None:
-            self._note("it stutters for ever in the last state, which no action need do")
+            self._note("it stutters for ever in the last state; no action has to do so")
         return self._replay(steps)
 
     def _end_of_cut(self) -> None:
@@ -466,17 +466,17 @@ class _Walk:
         self._judge.leaves_out = f"it begins at state {number}"
         if not self.replayer.reach_first:
             self.partial.append(f"state {number} taken as given")
-            self._note(f"it begins at state {number}, which is taken as it stands: --reach-first looks for a way to it")
+            self._note(f"it begins at state {number}, which is taken as given; --reach-first searches a path to it")
             self._reach(found, target)
             return
         starts, limit = self.replayer.starts, self.replayer.reach_first
         way = () if target in starts else shortest_way(self.replayer.semantics, starts, target, limit)
         if way is None:
-            text = f"state {number} is reached by no behaviour: all states were searched"
+            text = f"state {number} is unreachable: all states were searched"
             self.divergence = Divergence(DivergenceKind.START, number, found.line, None, None, text)
         elif isinstance(way, int):
             self.partial.append(f"state {number} taken as given")
-            self._note(f"state {number} was not found among the first {way:,} states: it is taken as it stands")
+            self._note(f"state {number} was not found among the first {way:,} states; it is taken as given")
             self._reach(found, target)
         else:
             self._note(f"state {number} is reached in {len(way)} steps: {_listed(way)}")
@@ -494,7 +494,7 @@ class _Walk:
             self.divergence = Divergence(kind, found.number, found.line, previous, found.action, text)
         elif isinstance(way, int):
             self.partial.append(f"state {found.number} taken as given")
-            self._note(f"{where}: no way among the first {way:,} states; the latter is taken as it stands")
+            self._note(f"{where}: no path among the first {way:,} states; the latter is taken as given")
             self._judge.leaves_out = f"it leaves states out after state {previous}"
             self._reach(found, target)
         else:
