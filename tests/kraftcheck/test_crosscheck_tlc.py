@@ -246,7 +246,7 @@ def test_a_jar_that_is_missing(crosscheck, monkeypatch, tmp_path) -> None:
 def test_no_tlc_at_all(monkeypatch) -> None:
     monkeypatch.delenv(tlc.JAR_VARIABLE, raising=False)
     monkeypatch.setattr(tlc, "PACKAGE", "no_such_package")
-    with pytest.raises(InputError, match="there is no TLC: set KRAFTCHECK_TLA2TOOLS"):
+    with pytest.raises(InputError, match="TLC is not installed: set KRAFTCHECK_TLA2TOOLS"):
         tlc.find_tool()
 
 
@@ -254,7 +254,7 @@ def test_a_module_that_is_missing(crosscheck, tmp_path) -> None:
     outcome, _ = crosscheck(module=tmp_path / "None.tla")
     assert (outcome.code, "None.tla: the file cannot be read" in outcome.err) == (2, True)
     outcome, _ = crosscheck(module=tmp_path / "model.cfg")
-    assert (outcome.code, "expected the file of a TLA+ module" in outcome.err) == (2, True)
+    assert (outcome.code, "expected a TLA+ module, a file that ends in .tla" in outcome.err) == (2, True)
 
 
 def test_a_config_for_an_old_tlc() -> None:
