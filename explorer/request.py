@@ -177,7 +177,7 @@ class SearchRequest:
     search: Annotated[
         str,
         Option(
-            f"the order (default: {Search.BFS}; of the engine symbolic: saturation)",
+            f"search order (default: {Search.BFS}; for the engine symbolic: saturation)",
             action="store", identity="search", in_json=True,
         ),
     ] = Search.BFS  # fmt: skip
@@ -222,42 +222,42 @@ class SearchRequest:
         Option("for temporal properties, an exhausted bound disables actions, as in TLC", action=_SWITCH),
     ] = None
     keep_going: Annotated[
-        bool, Option("go on after a violation", action=_FLAG, identity="--continue", word="--continue")
+        bool, Option("continue after a violation", action=_FLAG, identity="--continue", word="--continue")
     ] = False
     check_actions: Annotated[
         bool,
         Option(
-            "test in every call that actions are pure, not in a sample of them",
+            "test every call of an action for purity, not only a sample",
             action=_FLAG, engines=("tables", "reference"), identity="--check-actions",
         ),
     ] = False  # fmt: skip
-    workers: Annotated[int | None, Option("threads", "N", threads, engines=("tables",))] = None
+    workers: Annotated[int | None, Option("number of threads", "N", threads, engines=("tables",))] = None
     memory: Annotated[
         int | None,
         Option(
-            "such as 4G; states beyond it go to disk (default: 60 %% of the machine)",
+            "memory limit, such as 4G; more states go to disk (default: 60 %% of the machine)",
             "SIZE", size, engines=("tables", "symbolic"), asks=Feature.MEMORY,
         ),
     ] = None  # fmt: skip
-    max_states: Annotated[int | None, Option("distinct states", "N", count, asks=Feature.LIMITS)] = None
+    max_states: Annotated[int | None, Option("stop at N distinct states", "N", count, asks=Feature.LIMITS)] = None
     max_depth: Annotated[
-        int | None, Option("states along a path; 1: the initial ones alone", "N", count, asks=Feature.LIMITS)
+        int | None, Option("maximum states on a path; 1: initial states only", "N", count, asks=Feature.LIMITS)
     ] = None
     max_nodes: Annotated[
-        int | None, Option("nodes of the symbolic engine's diagrams at one time", "N", count, engines=("symbolic",))
+        int | None, Option("stop at N nodes in the symbolic engine's diagrams", "N", count, engines=("symbolic",))
     ] = None
-    time_limit: Annotated[float | None, Option("time that the search takes", "SECONDS", seconds)] = None
+    time_limit: Annotated[float | None, Option("stop after this time", "SECONDS", seconds)] = None
     checkpoint: Annotated[
         _Folder,
-        Option("where to keep the search's state", "DIR", folder, engines=_SAVING, asks=Feature.CHECKPOINT),
+        Option("folder for the checkpoint of the search", "DIR", folder, engines=_SAVING, asks=Feature.CHECKPOINT),
     ] = None
     checkpoint_every: Annotated[
         float,
-        Option("how often it is written (default: 300)", "SECONDS", seconds, engines=("tables", "symbolic")),
+        Option("seconds between two checkpoints (default: 300)", "SECONDS", seconds, engines=("tables", "symbolic")),
     ] = 300.0
     resume: Annotated[
         _Folder,
-        Option("go on with a search from its checkpoint", "DIR", folder, engines=_SAVING, asks=Feature.CHECKPOINT),
+        Option("resume a search from its checkpoint", "DIR", folder, engines=_SAVING, asks=Feature.CHECKPOINT),
     ] = None
     master: Annotated[
         str | None, Option("spark://HOST:PORT, yarn, ... (default: this machine)", "URL", engines=("spark",))

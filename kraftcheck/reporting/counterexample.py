@@ -60,7 +60,7 @@ def why(protocol: Protocol, violation: Violation) -> Why:
 
 
 def _why_unmapped(protocol: Protocol, prop: Property, violation: Violation) -> tuple[str, ...]:
-    """Return why the last step maps to no step of the protocol that is refined, as of a trace that diverges."""
+    """Return the reason why the last step of a refinement maps to no step of the abstract protocol."""
     found, number = violation.unmapped, len(violation.trace)
     if found is None:
         return ()

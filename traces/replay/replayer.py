@@ -82,7 +82,7 @@ REMEMBERED = 10_000
 """The number of states after which memoised results are dropped, to bound the memory."""
 
 LISTED = 12
-"""Actions of a way that a note lists."""
+"""Maximum number of a path's actions in a note."""
 
 BRIDGED = 50_000
 """States that are searched at most for the steps between two states of a trace that leaves states out."""
@@ -401,7 +401,7 @@ class _Walk:
         return self._replay(steps)
 
     def _end_of_cut(self) -> None:
-        """Note that the end may be missing, unless the last state shows the claim."""
+        """Add a note on a possibly missing end, unless the last state shows the claim."""
         if self.claim is None or self.claim.verdict is not ClaimVerdict.SHOWN or not self.claim.at_end:
             self._note(f"the file ends after state {self.number}, maybe before the end of the trace")
             self.partial.append(f"cut after state {self.number}")
