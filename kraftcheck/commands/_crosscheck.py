@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from kraftcheck.files import TemporaryFolder
 from kraftcheck.reporting.crosscheck import CrosscheckResult
 from kraftcheck.reporting.lines import Meter
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.tla.view import StateView
+from kraftcheck.spec.tla.view import StateView, action_of_label
 from kraftcheck.spec.values import visible
 from kraftcheck.traces.crosscheck.comparison import Comparison, depth_of, times_taken
 from kraftcheck.traces.formats.tlc_dump import read_graph, read_states
@@ -54,6 +55,8 @@ def _compared(job: Job, dump: Path, form: TraceFormat, arguments: argparse.Names
         outcome.their_distinct = outcome.states.theirs
     else:
         graph = read_graph(dump, limit_bytes=limit)
+        for *_, edge in graph.edges(data=True):
+            edge["action"] = action_of_label(job.protocol, edge["action"])
         outcome.states, outcome.edges = comparison.graph(graph)
         outcome.their_distinct = outcome.states.theirs
         outcome.their_actions, outcome.their_depth = times_taken(graph), depth_of(graph)
@@ -69,7 +72,8 @@ def _compare_names(job: Job, outcome: CrosscheckResult, arguments: argparse.Name
     unknown = [name for name in outcome.their_actions or () if name not in known]
     if unknown:
         names = ", ".join(map(visible, unknown))
-        outcome.notes.append(f"{names}: no action of {job.protocol.name()}; --unlabelled compares steps without names")
+        remedy = "--unlabelled compares steps without names, `name=` of an action sets its name"
+        outcome.notes.append(f"{names}: no action of {job.protocol.name()}; {remedy}")
 
 
 def _counted(states: Iterator[TraceState], meter: Meter) -> Iterator[TraceState]:
@@ -113,7 +117,8 @@ def with_spec(job: Job, config: tuple[str, str], arguments: argparse.Namespace) 
             outcome.notes.append(f"{more}: only the counts were compared; --compare-states N raises the limit")
     outcome.tlc, outcome.their_distinct, outcome.their_depth = done, done.distinct, done.depth
     initial = next(iter(done.actions), None)  # TLC counts the initial predicate first, under any name
-    outcome.their_actions = {name: times for name, times in done.actions.items() if name != initial}
+    own = partial(action_of_label, job.protocol)
+    outcome.their_actions = {own(name) or name: times for name, times in done.actions.items() if name != initial}
     _compare_names(job, outcome, arguments)
     outcome.notes += [f"{keyword}: not supported by this version of TLC; left out" for keyword in left_out]
     if arguments.tlc_workers > 1:

@@ -52,7 +52,10 @@ def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
 def bind_constants(protocol: type[Protocol], config: ModelConfig) -> Protocol:
     """Return an instance of a protocol with the constants of a configuration; ignore its other sections."""
     for replaced, named in config.substitutions.items():
-        message = f"{replaced} <- {named.name}: {protocol.name()} has no operators to replace; expected NAME = VALUE"
+        if replaced in protocol.accepted_constants:
+            continue
+        remedy = f"expected NAME = VALUE, or {replaced} among `accepted_constants`"
+        message = f"{replaced} <- {named.name}: {protocol.name()} has no operators to replace; {remedy}"
         _refuse(message, named)
     symbols = _symbols(protocol)
     used = {value for assignment in config.constants.values() for value in _members(assignment.value)}

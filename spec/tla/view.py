@@ -78,6 +78,14 @@ class _Replica(NamedTuple):
     is_told: bool
 
 
+def action_of_label(protocol: Protocol, label: str | None) -> str | None:
+    """Return the action that a label of TLA+ names, by its own name or by its method's: `ncs` is `Ncs`."""
+    if label is None or label in protocol.actions:
+        return label
+    methods = {action.function.__name__: name for name, action in protocol.actions.items()}
+    return methods.get(label, label)
+
+
 class StateView:
     """Converter between the states of one protocol and TLA+ variables."""
 

@@ -129,10 +129,17 @@ def test_changed_labels_steps_and_initial_states(run, tmp_path) -> None:
 
 
 def test_a_graph_without_labels(run, tmp_path) -> None:
-    text = re.sub(r'(?m)^(-?\d+ -> -?\d+) \[label=.*', r"\1;", text_of("dumps/two-voters.dot"))
+    text = re.sub(r"(?m)^(-?\d+ -> -?\d+) \[label=.*", r"\1;", text_of("dumps/two-voters.dot"))
     (tmp_path / "plain.dot").write_text(text)
     outcome, found = crosschecked(run, tmp_path, tmp_path / "plain.dot")
     assert (outcome.code, found["edges"]["labelled"], found["actions"]["theirs"]) == (0, False, None)
+
+
+def test_labels_that_are_the_names_of_methods(run, tmp_path) -> None:
+    text = text_of("dumps/two-voters.dot").replace('label="BecomeLeader', 'label="become_leader')
+    (tmp_path / "methods.dot").write_text(text)
+    outcome, found = crosschecked(run, tmp_path, tmp_path / "methods.dot")
+    assert (outcome.code, found["edges"]["labelled"], "BecomeLeader" in found["actions"]["theirs"]) == (0, True, True)
 
 
 @pytest.mark.slow

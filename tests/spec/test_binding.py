@@ -163,6 +163,7 @@ def test_specification_without_fairness_is_init_and_next() -> None:
         ("Leader = Leader Lazy = Lazy", {}),
         ("n1 = n1 n2 = n2 n3 = n3", {}),
         ("Unused = 7", {}),
+        ("Unused <- Other", {}),
     ],
 )
 def test_constants(extra: str, values: dict[str, Any]) -> None:
@@ -196,7 +197,8 @@ def test_a_setting_wins() -> None:
         ("Label = x", "clocks.cfg:2:1: constant Label: expected a string, found a model value, x"),
         ('Label = "bad"', "clocks.cfg:2:1: constant Label: must not be bad"),
         ("Mode = Slow", "clocks.cfg:2:1: constant Mode: expected a Mode or a Role, found a model value, Slow"),
-        ("Label <- Other", "clocks.cfg:2:10: Label <- Other: Clocks has no operators to replace; expected NAME"),
+        ("Label <- Other", "clocks.cfg:2:10: Label <- Other: Clocks has no operators to replace; expected NAME = "),
+        ("Label <- Other", "or Label among `accepted_constants`"),
     ],
 )
 def test_constant_that_does_not_fit(text: str, message: str) -> None:

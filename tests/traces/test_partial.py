@@ -199,6 +199,12 @@ def test_a_label_that_is_shortened(tmp_path: Path) -> None:
     assert replayed(TEXT.replace("<Enter>", "<Enter ...>"), tmp_path).actions[2] == "Enter"
 
 
+def test_a_label_that_is_the_name_of_a_method(tmp_path: Path) -> None:
+    found = replayed(TEXT.replace("<Enter>", "<enter>") + END, tmp_path)
+    assert (found.verdict, found.actions[2], found.notes) == (ReplayVerdict.CONFORMS, "Enter", ())
+    assert replayed(TEXT.replace("<Enter>", "<leave>") + END, tmp_path).verdict is ReplayVerdict.DIVERGES
+
+
 def test_variables_that_an_alias_adds(tmp_path: Path) -> None:
     text = TEXT.replace("/\\ holder", "/\\ level = 1\n/\\ holder")
     found = replayed(text + END, tmp_path)

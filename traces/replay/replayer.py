@@ -19,7 +19,7 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states
 from kraftcheck.spec.language.state import Permutation, State, permutation_group, permuted
 from kraftcheck.spec.tla.types import ViewError, few
-from kraftcheck.spec.tla.view import StateView
+from kraftcheck.spec.tla.view import StateView, action_of_label
 from kraftcheck.spec.values import text_of, visible
 from kraftcheck.traces.parsing import DEFAULT_LIMIT, Source, TraceError, ValueCache
 from kraftcheck.traces.replay.claims import Claim, ClaimEvaluator, ClaimVerdict
@@ -425,7 +425,7 @@ class _Walk:
         if found.number != previous + 1 and self.replayer.reach_first is None:
             expected = f"state {previous + 1}: `kraftcheck replay` alone takes a trace that leaves states out"
             raise TraceError(self.head.file, found.line, 1, f"state {found.number}", expected)
-        found = self._compared(found)
+        found = self._compared(replace(found, action=action_of_label(self.replayer.protocol, found.action)))
         target = self.replayer.reader(self.head).state(found)
         if isinstance(target, ViewError):
             before = None if self.state is None else previous
@@ -565,6 +565,7 @@ class _Walk:
         target = self.replayer.reader(self.head).state(found)
         assert isinstance(target, State)  # it was replayed before
         assert self.state is not None
+        action = action_of_label(self.replayer.protocol, action)
         known = self._action(action)
         steps = [step for step in self.replayer.semantics.transitions(self.state) if known in (None, step.action)]
         alike = None if any(step.target == target for step in steps) else self._made_equal(steps, target)
