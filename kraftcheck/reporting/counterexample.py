@@ -202,7 +202,7 @@ def counterexample_lines(protocol: Protocol, violation: Violation, columns: int 
     yield from behaviour_lines(protocol, violation.trace, what, columns)
     if violation.loop is not None:
         yield from _loop_lines(protocol, violation.trace[-1], violation.loop)
-    yield from _why_lines(protocol, violation)
+    yield from why_lines(protocol, violation)
     if violation.trap is not None:
         yield []
         where = f"From state {len(violation.trace)} on {violation.property} cannot be reached"
@@ -259,7 +259,7 @@ def _loop_lines(protocol: Protocol, last: TraceStep, loop: Loop) -> Iterator[Lin
         yield [(FAINT, f"{_INDENT}never: {reason}")]
 
 
-def _why_lines(protocol: Protocol, violation: Violation) -> Iterator[Line]:
+def why_lines(protocol: Protocol, violation: Violation) -> Iterator[Line]:
     """Yield the claim of the property, the violating arguments, and the false parts."""
     found = why(protocol, violation)
     if violation.property == DEADLOCK or not (found.says or found.false_of or found.because):

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.result import TraceStep
+from kraftcheck.explorer.result import TraceStep, Violation
 from kraftcheck.lockstep.cluster import FieldDifference
 from kraftcheck.lockstep.cover import Cover, Reason
 from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
@@ -15,12 +15,17 @@ from kraftcheck.lockstep.reach import ClassReach, Counted
 from kraftcheck.lockstep.survey import FindingClass, Survey, summary
 from kraftcheck.lockstep.walks import Step
 from kraftcheck.reporting.as_json import states_as_json, value_as_json
+from kraftcheck.reporting.counterexample import why_lines
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many, plain
 from kraftcheck.reporting.report import behaviour_as_data
+from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import cut, text_of
 
 WIDTH = 160
 """Maximum length of a line."""
+
+CONTEXT = 60
+"""Characters to show before the first difference of two long values."""
 
 SHOWN = 5
 """Maximum number of untaken steps to list for a reason."""
@@ -38,23 +43,25 @@ def survey_lines(
 ) -> Iterator[Line]:
     """Yield a paragraph for each kind of finding, the counts by action, and a summary line with the verdict."""
     for kind in kinds:
-        yield from _paragraph(kind, quiet=quiet)
+        yield from _paragraph(survey.protocol, kind, quiet=quiet)
     if not quiet:
         width = max(map(len, survey.taken), default=0)
         for action, times in survey.taken.most_common():
             yield [(PLAIN, f"{action:{width}}  {times:>9,}")]
         yield []
-    counted = f"{survey.walks:,} walks, {survey.steps:,} steps beside Kafka {version}"
+    counted = f"{many(survey.walks, 'walk')}, {survey.steps:,} steps beside Kafka {version}"
     yield [(HEAD, f"{verdict.upper()}: "), (PLAIN, counted)]
 
 
-def _paragraph(kind: FindingClass, *, quiet: bool = False) -> Iterator[Line]:
+def _paragraph(protocol: Protocol, kind: FindingClass, *, quiet: bool = False) -> Iterator[Line]:
     finding = kind.first
     where = f"step {finding.step}" if finding.taken is None else f"step {finding.step}, {kind.steps[-1]}"
-    yield [(HEAD, f"{finding.verdict}: {summary(finding)[0]}"), (FAINT, f"  ({kind.times} walks)")]
+    yield [(HEAD, f"{finding.verdict}: {summary(finding)[0]}"), (FAINT, f"  ({many(kind.times, 'walk')})")]
     yield [(ACTION, cut(f"  {where}", WIDTH))]
     for difference in () if quiet else finding.differences:
         yield from _sides(difference)
+    for name in () if quiet else finding.violated:
+        yield from why_lines(protocol, Violation(name, tuple(kind.behaviour)))
     if kind.file is not None:
         yield [(PLAIN, f"  {len(kind.steps)} steps in {kind.file}")]
     yield []
@@ -62,9 +69,16 @@ def _paragraph(kind: FindingClass, *, quiet: bool = False) -> Iterator[Line]:
 
 def _sides(difference: FieldDifference) -> Iterator[Line]:
     where = difference.field if difference.where is None else f"{difference.where}.{difference.field}"
-    for style, side, value in ((OLD, "model", difference.model), (NEW, "Kafka", difference.kafka)):
-        shown = "-" if value is None else value if isinstance(value, str) else text_of(value)
-        yield [(PLAIN, f"    {where:24} {side}  "), (style, cut(str(shown), WIDTH))]
+    values = [
+        "-" if value is None else value if isinstance(value, str) else text_of(value)
+        for value in (difference.model, difference.kafka)
+    ]
+    pairs = enumerate(zip(*values, strict=False))
+    alike = next((place for place, (one, other) in pairs if one != other), min(map(len, values))) - CONTEXT
+    for style, side, shown in zip((OLD, NEW), ("model", "Kafka"), values, strict=True):
+        if max(map(len, values)) > WIDTH and alike > 0:  # cut the common beginning
+            shown = f"...{shown[alike:]}"
+        yield [(PLAIN, f"    {where:24} {side}  "), (style, cut(shown, WIDTH))]
 
 
 def survey_as_json(
@@ -114,7 +128,7 @@ def survey_as_run(survey: Survey, verdict: LockstepVerdict, version: str, name: 
         "runs": survey.walks,
         "steps": survey.steps,
         "actions": dict(survey.taken),
-        "details": plain(line for kind in kinds for line in _paragraph(kind)) if kinds else None,
+        "details": plain(line for kind in kinds for line in _paragraph(survey.protocol, kind)) if kinds else None,
         "traces": [_walk_as_data(survey, title, walk, shows=bool(kinds)) for title, walk in walks if walk],
     }
 

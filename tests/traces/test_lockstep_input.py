@@ -228,7 +228,7 @@ def test_java_is_killed_in_the_middle(run: Run, tmp_path: Path, monkeypatch: pyt
     done = run("lockstep", "quorum", "--walk", TRUNCATION, TRUNCATION, TRUNCATION, TRUNCATION, *files)
     assert done.code == 2
     assert done.err.startswith("kraftcheck: error: the Java process ended (SIGKILL): ")
-    assert "VIOLATES: 1 walks, " in done.out
+    assert "VIOLATES: 1 walk, " in done.out
     first = json.loads(found.read_text())[0]
     assert first["findings"][0]["violated"] == ["LastVoterSetIsUsed"]
     assert "by n1" in (out / "1" / "violates-1.walk").read_text()

@@ -17,7 +17,7 @@ SCENARIOS = Path(__file__).parents[1] / "scenarios"
 def test_a_scenario_agrees(name: str, run: Run) -> None:
     done = run("lockstep", "quorum", "--walk", SCENARIOS / f"quorum-{name}.txt", "--quiet")
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("AGREES: 1 walks")
+    assert done.out.startswith("AGREES: 1 walk")
 
 
 def test_a_fault_of_the_design_is_not_in_kafka(run: Run, tmp_path: Path) -> None:

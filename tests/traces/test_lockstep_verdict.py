@@ -78,7 +78,7 @@ def test_random_walks_that_end_early(end: BaseException, code: int, stub: Stub, 
 def test_a_given_walk_with_a_step_that_is_not_enabled(stub: Stub, run: Run) -> None:
     stub(DISABLED)
     done = run("lockstep", "quorum", "--walk", WALK, "--quiet")
-    assert (done.code, done.out) == (2, "INCOMPLETE: 1 walks, 0 steps beside Kafka 4.3.1\n")
+    assert (done.code, done.out) == (2, "INCOMPLETE: 1 walk, 0 steps beside Kafka 4.3.1\n")
     assert "is not enabled there" in done.err
     stub(None, DISABLED)
     done = run("lockstep", "quorum", "--walk", WALK, WALK, "--quiet")
@@ -114,7 +114,7 @@ def test_java_that_ends_while_walks_are_made_short(
     monkeypatch.setattr("kraftcheck.lockstep.survey.Survey.write", write)
     done = run("lockstep", "quorum", "--runs", 1, "--out", tmp_path, "--quiet")
     assert done.code == 2
-    assert done.out.startswith("INCOMPLETE: 1 walks")
+    assert done.out.startswith("INCOMPLETE: 1 walk")
 
 
 @pytest.mark.parametrize("option", ["json", "report", "out", "reach"])
@@ -133,7 +133,7 @@ def test_a_file_that_cannot_be_written(
     monkeypatch.setattr("kraftcheck.lockstep.reach.Reach", Counting)
     path = tmp_path / ("page.md" if option == "report" else "found")
     done = run("lockstep", "quorum", "--runs", 1, f"--{option}", path, "--quiet")
-    assert (done.code, done.out) == (2, "AGREES: 1 walks, 0 steps beside Kafka 4.3.1\n")
+    assert (done.code, done.out) == (2, "AGREES: 1 walk, 0 steps beside Kafka 4.3.1\n")
     assert len(done.err.splitlines()) == 1
     assert f"--{option}" in done.err
 
@@ -163,7 +163,7 @@ def test_a_cover_with_missing_steps(stub: Stub, run: Run, monkeypatch: pytest.Mo
     monkeypatch.setattr("kraftcheck.commands.lockstep.cover_lines", lambda _: [])
     monkeypatch.setattr("kraftcheck.commands.lockstep.cover_as_json", lambda _: {})
     done = run("lockstep", "quorum", "--cover", "--quiet")
-    assert (done.code, done.out) == (1, "INCOMPLETE: 1 walks, 0 steps beside Kafka 4.3.1\n")
+    assert (done.code, done.out) == (1, "INCOMPLETE: 1 walk, 0 steps beside Kafka 4.3.1\n")
 
 
 def test_a_walk_without_steps(run: Run, tmp_path: Path) -> None:
