@@ -84,7 +84,7 @@ class Model(NamedTuple):
         return str(beside) if beside is not None and beside.exists() else None
 
     def _folders(self) -> Iterator[Path]:
-        """Yield the folder of the user's file and that of the class with the attribute `configuration`."""
+        """Yield the folder of the user's file, and the folder of the class that sets `configuration`."""
         if self.file is None:
             return
         yield self.file.parent

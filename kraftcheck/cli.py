@@ -203,7 +203,7 @@ def _stamp(path: Path | None) -> tuple[int, int] | None:
 
 
 def _unwritten(json: Path | None, before: tuple[int, int] | None) -> Path | None:
-    """Return the file of `--json` for an error, or None if the command has already written its result there."""
+    """Return the file of `--json` to write an error to; None if the command has already written its result there."""
     return json if _stamp(json) == before else None
 
 

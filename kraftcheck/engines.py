@@ -86,7 +86,7 @@ def searches() -> list[str]:
 
 
 def special(options: SearchRequest) -> list[str]:
-    """Return the given options that not every engine has, as on the command line."""
+    """Return the given options that only some engines have, as on the command line."""
     asked = ((name, option) for name, option in OPTIONS.items() if option.engines)
     return [option.word for name, option in asked if getattr(options, name) != getattr(SearchRequest, name)]
 
@@ -128,7 +128,7 @@ def _soon_by_reference(protocol: Protocol, options: SearchRequest) -> Result | N
 
 
 def _first_by_reference(protocol: Protocol, options: SearchRequest) -> Result | None:
-    """Search in TLC's order, for a property that reads variables outside the VIEW: the first state found counts."""
+    """Search with the reference engine in TLC's order, for a property that reads variables outside the VIEW."""
     note = "a property reads variables outside the VIEW: the reference engine searched, in TLC's order"
     return _by_reference(protocol, replace(options, workers=None) if options.workers == 1 else options, note)
 
@@ -136,7 +136,7 @@ def _first_by_reference(protocol: Protocol, options: SearchRequest) -> Result | 
 def _by_reference(
     protocol: Protocol, options: SearchRequest, note: str, *, whole_levels: bool = False
 ) -> Result | None:
-    """Return the reference engine's result with a note that it searched; None for options that it does not have."""
+    """Return the reference engine's result with a note; None if the engine lacks one of the given options."""
     from kraftcheck.explorer.reference import explore
 
     reference = ENGINES["reference"]
@@ -157,7 +157,7 @@ def _run(engine: str, protocol: Protocol, options: SearchRequest) -> Result:
 
 
 def compiling(run: Callable[[], Result], compiles: Callable[[], object] | None = None) -> Result:
-    """Run a function that uses a kernel. The result has the compile time apart from the search time."""
+    """Run a search that uses a kernel; its result has the compile time apart from the search time."""
     from kraftcheck.explorer.compiling import cache_problem, timed_compilation
 
     problem = cache_problem()

@@ -71,7 +71,7 @@ def _without_others(config: ModelConfig, protocol: type[Protocol], beside: Itera
 
 
 def _symmetry(bound: BoundConfig, asked: bool | str | None) -> str | None:
-    """Return the symmetry of a search. `--symmetry` without SYMMETRY in the `.cfg` means that over the most sets."""
+    """Return the symmetry of a search; without SYMMETRY in the `.cfg`, `--symmetry` means the one over most sets."""
     if not asked:
         return bound.symmetry if asked is None else None
     known = bound.protocol.symmetries

@@ -275,7 +275,7 @@ DDL = "chunk int not null, note string not null"
 
 
 def _as_filed(states: list[State], actions: list[str]) -> tuple[TraceStep, ...]:
-    """Return a walk as its file has it: states and names of actions."""
+    """Return a walk as trace steps with states and action names alone, as its file has them."""
     return tuple(map(TraceStep, states, [None, *actions]))
 
 

@@ -57,7 +57,7 @@ Pairs = Iterable[frozenset[int]]
 
 
 class Seen(Record):
-    """The part of a server that the liveness conditions read; empty with TestLiveness FALSE."""
+    """Fields of a server that the liveness conditions read; the defaults with TestLiveness FALSE."""
 
     state: ServerState = ServerState.UNATTACHED
     epoch: int = 0
@@ -157,7 +157,7 @@ class PrevoteBase(Protocol):
         return shared.connectivity.get(frozenset((one, other)), False)
 
     def _send(self, step: Step, shared: Shared, messages: Iterable[Record]) -> Step:
-        """Return a step with further messages; those on a cut connection are lost (`Send`, `SendAll`)."""
+        """Return a step that also sends messages; messages on a cut connection are lost (`Send`, `SendAll`)."""
         connections = ((message, connection(message)) for message in messages)
         return step.send(*(m for m, on in connections if on and self._connected(shared, on.source, on.dest)))
 
@@ -175,7 +175,7 @@ class PrevoteBase(Protocol):
 
     @projection
     def seen(self, me: Server) -> Seen:
-        """The part of a server that the liveness conditions read."""
+        """Return the fields of a server that the liveness conditions read."""
         if not self.test_liveness:
             return Seen()
         return Seen(me.state, me.current_epoch, me.leader, me.config, me.log, me.hwm, me.flwr_end_offset, is_voter(me))

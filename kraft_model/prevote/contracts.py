@@ -49,7 +49,7 @@ Entries = tuple[Entry, ...]
 
 
 def takes_only(step: Step) -> bool:
-    """Return whether a step consumes a message and sends none."""
+    """Return whether a step consumes a message and sends no message."""
     return step.consumes and not step.sends
 
 
@@ -64,7 +64,7 @@ def credited(offsets: Map[int, int], members: frozenset[int]) -> Map[int, int]:
 
 
 def out_of_office(leader: Server) -> Server:
-    """Return a leader after its resignation: its own leader, without vote and pending values."""
+    """Return a leader after its resignation: it still names itself as leader, without vote and pending values."""
     kept = leader.but(state=ServerState.RESIGNED, leader=leader.id, voted_for=Nil.NIL)
     return kept.but(votes_recv=frozenset(), pending_ack=frozenset())
 
@@ -76,7 +76,7 @@ def unattached_in(me: Server, epoch: int) -> Server:
 
 
 def last_voters(log: Entries, hwm: int) -> Config:
-    """Return the last configuration of a log, if any; it is committed up to the high watermark."""
+    """Return the last configuration of a log, marked as committed if the high watermark covers it."""
     for offset, entry in reversed(list(enumerate(log, 1))):
         if isinstance(entry.value, InitialMembers | AddedVoter | RemovedVoter):
             return Config(entry.value.id, entry.value.members, offset <= hwm)
@@ -102,7 +102,7 @@ def counters_after(step: Step, shared: Shared) -> Counters:
 
 
 def fetch_error(me: Server, request: FetchRequest) -> Error | Nil:
-    """Return the error of a fetch that the leader of its epoch alone serves; Nil if it is served."""
+    """Check that a server leads the epoch of a fetch; return the error, Nil if the server leads it."""
     if me.state is not ServerState.LEADER:
         return Error.NOT_LEADER
     if request.replica_epoch == me.current_epoch:
@@ -111,7 +111,7 @@ def fetch_error(me: Server, request: FetchRequest) -> Error | Nil:
 
 
 def has_won(me: Server, state: ServerState) -> bool:
-    """Return whether a server in a state has the votes or pre-votes of a majority."""
+    """Return whether a server in the given state has the votes or pre-votes of a majority."""
     return me.state is state and majority(me.config.members, me.votes_recv)
 
 
@@ -161,7 +161,7 @@ def with_change(leader: Server, changed: int, members: frozenset[int]) -> Server
 
 
 def changes_one_voter(before: Server, after: Server, step: Step, shared: Shared) -> bool:
-    """Return whether a leader appends a change of one voter, and announces itself to an added one."""
+    """Return whether a leader adds or removes one voter, and announces itself to an added voter."""
     changed = before.config.members ^ after.config.members
     if len(changed) != 1 or not may_change_voters(before):
         return False

@@ -39,7 +39,7 @@ from kraftcheck.spec import Map, Record, Step, Steps, become, consume, internal,
 
 
 class Standing(Record):
-    """The part of a server that the timeouts of other servers read."""
+    """Fields of a server that the timeouts of other servers read."""
 
     state: ServerState
     epoch: int
@@ -47,7 +47,7 @@ class Standing(Record):
 
 
 class VoteUnderWay(Record):
-    """The candidate of a vote or pre-vote in flight, as request or response."""
+    """The candidate of a vote or pre-vote whose request or response is in flight."""
 
     candidate: int
     pre_vote: bool

@@ -61,7 +61,7 @@ FAIRNESS = (*(weak(name, each="replica") for name in OF_SERVERS), *(weak(name, e
 
 
 class Standing(Record):
-    """The part of a server that the temporal properties read."""
+    """Fields of a server that the temporal properties read."""
 
     state: ServerState
     epoch: int
@@ -72,7 +72,7 @@ class Standing(Record):
     hwm: int
 
     def has(self, config_id: int, offset: int | None = None) -> bool:
-        """Return whether the log, up to an offset, contains the configuration of an id."""
+        """Return whether the log, up to an offset, contains the configuration with an id."""
         values = [entry.value for entry in self.log[:offset]]
         return any(
             isinstance(one, InitialMembers | AddedVoter | RemovedVoter) and one.id == config_id for one in values
@@ -87,7 +87,7 @@ STANDS = (ServerState.PROSPECTIVE, ServerState.CANDIDATE)
 
 
 class Holding(Record):
-    """The part of a server that the properties of acknowledged values read."""
+    """Fields of a server that the properties of acknowledged values read."""
 
     leads: bool
     votes: bool
@@ -100,7 +100,7 @@ class PrevoteProperties(PrevoteBase):
 
     @projection
     def all_of(self, me: Server) -> Standing:
-        """The part of every server that the temporal properties read."""
+        """Return the fields of a server that the temporal properties read."""
         return Standing(me.state, me.current_epoch, is_voter(me), me.leader, me.config, me.log, me.hwm)
 
     @predicate(given=["value"])

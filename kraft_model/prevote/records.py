@@ -107,7 +107,7 @@ class RemovedVoter(SnakeCase):
 
 
 class Entry(SnakeCase):
-    """An entry of the log: a client's value, a configuration, or the first one of a leader."""
+    """A log entry: a client's value, a configuration, or the LeaderChange of a new leader."""
 
     command: Command
     epoch: int
@@ -242,7 +242,7 @@ class Server(SnakeCase):
 
 
 class Counters(SnakeCase):
-    """The used part of each limit. No step counts an election."""
+    """Numbers of events counted towards each limit; no step counts elections."""
 
     prevote_ctr: int = 0
     election_ctr: int = 0

@@ -45,7 +45,7 @@ class PrevoteReplication(PrevoteElections):
 
     @projection
     def announced(self, inbox: tuple[frozenset[Record], frozenset[Record]]) -> frozenset[tuple[int, int]]:
-        """Leaders, with their epochs, of announcements that are in flight to a server or processed there."""
+        """Return the leaders and epochs of the announcements that are in flight to a server or processed by it."""
         messages = inbox[0] | inbox[1]
         return frozenset((m.source, m.replica_epoch) for m in messages if isinstance(m, BeginQuorumEpochRequest))
 
@@ -159,7 +159,7 @@ class PrevoteReplication(PrevoteElections):
         return me.hwm
 
     def _may_commit(self, me: Server, offset: int) -> bool:
-        """Whether a majority commits an entry: only one of the leader's own epoch."""
+        """Whether an entry is of the leader's own epoch, as a commit requires."""
         return me.log[offset - 1].epoch == me.current_epoch
 
     def _is_removed(self, me: Server, hwm: int) -> bool:

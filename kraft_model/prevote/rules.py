@@ -39,7 +39,7 @@ def most_recent_config(log: Log, hwm: int) -> Config:
 
 
 def appended_in(log: Log, epoch: int) -> int:
-    """Return the number of client values that a log holds of an epoch."""
+    """Return the number of client values of an epoch in a log."""
     return sum(entry.epoch == epoch and entry.command is Command.APPEND for entry in log)
 
 
@@ -97,7 +97,7 @@ def _vote_in(me: Server, epoch: int) -> int | Nil:
 
 
 def unattached(me: Server, epoch: int, leader: int | Nil = Nil.NIL) -> Transition:
-    """Return the transition to an epoch, or of a prospective within its own (`TransitionToUnattached`)."""
+    """Return the transition to unattached: in a newer epoch, or from prospective (`TransitionToUnattached`)."""
     if epoch < me.current_epoch or (epoch == me.current_epoch and me.state is not ServerState.PROSPECTIVE):
         return ILLEGAL
     return Transition(ServerState.UNATTACHED, epoch, leader, voted_for=_vote_in(me, epoch))

@@ -410,7 +410,7 @@ class QuorumBase(QuorumMembership):
         return end > epoch_start(me.log, me.epoch)
 
     def commits(self, me: Replica, shared: Shared) -> tuple[Replica, list[Record], dict[str, object]]:
-        """Advance a leader's high watermark and apply the consequences.
+        """Advance a leader's high watermark, answer a committed voter change, and resign a removed leader.
 
         Committing the record of a voter change answers its client. A leader that is no longer a voter then resigns
         (KIP-853, "RemoveVoter", steps 5 to 7). The high watermark never decreases ("High watermark").
@@ -492,7 +492,7 @@ class QuorumBase(QuorumMembership):
         return UpdateVoterResponse(me.epoch, me.leader, error, request, me.id, request.source, shown)
 
     def epoch_error(self, me: Replica, epoch: int) -> Error:
-        """Return the error of a request that the leader of the request's epoch alone serves; NONE if it is served."""
+        """Check that a replica leads the epoch of a request; return the error, NONE if the replica leads it."""
         if epoch < me.epoch:
             return Error.FENCED_LEADER_EPOCH
         if epoch > me.epoch:
@@ -553,7 +553,7 @@ class QuorumBase(QuorumMembership):
 
     @projection
     def bystander(self, me: Replica | Admin) -> Replica | Nil:
-        """The whole replica with WatchPreVotes; endpoint, and epoch of a leader, with TimelyFetches; else Nil."""
+        """Return a replica as its peers read it: whole with WatchPreVotes, reduced with TimelyFetches, else Nil."""
         if not isinstance(me, Replica):
             return Nil.NIL
         if self.watch_pre_votes or not self.timely_fetches:
@@ -564,7 +564,7 @@ class QuorumBase(QuorumMembership):
         return seen.but(mode=me.mode, epoch=me.epoch) if me.mode is Mode.LEADER else seen
 
     def is_reached(self, me: Replica, server: ModelValue, address: int, shared: Shared, seen: Bystanders) -> bool:
-        """Whether a running replica listens at an address and the link to it is up; address 0 always fits."""
+        """Whether a running replica listens at an address over an uncut link; address 0 matches any endpoint."""
         found = seen.get(server, Nil.NIL)
         if not isinstance(found, Replica) or self.is_cut(me, server, shared):
             return False

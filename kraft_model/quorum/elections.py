@@ -190,7 +190,7 @@ class QuorumElections(QuorumBase):
         return request.last_epoch > request.epoch - (0 if request.pre_vote else 1)
 
     def is_meant(self, voter: Key, me: Replica) -> bool:
-        """Whether a request names this replica key: a peer may know the endpoint with a lost disk's directory id."""
+        """Whether a request is for this replica key, and not for the key of the replica's lost disk."""
         return matches(voter, me.key)
 
     def wrong_voter(self) -> Error:
@@ -339,7 +339,7 @@ class QuorumElections(QuorumBase):
         yield self.taken(me, after, *self.acknowledgement(BeginQuorumEpochResponse, after, request, error))
 
     def is_first(self, me: Replica, preferred: tuple[Key, ...]) -> bool:
-        """Whether this replica key comes first among the preferred successors, or the list is empty."""
+        """Whether this replica is the first preferred successor, or the list of successors is empty."""
         return not preferred or matches(preferred[0], me.key)
 
     def is_stale(self, me: Replica, epoch: int) -> bool:

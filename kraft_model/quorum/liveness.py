@@ -36,7 +36,7 @@ from kraftcheck.spec.language.formula import Claim
 
 
 class Office(Record):
-    """A leader's epoch, whether its whole log is committed, and its number of voters."""
+    """The epoch and voter count of a leader, and whether its whole log is committed."""
 
     epoch: int
     committed: bool
@@ -78,7 +78,7 @@ FAIR = (*DELIVERED, *(weak(name, each="replica") for name in TIMERS))
 
 
 class Standing(Record):
-    """The part of a replica that temporal properties read."""
+    """Fields of a replica that the temporal properties read."""
 
     mode: Mode
     epoch: int
@@ -93,13 +93,13 @@ Standings = Map[ModelValue, Standing | Nil]
 class QuorumLiveness(QuorumBase):
     @projection
     def standing(self, me: Replica | Admin) -> Standing | Nil:
-        """The part of a running replica that temporal properties read."""
+        """Return the fields of a running replica that the temporal properties read."""
         if not isinstance(me, Replica) or me.mode in ENDED:
             return Nil.NIL
         return Standing(me.mode, me.epoch, me.leader, me.key, me.log)
 
     def ends(self, condition: Claim) -> Formula:
-        """Return the formula that a condition of a replica holds forever for no replica."""
+        """Return the formula that no replica satisfies a condition forever."""
         return every([leads_to(at(host, condition), ~at(host, condition)) for host in ordered(self.hosts)])
 
     # Elections
@@ -116,7 +116,7 @@ class QuorumLiveness(QuorumBase):
         return me.mode is Mode.LEADER and self.is_majority(me.voters, self.followers_counted(me, followers))
 
     def followers_counted(self, me: Replica, followers: set[Key]) -> set[Key]:
-        """Return the voters among a leader's followers, and its own voter key."""
+        """Return the voters that follow a leader, and the leader itself if it is a voter."""
         return {v.key for v in me.voters if any(matches(v.key, key) for key in followers)} | self.own_votes(me)
 
     @temporal(fairness=FAIR)

@@ -184,7 +184,7 @@ class QuorumProperties(QuorumBase):
 
     @projection
     def watched(self, me: Replica | Admin) -> frozenset[ModelValue]:
-        """The replicas whose current pre-vote round this one has led, or actively followed, from its start on."""
+        """Return the replicas since whose pre-vote round's start this replica has led or actively followed."""
         return me.watched if isinstance(me, Replica) else frozenset()
 
     @invariant(reads=watched, needs=["WatchPreVotes"])
@@ -303,7 +303,7 @@ class QuorumProperties(QuorumBase):
     # Voter sets
 
     def in_force(self, shared: Shared, held: Map[ModelValue, Held]) -> set[VoterSet]:
-        """Return the voter sets that can elect leaders: the last committed one, and the later ones of any log."""
+        """Return the voter sets that can elect leaders: the last committed one, and every uncommitted one of a log."""
         committed = shared.committed
         found: set[VoterSet] = set()
         for host, replica in held.items():
@@ -313,7 +313,7 @@ class QuorumProperties(QuorumBase):
         return found
 
     def sets_from(self, log: Log, committed: Log, formatted: VoterSet) -> set[VoterSet]:
-        """Return the last committed voter set and the later ones of a log, from the formatted set on."""
+        """Return the last committed voter set and a log's uncommitted ones; the first set is the formatted one."""
         base = self.voters_in(committed, formatted)
         later = {voters for end, voters in self.voter_sets(log, formatted) if end > len(committed)}
         return later | {base} if base else later
@@ -370,5 +370,5 @@ class QuorumProperties(QuorumBase):
 
     @constraint
     def links_stay_cut(self, shared: Shared) -> bool:
-        """The number of cut links equals its bound: no link heals."""
+        """The number of cut links equals the bound on cuts, so no link heals."""
         return len(shared.cuts) == self.cuts

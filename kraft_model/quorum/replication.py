@@ -84,7 +84,7 @@ class QuorumReplication(QuorumBase):
         return matches(voter, key)
 
     def on_fetch(self, me: Replica) -> tuple[Replica, list[Record]]:
-        """Return the leader after the further effects of a fetch, and the messages to send."""
+        """Extend the handling of a fetch: return the leader and further messages to send."""
         return me, []
 
     def fetch_answer(

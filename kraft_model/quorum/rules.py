@@ -138,12 +138,12 @@ def following(me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) 
 
 
 def prospective(me: Replica, own: frozenset[Key]) -> Replica:
-    """Return the replica at the start of a pre-vote round: same epoch, vote and leader, with its own pre-vote `own`."""
+    """Return the replica in a new pre-vote round of its epoch, with vote and leader kept; `own` is its pre-vote."""
     return enter(me, Mode.PROSPECTIVE, me.epoch, me.leader).but(granted=own, leader_endpoint=me.leader_endpoint)
 
 
 def candidate(me: Replica, own: frozenset[Key]) -> Replica:
-    """Return the replica as candidate of the next epoch; it votes for itself, with its own vote `own`."""
+    """Return the replica as candidate of the next epoch, with a vote for itself; `own` is its counted vote."""
     after = enter(me, Mode.CANDIDATE, me.epoch + 1, Nil.NIL)
     return after.but(voted=me.key, ballot=frozenset({me.key}), granted=own)
 

@@ -53,7 +53,7 @@ class QuorumVoterChanges(QuorumBase):
 
     @projection
     def identity(self, me: Replica | Admin) -> Voter | Nil:
-        """Replica key and endpoint of a controller, known to administrators."""
+        """Return a controller's replica key and endpoint, which administrators know; Nil for others."""
         if isinstance(me, Admin) or me.id in self.brokers:
             return Nil.NIL
         return Voter(me.key, me.endpoint)
@@ -61,7 +61,7 @@ class QuorumVoterChanges(QuorumBase):
     # Errors of every voter change
 
     def change_error(self, me: Replica) -> Error | None:
-        """Return the error of a voter change now, or None (KIP-853, "AddVoter", "RemoveVoter", steps 1 and 2).
+        """Return the error of every voter change now, or None (KIP-853, "AddVoter", "RemoveVoter", steps 1 and 2).
 
         A leader that would have to wait answers REQUEST_TIMED_OUT at once, as the KIP allows.
         """

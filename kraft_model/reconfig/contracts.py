@@ -59,7 +59,7 @@ def majority(members: frozenset[Member], group: frozenset[Member]) -> bool:
 
 
 def agreed_end(leader: Any, offsets: Mapping[Any, int], known: int) -> int:
-    """Return the high watermark by the members' end offsets; a leader counts itself only if it is a member."""
+    """Return the high watermark by the end offsets of the members; a leader that is no member does not count."""
     members = leader.config.members
     for offset in reversed(range(1, len(leader.log) + 1)):
         having = {member for member in members if offsets.get(member, 0) >= offset}
@@ -69,7 +69,7 @@ def agreed_end(leader: Any, offsets: Mapping[Any, int], known: int) -> int:
 
 
 def last_configuration(log: tuple[Entry, ...], high_watermark: int) -> Config:
-    """Return the last configuration of a log, if any; it is committed up to the high watermark."""
+    """Return the last configuration of a log, marked as committed if the high watermark covers it."""
     for offset, entry in reversed(list(enumerate(log, 1))):
         if not isinstance(entry.value, ModelValue):
             return Config(entry.value.id, entry.value.members, offset <= high_watermark)
@@ -97,7 +97,7 @@ def with_change(leader: Server, command: Command, change: AddedMember | RemovedM
 
 
 def none_noted(server: Server, shared: Shared) -> bool:
-    """Return whether a server has end offset 0 for exactly the servers ever started."""
+    """Return whether a server's end offsets are 0, for exactly the servers ever started."""
     return set(server.end_offset) == shared.servers and not any(server.end_offset.values())
 
 

@@ -27,7 +27,7 @@ from kraftcheck.spec import Map, Record, Step, Steps, become, consume, internal,
 
 
 class Membership(Record):
-    """The part of every server that a restart without state reads."""
+    """State, role and configured members of a server, which a restart without state reads."""
 
     state: ServerState
     role: Role
@@ -93,7 +93,7 @@ class ReconfigElections(ReconfigBase):
         return peer.state.value == Role.VOTER.value
 
     def _without_state(self, me: Server, dead: Server, leave_zombie: bool) -> Step:
-        """Return the step for a value of `leaveZombie`, inverted as in the specification."""
+        """Return the old server's step in a restart without state; the specification inverts `leaveZombie`."""
         return become(dead if leave_zombie else me).need("restarts")
 
     @internal

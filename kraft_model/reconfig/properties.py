@@ -47,7 +47,7 @@ from kraftcheck.spec import (
 
 
 class Holding(Record):
-    """The part of a server that the properties of appended values and configurations read."""
+    """Fields of a server that the properties of appended values and configurations read."""
 
     state: ServerState
     epoch: int
@@ -56,11 +56,11 @@ class Holding(Record):
     config: Config
 
     def has(self, what: ModelValue | int) -> bool:
-        """Return whether the log contains a client's value, or the configuration of an id."""
+        """Return whether the log contains a client's value, or a configuration by its id."""
         return any(_is(entry, what) for entry in self.log)
 
     def has_committed(self, what: ModelValue | int) -> bool:
-        """Return whether the committed log contains a client's value, or the configuration of an id."""
+        """Return whether the committed log contains a client's value, or a configuration by its id."""
         return any(_is(entry, what) for entry in self.log[: self.high_watermark])
 
 
@@ -71,7 +71,7 @@ def _is(entry: Entry, what: ModelValue | int) -> bool:
 
 
 def _all_or_none(members: list[Holding], what: ModelValue | int) -> bool:
-    """Return whether all members have committed an entry, or none has it."""
+    """Return whether all members have committed an entry, or no member has it in its log."""
     return all(one.has_committed(what) for one in members) or not any(one.has(what) for one in members)
 
 
@@ -79,7 +79,7 @@ OBSERVER_STATES = (ServerState.LEADER, ServerState.FOLLOWER, ServerState.UNATTAC
 
 
 class Standing(Record):
-    """The part of a server that properties read to compare leaders."""
+    """Fields of a server by which properties compare leaders."""
 
     state: ServerState
     epoch: int
@@ -94,7 +94,7 @@ class ReconfigProperties(ReconfigBase):
 
     @projection
     def holding(self, me: Server) -> Holding:
-        """The part of every server that the temporal properties read."""
+        """Return the fields of a server that the temporal properties read."""
         return Holding(me.state, me.current_epoch, me.log, me.high_watermark, me.config)
 
     @predicate(reads=holding, given=["what"])

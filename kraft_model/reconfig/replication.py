@@ -155,7 +155,7 @@ class ReconfigReplication(ReconfigBase):
         return me.config.members
 
     def _may_commit(self, me: Server, offset: int) -> bool:
-        """Whether a majority commits an entry: only one of the leader's own epoch."""
+        """Whether an entry is of the leader's own epoch, as a commit requires."""
         return me.log[offset - 1].epoch == me.current_epoch
 
     def _is_removed(self, me: Server, high_watermark: int) -> bool:

@@ -24,11 +24,11 @@ from kraftcheck.spec import ModelValue
 
 
 class HasEpoch(Protocol):
-    """An entry with an epoch, of any model."""
+    """The interface of log entries with an epoch, for any model."""
 
     @property
     def epoch(self) -> int:
-        """The epoch of the leader that appended it."""
+        """The epoch of the leader that appended the entry."""
 
 
 Log = tuple[Entry, ...]
@@ -101,17 +101,17 @@ ILLEGAL = TransitionResult(ServerState.ILLEGAL, 0, Nil.NIL)
 
 
 def unchanged(me: Server) -> TransitionResult:
-    """Return the result that changes nothing (`NoTransition`)."""
+    """Return the transition result that changes nothing (`NoTransition`)."""
     return TransitionResult(me.state, me.current_epoch, me.leader)
 
 
 def unattached(epoch: int) -> TransitionResult:
-    """Return the result of learning an epoch without a leader (`TransitionToUnattached`)."""
+    """Return the transition result of entering an epoch without a leader (`TransitionToUnattached`)."""
     return TransitionResult(ServerState.UNATTACHED, epoch, Nil.NIL)
 
 
 def follower(me: Server, leader: ServerId | Nil, epoch: int) -> TransitionResult:
-    """Return the result of following a leader (`TransitionToFollower`)."""
+    """Return the transition result of following a leader (`TransitionToFollower`)."""
     if me.current_epoch == epoch and me.state in (ServerState.FOLLOWER, ServerState.LEADER):
         return ILLEGAL
     return TransitionResult(ServerState.FOLLOWER, epoch, leader)
@@ -126,7 +126,7 @@ def has_consistent_leader(me: Server, leader: ServerId | Nil, epoch: int) -> boo
 
 
 def maybe_transition(me: Server, leader: ServerId | Nil, epoch: int) -> TransitionResult:
-    """Return the result of the leader and epoch of a message (`MaybeTransition`)."""
+    """Return the transition result for the leader and epoch in a message (`MaybeTransition`)."""
     if not has_consistent_leader(me, leader, epoch):
         return ILLEGAL
     if epoch > me.current_epoch:
@@ -137,7 +137,7 @@ def maybe_transition(me: Server, leader: ServerId | Nil, epoch: int) -> Transiti
 
 
 def handle_common_response(me: Server, leader: ServerId | Nil, epoch: int, error: Error | Nil) -> TransitionResult:
-    """Return the result of the common fields of responses (`MaybeHandleCommonResponse`)."""
+    """Return the transition result for the common fields of responses (`MaybeHandleCommonResponse`)."""
     if epoch < me.current_epoch:
         return unchanged(me)._replace(handled=True)
     if epoch > me.current_epoch or error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER):

@@ -36,7 +36,7 @@ def change(
     isr: frozenset[ModelValue] | None = None,
     recovery: RecoveryState | None = None,
 ) -> PartitionChangeRecord:
-    """Return the record of a change; unchanged fields have their value for no change (KIP-704)."""
+    """Return the record of a partition change; an unchanged field has the value for "no change" (KIP-704)."""
     return PartitionChangeRecord(
         leader,
         Nil.UNCHANGED if isr is None or isr == before.isr else isr,

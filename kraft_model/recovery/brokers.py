@@ -72,7 +72,7 @@ class RecoveryBrokers(RecoveryBase):
         yield self._told(heard, self._as_understood(me, partition), shared).but(consumes=True)
 
     def _is_old_news(self, me: Broker, partition: Partition) -> bool:
-        """Whether a partition state is older than the one that the broker knows."""
+        """Whether a partition state is older than the broker's known state."""
         return partition.partition_epoch < me.partition.partition_epoch
 
     def _as_understood(self, me: Broker, partition: Partition) -> Partition:
@@ -194,7 +194,7 @@ class RecoveryBrokers(RecoveryBase):
 
     @internal
     def send_invalid_alter_partition(self, me: Broker) -> Steps:
-        """A faulty leader sends a request that the controller must reject, one for each reason.
+        """A faulty leader sends an AlterPartition request with one of two faults, which the controller must reject.
 
         Source: KIP-704, AlterPartition RPC, Request Handling: an ISR of more than one replica while RECOVERING; a
         change from RECOVERED to RECOVERING.

@@ -76,7 +76,7 @@ def known_by(protocol: RecoveryBase, broker: Broker, partition: Partition) -> Pa
 
 
 def takes_on(broker: Broker, partition: Partition, shared: Shared) -> Step:
-    """Return the step in which a broker adopts a state; a new leader epoch rejects its waiting clients."""
+    """Return the step in which a broker adopts a partition state; in a new leader epoch, it rejects waiting clients."""
     if partition.leader_epoch > broker.partition.leader_epoch:
         told = (Error.NOT_LEADER_OR_FOLLOWER, broker.partition.leader_epoch, broker.id)
         refusals = [ClientResponse(Api.PRODUCE, broker.log[offset - 1].value, *told) for offset in broker.waiting]
@@ -554,7 +554,7 @@ def _refusal(broker: Broker, leader_epoch: int) -> Error:
 
 
 def _asks_nothing(before: Broker, after: Broker, step: Step) -> bool:
-    """Return whether a broker skips truncation only with an empty log."""
+    """Return whether a broker that skips truncation has an empty log."""
     if after.truncated <= before.truncated or step.consumes:
         return True
     return before.log == () and step == become(before.but(truncated=True))

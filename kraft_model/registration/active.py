@@ -118,7 +118,7 @@ class RegistrationActiveController(RegistrationBase):
         return Error.NONE
 
     def _is_gated(self) -> bool:
-        """Whether the record requires a metadata.version that has it."""
+        """Whether appending UnregisterControllerRecord requires a metadata.version that has the record."""
         return True
 
     def _image_to_check(self, shared: Shared) -> Image:
@@ -127,7 +127,7 @@ class RegistrationActiveController(RegistrationBase):
 
     @on(UnregisterBrokerRequest)
     def handle_unregister_broker(self, me: Controller, request: UnregisterBrokerRequest, shared: Shared) -> Steps:
-        """The active controller unregisters a broker in the same way, at every metadata.version.
+        """The active controller unregisters a broker as it does a controller, at every metadata.version.
 
         Source: Controller Changes ("in the same way it handles unregistering brokers").
         """
@@ -196,7 +196,7 @@ class RegistrationActiveController(RegistrationBase):
         return enough and not missing and level > image.level
 
     def _controllers_asked(self, image: Image) -> Map[ModelValue, Registered]:
-        """Return the controllers that must support a level: all registered ones."""
+        """Return the controllers that must support a level before it is finalized: all registered ones."""
         return image.controllers
 
     # Committing

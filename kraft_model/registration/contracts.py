@@ -325,7 +325,7 @@ class RegistrationContracts(RegistrationBase):
     # Queries of a log
 
     def _registration(self, node: ModelValue, log: Log) -> Registered | None:
-        """Return the registration of a node after a log; None if it has none."""
+        """Return a node's registration at the end of a log; None if the node is not registered."""
         last = next((record for record in reversed(log) if _subject(record) == node), None)
         if last is None and node not in self.unregistered:
             return Registered(1, self.old_level if node in self.old else self.newest)
@@ -343,7 +343,7 @@ class RegistrationContracts(RegistrationBase):
 
 
 def _last(log: Log, kind: type[LogRecord]) -> LogRecord | None:
-    """Return the last record of a kind; None if there is none."""
+    """Return the last record of a kind in a log; None if there is none."""
     return next((record for record in reversed(log) if isinstance(record, kind)), None)
 
 

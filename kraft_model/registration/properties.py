@@ -352,7 +352,7 @@ class RegistrationProperties(RegistrationBase):
 
     @predicate(reads=RegistrationBase.running)
     def is_blocked(self, shared: Shared, running: Map[ModelValue | Name, bool]) -> bool:
-        """A registered node without support, or too few running voters, block the next upgrade.
+        """The next upgrade is blocked by a registered node without support, or by too few running voters.
 
         In a static quorum, so does a stopped voter without a registration.
         """

@@ -111,7 +111,7 @@ class RegistrationTools(RegistrationBase):
         return response.serial == me.serial
 
     def _goes_on(self, me: Admin, response: AdminResponse) -> bool:
-        """Whether a tool has a second request to send."""
+        """Whether a tool sends a second request: `remove-controller --unregister` after a removal without an error."""
         assert isinstance(me.command, Command)
         first = me.command.tool is Tool.REMOVE_AND_UNREGISTER and not me.unregistering
         return first and response.error is Error.NONE

@@ -30,7 +30,7 @@ from kraftcheck.spec.errors import InputError
 
 
 class PendingChange(NamedTuple):
-    """Unfinished voter change of a leader: the operation, the voter to add, and its end in the log, or 0."""
+    """A leader's unfinished voter change: operation, voter to add, end offset of its record (0 before the append)."""
 
     operation: Operation
     voter: Voter | Nil
@@ -65,7 +65,7 @@ class KafkaReplica(NamedTuple):
 
 
 class MessageNotInFlight(Exception):  # noqa: N818 - an event of a walk
-    """The model delivers, or sends, a message that Kafka has not sent."""
+    """The model delivers or sends a message that is not in flight in Kafka."""
 
 
 class KafkaThrew(Exception):  # noqa: N818 - an event of a walk
@@ -121,11 +121,11 @@ class KafkaCluster:
         return max((number for number, found in self.in_flight.items() if found == message), default=None)
 
     def preferred(self, message: Record) -> tuple[Key, ...]:
-        """Return the candidates of an EndQuorumEpoch in flight, in Kafka's order; empty if it is not in flight."""
+        """Return the successors in an EndQuorumEpoch, in Kafka's order; empty if the message is not in flight."""
         return self._preferred.get(self.find(message) or 0, ())
 
     def deliver(self, number: int, *, fails: bool = False) -> None:
-        """Deliver a message; with `fails`, its receiver takes office and ends before its first record is in its log."""
+        """Deliver a message; with `fails`, its receiver becomes leader and ends before writing its first record."""
         del self.in_flight[number]
         self._answers.discard(number)
         self.do("deliver", message=number, fails=fails)
@@ -157,7 +157,7 @@ class KafkaCluster:
             yield message
 
     def offset_of(self, host: ModelValue, batches: int) -> tuple[int, int]:
-        """Return the end offset, in records, and the epoch of a replica's first batches."""
+        """Return the end offset, in records, and the last epoch of a replica's first `batches` batches."""
         held = self._book.of(number_of(host))
         return held.ends[batches - 1], held.batches[batches - 1].epoch
 
@@ -297,7 +297,7 @@ def messages_of(state: State) -> set[Record]:
 
 
 def known_messages(state: State) -> Iterator[tuple[Record, Record]]:
-    """Yield the messages in flight in a state of the model: as Kafka shows each, and as the model has it."""
+    """Yield each message in flight in a state of the model, in canonical form and as the model has it."""
     return ((canonical(message), message) for inbox in state.inboxes.values() for message in inbox)
 
 
@@ -358,12 +358,12 @@ def _compared_of_leader(model: Replica, kafka: KafkaReplica) -> Iterator[tuple[s
 
 
 def shown(change: Change | Nil) -> PendingChange | Nil:
-    """Return the part of a voter change in progress that Kafka shows."""
+    """Return the part of a model's voter change that Kafka exposes."""
     return Nil.NIL if isinstance(change, Nil) else PendingChange(change.operation, change.voter, change.offset)
 
 
 def _change(was: Replica, kafka: KafkaReplica) -> Change | Nil:
-    """Return Kafka's voter change as the model has it; Kafka does not show the client to answer."""
+    """Convert Kafka's voter change to the model's; its client comes from the model, since Kafka does not expose it."""
     found = kafka.change
     if isinstance(found, Nil) or found == shown(was.change):
         return Nil.NIL if isinstance(found, Nil) else was.change
@@ -407,7 +407,7 @@ def model_state_of(guess: State, cluster: KafkaCluster) -> State:
 
 
 def _model_replica_of(was: Replica, kafka: KafkaReplica) -> Replica:
-    """Return a Kafka replica as the model has it; fields that Kafka does not show keep their values in `was`."""
+    """Convert a Kafka replica to the model's; fields that Kafka does not expose come from `was`."""
     high = max(0, kafka.high_watermark)  # negative if no batch ends there
     same = ("mode", "epoch", "leader", "leader_endpoint", "log", "voters", "version", "fetched", "updated")
     return was.but(

@@ -126,7 +126,7 @@ def _remove_voter(cluster: KafkaCluster, before: State, step: Transition) -> Non
 
 
 def _asked(before: State, step: Transition) -> Key | None:
-    """Return the replica that a leader begins to add, or has removed; None if the leader refuses."""
+    """Return the replica that a leader begins to add, or removes; None if the leader rejects the request."""
     me, after = before.replicas[step.actor], step.target.replicas[step.actor]
     change = Nil.NIL if after.change == me.change else after.change
     if isinstance(change, Change) and isinstance(change.asked, Key):
@@ -138,7 +138,7 @@ def _asked(before: State, step: Transition) -> Key | None:
 
 
 def is_same_request(cluster: KafkaCluster, before: State, step: Transition, other: Transition) -> bool:
-    """Whether another outcome of an action may answer the same request.
+    """Whether two outcomes of an action may answer the same request.
 
     An administrator's request is no message, so outcomes of AddVoter and RemoveVoter may be for other replicas.
     """
@@ -167,7 +167,7 @@ def _errors(before: State, step: Transition, operation: Operation) -> set[Error]
 
 
 def _refused(cluster: KafkaCluster, before: State, step: Transition, operation: Operation) -> Key:
-    """Return a replica for which a request would get the step's answer."""
+    """Return a replica whose addition or removal would be rejected with the step's error."""
     me: Replica = before.replicas[step.actor]
     protocol = cluster.protocol
     assert isinstance(protocol, QuorumVoterChanges)
@@ -219,7 +219,7 @@ NOT_DRIVEN = {
 
 
 def shows_request(step: Transition) -> bool:
-    """Whether a step's effect shows the request to send; a refused AddVoter may not."""
+    """Whether a step's effect identifies the request to send; the effect of a rejected AddVoter may not."""
     return step.action != "AddVoter" or isinstance(step.target.replicas[step.actor].change, Change)
 
 

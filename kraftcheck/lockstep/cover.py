@@ -120,7 +120,7 @@ class Reason(StrEnum):
 
 
 class Cover:
-    """The labelled steps of a state graph: taken, left, and given up."""
+    """The labelled steps of a state graph: taken, still untaken, and given up."""
 
     def __init__(self, graph: StateGraph) -> None:
         self.graph = graph
@@ -141,7 +141,7 @@ class Cover:
                 self._bar(place, Reason.NOT_DRIVEN)
 
     def goes_on(self) -> bool:
-        """Whether a walk can reach a step that is left."""
+        """Whether a further walk can reach an untaken step."""
         self._end_walk()
         if self._fruitless < MOST_FRUITLESS and (self._settle(0) or self._settles_anew()):
             return True
@@ -153,7 +153,7 @@ class Cover:
         return self._fruitless < MOST_FRUITLESS and self._settles_anew()
 
     def _settles_anew(self) -> bool:
-        """Reset the distances, and settle: Kafka's own targets may have shortened a path."""
+        """Recompute the distances, which Kafka's own targets may shorten; return whether a path is left."""
         self._distances = [0] * len(self.graph.states)
         return self._settle(0)
 
@@ -175,12 +175,12 @@ class Cover:
 
     @property
     def far(self) -> int:
-        """A distance above that of any path to a step that is left."""
+        """A distance longer than any path to an untaken step."""
         return 2 * self.graph.depth + 10
 
     @property
     def learnt(self) -> int:
-        """A count that grows with every discovery."""
+        """A counter that grows whenever the walks learn of a step's effect in Kafka."""
         return self.taken + len(self._barred) + len(self._leads) + len(self._closed) + self._tried
 
     # Recording
@@ -199,7 +199,7 @@ class Cover:
             self._left[node] -= self._barred.pop(place, None) is None
 
     def refuse(self, place: Place, reason: Reason, leads: int | None = None) -> None:
-        """Record that Kafka did not take a step, or did not go to the model's target."""
+        """Record that Kafka refused a step, or took it to another target than the model."""
         self._refused[place, reason] += 1
         self._tried += reason is not Reason.MISSING and self._refused[place, reason] <= 2 * TRIES
         if self._refused[place, reason] < TRIES or reason is Reason.MISSING:
@@ -245,7 +245,7 @@ class Cover:
         return best
 
     def _nearer(self, place: Place) -> int | None:
-        """Return the target of a step that begins a path to a step that is left; None for any other step."""
+        """Return the target of a step that begins a path to an untaken step; None for any other step."""
         target = self._target(*place)
         if target is None or target == place[0] or self._is_closed(place):
             return None
@@ -262,11 +262,11 @@ class Cover:
         return not self.is_taken(place) and place not in self._barred
 
     def _onward(self, node: int, target: int | None) -> int:
-        """Return 0 for a step to its own state or out of the graph, 1 if the target has steps left, else 2."""
+        """Rank a step: 0 if it stays in its state or leaves the graph, 1 if its target has untaken steps, else 2."""
         return 0 if target in (node, None) else 1 if self._left[target or 0] else 2
 
     def _is_closed(self, place: Place) -> bool:
-        """Whether paths must avoid a step."""
+        """Whether paths must avoid a step that Kafka refuses."""
         return place in self._barred or place in self._closed
 
     def _target(self, node: int, number: int) -> int | None:
@@ -280,7 +280,7 @@ class Cover:
                 yield target
 
     def _settle(self, start: int) -> bool:
-        """Raise distances until the descent from a state ends at a step that is left; return whether it does."""
+        """Raise distances until a descent from a state ends at an untaken step; return whether one does."""
         way, far = [start], self.far
         while self._distances[start] < far:
             node = way[-1]
@@ -300,7 +300,7 @@ class Cover:
     # Steps not taken
 
     def untaken(self) -> Iterator[tuple[Edge, Reason, bool]]:
-        """Yield the labelled steps that no walk took, with the reason, and whether the reason is the step's own.
+        """Yield each labelled step that no walk took, its reason, and whether the reason concerns the step itself.
 
         A step that can be reached only behind an untaken step has the same reason.
         """
@@ -311,7 +311,7 @@ class Cover:
                 yield self.edge(place), own or behind.get(place[0], Reason.MISSING), own is not None
 
     def _behind(self) -> dict[int, Reason]:
-        """Return the states that no walk can reach, with the reasons."""
+        """Return the states that no walk can reach, each with the reason of an untaken step before it."""
         reached = self._reachable({0})
         found: dict[int, Reason] = {}
         for place in self._places(sorted(reached)):
@@ -419,7 +419,7 @@ class CoverWalk:
         self._cover.refuse(place, Reason.LEFT if self._lockstep.also is None else Reason.POSTPONED)
 
     def _from(self, node: int, number: int, state: State) -> Iterator[int]:
-        """Yield the target that a step had: its own, that of another outcome, or the one after an urgent step."""
+        """Yield the targets that a step had in Kafka: its own, another outcome's, or one after an urgent step."""
         cover, edges, also = self._cover, self._graph.edges, self._lockstep.also
         outcomes = self._outcomes(node, number)
         for other in outcomes:
@@ -448,7 +448,7 @@ class CoverWalk:
         return sorted(others, key=lambda other: other != number)
 
     def _equal(self, reached: list[int], state: State) -> list[int]:
-        """Return the states that are one for Kafka; record the steps between them, dropped answers without effect."""
+        """Return the states that are equal in Kafka; record the steps between them, dropped answers without effect."""
         found = dict.fromkeys(reached)
         exact = self._graph.numbers.get(state)
         if reached and exact is not None:
@@ -471,7 +471,7 @@ class CoverWalk:
         return is_answer and edge.label.message not in state.inboxes.get(edge.label.actor, ())
 
     def _is_at(self, node: int, state: State) -> bool:
-        """Whether a state is one of the graph, except for messages that Kafka has dropped or not sent.
+        """Whether a state equals a state of the graph, except for messages that Kafka has dropped or not sent.
 
         If the graph has no late pre-vote requests, they stay in flight for ever on the other side.
         """

@@ -65,7 +65,7 @@ def broken(semantics: Semantics, properties: Iterable[Property], before: State, 
 def _is_wide(
     semantics: Semantics, prop: Property, kept: Mapping[Any, Record], changed: Mapping[Any, Record], same_shared: bool
 ) -> bool:
-    """Whether a property may read a change of a step beyond the replicas that it ranges over."""
+    """Whether a step may affect a property beyond the replicas that the property quantifies over."""
     asks = prop.asks
     if "message" in asks or "state" in asks or ("shared" in asks and not same_shared):
         return True
@@ -235,11 +235,11 @@ class Lockstep:
         return state
 
     def _along(self, step: TraceStep, more: tuple[State, ...]) -> tuple[TraceStep, ...]:
-        """Return a step of a behaviour, with the urgent step that Kafka took together with it."""
+        """Return a step as trace steps, followed by the urgent step that Kafka took with it."""
         return (step, *(TraceStep(state, *(self.also or ())) for state in more))
 
     def _begun(self, state: State) -> State:
-        """Return the state after every process has started; a sole voter has elected itself by then."""
+        """Return the state after every process has started, in which a sole voter is already elected."""
         self.also = None
         offers = Candidates(self._timeouts, state)
         for offer in offers.all if any(differences(state, self.cluster)) else ():
@@ -294,7 +294,7 @@ class Lockstep:
         return problem, lost
 
     def _reachable(self, state: State, candidates: Sequence[Transition]) -> Iterator[tuple[Transition, str, State]]:
-        """Yield the targets of steps: first alone, then followed by an urgent step, whose action is named."""
+        """Yield each target of the steps: first of the step alone, then of the step and a named urgent step."""
         yield from ((candidate, "", candidate.target) for candidate in candidates)
         for candidate in candidates:
             yield from ((candidate, action, final) for action, final in self._urgent(state, candidate))
@@ -307,7 +307,7 @@ class Lockstep:
         yield from shown or (*self._effects(step.target, lost), *self._successors(state, step))
 
     def _successors(self, state: State, step: Transition) -> Iterator[FieldDifference]:
-        """Yield a different order of preferred successors, except among candidates that have fetched equally far."""
+        """Yield differences in the order of preferred successors, except between equal fetch offsets."""
         for message in () if step.step.consumes else step.step.sent:
             if not isinstance(message, EndQuorumEpochRequest):
                 continue
@@ -318,7 +318,7 @@ class Lockstep:
                 yield FieldDifference(message.source, "preferred", *orders)
 
     def _effects(self, state: State, lost: list[Record]) -> Iterator[FieldDifference]:
-        """Yield the answers that Kafka dropped although they have an effect in the model.
+        """Yield a difference for each answer that Kafka dropped and that has an effect in the model.
 
         Kafka matches answers by number. The model has no numbers, and may accept the answer to an equal request.
         """
@@ -370,7 +370,7 @@ class Lockstep:
 
 
 def _asking(alike: list[Transition], which: int) -> tuple[list[Transition], int]:
-    """Return the chosen outcome, or an earlier one whose effect shows the request to send."""
+    """Return the outcomes, and the number of the chosen one or of an earlier one that identifies the request."""
     while which > 0 and not shows_request(alike[which]):
         which -= 1
     return alike, which

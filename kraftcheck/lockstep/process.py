@@ -84,7 +84,7 @@ class Driver:
         return answer
 
     def _last_words(self, line: str) -> str:
-        """Return a text about the end of the process; if it still runs after a strange answer, end it."""
+        """Describe the end of the Java process; after an invalid answer, end the process first."""
         if line:
             self._end(0)
             return f"the Java process gave no answer, but said: {line[:200]}"

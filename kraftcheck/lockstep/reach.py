@@ -18,7 +18,7 @@ PATIENCE = 120.0  # seconds for the report
 
 
 class Counted(NamedTuple):
-    """Numbers of lines or branches: reached, and in all."""
+    """Counts of reached lines or branches, and of all."""
 
     reached: int = 0
     all: int = 0

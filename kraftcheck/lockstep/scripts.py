@@ -126,7 +126,7 @@ def story_script(story: Story, semantics: Semantics, init: str, begun: StepResul
 
 
 class _Ahead:
-    """State of a script, and the urgent steps that Kafka took before the script asks for them."""
+    """The state of a script, and the urgent steps that Kafka took before the script requested them."""
 
     def __init__(self, begun: StepResult) -> None:
         self._taken: list[tuple[str, object]] = []
@@ -149,7 +149,7 @@ class _Ahead:
                 yield from self.take(place, choose_transition(semantics, self.state, take, where, any_outcome=True))
 
     def has(self, action: str, actor: object) -> bool:
-        """Whether Kafka has taken a step already; if so, count it as this step."""
+        """Whether Kafka took a step ahead of the script; if so, count it as the requested step."""
         if (action, actor) not in self._taken:
             return False
         self._taken.remove((action, actor))

@@ -130,7 +130,7 @@ class Survey:
             raise problem
 
     def follow(self, choose: Callable[[Lockstep], Choose]) -> None:
-        """Make a walk with a chooser that knows the lockstep."""
+        """Make a walk with a chooser that is built for this lockstep."""
         self._walk(choose(self._lockstep), sys.maxsize)
 
     def cover(self, graph: StateGraph) -> Cover:
@@ -207,7 +207,7 @@ Signature = tuple[Any, ...]
 
 
 def signature_of(finding: Finding) -> Signature:
-    """Return the signature of a finding: its differences, without their place."""
+    """Return the signature of a finding, by which findings are classified: verdict, action, differing fields."""
     action = None if finding.taken is None else finding.taken.action
     if finding.verdict is LockstepVerdict.VIOLATES:
         return finding.verdict, frozenset(finding.violated)
@@ -262,7 +262,7 @@ def _values(protocol: QuorumBase) -> dict[str, Any]:
 def _if_shown(
     lockstep: Lockstep, protocol: QuorumBase, changes: dict[str, Any], steps: list[Step], wanted: Signature
 ) -> tuple[QuorumBase, list[Step]] | None:
-    """Return the model with other constants and a walk with the wanted finding, or None."""
+    """Return the model with changed constants, and a walk with the wanted finding; None if the walk lacks it."""
     try:
         other = type(protocol)(**{**_values(protocol), **changes})
     except ConstantError:  # no voter is left

@@ -50,7 +50,7 @@ Card = dict[Sort, list[Candidate]]
 
 
 class CandidateCache:
-    """Candidate steps that can be driven, cached by state of a replica; most replicas stay the same in a step."""
+    """A cache of the candidate steps that Kafka can be driven to take, by state of a replica."""
 
     def __init__(self, semantics: Semantics, driven: Callable[[str, bool], bool]) -> None:
         self.semantics = semantics
@@ -63,7 +63,7 @@ class CandidateCache:
         self._of_type: dict[tuple[type, type], list[str]] = {}
 
     def card(self, key: Value, state: State) -> Card:
-        """Return the candidate steps of a replica, or for None those of the environment."""
+        """Return the candidate steps of a replica, or of the environment if `key` is None."""
         if key is None:
             return {(name,): [Candidate(name, None, None)] for name in self._alone}
         me = state.replicas[key]
@@ -112,7 +112,7 @@ class Candidates:
         return [offer for _, alike in self.by_kind() for offer in alike]
 
     def by_kind(self) -> list[tuple[Sort, list[Candidate]]]:
-        """Return the candidate steps, by replica and sort."""
+        """Return the candidate steps, grouped by replica and kind."""
         return [entry for card in self._cards.values() for entry in card.items()]
 
     def of(self, actor: Value) -> list[Candidate]:
@@ -241,7 +241,7 @@ def settings_of(protocol: Protocol) -> tuple[str, ...]:
 
 
 class RandomWalk:
-    """Chooses steps at random; a sort of step that was taken rarely is likelier."""
+    """Chooses steps at random; kinds of steps that were rarely taken are more likely."""
 
     def __init__(self, seed: str, taken: Counter[Sort], tried: Counter[Sort] | None = None) -> None:
         self._random = random.Random(seed)
@@ -272,7 +272,7 @@ class RandomWalk:
         return None
 
     def _weight(self, kind: Sort) -> float:
-        """Return the weight of a sort of step.
+        """Return the weight of a kind of step in the random choice.
 
         Deliveries advance a quorum; frequent timeouts would only start elections again. Each walk nearly excludes some
         of the other actions, so that walks differ more (swarm testing: A. Groce et al., ISSTA 2012). A sort that is

@@ -71,11 +71,11 @@ class BaselineRun:
         return type(self.starts[0].shared)
 
     def runs(self, path: str, lines: Iterable[int]) -> bool:
-        """Whether one of some lines of a file ran, in an action or while the initial states were made."""
+        """Whether any of the given lines of a file ran, in an action or while the initial states were made."""
         return any((path, line) in self.by_line or (path, line) in self.at_start for line in lines)
 
     def through(self, path: str, lines: Iterable[int]) -> list[RecordedCall]:
-        """Return the calls in which one of some lines of a file ran."""
+        """Return the calls in which any of the given lines of a file ran."""
         numbers = {number for line in lines for number in self.by_line.get((path, line), ())}
         return [self.calls[number] for number in sorted(numbers)]
 
@@ -107,7 +107,7 @@ def record(
 
 
 class _Tracing:
-    """Records the lines that run in some files."""
+    """A line tracer for the given files."""
 
     def __init__(self, files: frozenset[str], forget: list[Callable[[], object]]) -> None:
         self._files = files

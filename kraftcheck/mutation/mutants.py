@@ -99,7 +99,7 @@ def functions_of_actions(protocol: type[Protocol], modules: list[ModuleType]) ->
 
 
 def functions_of_projections(protocol: type[Protocol], modules: list[ModuleType]) -> list[FunctionType]:
-    """Return the functions that projections may call for an action's reads, directly or transitively."""
+    """Return the functions that the projections read by actions may call, directly or transitively."""
     read = dict.fromkeys(one.function for action in protocol.actions.values() for one in action.reads)
     return list(_reached_from(read, protocol, modules, {}))
 
@@ -110,7 +110,7 @@ def _reached_from(
     modules: list[ModuleType],
     calls: dict[FunctionType, list[FunctionType]],
 ) -> dict[FunctionType, None]:
-    """Return some functions and those that they may call, transitively; `calls` caches the direct calls."""
+    """Return the given functions and those that they may call, transitively; `calls` caches the direct calls."""
     waiting = [one for one in map(_function_of, firsts) if one is not None]
     found = dict[FunctionType, None]()
     while waiting:
@@ -125,7 +125,7 @@ def _reached_from(
 
 
 def memories_of(modules: Iterable[ModuleType]) -> list[Callable[[], object]]:
-    """Return functions that clear the caches of memoized functions and methods of some modules."""
+    """Return functions that clear the caches of memoized functions and methods in the given modules."""
     found = dict[int, Callable[[], object]]()
     for module in modules:
         for value in vars(module).values():
@@ -260,7 +260,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def mutants_of(functions: Iterable[ChangeableFunction], modules: Iterable[ModuleType]) -> Iterator[Mutant]:
-    """Yield all mutants of some functions, without duplicates."""
+    """Yield all mutants of the given functions, without duplicates."""
     vocabulary = Vocabulary(modules)
     names: dict[str, int] = {}
     for changed in functions:
@@ -287,7 +287,7 @@ def _mutant(changed: ChangeableFunction, mutation: Mutation) -> Mutant:
 
 
 def _head(statement: ast.stmt) -> range:
-    """Return the lines of a statement; for a compound one, those of its head."""
+    """Return the lines of a statement, without the body of a compound statement."""
     body: list[ast.stmt] = getattr(statement, "body", [])
     last = body[0].lineno - 1 if body else statement.end_lineno or statement.lineno
     return range(statement.lineno, max(last, statement.lineno) + 1)

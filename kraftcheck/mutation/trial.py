@@ -125,7 +125,7 @@ def with_new_names(options: SearchRequest, names: Names) -> SearchRequest:
 
 
 def _all(actions: Iterable[str], names: Names) -> list[str]:
-    """Return names of actions, with those of their new steps."""
+    """Return action names, each followed by the name of its new steps."""
     return list(dict.fromkeys(name for one in actions for name in (one, names.get(one, one))))
 
 
@@ -210,7 +210,7 @@ class MutantRunner:
     def _compared(
         self, mutant: Mutant, swap: Swap, reached: Iterable[BaselineRun]
     ) -> tuple[list[_Trial], list[MutantVerdict]]:
-        """Return trials for the configurations to search, and verdicts on those with lost steps only."""
+        """Return the trials that need a search, and the verdicts on configurations with lost steps only."""
         function = mutant.changed.function
         is_projected = function in self._of_projections
         trials, verdicts = [], []

@@ -76,7 +76,7 @@ def verdict_of(note: dict[str, Any]) -> MutantVerdict:
 
 
 def identity_of_mutation(jobs: Sequence[Job]) -> dict[str, Any]:
-    """Return the facts that all runs over one folder must agree on."""
+    """Return the identity of a mutation run, which must be the same for all runs over one folder."""
     about = [identity_of_search(job.protocol, job.options) for job in jobs]
     searched = {
         f"configuration {job.config_name}": str(
@@ -132,7 +132,7 @@ class Workers:
         return f"{NOT_JUDGED} {self._seconds:g} s"
 
     def may_judge(self, verdict: MutantVerdict) -> bool:
-        """Whether a verdict only says that the time was over, and the time limit has changed since."""
+        """Whether a mutant is to be tried again: its trial ran out of time under another time limit."""
         return verdict.by.startswith(NOT_JUDGED) and verdict.by != self._too_long
 
     def _start(self, mutant: Mutant) -> None:

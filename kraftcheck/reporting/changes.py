@@ -76,7 +76,7 @@ def initial(state: State) -> list[FieldChange]:
 
 
 def _who_has_what(name: str, replicas: list[Record]) -> str:
-    """Return the values of a field with the ids of their replicas; without ids if all replicas have one value."""
+    """Format a field's values with the ids of their replicas; without ids if all replicas have one value."""
     holders: dict[str, list[str]] = {}
     for replica in replicas:
         holders.setdefault(text_of(getattr(replica, name)), []).append(text_of(replica.id))  # type: ignore[attr-defined]
@@ -203,7 +203,7 @@ class Flow:
 
 
 def flows(network: Network, trace: Iterable[TraceStep]) -> list[Flow]:
-    """Return every copy of a message in a trace, in the order of sending; equal messages leave in that order too."""
+    """Return every copy of a message in a trace, in the order of sending; of equal copies, the oldest leaves first."""
     own: dict[str | None, str] = {action: operation for action, operation, _ in network.own_operations()}
     found: list[Flow] = []
     pending: defaultdict[Record, deque[Flow]] = defaultdict(deque)

@@ -104,7 +104,7 @@ def _known(protocol: Protocol, prop: Property, violation: Violation) -> dict[str
 
 
 def _known_of_step(semantics: Semantics, prop: Property, before: State, taken: Transition) -> dict[str, Value]:
-    """Return the arguments of a step that violate a step property: the actor's, or those of the first such replica."""
+    """Return the arguments that violate a step property: the actor's, or those of the first violating replica."""
     if prop.of_actor:
         act = act_of(prop, before.replicas[taken.actor], taken.message, taken.step) or {}
         return {**act, "shared": before.shared}
@@ -132,7 +132,7 @@ class Columns:
         self._wide = max(LEAST, room // len(self._shown))
 
     def head(self) -> Iterator[Line]:
-        """Yield the names of the columns, and those of replicas without a column."""
+        """Yield the header: the names of the columns, and of the replicas without a column."""
         yield [(HEAD, _INDENT + _GAP.join(name.ljust(self._wide) for name in self._shown).rstrip())]
         if self._others:
             yield [(FAINT, f"{_INDENT}unchanged: {', '.join(self._others)}")]
@@ -339,7 +339,7 @@ def _folded(found: Sequence[Message]) -> int:
 
 
 def _copies(message: Message) -> str:
-    """Return the unusual number of copies of a message as text; else ""."""
+    """Return the number of copies of a message as text; "" for the usual number."""
     if message.mark == "-":
         return f"  ({message.copies} left)" if message.copies else ""
     return f"  (x{message.copies})" if message.copies > 1 else ""

@@ -43,7 +43,7 @@ class Explanations:
 
     @property
     def unused(self) -> list[str]:
-        """The names that match no looked-up mutant."""
+        """Names in the explanations file that belong to no looked-up mutant."""
         return [name for name in self._reasons if name not in self._used]
 
 

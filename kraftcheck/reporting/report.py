@@ -148,7 +148,7 @@ def behaviour_as_data(protocol: Protocol, states: list[dict[str, Any]], trace: S
 
 
 def _bounds(protocol: Protocol) -> dict[str, list[str]]:
-    """Return the name in the configuration and the limit of each bound, by its attribute."""
+    """Return each bound's name in the configuration and its limit, by the bound's attribute."""
     bounds = [constant for constant in protocol.constants.values() if constant.is_bound]
     return {bound.attribute: [bound.name, text_of(getattr(protocol, bound.attribute))] for bound in bounds}
 
@@ -224,7 +224,7 @@ def _packed_trace(trace: Mapping[str, Any], values: _Values) -> dict[str, Any]:
 
 
 def anywhere(why: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the reason of a violation with a short path: the last two parts."""
+    """Shorten the path in the reason of a violation to its last two parts."""
     if why is None or why["place"] is None:
         return why
     return {**why, "place": {**why["place"], "file": "/".join(Path(why["place"]["file"]).parts[-2:])}}

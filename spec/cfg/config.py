@@ -97,7 +97,7 @@ class ConfigError(InputError):
 
 
 class SourceText:
-    """A text with the positions of its characters; `where`, if given, replaces them in messages."""
+    """A text that locates its characters for messages; `where`, if given, replaces the positions."""
 
     def __init__(self, text: str, file: str, where: str | None = None) -> None:
         self.text = text
@@ -200,7 +200,7 @@ def printable(text: str, size: int) -> str:
 
 
 def _expected(accepted: set[str], previous: Token | None) -> str:
-    """Return a phrase for the terminals that may follow `previous`."""
+    """Return a phrase for the terminals that the parser accepts after the token `previous`."""
     before = "" if previous is None else previous.type
     words = {"NAME": "a name", "BOOLEAN": "TRUE or FALSE"}
     value = next((words[terminal] for terminal in words if terminal in accepted), "")

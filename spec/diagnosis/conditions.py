@@ -46,7 +46,7 @@ class Guard(NamedTuple):
 
 
 def guard_of(call: TracedCall) -> Guard:
-    """Return the end of a call without a step, and the conditions that led there."""
+    """Return the guard of a call without a step: its end, and the conditions that led there."""
     source = source_of_function(call.code)
     if source is None:
         return Guard("", call.code.co_filename, call.end)
@@ -54,7 +54,7 @@ def guard_of(call: TracedCall) -> Guard:
 
 
 class _Condition(NamedTuple):
-    """A true test, as an expression or text, and the moment of its evaluation."""
+    """A test that was true, as an expression or text, with the moment of its evaluation."""
 
     test: ast.expr | str
     moment: Moment
@@ -96,7 +96,7 @@ class _GuardFinder:
         return inner[-1] if inner and len(inner[-1].ends) == 1 else None
 
     def _after_loop(self, loop: ast.For | ast.While, line: int) -> Guard:
-        """Return the guard of a loop without a step: the last decision of each iteration."""
+        """Return the guard of a loop that yields no step: the conditions of the last branch in each iteration."""
         moments = self._call.moments
         heads = [n for n, moment in enumerate(moments) if self._source.at(moment.line) is loop]
         decisions = [self._last_decision(a + 1, b) for a, b in pairwise([*heads, len(moments)])]
@@ -109,7 +109,7 @@ class _GuardFinder:
         return Guard("; ".join(told), self._call.code.co_filename, found[-1][1] if found else line)
 
     def _last_decision(self, first: int, after: int) -> tuple[list[_Condition], int] | None:
-        """Return the last decision between two moments: its conditions, and its line."""
+        """Return the conditions and the line of the last branch taken between two traced moments."""
         moments = self._call.moments
         for number in range(after - 1, first - 1, -1):
             moment = moments[number]
@@ -149,7 +149,7 @@ class _GuardFinder:
         return []
 
     def _moment(self, line: int, before: int) -> Moment:
-        """Return the last run of a line's statement among the first `before` traced moments."""
+        """Return the last traced moment of a line's statement, among the first `before` moments."""
         statement = self._source.at(line)
         for moment in reversed(self._call.moments[:before]):
             if self._source.at(moment.line) is statement:

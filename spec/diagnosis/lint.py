@@ -70,7 +70,7 @@ class _Types:
         return None if kind is None else (kind,)
 
     def other(self, operator: ast.cmpop, node: ast.expr) -> Kinds:
-        """Return the types of a comparison's right side: with `in`, of its elements."""
+        """Return the types of a comparison's right operand; for `in`, the types of its elements."""
         if isinstance(operator, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
             return self.of(node)
         if not isinstance(operator, ast.In | ast.NotIn):
@@ -166,7 +166,7 @@ def wrong_in_methods(modules: Iterable[ModuleType]) -> Iterator[str]:
 
 
 def _functions_of(module: ModuleType) -> Iterator[tuple[type | None, Any]]:
-    """Yield the functions of a module, and other attributes of its classes, each with its class."""
+    """Yield the functions of a module, and the attributes of its classes, each with its class."""
     own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
     classes = [one for one in own if isinstance(one, type) and issubclass(one, Record | Protocol)]
     yield from ((cls, value) for cls in classes for value in vars(cls).values())
@@ -225,7 +225,7 @@ def _changed(definition: ast.FunctionDef) -> Iterator[ast.expr]:
 
 
 def unused(owner: type[Protocol], names: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield each unused attribute and method of a protocol outside the language's own."""
+    """Yield each unused attribute or method that a protocol adds to those of the language."""
     inherited = {name for base in owner.__mro__[1:] for name in vars(base)}
     annotated = dict.fromkeys(vars(owner).get("__annotations__", {}))
     own = {name: value for name, value in (annotated | dict(vars(owner))).items() if name not in inherited}
@@ -375,7 +375,7 @@ def unhandled_messages(protocol: Protocol, *, complete: bool) -> list[str]:
 
 
 def _names(code: CodeType, name: str) -> bool:
-    """Whether a function names a class, as one that reads it from an inbox does."""
+    """Whether a function, or a function inside it, refers to a class by name."""
     return name in code.co_names or any(_names(one, name) for one in code.co_consts if isinstance(one, CodeType))
 
 

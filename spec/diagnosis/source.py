@@ -85,7 +85,7 @@ def trace_call(code: CodeType, call: Callable[[], T]) -> tuple[T, TracedCall]:
 
 
 def _is_followed(caller: TracedCall, outer: TracedCall) -> bool:
-    """Whether to trace the calls of a call: those of the function itself, and of generators that it delegates to."""
+    """Whether to trace the calls in a call: in the function itself, or in a generator that it delegates to."""
     return caller is outer or caller.is_generator
 
 
@@ -226,7 +226,7 @@ def negated(test: ast.expr) -> ast.expr:
 
 
 def equation(node: ast.expr, value: object) -> Iterator[str]:
-    """Yield `source = value` if the value is one of the protocol's."""
+    """Yield `source = value` if the value has one of the value types of protocols."""
     if isinstance(value, VALUES):
         yield f"{ast.unparse(node)} = {cut(text_of(value), SHOWN)}"
 

@@ -75,7 +75,7 @@ class Watch:
 
     @property
     def inputs(self) -> int:
-        """The number of distinct inputs, at least: a resumed search evaluates some inputs again."""
+        """A lower bound on the number of distinct inputs: a resumed search evaluates some inputs again."""
         return max(self.calls, self.before)
 
     @property
@@ -94,7 +94,7 @@ class Watch:
         return False
 
     def never(self) -> list[Part]:
-        """Return the parts that were never evaluated."""
+        """Return the parts of the property that were never evaluated."""
         return [part for number, part in self._open.items() if number not in self._met]
 
     def unmet_claims(self) -> list[Part]:
@@ -255,7 +255,7 @@ def vacuous(protocol: Protocol, watched: Iterable[Watch]) -> list[Vacuity]:
 
 
 def unmet(watched: Iterable[Watch], told: Collection[str]) -> Iterator[str]:
-    """Yield a note with the first unevaluated parts of properties not in `told`, after a complete search."""
+    """Yield a note on parts of properties that a complete search never evaluated; skip properties in `told`."""
     found = [
         f"`{part.text}` of {one.prop.name} ({Path(one.prop.function.__code__.co_filename).name}:{part.line})"
         for one in watched

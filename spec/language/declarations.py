@@ -303,7 +303,7 @@ class Action:
 
     @cached_property
     def actors(self) -> tuple[type[Record], ...]:
-        """Types of the replicas that may take it."""
+        """Types of the replicas that may take the action."""
         if self.kind == "environment":
             return ()
         assert self.asks is not None  # rejects missing parameters
@@ -586,12 +586,12 @@ class Property:
 
     @property
     def over_steps(self) -> bool:
-        """Whether it is a property of steps rather than of states."""
+        """Whether the property is over steps rather than states."""
         return self.kind in ("step_invariant", "action_constraint")
 
     @cached_property
     def of_actor(self) -> bool:
-        """Whether it is a property of the acting replica's step: it reads the step or the delivered message."""
+        """Whether the property is over the acting replica's step: it reads the step or the delivered message."""
         return self.over_steps and any(name in self.asks for name in ACT)
 
     @cached_property

@@ -181,7 +181,7 @@ def stutter_sensitive_step(formula: Formula) -> Taken | None:
 
 
 def _misplaced(formula: Formula, allowed: bool | None) -> Taken | None:
-    """Return a misplaced `taken(...)`: here it may be required (True), forbidden (False), or neither (None)."""
+    """Return a misplaced `taken(...)`; at this place it may be plain (True), negated (False), or neither (None)."""
     match formula:
         case Taken():
             return None if allowed is True else formula
@@ -265,7 +265,7 @@ def taken(*actions: str) -> Formula:
 
 
 def everywhere(predicate: Claim) -> Formula:
-    """Return the proposition that a predicate of `me` is true of every replica, as it is by default."""
+    """Return the proposition that every replica satisfies a predicate of `me`, the default meaning of a predicate."""
     return _held("everywhere", predicate)
 
 

@@ -56,7 +56,7 @@ class Constant:
 
     @property
     def is_bound(self) -> bool:
-        """Whether steps spend it."""
+        """Whether the constant is a bound, which steps spend."""
         return self.counter is not None
 
 
@@ -308,7 +308,7 @@ class Protocol:
         return State(by_id, inboxes, shared, Map(dict.fromkeys(self.bounds, 0)))
 
     def _start(self, method: str = "initial") -> str:
-        """Return the place of the method with initial states, for messages."""
+        """Return the place of a method that yields initial states, as text for messages."""
         code = getattr(type(self), method).__code__
         return f"{code.co_filename}:{code.co_firstlineno}: {method} of {type(self).__name__}"
 

@@ -77,7 +77,7 @@ def line_of(made: object) -> int | None:
 
 
 def _note(protocol: Protocol, action: Action, step: Step) -> None:
-    """Record the messages and replicas of a step, unless a bound of 0 rules it out."""
+    """Record the sent messages and written replicas of a step, unless a bound of 0 rules the step out."""
     if (step.sends or step.writes) and all(protocol.bounds[name] for name in (*step.spends, *step.needs)):
         protocol.ids.update(replica.id for replica in step.writes)
         for operation, sent in step.sends:
@@ -138,7 +138,7 @@ def is_meant(protocol: Protocol, fairness: Fairness, me: Record | None, message:
 
 
 def act_of(prop: Property, me: Record, message: Record | None, step: Step) -> dict[str, Any] | None:
-    """Return the arguments of a property of a replica's own steps; None if it does not cover the step."""
+    """Return the arguments of a step property for an actor's step; None if the property does not cover the step."""
     if not prop.speaks_of(me.__class__, message.__class__):
         return None
     return {"before": me, "after": me if step.me == () else step.me, "message": message, "step": step}
@@ -247,7 +247,7 @@ class CandidateStep(NamedTuple):
 
 
 class LocalAction(NamedTuple):
-    """An action that a replica may take on a message, with its steps; None if they depend on other replicas."""
+    """An action of a replica on a message, and its steps; `steps` is None if they depend on other replicas."""
 
     action: Action
     message: Record | None

@@ -137,7 +137,7 @@ def consume(me: Record) -> Step:
 
 
 def note_spent(steps: Iterable[Step], most: dict[str, int]) -> None:
-    """Record the maximum use of a bound by one step, if it is more than one."""
+    """Record the maximum number of times that one step spends a bound, if it is more than one."""
     for step in steps:
         if len(step.spends) > 1:
             for name in step.spends:
@@ -145,7 +145,7 @@ def note_spent(steps: Iterable[Step], most: dict[str, int]) -> None:
 
 
 def is_within(step: Step, bounds: Mapping[str, int]) -> bool:
-    """Return whether a step fits within the bounds when no bound has been used."""
+    """Return whether a step fits within the bounds in a state that has used none of them."""
     if not step.spends and not step.needs:
         return True
     is_there = all(bounds[name] for name in step.needs)

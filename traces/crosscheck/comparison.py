@@ -166,7 +166,7 @@ class Comparison:
     def _reached(
         self, stranger: Stranger, node: int, graph: nx.MultiDiGraph[int], numbers: Mapping[int, int]
     ) -> Stranger:
-        """Add to a state of the dump the divergence of its step from a common state, if the dump has one."""
+        """Add to a state of the dump the divergence of a dumped step that leads to it from a common state."""
         found = stranger.found
         into: Iterable[tuple[int, int, str | None]] = graph.in_edges(node, data="action")
         for source, _, action in into:

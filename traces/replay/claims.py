@@ -69,7 +69,7 @@ class ClaimEvaluator:
         self._prop: Property | None = self.protocol.properties.get(self._name or "")
 
     def take(self, semantics: Semantics, found: tuple[int, State], named: Transitions, leading: Transitions) -> None:
-        """Evaluate the next state. `leading` are the steps to it, `named` those of the trace's action."""
+        """Evaluate the claim in the next state; `leading` are the steps to it, `named` those of the trace's action."""
         number, state = found
         before = self._states[-1] if self._states else None
         if self._name is None and self._failed is None:

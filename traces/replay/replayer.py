@@ -148,7 +148,7 @@ class Replay:
 
     @property
     def diverged_at(self) -> int | None:
-        """The trace's number of the diverging state; None if the trace does not diverge."""
+        """The number of the diverging state in the trace; None if the trace does not diverge."""
         return None if self.divergence is None else self.divergence.number
 
     @property
@@ -542,7 +542,7 @@ class _Walk:
         self._diverge(Wanted(found.number, found.line, None, None, self.replayer.view.variables(target)))
 
     def _permuted(self, steps: list[Transition], before: int, number: int, target: State) -> list[Transition]:
-        """Return the steps that lead to one permutation of a state."""
+        """Return the steps to an image of a state under the symmetry, the first image that a step reaches."""
         targets = {step.target for step in steps}
         for permutation in self.replayer.group(self.replayer.symmetry):
             image = permuted(target, permutation)
@@ -645,6 +645,6 @@ def _listed(way: Way) -> str:
 
 
 def _in_words(permutation: Permutation) -> str:
-    """Return a permutation from the trace's values to the protocol's as text."""
+    """Return a permutation as text: the protocol's value for each of the trace's values."""
     moved = [f"{text_of(old)} stands for our {text_of(new)}" for old, new in permutation.items() if old != new]
     return ", ".join(moved)

@@ -79,7 +79,7 @@ def has_majority(group: Collection[Key], voters: Collection[Voter]) -> bool:
 
 
 def end(log: tuple[Batch, ...]) -> tuple[int, int]:
-    """Return last epoch and end offset of a log, in the order of comparison of Vote (KIP-595, "Vote")."""
+    """Return a log's last epoch and end offset, in the order in which Vote compares logs (KIP-595, "Vote")."""
     return (log[-1].epoch, len(log)) if log else (0, 0)
 
 
@@ -220,7 +220,7 @@ def heard(me: Replica, response: LeaderResponse) -> tuple[EpochState, bool]:
 
 
 def takes_epoch_state(before: Replica, after: Replica, expected: EpochState) -> bool:
-    """Whether a replica enters an epoch state, or is unchanged in it; `NewRolesBeginAfresh` covers other fields."""
+    """Whether a replica enters an epoch state, or is already in it and unchanged; see `NewRolesBeginAfresh`."""
     return epoch_state(after) == expected and (epoch_state(before) != expected or after == before)
 
 
@@ -234,7 +234,7 @@ def addressed(messages: Iterable[Record], expected: dict[Key, int]) -> bool:
 
 
 def counts_grant(before: Replica, after: Replica, message: VoteResponse, step: Step) -> bool:
-    """Whether a replica counts a grant, or ends its round with a majority."""
+    """Whether a replica counts a granted vote; with a majority of grants, it becomes candidate or leader."""
     granted = before.granted | {message.voter}
     if has_majority(granted, before.voters):
         return stood(before, after) if message.pre_vote else won(before, after)
@@ -250,7 +250,7 @@ def counts_refusal(before: Replica, after: Replica, message: VoteResponse, step:
 
 
 def named(me: Replica, error: Error) -> tuple[int, ModelValue | Nil, int]:
-    """Return epoch, leader and endpoint in a response; none to another cluster or to an old request."""
+    """Return the epoch, leader and endpoint of a response; none for another cluster or for an old request."""
     if error in (Error.UNSUPPORTED_VERSION, Error.INCONSISTENT_CLUSTER_ID):
         return 0, Nil.NIL, 1
     return me.epoch, me.leader, me.endpoint if me.leader == me.id else me.leader_endpoint
@@ -414,7 +414,7 @@ def began(before: Replica, after: Replica, wanted: Voter | Key, client: ModelVal
 
 
 def asked_by_admin(before: Replica, after: Replica, operation: Operation, step: Step) -> bool:
-    """Whether a leader starts the change of an administrator, which no error forbids."""
+    """Whether a leader starts an administrator's change, and no error rejects the change."""
     change = after.change
     if operation is Operation.ADD_VOTER:
         wanted = change.voter if isinstance(change, Change) else Nil.NIL
@@ -432,7 +432,7 @@ def without_history(step: Step) -> list[Record]:
 
 
 def noted(me: Replica, request: UpdateVoterRequest) -> frozenset[Voter]:
-    """Return the voters known to support version 1, to a leader at kraft.version 0 after UpdateVoter."""
+    """Return a leader's set of voters known to support kraft.version 1, after an UpdateVoter."""
     others = frozenset(voter for voter in me.heard if voter.key.id != request.source)
     return others | {request.voter} if request.version > 0 else others
 

@@ -175,7 +175,7 @@ class MessageContracts(QuorumBase):
     # BeginQuorumEpoch and EndQuorumEpoch
 
     def acknowledges(self, before: Replica, after: Replica, request: Announcement, error: Error, step: Step) -> bool:
-        """Whether a replica answers with its epoch, leader and this error; without PlainAnswers, with errors only."""
+        """Whether a replica acknowledges an announcement with this error; without PlainAnswers, errors alone."""
         answers = sent(step, Acknowledgement)
         if after.mode in ENDED or (error is Error.NONE and not self.plain_answers):
             return not answers
@@ -237,7 +237,7 @@ class MessageContracts(QuorumBase):
         return takes_epoch_state(before, after, expected) and (epoch_state(before) != expected or not step.sent)
 
     def leaders_error(self, me: Replica, request: FetchRequest | FetchSnapshotRequest | UpdateVoterRequest) -> Error:
-        """Return the error of a request that is served only by the leader of its epoch (KIP-595, KIP-630, KIP-853)."""
+        """Return the error of checking a request's cluster, epoch and leader (KIP-595, KIP-630, KIP-853)."""
         if self.comes_from_elsewhere(me, request.source):
             return Error.INCONSISTENT_CLUSTER_ID
         if request.epoch != me.epoch:
@@ -413,7 +413,7 @@ class MessageContracts(QuorumBase):
         return not self.old_software.isdisjoint(self.brokers)
 
     def is_error_due(self, me: Replica, answer: AdminResponse) -> bool:
-        """Whether an error applies to some request of an administrator."""
+        """Whether some request of a response's operation would get the response's error."""
         error = change_error(me)
         if answer.operation is Operation.UPDATE_FEATURES:
             return answer.error in (upgrade_error(self.old_brokers(), me, one) for one in (0, 1))
@@ -449,7 +449,7 @@ class MessageContracts(QuorumBase):
         return after == waiting.but(high_watermark=committed_end(waiting)) and not step.sent
 
     def answers_due(self, me: Replica, change: Change, error: Error) -> list[AdminResponse | UpdateVoterResponse]:
-        """Return the response to a change's client, without history; to administrators only with PlainAnswers."""
+        """Return the response to the client of a change, without history; administrators need PlainAnswers."""
         if isinstance(change.asked, UpdateVoterRequest):
             return [self.update_answer_due(me, error, change.asked)]
         if change.client == ADMIN and not self.plain_answers:

@@ -205,7 +205,7 @@ class QuorumContracts(MessageContracts):
         return rounds and self.watch_pre_votes and all(is_watching(peer, before.id) for peer in step.writes)
 
     def says_what_it_knows(self, before: Replica, after: Replica, answer: AdminResponse) -> bool:
-        """Whether exactly the responses to administrators carry the state of the answering replica."""
+        """Whether a response to an administrator, and no other response, carries its replica's state."""
         about = answer.about
         if isinstance(about, Nil) == (self.watch_answers and answer.dest == ADMIN):
             return False
@@ -299,7 +299,7 @@ class QuorumContracts(MessageContracts):
         return puts.get("appended") == number and appends_record(before, after, Data(number))
 
     def log_stays(self, before: Replica, after: Replica, step: Step) -> bool:
-        """Whether a log is unchanged, except by a message, a voter change, an election or a lost disk."""
+        """Whether a log changes only by a message, voter change, upgrade, election, restart or lost disk."""
         changes = {"added_voters", "removed_voters", "upgrades", "elections", "restarts", "lost_disks"}
         return (
             step.consumes
@@ -424,7 +424,7 @@ def leaves_role(before: Replica, after: Replica, step: Step) -> bool:
 
 
 def vote_in_role(before: Replica, after: Replica) -> Key | Nil:
-    """Return the vote in a new role: kept within an epoch, and possibly given while unattached."""
+    """Return the vote after a role change: a candidate votes for itself, and an epoch's vote is kept."""
     if after.mode is Mode.CANDIDATE or (after.mode is Mode.LEADER and after.epoch > before.epoch):
         return after.key
     if after.epoch == before.epoch:
@@ -433,7 +433,7 @@ def vote_in_role(before: Replica, after: Replica) -> Key | Nil:
 
 
 def answers_for(client: ModelValue, step: Step) -> list[AdminResponse | UpdateVoterResponse]:
-    """Return the responses of a step to the client of a change."""
+    """Return the responses of a step to one client of voter changes."""
     return [m for m in step.sent if isinstance(m, AdminResponse | UpdateVoterResponse) and m.dest == client]
 
 
@@ -444,7 +444,7 @@ def is_answer_to(change: Change, answer: AdminResponse | UpdateVoterResponse, me
 
 
 def error_at_end(change: Change, after: Replica, step: Step) -> Error | None:
-    """Return the error that must end a change; None if it must not end in this step."""
+    """Return the error in the response that ends a change; None if the change must not end in this step."""
     expires = "expirations" in step.spends
     if 0 < change.offset <= after.high_watermark:
         return None if expires else Error.NONE
@@ -469,7 +469,7 @@ def is_watching(peer: Record, host: ModelValue) -> bool:
 
 
 def announces(before: Replica, after: Replica, step: Step) -> bool:
-    """Whether a new leader announces itself to all other voters; a repetition goes to one (KIP-595)."""
+    """Whether a new leader announces itself to all other voters, and a repetition goes to one voter (KIP-595)."""
     told = sent(step, BeginQuorumEpochRequest)
     if any((m.epoch, m.source, m.endpoint) != (after.epoch, after.id, after.endpoint) for m in told):
         return False
@@ -482,7 +482,7 @@ def announces(before: Replica, after: Replica, step: Step) -> bool:
 
 
 def leaves_as_due(before: Replica, after: Replica, step: Step) -> bool:
-    """Whether exactly a leader that resigns sends EndQuorumEpoch to all other voters (KIP-595, "EndQuorumEpoch")."""
+    """Whether a leader sends EndQuorumEpoch to all other voters exactly when it resigns (KIP-595)."""
     ends = sent(step, EndQuorumEpochRequest)
     resigns = after.mode is Mode.RESIGNED and (before.mode is not Mode.RESIGNED or begins(step))
     return addressed(ends, peers(after) if resigns else {}) and all(
@@ -491,7 +491,7 @@ def leaves_as_due(before: Replica, after: Replica, step: Step) -> bool:
 
 
 def orders_successors(before: Replica, after: Replica, message: EndQuorumEpochRequest, step: Step) -> bool:
-    """Whether EndQuorumEpoch orders successors by fetch offset; after a restart it has none (KIP-595, KIP-853)."""
+    """Whether EndQuorumEpoch lists successors by fetch offset, or none after a restart (KIP-595, KIP-853)."""
     if (message.epoch, message.source) != (after.epoch, after.id):
         return False
     if begins(step):
@@ -504,7 +504,7 @@ def orders_successors(before: Replica, after: Replica, message: EndQuorumEpochRe
 
 
 def is_so_now(before: Replica, after: Replica, about: Answered, error: Error) -> bool:
-    """Whether the state in a response is that of its replica before or after the step.
+    """Whether the replica state in a response is the state before or after the step.
 
     A completed change was pending until the step. A change that starts and completes in one step shows in the voter set
     alone.
@@ -551,14 +551,14 @@ def follows_somebody(me: Replica) -> bool:
 
 
 def has_ended(before: Replica, after: Replica, step: Step) -> bool:
-    """Whether an ended process keeps log and epoch, and has no pending request."""
+    """Whether a process that ends keeps its log and epoch, and drops its pending request."""
     gone = (after.log, after.epoch, after.high_watermark, after.pending) == (before.log, before.epoch, 0, Nil.NIL)
     forgot = has_none(after, "offsets", "granted", "heard") and isinstance(after.change, Nil)
     return gone and forgot and not sent(step, FetchRequest)
 
 
 def starts_as_it_was(before: Replica, after: Replica, ways: set[str]) -> bool:
-    """Whether a started process has exactly the state of its disk, with the endpoint and software of the step."""
+    """Whether a process starts with exactly its state on disk, and the endpoint and software of the step."""
     changes = "software_changes" in ways
     software = (0 if before.software else 1) if changes else before.software
     if changes and before.version > software:

@@ -76,18 +76,18 @@ class OneRequestAtATime(Quorum):
         yield self.taken(me, me.but(updating=True), consumes=False).spend(allowance)
 
     def is_due(self, me: Replica) -> bool:
-        """Whether a request is due, or pending."""
+        """Whether the replica's own UpdateVoter, AddVoter or RemoveVoter is due or pending."""
         return me.updating or isinstance(me.pending, OwnRequest)
 
     def needs_update(self, me: Replica) -> bool:
-        """Whether a voter has an update for its leader."""
+        """Whether a voter must send UpdateVoter to its leader."""
         if me.version == 0:
             return not me.updated
         own = voter_of(me.voters, me.key)
         return own is not None and (own.endpoint != me.endpoint or me.software < me.version)
 
     def may_join(self, me: Replica) -> bool:
-        """Whether an observer may join."""
+        """Whether an observer may request to join the voters."""
         return self.auto_join and me.id not in self.brokers and me.version > 0
 
     def next_request(self, me: Replica) -> tuple[Replica, tuple[Record, ...]]:
@@ -104,7 +104,7 @@ class OneRequestAtATime(Quorum):
         return self.sends(me, self.update_request(me, me.leader))
 
     def sends(self, me: Replica, request: OwnRequest) -> tuple[Replica, tuple[Record, ...]]:
-        """Return the replica with its own request pending, and the request; the timer restarts."""
+        """Return the replica with its own request pending, and the request to send; the timer restarts."""
         return me.but(pending=request, updating=False), (request,)
 
     def dropped_with_mode(self, me: Replica) -> list[Record]:
@@ -296,7 +296,7 @@ class PreVotesBeginAnew(Quorum):
                 yield step
 
     def has_answered(self, me: Replica, request: Record) -> bool:
-        """Whether a prospective replica has a response from the receiver of a request."""
+        """Whether a prospective replica has recorded the response of a vote request's receiver."""
         return isinstance(request, VoteRequest) and request.voter in me.granted | me.rejected
 
 
@@ -336,7 +336,7 @@ class VotersAreWrittenAgain(Quorum):
             yield from self.unread(me, shared, consumes=consumes)
 
     def unread(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
-        """Yield the steps of a new leader that has not read the voters in its log."""
+        """Yield the steps in which a new leader appends the voters again, since it has not read them in its log."""
         for step in super().take_office(me, shared, consumes=consumes):
             after = step.me
             if isinstance(after, Replica) and after.mode is Mode.LEADER:

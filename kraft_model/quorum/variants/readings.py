@@ -228,7 +228,7 @@ class JoinersAnsweredWhenAppended(JoinBlocksFetch, variant="joiners-answered-whe
                 yield step
 
     def answer(self, me: Replica, operation: Operation, error: Error, client: ModelValue) -> list[Record]:
-        """Return no response to a joiner that has been answered: the leader's own id marks its change."""
+        """Return the response to a change; none for a joiner answered early, whose change has the leader as client."""
         return [] if client == me.id else super().answer(me, operation, error, client)
 
 
