@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import kraftcheck.traces.replay.replayer
-from kraftcheck.traces import TraceError, as_text, read_traces
+from kraftcheck.spec.tla.formatting import format_value
+from kraftcheck.traces import Ending, Location, Trace, TraceError, TraceFormat, as_text, read_traces
 from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.divergence import DivergenceKind
 from kraftcheck.traces.replay.replayer import Replay, Replayer, ReplayVerdict
@@ -225,3 +226,44 @@ def test_a_violation_at_the_end_of_the_text_is_not_cut(tmp_path: Path) -> None:
     assert (found.verdict, found.partial) == (ReplayVerdict.CONFORMS, ("state 6 taken as given",))
     assert found.claim is not None
     assert found.claim.verdict is ClaimVerdict.SHOWN
+
+
+def copied(trace: Trace, last: str = "") -> str:
+    """Return a trace as the Toolbox copies it."""
+    records = []
+    for state in trace.states:
+        name = state.action or "Initial predicate"
+        where = f"line 1, col 2 to line 3, col {state.number} of module M" if state.action else "Unknown location"
+        step = f'[\n   position |-> {state.number},\n   name |-> "{name}",\n   location |-> "{where}"\n ]'
+        variables = [f" {name} |-> {format_value(value)}" for name, value in state.variables.items()]
+        records.append("[\n" + ",\n".join([f" _TEAction |-> {step}", *variables]) + "\n]")
+    return "<<\n" + ",\n".join([*records, *([last] if last else [])]) + "\n>>\n"
+
+
+@pytest.mark.parametrize("indent", ["", "    "])
+@pytest.mark.parametrize("last", ["", "<Stuttering>", "<Back to state 1>"])
+def test_a_trace_that_the_toolbox_copies(last: str, indent: str, tmp_path: Path) -> None:
+    text = textwrap.indent(copied(behaviour(ROUND), last), indent)
+    text = f"This is a trace:\n\nErrorTrace ==\n{text}So it is.\n"
+    (tmp_path / "part").write_text(text + text)
+    first, second = read_traces(tmp_path / "part")
+    assert (first.format, first.complete, second.index) == (TraceFormat.TLC_TOOLBOX, True, 1)
+    assert first.states[1].location == Location(1, 2, 3, 2, "M")
+    assert [state.variables for state in first.states] == [state.variables for state in behaviour(ROUND).states]
+    expected = {"": None, "<Stuttering>": Ending(), "<Back to state 1>": Ending(1)}
+    assert first.ending == second.ending == expected[last]
+    (tmp_path / "part").write_text(text)
+    assert replayed(text, tmp_path).actions[:5] == ("Ask", "Grant", "Enter", "Leave", "Free")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("\n>>\n", "\n", "expected '>>', the end of the trace, found the end of the file"),
+        ("position |-> 3", "position |-> 2", "part:1:1: expected records of '_TEAction' and the variables"),
+        ("position |-> 3", "place |-> 3", "part:1:1: expected records of '_TEAction' and the variables"),
+        ("name |->", "name ->", "part:5:"),
+    ],
+)
+def test_a_copy_that_is_damaged(old: str, new: str, message: str, tmp_path: Path) -> None:
+    assert message in (replayed(copied(behaviour(ROUND)).replace(old, new), tmp_path).problem or "")

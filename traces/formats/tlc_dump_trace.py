@@ -164,3 +164,47 @@ class _Module(TraceFormat):
 
 
 TLC_TLA = _Module("TLC -dumpTrace tla")
+
+
+_TRACE = re.compile(r"^([ \t]*)<<\s*\[\s*_TEAction\b", re.MULTILINE)
+_LAST = re.compile(r",\s*<(?:Stuttering|Back to state:? (\d{1,9}).*)>\s*\Z")
+
+
+class _Copied(TraceFormat):
+    """The form in which the TLA+ Toolbox copies an error trace: a sequence of records with their actions."""
+
+    def recognises(self, first: str, beginning: str) -> bool:
+        return _TRACE.search(beginning) is not None
+
+    def read(self, source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
+        text = source.document()
+        for index, found in enumerate(_TRACE.finditer(text)):
+            end = re.compile(f"^{found[1]}>>", re.MULTILINE).search(text, found.end())
+            if end is None:
+                raise source.at_end("'>>', the end of the trace")
+            body, line = text[found.start() : end.start()], text.count("\n", 0, found.start()) + 1
+            last = _LAST.search(body)
+            body = body[: last.start()] if last else body
+            value, _ = cache.read(f"{body}>>", where=source.file, line=line, column=1)
+            yield TraceHead(source.file, index, self)
+            try:
+                yield from _copied_states(value, line)
+            except (TypeError, ValueError, KeyError, AttributeError):
+                expected = "records of '_TEAction' and the variables, in the order of their positions"
+                raise source.error("something else", expected, line=line) from None
+            yield TraceEnd(Ending(int(last[1]) if last[1] else None) if last else None)
+
+
+def _copied_states(records: Any, line: int) -> Iterator[TraceState]:
+    before = 0
+    for record in records:
+        step, variables = record["_TEAction"], {name: record[name] for name in record if name != "_TEAction"}
+        number = step["position"]
+        if number <= before:
+            raise ValueError("a position twice")
+        before = number
+        name, parameters, location = action_of(f"{step['name']} {step['location']}")
+        yield TraceState(number, variables, None if number == 1 else name, parameters, location, line)
+
+
+TLC_TOOLBOX = _Copied("TLA+ Toolbox")
