@@ -123,11 +123,11 @@ class Bookkeeping:
         return result
 
     def _nothing_searched(self) -> list[str]:
-        """Return a warning where every initial state is beyond a constraint."""
+        """Return a warning if no state was searched because every initial state violates a constraint."""
         found, names = self.result, ", ".join(prop.name for prop in self.options.constraints)
         if not names or found.runs is not None or found.distinct_states or found.limit:
             return []
-        return [f"no state was searched: every initial state is beyond CONSTRAINT {names}"]
+        return [f"no state was searched: every initial state violates CONSTRAINT {names}"]
 
     def _unchecked(self, properties: tuple[Property, ...], what: str) -> list[str]:
         """Return a note about the reachability or temporal properties that the search did not check."""
@@ -183,7 +183,7 @@ class Bookkeeping:
             raise SearchStopped
 
     def restart(self) -> None:
-        """Drop the findings; the clock runs on."""
+        """Drop the findings of the search; its clock keeps running."""
         self.result = Result()
         self.violated = set()
 

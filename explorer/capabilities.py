@@ -28,7 +28,7 @@ CAPABILITIES = {
 
 
 def able(engine: str, order: str) -> frozenset[Feature]:
-    """Return the features of a search order. An order that a user adds to the engine tables has those of `dfs`."""
+    """Return the features of a search order. A user-defined order of the table engine has the features of `dfs`."""
     orders = CAPABILITIES[engine]
     if order not in orders and engine != "tables":
         raise InputError(f"--search {order}: not supported by the engine {engine}; expected {' or '.join(orders)}")

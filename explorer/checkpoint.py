@@ -131,7 +131,7 @@ def _sources(cls: type[Protocol]) -> Iterator[tuple[str, str]]:
 
 
 def model_values_of(protocol: Protocol) -> list[ModelValue]:
-    """Return the model values of a protocol's constants, in their order."""
+    """Return the model values of a protocol's constants, in canonical order."""
     found = Lexicon()
     for value in protocol.constant_values().values():
         found.note(value)

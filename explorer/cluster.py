@@ -154,9 +154,7 @@ class Cluster:
         return max(1, int(self.spark.sparkContext.defaultParallelism))
 
     def number(self, key: str, usual: int, *, least: int, most: int) -> int:
-        """Return a numeric Spark setting, also of an application that runs already; raise InputError outside of its
-        range.
-        """
+        """Return a numeric setting of the new or running Spark application; raise InputError outside of its range."""
         wanted = str(self._conf.get(key) or self.spark.sparkContext.getConf().get(key, str(usual)))
         if not (wanted.isascii() and wanted.isdigit() and least <= int(wanted) <= most):
             raise InputError(f"{key}: expected a number from {least} to {most:,}, found {wanted}")
@@ -199,7 +197,7 @@ class Cluster:
         jvm.org.slf4j.LoggerFactory.getLogger("kraftcheck").info(text)
 
     def close(self) -> None:
-        """Stop Spark, unless it ran before, and remove temporary files."""
+        """Stop Spark, unless it was already running at the start, and remove temporary files."""
         self._closed = True
         spark = getattr(self, "spark", None)
         if spark is not None and not self._own:  # Spark serves the code as long as it runs
@@ -327,7 +325,7 @@ def require_answer(master: str) -> None:
             return
         except (OSError, OverflowError) as error:
             problems.append(f"{address}: {error}")
-    raise InputError(f"--master {master}: it does not answer ({'; '.join(problems)})")
+    raise InputError(f"--master {master}: the Spark master does not answer ({'; '.join(problems)})")
 
 
 # The code for executors

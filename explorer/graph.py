@@ -107,7 +107,7 @@ def neighbourhood(
 
 
 def _around(semantics: Semantics, trace: Behaviour, steps: int, most: int) -> dict[State, int]:
-    """Return the states of a behaviour, and those within a number of steps, numbered from 1."""
+    """Return the states of a behaviour and the states within a few steps of it, numbered from 1."""
     numbers: dict[State, int] = {}
     for step in trace:
         numbers.setdefault(step.state, len(numbers) + 1)
@@ -218,7 +218,7 @@ def _draw(graph: Graph, path: Path, dot: str) -> None:
 
 
 def _end(code: int) -> str:
-    """Return a text about the end of a process."""
+    """Describe how a process ended: by its exit code, or by a signal."""
     return f"ended with exit code {code}" if code >= 0 else f"was ended by a signal ({signal.strsignal(-code)})"
 
 

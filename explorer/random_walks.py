@@ -188,12 +188,12 @@ class RandomWalks:
         self.checker.stop_at_max_states()
 
     def begun(self, first: int, count: int) -> Walks:
-        """Return walks at their initial states, numbered from `first` on."""
+        """Return `count` new walks at their initial states, numbered from `first` on."""
         starts, seeds = self._drawn(str(self.plan.seed), first, count)
         return Walks(starts, seeds, self.plan.depth)
 
     def _drawn(self, seed: str, first: int, count: int) -> tuple[Rows, NDArray[np.uint64]]:
-        """Return the initial states and the seeds of some walks."""
+        """Draw the initial states and the seeds of `count` walks, numbered from `first` on."""
         base = np.uint64(int.from_bytes(blake2b(seed.encode(), digest_size=8).digest(), "little"))
         seeds, chosen = np.zeros(count, np.uint64), np.zeros(count, np.int64)
         draw_seeds(base, first, seeds, chosen, len(self._first_rows))
@@ -286,7 +286,7 @@ class RandomWalks:
             self.checker.books.violation(name, self.trace(walks, w, place + 1))
 
     def _findings(self, walks: Walks, w: int) -> dict[str, int]:
-        """Return the properties violated on a walk, with the place of the first state that shows each, in order."""
+        """Return the properties that a walk violates, each with the index of its first violation, sorted by index."""
         found = {self._broken_names[bit]: int(walks.broken[w, bit]) for bit in np.flatnonzero(walks.broken[w] >= 0)}
         length = int(walks.length[w])
         if self.checker.python is not None:

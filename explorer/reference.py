@@ -118,7 +118,7 @@ class ReferenceSearch:
 
     @property
     def _is_over(self) -> bool:
-        """Whether a violation ends the search, at the latest at the end of the level."""
+        """Whether a recorded violation ends the search."""
         return bool(self._books.violated) and not self.options.keep_going
 
     def _end_level(self) -> None:
@@ -187,7 +187,7 @@ class ReferenceSearch:
         return StateGraph(system, VisitedStates(self), bounds, pause=lambda: self._books.check_time_limit(0))
 
     def _check(self, source: State, transition: Transition | None) -> None:
-        """Check the invariants in the state that a transition leads to, or in the source without one."""
+        """Check the invariants in the target of a transition; in the source state if the transition is None."""
         state = source if transition is None else transition.target
         self._at = source, transition
         for prop in self._state_properties:

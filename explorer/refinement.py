@@ -1,4 +1,4 @@
-"""Refinement mappings: each mapped step of a protocol is a step of an abstract protocol, or a stutter there.
+"""Refinement mappings: each mapped step of a protocol is a step of an abstract protocol, or a stutter.
 
 Source: L. Lamport, "Specifying Systems" (2002), section 5.8, refinement mappings; M. Abadi and L. Lamport, "The
 existence of refinement mappings" (1991). Only the safety of the abstract protocol is checked: its initial states and
@@ -94,7 +94,7 @@ def check_refinements(graph: StateGraph, semantics: Semantics, options: SearchRe
 
 
 def _first_unmapped(graph: StateGraph, refinement: Refinement) -> tuple[int, int | None] | None:
-    """Return the ends of the first step without an abstract step, or an initial state that maps to none and None."""
+    """Return the first unmapped step as (source, target), or (start, None) for an unmapped initial state; else None."""
     numbers = np.zeros(graph.count, np.int32)
     for first, states in graph.store.chunks(backwards=False):
         for place, state in enumerate(graph.system.decode(states)):

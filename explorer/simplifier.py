@@ -362,7 +362,7 @@ class Simplifier:
 
 
 def _way(ways: dict[tuple[State, Any], Any], end: tuple[State, Any] | None) -> Behaviour:
-    """Return the behaviour to the end of a path."""
+    """Return the behaviour to `end`, by following predecessors back to the start."""
     steps: list[TraceStep] = []
     while end is not None:
         end, step = ways[end]

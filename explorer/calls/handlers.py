@@ -77,7 +77,7 @@ def _is_impure(function: Any) -> bool:
 
 
 class PurityTest:
-    """Calls actions again on equal input, and compares: all calls, or the first, second, fourth, eighth of each action.
+    """Repeats calls of actions on equal input, and compares the results: all calls, or calls 1, 2, 4, 8 of each action.
 
     A call is repeated at once, with its sets and maps in two orders, and once more at the end.
     """
@@ -118,7 +118,7 @@ class PurityTest:
         return steps
 
     def call_again(self) -> None:
-        """Repeat every tested call, the last first; raise ActionError if state kept between calls shows."""
+        """Repeat the tested calls in reverse order; raise ActionError if one gives another result than before."""
         while self._made:
             self._compare(*self._made.pop())
 
@@ -129,7 +129,7 @@ class PurityTest:
     def _reordered(
         self, kind: type[Ascending], action: Action, me: Any, message: Any, given: Arguments, found: Outcome
     ) -> Outcome | None:
-        """Return an action's outcome with sets of another class, or FAILED; None if the action rejects the class."""
+        """Repeat a call with sets of class `kind`; return its outcome, FAILED, or None if the action rejects `kind`."""
         leading = [item for item in (me, message) if item is not None]
         if kind not in self._in_order:
             self._in_order[kind] = InOrder(self._protocol, kind)
@@ -258,7 +258,7 @@ class TestedSemantics(Semantics):
 
 
 def _fields(*records: Any) -> tuple[Any, ...]:
-    """Return the fields of records: faster than `_encoded`, but blind to a change deep in a field."""
+    """Return the fields of records; faster than `_encoded`, but misses changes within a mutable field value."""
     return tuple(field_values(record) for record in records if record is not None)
 
 

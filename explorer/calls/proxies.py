@@ -32,7 +32,7 @@ class SetChange(Record):
 
 
 class DeltaStep(Step):
-    """A step of plain values that also has its changes as deltas, which apply to any state of the rest."""
+    """A step of plain values, with its changes of peers and exploded sets also as deltas, which apply to any state."""
 
     # changed fields of other replicas, by id; `writes` has these replicas after this step
     peers: tuple[tuple[Value, Fields], ...] = ()
@@ -41,7 +41,7 @@ class DeltaStep(Step):
 
 
 class ReadProxy:
-    """Proxy of a record. Any use but reading one field reads the whole record, by `_whole`, and is recorded."""
+    """Proxy of a record that records reads of single fields; any other use records a read of the whole record."""
 
     __slots__ = ()
 
@@ -104,7 +104,7 @@ class LocalProxy(ReadProxy):
         return self._peek()
 
     def _peek(self) -> Any:
-        """Return the record without recording a read; the caller records it in another way."""
+        """Return the record without recording a read."""
         return self._record.but(**self._changes) if self._changes else self._record
 
     @property  # type: ignore[misc]
@@ -200,7 +200,7 @@ class ProjectionProxy(Map[Any, Any]):
 
     @property
     def was_read_whole(self) -> bool:
-        """Whether the whole map was read; only then may it be part of a step, which is compared with others."""
+        """Whether the whole map was read; a step may contain the map only after it was read whole."""
         return self._all is not None
 
 
@@ -247,7 +247,7 @@ class SetProxy:
         return frozenset
 
     def _with(self, added: frozenset[Value], removed: frozenset[Value]) -> Any:
-        """Return the set with other additions and removals; a plain set if the whole was read."""
+        """Return the set with the given additions and removals; a plain set if the whole set was read before."""
         return added if self._has is _read_before else SetProxy(self._elements, self._has, added, removed)
 
     def _candidates(self) -> Iterator[Value]:
@@ -374,7 +374,7 @@ class SetProxy:
         yield from self._added.difference(self._elements.known)  # type: ignore[attr-defined]
 
     def changes(self, has: Has) -> SetChange | None:
-        """Return the additions and removals if the set is read by the given function; else None."""
+        """Return the set's additions and removals if `has` is its membership function, else None."""
         return SetChange(unwrap(self._added), self._removed) if self._has is has else None
 
     def minimal(self) -> SetProxy:

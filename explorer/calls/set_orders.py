@@ -95,7 +95,7 @@ def unordered(step: Step, network: Network) -> tuple[Any, ...]:
 
 
 def changed(value: Value, kind: type[frozenset[Any]]) -> Any:
-    """Return an equal value with sets of a class, and maps in the order of that class."""
+    """Return an equal value whose sets have the class `kind`, and whose maps iterate in the order of `kind`."""
     own = type(value)
     if issubclass(own, frozenset):
         return kind([changed(one, kind) for one in value])
@@ -139,7 +139,7 @@ def _is_scalar(kind: Any) -> bool:
 
 @cache
 def _making(function: FunctionType, kind: type[Ascending]) -> Any:
-    """Return a function that makes sets of a class; the same function if it makes none or has no source."""
+    """Return a function that makes sets of a class; the same function if it makes no sets or has no source."""
     code = getattr(function, "__code__", None)
     definition = definition_of(code) if code is not None and _may_make_sets(code) else None
     if definition is None:

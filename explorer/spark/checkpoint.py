@@ -42,7 +42,7 @@ GROUPS, PIECE = 16, 1 << 10  # row groups of a larger search that are sampled, a
 
 @dataclass
 class RunLog:
-    """Findings of a search so far, saved in a checkpoint under these names; the states are in the shared folder."""
+    """Findings of a search so far, as a checkpoint stores them; the states are in the shared folder."""
 
     parts: int = 0  # number of partitions
     # number of states in each non-empty partition, by level
@@ -55,7 +55,7 @@ class RunLog:
     figures: list[dict[str, Any]] = field(default_factory=list)  # statistics of each level
 
     def count(self, level: int) -> int:
-        """Return the number of states in a level; the first is 1, the last is also -1."""
+        """Return the number of states in a level; levels count from 1, and -1 is the last level."""
         return sum(self.levels[level if level < 0 else level - 1].values())
 
     @property

@@ -109,7 +109,7 @@ class IdAssigner:
                 yield self._resolved(definition, own)
 
     def _add(self, definition: Definition) -> bool:
-        """Assign an id to a value; return False if it has one."""
+        """Assign an id to a value; return False if the value already has an id."""
         known = self._values.setdefault((definition.kind, definition.column), {})
         encoding = definition.encoding
         key = fingerprint(encoding)

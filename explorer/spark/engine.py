@@ -185,7 +185,7 @@ class SparkSearch:
     # Violations
 
     def _take_events(self, events: list[Definition], level: int) -> None:
-        """Record the violations that tasks report for a level; for several states, that of the least state first."""
+        """Record the violations that tasks report for a level, in ascending order of their states."""
         for _, kind, _, (mask, *state) in sorted(events, key=lambda event: (event.numbers[1:], event.column)):
             names = {DEADLOCK} if kind == STUCK else {prop.name for prop in self.expander.properties_in(kind, mask)}
             if not names <= self._books.violated:

@@ -270,7 +270,7 @@ class IdReport:
             self._contents.update(self._ids.unknown(rows, column))
 
     def definitions(self) -> Iterator[Definition]:
-        """Yield the definitions of the collected parts, after those of their values.
+        """Yield the definitions of classes and values, then of the control rows and inboxes that contain the values.
 
         In `numbers`, and as the slot of an inbox, a value without a global id is -1 - n. The number n is the place of
         its definition among the values yielded.

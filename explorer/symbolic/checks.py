@@ -188,7 +188,7 @@ class StateChecks:
 
 
 class Judged(NamedTuple):
-    """Verdicts of a step property: violating events, events to evaluate again for each set, and the number of both."""
+    """Verdicts of a step property: violating events, events to evaluate for each set, and the number of events seen."""
 
     bad: list[Event]
     waiting: list[EventInfo]
@@ -256,7 +256,7 @@ class StepChecks:
     def _cases(
         self, prop: Property, known: dict[str, Any], changes: dict[int, Change], fields: dict[str, Any]
     ) -> Iterator[Event]:
-        """Yield the event with each combination of shared values under which it violates a property.
+        """Yield an event once for each combination of shared field values with which the event violates a property.
 
         Combinations that no state has, together with the actor's local state, are skipped.
         """
@@ -298,7 +298,7 @@ class StepChecks:
         return verdict
 
     def _values_with(self, level: int, changes: dict[int, Change], fields: dict[str, Any]) -> list[int]:
-        """Return the values of a shared field in the states that have the known values."""
+        """Return a shared field's values among the states with the given `fields` and local states."""
         variables = self._space.variables
         held = [(at, change.key) for at, change in changes.items() if change.how == BY_VALUE and self._is_local(at)]
         for one, value in fields.items():
@@ -310,7 +310,7 @@ class StepChecks:
         return self._space.variables.keys[level].kind == LOCAL
 
     def _together(self, levels: tuple[int, ...]) -> dict[tuple[int, ...], list[int]]:
-        """Return the values at the last of some levels, by the values at the other levels."""
+        """Return the values at the last level, as a map from the values at the other levels."""
         found = self._found.get(levels)
         if found is None:
             store, order = self._space.store, sorted(levels)
@@ -324,7 +324,7 @@ class StepChecks:
         return found
 
     def _act_of(self, prop: Property, me: Any, message: Any, step: Step) -> dict[str, Any] | None:
-        """Return the arguments of a property of a replica's own steps, without exploded sets."""
+        """Return the arguments of a step property about one replica, with holes in place of exploded sets."""
         core = self._cores.get(id(step))
         if core is None:
             changed = step.sets if isinstance(step, DeltaStep) else ()

@@ -123,7 +123,7 @@ class WitnessPaths:
         self._violating = violating
 
     def shortest(self, names: Iterable[str]) -> Iterator[Witness]:
-        """Yield, with its name, a shortest path into each violating set."""
+        """Yield (name, path) for each violating set, with a shortest path into the set."""
         space, store, wanted = self._space, self._space.store, list(names)
         new, pruned, known, levels = space.start, EMPTY, EMPTY, list[int]()
         while wanted:
@@ -140,7 +140,7 @@ class WitnessPaths:
                 new, pruned, known, *levels = store.collect_garbage([new, pruned, known, *levels])
 
     def any(self, names: Iterable[str]) -> Iterator[Witness]:
-        """Yield, with its name, some path into each violating set, by chaining."""
+        """Yield (name, path) for each violating set, with any path into the set, found by chaining."""
         space, store, wanted, stages = self._space, self._space.store, list(names), list[int]()
         yield from self._into(wanted, space.start, space.start, stages, self._known)
         reached = self._checks.within(self._constraints, space.start)
@@ -165,7 +165,7 @@ class WitnessPaths:
     def _into(
         self, wanted: list[str], states: int, expanded: int, sets: list[int], violating: Callable[[str, int], int]
     ) -> Iterator[Witness]:
-        """Yield a path into each wanted set that contains some of the states.
+        """Yield (name, path) for each wanted violating set that contains one of the states.
 
         State properties are looked up in `states`, whose last step may break action constraints. Step properties are
         looked up in `expanded`, whose outgoing steps are known.

@@ -136,7 +136,7 @@ class SymbolicSearch:
             self._is_over = True
 
     def _search_spaces(self, found: SavedSearch | None) -> None:
-        """Search; start again with other variables, or another order, when the layout changes."""
+        """Search, and restart the search with new variables or a new variable order whenever the layout changes."""
         layout, options = self._layout(), self.options
         if found is not None:
             found.arrange(layout)
@@ -261,7 +261,7 @@ class SymbolicSearch:
         return reached, beyond
 
     def _look(self, space: StateSpace, reached: int, beyond: int = EMPTY, *others: int) -> list[int]:
-        """Evaluate properties on the known states; a violation ends the search. Return the sets' current nodes."""
+        """Check properties on the known states, and end the search at a violation; return the sets' current nodes."""
         sets = [reached, beyond, *others]
         try:
             bad = self._violations.early(reached, beyond)
@@ -314,7 +314,7 @@ class SymbolicSearch:
             raise KeyboardInterrupt
 
     def _show_found(self, space: StateSpace, find: Find, left: list[str], kind: str) -> None:
-        """Show the counterexamples found in time; names without one stay in `left`."""
+        """Show the counterexamples found in time; names without a counterexample stay in `left`."""
         most = max(SHOWING_SECONDS, SHOWING_TIMES * self._books.seconds)
         spare = (self.options.time_limit or math.inf) - self._books.seconds
         allowed = max(min(most, spare), 0)
@@ -447,7 +447,7 @@ def _about_diagram(space: StateSpace) -> Iterator[str]:
 
 
 def _about_violations(space: StateSpace, traps: Collection[str]) -> Iterator[str]:
-    """Yield the number of violating states of each property; the counterexample of a trap has its own."""
+    """Yield the number of violating states of each property, except for the properties in `traps`."""
     for root, states in space.store.roots.items():
         name = root.removeprefix(VIOLATING)
         if name != root and name not in traps:

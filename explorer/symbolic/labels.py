@@ -104,7 +104,7 @@ class Labels:
         return number
 
     def first_of_pair(self, mapped: int) -> int:
-        """Return the first of the two maps that a map to pairs combines."""
+        """Return the first component of a map made by `pair`."""
         return self._firsts[mapped]
 
     def classes_of(self, level: int, mapped: int, number: int) -> list[int]:

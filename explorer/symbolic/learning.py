@@ -36,7 +36,7 @@ WHOLE = Projection("the local state", lambda protocol, me: me, of_inbox=False)
 
 
 class CallSite(NamedTuple):
-    """Call site of handlers: a replica, with a channel or without, or neither."""
+    """Call site of handlers: a replica and a channel, a replica alone, or the environment (both None)."""
 
     replica: Value
     channel: int | None
@@ -51,7 +51,7 @@ class ReadDims:
         self._dims: dict[Read, list[Dim]] = {}
 
     def decides(self, read: Read, level: int) -> bool:
-        """Whether a variable has the value of a read, not only the presence of the replica."""
+        """Whether the variable at a level contains the value of a read, not only whether the replica exists."""
         assert read.projection is not None
         return self._variables.keys[level].kind == (CHANNEL if read.projection.of_inbox else LOCAL)
 
@@ -62,7 +62,7 @@ class ReadDims:
         return self._labels.level_of_membership(read)
 
     def more(self, read: Read, dims: Sequence[Dim]) -> list[Dim]:
-        """Return the dimensions to add for a read; after the first element of a set, those of all its elements."""
+        """Return the dimensions to add for a read; the second element read of a set adds all elements of the set."""
         if read.member is not None:
             field, replica = read.member[0], read.replica
             all_of_it = [
@@ -104,7 +104,7 @@ class ReadDims:
 
 
 def boxed(value: Value) -> tuple[Value] | None:
-    """Return the value of a projection, or None where the replica is of another type, as where there is none."""
+    """Return a projection's value in a 1-tuple; None if the replica has another type than the projection."""
     return None if value is NOT_PROJECTED else (value,)
 
 
@@ -275,7 +275,7 @@ class TransitionLearner:
     # Handler calls
 
     def _learner(self, place: CallSite, only: str | None) -> Callable[[dict[Dim, Any]], None]:
-        """Return the learner for a watch's vectors: of all actions, or of one action with further reads."""
+        """Return a callback that learns from a watch's vectors, for all actions or only for the action `only`."""
         base = self._base(place)
         local = (self._variables.local(place.replica), IDENTITY) if place.replica is not None else None
 
@@ -425,7 +425,7 @@ class TransitionLearner:
         self.events.add(info, last, gate, is_allowed=is_allowed)
 
     def _act(self, builder: EventBuilder, level: int, me: Any, after: Any, step: Step) -> Any:
-        """Add the actor's new local state; return it as `_targets` does."""
+        """Add the change of the actor's local state; return the local state after the step."""
         core = after
         if after is not me:
             targets, after = self._targets(after, step)
@@ -435,7 +435,7 @@ class TransitionLearner:
         return after
 
     def _require(self, builder: EventBuilder, place: CallSite, read: Read, answer: Any) -> None:
-        """Require a read to have the value that it had."""
+        """Guard the event with the value that a read returned in this call."""
         if read.field is not None or read.member is not None:
             builder.require(self.dims.level_of(read), answer)
             return

@@ -19,9 +19,9 @@ from kraftcheck.spec.language.state import State
 
 
 class View:
-    """Equality of states under a VIEW that leaves out bounds; without a VIEW, all states differ.
+    """Equality of states under a VIEW that hides bounds; without a VIEW, equality of whole states.
 
-    A *viewed* set has the value 0 at the bounds left out.
+    A *viewed* set has the value 0 at the hidden bounds.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class View:
         self._looked_at = 0
 
     def of(self, states: int) -> int:
-        """Return the viewed set: a set with the bounds left out set to 0."""
+        """Return a copy of a set in which every hidden bound has the value 0."""
         return self._store.successors(states, self._forget)
 
     def meet(self, states: int, seen: int) -> int:
@@ -61,7 +61,7 @@ class View:
         return self._store.difference(states, self.meet(states, seen))
 
     def event(self, event: Event) -> Event:
-        """Return an event without its changes of the bounds left out."""
+        """Return an event without its changes of hidden bounds."""
         return tuple((level, change) for level, change in event if level not in self._limits)
 
     def require_room(self, states: int) -> None:
@@ -137,7 +137,7 @@ class StateSpace:
         return result
 
     def learn(self, states: int) -> None:
-        """Learn from a set until no watch has a new vector; drop cached products if events were added."""
+        """Learn the events of a set until no watch has a new vector; drop cached products if events were added."""
         store, seen, events = self.store, -1, self.groups.events
         known = store.arrays.watch_known
         while seen != (seen := self.learning.learned):
@@ -149,7 +149,7 @@ class StateSpace:
             store.forget_products()
 
     def successors(self, states: int) -> int:
-        """Return the successors of a set from which everything is learned."""
+        """Return the successors of a set; `learn` must have learned from the set before."""
         found = EMPTY
         for root in self.groups.roots():
             found = self.store.union(found, self.store.successors(states, root))
@@ -167,13 +167,13 @@ class StateSpace:
         return found
 
     def stuck(self, states: int) -> int:
-        """Return the states without successor of a set from which everything is learned."""
+        """Return the states of a set without a successor; `learn` must have learned from the set before."""
         for root in (*self.groups.roots(), *self.pruned_roots()):
             states = self.store.difference(states, self.store.enabled(states, root))
         return states
 
     def fired(self, names: Iterable[str], states: int, counted: int) -> dict[str, int]:
-        """Return the number of times that each action fires in a set from which everything is learned.
+        """Return the number of times that each action fires in a set; `learn` must have learned from the set before.
 
         For the empty set nothing is counted: return 0 for the actions that never fire, and leave out the others.
         """

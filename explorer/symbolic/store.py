@@ -155,7 +155,7 @@ class Store:
         return result, int(meta[codes.INCOMPLETE]) == before
 
     def _raise_error(self, partial: int, top: int) -> None:
-        """Raise the exception of a callback, and cut the stack back to the operations outside (`top`)."""
+        """Raise the pending exception of a callback, if any; reset the stack to the height `top` first."""
         if self._error is not None:
             error, self._error, self.partial = self._error, None, partial
             self.arrays.meta[codes.STOP] = 0

@@ -30,7 +30,7 @@ class Violations:
         self._nodes, self._not_before, self._at_once = FEWEST, time.monotonic() + SECONDS, AT_ONCE
 
     def of(self, states: int, more: int, *, is_part: bool = False) -> dict[str, int]:
-        """Return the violating states by property name; state properties are evaluated on `more` too.
+        """Return the set of violating states of each violated property; state properties are also checked on `more`.
 
         With `is_part`, deadlocks are left out, since some steps are not known yet.
         """

@@ -82,7 +82,7 @@ class Watches:
         return number
 
     def remove(self, number: int) -> None:
-        """Remove a watch from its level's list; an iteration that stands at the watch still continues."""
+        """Remove a watch from the linked list of its level; an iteration at the watch can still continue."""
         arrays, level = self._store.arrays, self.known[number].dims[0][0]
         self.active.remove(number)
         if arrays.first_watch[level] == number:
@@ -94,7 +94,7 @@ class Watches:
         arrays.next_watch[before] = arrays.next_watch[number]
 
     def each(self, number: int, dims: tuple[Dim, ...], node: int, use: Callable[[dict[Dim, Any]], None]) -> None:
-        """Call `use` with each vector of a projection, as meanings by dimension; set memberships are left out at first.
+        """Call `use` with each vector of a projection, as a map from dimensions to values, without set memberships.
 
         If `use` raises MissingRead for a membership, it is called again with each value of that membership.
         """
@@ -117,7 +117,7 @@ class Watches:
     def _missing_membership(
         self, use: Callable[[dict[Dim, Any]], None], found: dict[Dim, Any], unknown: set[int]
     ) -> int | None:
-        """Call `use`; return the level of the set membership that it misses, or None."""
+        """Call `use`; return the level of the set membership for which `use` raises MissingRead, or None."""
         try:
             use(found)
         except MissingRead as missing:
@@ -128,7 +128,7 @@ class Watches:
         return None
 
     def _values(self, node: int, levels: list[int], fixed: dict[int, int], wanted: int) -> list[int]:
-        """Return the values at a level among the vectors that have some fixed values."""
+        """Return the values at the level `wanted` among the vectors that have the values `fixed` at other levels."""
         known: dict[tuple[int, int], set[int]] = {}
 
         def there(place: int, a: int) -> set[int]:

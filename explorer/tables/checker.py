@@ -103,7 +103,7 @@ class Checker:
     # Errors of user code
 
     def traced(self, error: RaisedError, rows: Iterable[Any], trace_to: Callable[[int], Behaviour]) -> RaisedError:
-        """Return an error with the trace to its state; the tables hold only the inputs of the call that raised it."""
+        """Return an error with the trace to its state, found by repeating the steps of each given state."""
         me = getattr(error, "me", None)
         judged = (*self._options.action_constraints, *self._options.constraints, *self._options.properties)
         rows = list(rows) if error.trace is None else []
@@ -123,7 +123,7 @@ class Checker:
         return error
 
     def _raised_next(self, error: RaisedError, state: State) -> RaisedError | None:
-        """Return a projection's error in a successor of a state; the tables evaluate projections ahead of a step."""
+        """Return the same error, raised in a successor of a state; the tables evaluate projections one step ahead."""
         for taken in self.semantics.transitions(state):
             if self.system.goes_on(state, taken.target):
                 found = find_raising_step(self.semantics, (), taken.target)

@@ -126,7 +126,7 @@ class Expander:
         return np.array(rows, np.int32).reshape(-1, self.width)
 
     def with_columns(self, rows: Rows) -> Rows:
-        """Return rows with an empty inbox for every replica that they lack."""
+        """Return rows widened to all replicas: an empty inbox for each missing one."""
         missing = self.width - rows.shape[1]
         return np.pad(rows, ((0, 0), (0, missing))) if missing else rows
 
@@ -144,7 +144,7 @@ class Expander:
             self.learner.resolve([worker])
 
     def images(self, row: Rows) -> Rows:
-        """Return the images of one state under the symmetry group; the row is an array of its own."""
+        """Return the images of one state, an array of one row, under the symmetry group."""
         if self.learner.permutations == 1:
             return row
         self.canonical_rows(row)  # caches them
@@ -213,7 +213,7 @@ class Expander:
     # Layouts
 
     def switch_layout(self, *, flat: bool) -> None:
-        """Switch to flat rows, and clear all control rows, or back; the buffers must be empty."""
+        """Switch to the flat layout, and clear all control rows, or back to control rows; the buffers must be empty."""
         interner = self.learner.interner
         interner.shared.sets.is_allowed &= not flat
         if flat:
@@ -223,7 +223,7 @@ class Expander:
         self._reset_packing()
 
     def pack_together(self, fields: list[list[int]]) -> None:
-        """Pack columns of flat states by these fields from now on; the buffers must be empty."""
+        """Set the fields of a packed flat state, each a list of columns; the buffers must be empty."""
         layout = self.layout
         assert isinstance(layout, FlatColumns)
         if sorted(column for field in fields for column in field) != layout.packed:
@@ -338,11 +338,11 @@ class Expander:
         return sorted(noted)
 
     def properties_in(self, kind: int, mask: int) -> list[Property]:
-        """Return the properties that an event says are violated."""
+        """Return the violated properties of an event, given its kind and mask."""
         return self.learner.properties_in(mask, over_steps=kind == codes.BAD_STEP)
 
     def suppress_events(self, violated: Iterable[str]) -> None:
-        """Suppress events for these properties, by name, and for deadlocks if named."""
+        """Suppress the events of the named properties; the name DEADLOCK suppresses deadlock events."""
         names = set(violated)
         for worker in self.pool:
             worker.stats[codes.S_SEEN] = self.learner.mask_of(names, over_steps=False)

@@ -143,7 +143,7 @@ class Clustering:
         return WORTH * saved - (merged.cost - a.cost - b.cost)
 
     def _merged(self, a: ColumnGroup, b: ColumnGroup) -> ColumnGroup | None:
-        """Return two units as one, or None where that does not pay."""
+        """Return the union of two units, or None if packing the two together does not pay."""
         hashes = a.hashes + b.hashes
         contents = self._contents(hashes)
         columns = a.columns + b.columns

@@ -59,7 +59,7 @@ class LearnedSystem:
         return list(map(self.expander.learner.decode_state, states))
 
     def holds(self, prop: Property, states: Rows, judge: Callable[[Property, State], bool]) -> Mask:
-        """Return whether a property holds in each state, evaluated once per control row if that decides it."""
+        """Return whether a property holds in each state; evaluate a local property once per control row."""
         if reason(prop) is not None:
             return np.array([judge(prop, state) for state in self.decode(states)], bool)
         if prop is not self._judged:

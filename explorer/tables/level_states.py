@@ -56,7 +56,7 @@ class LevelStates:
     # Memory
 
     def divide_memory(self) -> str | None:
-        """Give the states the memory that memo tables leave; return an error message if these take too much."""
+        """Give the states all memory beside the memo tables; return an error message if the tables take too much."""
         kinds = self._size.kinds()
         learned = sum(one.nbytes for one in kinds)
         if learned > self.memory.most_learned:
@@ -68,7 +68,7 @@ class LevelStates:
         return None
 
     def left_memory(self) -> int:
-        """Return the bytes that neither states nor memo tables take."""
+        """Return the bytes of the memory that neither states nor memo tables use."""
         taken = sum(one.nbytes for one in self._size.kinds()) + self.levels.nbytes + self.visited.in_memory.nbytes
         return max(self.memory.total - taken, 0)
 

@@ -71,7 +71,7 @@ class Verdicts:
         return self._holds_of_parts(row) if self._is_of_parts else self._holds(row)
 
     def _holds_of_parts(self, row: Any) -> bool:
-        """Evaluate the property on replicas and projections, decoded by their ids."""
+        """Evaluate the property on the replicas and projections of a row, without decoding the whole state."""
         interner, prop = self._learner.interner, self._prop
         (control,), (inboxes,) = (part.tolist() for part in interner.parts_of(row[None]))
         base = interner.base

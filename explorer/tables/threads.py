@@ -19,7 +19,7 @@ class Threads:
         self._pool = ThreadPoolExecutor(count - 1) if count > 1 else None
 
     def run(self, work: Callable[[int], None], pieces: int) -> None:
-        """Call `work` with each number below `pieces`, with 0 in this thread, and wait for all calls."""
+        """Call `work(0)` in this thread and `work(1)` to `work(pieces - 1)` in the pool; wait for all calls."""
         own, others = range(pieces), []
         if self._pool is not None:
             own, others = range(1), [self._pool.submit(work, number) for number in range(1, pieces)]

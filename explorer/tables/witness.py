@@ -49,7 +49,7 @@ class LeastStates:
         self._fingerprints = None
 
     def allow(self, seconds: float) -> None:
-        """Set the time to look for least states: as long as the search took, and at least `PATIENCE`."""
+        """Limit the time for finding least states to the `seconds` that the search took, or to `PATIENCE` if longer."""
         self._until = time.monotonic() + max(PATIENCE, seconds)
 
     def least_in_level(self, level: int, leads: Callable[[Rows], int | None]) -> Any:
@@ -112,7 +112,7 @@ class LeastStates:
         return None
 
     def events_of(self, row: Any, violated: set[str]) -> list[tuple[int, int]]:
-        """Return the kinds and masks of a state's events, each kind once."""
+        """Return a state's events as sorted (kind, mask) pairs; masks of the same kind are united."""
         masks: dict[int, int] = {}
         for _, kind, mask in self.events_out_of(row[None], violated):
             masks[kind] = masks.get(kind, 0) | mask
@@ -172,7 +172,7 @@ class WitnessSearch:
                 self._checker.report_event(kind, mask, trace)
 
     def to_violation(self, name: str, level: int) -> Behaviour | None:
-        """Return the trace through the least state with a step that violates a property; None without time."""
+        """Return the trace through the least state with a step that violates a property; None after a timeout."""
         self._allow_time()
         semantics, decode = self._checker.semantics, self._expander.learner.decode_state
         (prop,) = (one for one in self._options.properties if one.name == name)
@@ -194,7 +194,7 @@ class WitnessSearch:
         return None
 
     def traced(self, error: RaisedError, position: int) -> RaisedError:
-        """Return an error with the trace to its state, in the level that is being expanded.
+        """Return an error with the trace to the state of the last expanded level in which it was raised.
 
         States from `position` on are tried first, since they are the ones in expansion.
         """
@@ -218,7 +218,7 @@ class WitnessSearch:
             return self._checker.behaviour(self._path(row, level, lambda target: target))
 
     def to_orbit(self, row: Any, level: int) -> Behaviour | None:
-        """Return a trace to the orbit of a state that violates something, independent of its representative.
+        """Return a trace to a state in the symmetry orbit of a violating state, whichever representative is stored.
 
         Returns None without a symmetry, and where the declared symmetry does not preserve the violations.
         """
@@ -238,7 +238,7 @@ class WitnessSearch:
         return found if self.least.events_of(image, violated) == self.least.events_of(row, violated) else None
 
     def _path(self, row: Any, level: int, targets: Callable[[Rows], Rows]) -> list[Any]:
-        """Return rows of each level up to a state, each the least predecessor of a target in the next level."""
+        """Return a row of each level up to a state: the least predecessor of a target in the next level."""
         path = [np.asarray(row)]
         for before in range(level - 1, 0, -1):
             wanted = targets(path[-1][None])

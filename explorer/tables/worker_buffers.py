@@ -61,7 +61,7 @@ class Worker(WorkerArrays):
         self.pruned = np.pad(self.pruned, ((0, max(0, more)), (0, 0)))
 
     def take_pruned(self) -> Rows:
-        """Return the pruned successors, each behind the index of its state, and clear them."""
+        """Return the pruned successors, each preceded by the index of its source state, and clear them."""
         found: Rows = self.pruned[: int(self.stats[codes.S_PRUNED])].copy()
         self.stats[codes.S_PRUNED] = 0
         return found

@@ -52,7 +52,7 @@ class Branch(NamedTuple):
     put_off: frozenset[Until] = frozenset()  # untils that are postponed
 
     def covers(self, other: Branch) -> bool:
-        """Whether every behaviour that may take the other branch may take this one."""
+        """Whether this branch is available to every behaviour that may take the other branch."""
         return all(mine <= theirs for mine, theirs in zip(self, other, strict=True))
 
 
@@ -105,7 +105,7 @@ def _merged(automaton: Automaton) -> Automaton:
 
 
 def _branches(state: Obligations) -> list[Branch]:
-    """Return the branches of some obligations, without those that another branch covers."""
+    """Return the branches of some obligations, without any branch that another branch covers."""
     found = list(dict.fromkeys(_unfolded(tuple(sorted(state, key=repr)), frozenset(), Branch())))
     kept: list[Branch] = []
     for one in sorted(found, key=lambda branch: sum(map(len, branch))):

@@ -132,7 +132,7 @@ class Product:
             most *= 16
 
     def _try_partition(self, of_labels: Masks, held: dict[int, NDArray[np.bool_]], most: int) -> bool:
-        """Partition the states into at most `most` kinds; return whether these are enough."""
+        """Partition the states into at most `most` kinds; return False if there are more kinds."""
         arrays, graph, known = self.arrays, self._graph, 0
         slots = np.full(2 * most, -1, np.int32)
         arrays.held, arrays.enabled = np.zeros(most, np.uint64), np.zeros(most, np.uint64)
@@ -179,7 +179,7 @@ class Product:
     # Counterexample
 
     def lasso(self, reached: int) -> Lasso:
-        """Return the lasso into the fair component reached first, or a shorter one that ends in a fair stutter."""
+        """Return a lasso into the first fair component reached, or a lasso that ends in a fair stutter if shorter."""
         arrays, every = self.arrays, self._weak | self._strong
         first, still = kernel.first_fair(arrays, reached, self._acceptance, every)
         way = self._way(first)
@@ -232,7 +232,7 @@ class Product:
         return edges
 
     def _between(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the edges along which the last `seek` came from one node to another."""
+        """Return the edges of the path from `start` to `end` that the last `seek` found."""
         way = [end]
         while way[-1] != start:
             way.append(int(self.arrays.rank[way[-1]]))
@@ -270,7 +270,7 @@ class Product:
         return tuple(sorted(names))
 
     def _moves(self, state: int, edges: list[tuple[int, int]]) -> list[LassoStep]:
-        """Return the steps along edges, without stutters."""
+        """Return the steps along edges of the product, without stuttering steps."""
         found = []
         for edge, node in edges:
             target = node // self._automaton.states

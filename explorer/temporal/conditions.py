@@ -105,7 +105,7 @@ def _actions(protocol: Protocol) -> list[str]:
 
 
 def require_shown(protocol: Protocol, view: str | None, properties: Iterable[Property], what: str) -> None:
-    """Check that a view leaves out nothing on which properties depend."""
+    """Raise InputError if a view hides shared fields, on which the given properties may depend."""
     names = ", ".join(prop.name for prop in properties)
     hidden = protocol.hidden(view).shared if view and names else ()
     if hidden:

@@ -16,7 +16,7 @@ Masks = NDArray[np.uint64]
 
 
 class Marks(NamedTuple):
-    """Labels by state, in the order of states: enabled steps whose target is outside of the graph."""
+    """Labels, sorted by source state, of enabled steps whose target is outside of the graph."""
 
     states: Numbers
     labels: Labels

@@ -115,7 +115,7 @@ MOST_REASONS = 2
 def never_taken(
     semantics: Semantics, actions: Sequence[str], cycle: Sequence[TraceStep], numbers: Sequence[int]
 ) -> tuple[str, ...]:
-    """Explain for each action why a cycle never takes it: it is not enabled, undone, or not required."""
+    """Explain, for each action absent from a cycle, why the cycle does not take the action."""
     taken = {step.action for step in cycle[1:]}
     return tuple(f"{action} {_why(semantics, action, cycle, numbers)}" for action in actions if action not in taken)
 

@@ -410,7 +410,7 @@ def test_no_initial_state_within_a_constraint(engine: str) -> None:
     protocol = Beyond(lamps=LAMPS, visitors=VISITORS)
     result = check(protocol, engine=engine, constraints=["NothingIsDark"], properties=[])
     assert (result.distinct_states, result.complete) == (0, True)
-    assert result.warnings == ["no state was searched: every initial state is beyond CONSTRAINT NothingIsDark"]
+    assert result.warnings == ["no state was searched: every initial state violates CONSTRAINT NothingIsDark"]
     assert check(protocol, engine=engine, properties=[]).warnings == []
 
 

@@ -349,5 +349,5 @@ def looked_up(d: Any, label: Any, value: Any) -> Any:
 
 @inlined
 def classes_of(d: Any, mapped: Any, value: Any) -> Any:
-    """Return the classes of a value, as start << 24 | number; none after a failed callback."""
+    """Return the span of a value's classes, as start << 24 | number; 0 after a failed callback."""
     return max(looked_up(d, mapped, value), np.int64(0))

@@ -214,7 +214,7 @@ def applied(d: Any, label: Any, value: Any, child: Any) -> Any:
 
 @inlined
 def may_apply(d: Any, label: Any, value: Any) -> Any:
-    """Whether a label may accept a value: no refusal is cached."""
+    """Whether a label may accept a value, which is so unless a refusal is cached."""
     return known_lookup(d, label, value) != -1
 
 

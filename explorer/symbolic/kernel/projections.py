@@ -60,7 +60,7 @@ def push_classes(d: Any, mapped: Any, value: Any, child: Any) -> None:
 
 @jit
 def project(d: Any, a: Any, t: Any) -> Any:
-    """Return the projection of a set by any tail, watched or not."""
+    """Return the projection of a set onto any tail, watched or not."""
     if a == 0 or t == 0:
         return np.int64(a != 0)
     key1, key2 = a << 32 | t, np.int64(PROJECT) << 32
@@ -100,7 +100,7 @@ def forget_summaries(d: Any) -> None:
 
 @jit
 def has_room(d: Any, n: Any) -> Any:
-    """Make room for more summary entries; return whether there is room."""
+    """Make room for `n` more summary entries; return whether there is room."""
     meta = d.meta
     if meta[SUMMARIES] + n > min(len(d.summaries), MOST_SUMMED * meta[NODES] + meta[SUMMED]):
         if 4 * (meta[NODES] - meta[DROPPED_AT]) >= meta[NODES]:
@@ -113,7 +113,7 @@ def has_room(d: Any, n: Any) -> Any:
 
 @jit
 def projected(d: Any, a: Any, t: Any) -> Any:
-    """Return the projection of a non-empty set by a watched tail, from the node's summary."""
+    """Return the projection of a non-empty set onto a watched tail; cache it in the node's summary."""
     if t == 0:
         return np.int64(1)
     tails, level = d.tails, level_of(d, a)
@@ -162,7 +162,7 @@ def projected(d: Any, a: Any, t: Any) -> Any:
 
 @jit
 def may_follow(d: Any, projection: Any, r: Any) -> Any:
-    """Whether the relation has an event that some vector of a projection, by the relation's gate, allows.
+    """Whether a projection onto a relation's gate has a vector that enables an event of the relation.
 
     Results are cached until events are added: a known vector gets further events when other reads have new values.
     """
@@ -203,7 +203,7 @@ def lets_pass(d: Any, a: Any, r: Any) -> Any:
 
 @jit
 def _chosen(d: Any, projection: Any, r: Any) -> Any:
-    """Return the general edges of a relation that a projection allows, as start << 24 | number."""
+    """Return the span (start << 24 | number) of the relation's general edges that a projection allows."""
     key1, key2 = projection << 32 | r, np.int64(CHOSEN) << 56 | d.meta[ROUND] << 32 | d.meta[RELATION_EDGES]
     found = cached(d, key1, key2)
     if found != UNKNOWN:
@@ -230,7 +230,7 @@ def _chosen(d: Any, projection: Any, r: Any) -> Any:
 
 @inlined
 def _applies(d: Any, rule: Any, label: Any, value: Any) -> Any:
-    """Whether a label may accept a value; at a node with guards, whether it does.
+    """Whether a label may accept a value; at a relation node with guards, whether the label does accept the value.
 
     Events below a guard are learned only from states that satisfy it, so a guard is evaluated before its child is
     followed.
@@ -240,7 +240,7 @@ def _applies(d: Any, rule: Any, label: Any, value: Any) -> Any:
 
 @jit
 def push_edges(d: Any, a: Any, r: Any, value: Any) -> None:
-    """Push the relation edges that a value, with the set `a` as its child, may follow.
+    """Push the edges of a relation that may apply to a value whose child is the set `a`.
 
     An entry is the edge's number << 1, plus 1 if the edge names the next value instead of a label.
     """

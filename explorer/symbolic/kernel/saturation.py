@@ -49,7 +49,7 @@ from kraftcheck.explorer.tables.kernel.native import inlined
 
 @inlined
 def _is_stopped(meta: Any) -> Any:
-    """Whether the operation must return a partial result now; count it if so."""
+    """Whether the operation must return a partial result now; if so, count one incomplete result."""
     if meta[STOP]:
         meta[INCOMPLETE] += 1
         return True
@@ -58,7 +58,7 @@ def _is_stopped(meta: Any) -> Any:
 
 @jit
 def learn(d: Any, level: Any, value: Any, child: Any) -> Any:
-    """Pass the new vectors of one edge to Python, for the watches that begin at a level.
+    """Report to Python the new projected vectors of one edge, for each watch whose first level is `level`.
 
     Repeat while Python adds watches to the level.
     """
@@ -99,7 +99,7 @@ def _place(words: Any, low: Any, high: Any, value: Any) -> Any:
 
 @jit
 def _child(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any) -> Any:
-    """Return a value's child: of the stack edges from `base` to `end` if there are any, else of the set `b`."""
+    """Return the child for a value in the stack edges from `base` to `end`, or in the set `b` if there are no edges."""
     if end > base:
         i = _place(d.scratch, base, end, value)
         return d.scratch[i] & LOW if i < end and d.scratch[i] >> 32 == value else np.int64(0)

@@ -271,7 +271,7 @@ def require_bytes(name: str, length: int, expected: int) -> None:
 
 
 def require_record(value: Value, field: str) -> None:
-    """Require that a value is a record of the declared types with a field."""
+    """Require that a value is a record with the given field, and that its fields have their declared types."""
     is_right = isinstance(value, Record) and fits(value, type(value)) and hasattr(value, field)
     require(is_right, f"expected a message or local state, found {cut(text_of(value), 80)}")
 

@@ -183,7 +183,7 @@ class CheckpointRecheck:
         require(not new, f"a violation of {', '.join(sorted(new))} is missing")
 
     def _pieces(self, first: int, count: int) -> Iterator[Rows]:
-        """Yield random pieces of the expanded states from a level on, and always the last piece."""
+        """Yield random slices of the expanded states from level `first` on, and always the last slice."""
         levels = [(level, self._expanded(level)) for level in range(first, self._levels.depth)]
         ends = np.cumsum([states for _, states in levels]) if levels else np.zeros(1, np.int64)
         chosen = {max(int(ends[-1]) - PIECE, 0), *(self._random.randrange(int(ends[-1]) or 1) for _ in range(count))}

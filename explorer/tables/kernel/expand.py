@@ -315,7 +315,7 @@ def hides_columns(t: Any) -> Any:
 
 @inlined
 def identity(t: Any, hides: Any, f: Any, field: Any) -> Any:
-    """Return the number that a field of a state is packed as; field 0 is the control row, the others are inboxes."""
+    """Return the packed value of a state's field; field 0 is the control row, all other fields are inboxes."""
     if f > 0:
         return np.uint64(t.inbox_codes[field] & codes.CODE_MASK)
     return np.uint64(t.row_info[field, codes.R_IDENTITY]) if hides else np.uint64(field)
@@ -323,7 +323,7 @@ def identity(t: Any, hides: Any, f: Any, field: Any) -> Any:
 
 @inlined
 def pack_changed(t: Any, packing: Any, worker: Any, at: Any, k: Any, hides: Any, words: Any) -> Any:
-    """Write the packed key of successor `k` to words[1], given its state's in words[0]; return whether they differ."""
+    """Write the packed key of successor `k` to words[1], given its source's key in words[0]; return if they differ."""
     states, succ = worker.states, worker.succ
     for w in range(words.shape[1]):
         words[1, w] = words[0, w]
@@ -339,7 +339,7 @@ def pack_changed(t: Any, packing: Any, worker: Any, at: Any, k: Any, hides: Any,
 
 @inlined
 def is_repeated(recent: Any, words: Any, k: Any, place: Any) -> Any:
-    """Return whether a place of the recent-successors cache holds these packed words, and store them there."""
+    """Return whether a place of the recent-successors cache holds the packed words[k]; store words[k] there."""
     same = True
     for w in range(words.shape[1]):
         same &= recent[place, w] == words[k, w]

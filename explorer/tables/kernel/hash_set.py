@@ -71,7 +71,7 @@ def first_bytes(shape: Any, offset: Any) -> Any:
 
 @inlined
 def scaled(shape: Any, mixed: Any) -> Any:
-    """Return the home of a mixed number, above `HOME_BITS` bits of rest."""
+    """Scale a mixed number to the capacity: the home in the high bits, a remainder in the low `HOME_BITS` bits."""
     return (mixed & _LOW) * np.uint64(shape[CAPACITY])
 
 
@@ -107,7 +107,7 @@ def head_at(keys: Any, shape: Any, at: Any) -> Any:
 
 @inlined
 def position_of(shape: Any, offset: Any) -> Any:
-    """Return the bit position in packed words of the entry's bytes from an offset behind its head on."""
+    """Return the bit position in packed words at which the entry's byte `offset` begins."""
     return MIXED_BITS + shape[SHIFT] + 8 * (offset - HEAD)
 
 
@@ -149,7 +149,7 @@ def read(keys: Any, places: Any, shape: Any, at: Any, words: Any, n: Any) -> Any
 
 @inlined
 def set_bits(words: Any, n: Any, position: Any, value: Any) -> None:
-    """Set bits of packed words from a position on; these must be 0."""
+    """Set bits of packed words from a position on; the bits must be 0 before."""
     w, s = position >> 6, position & 63
     words[n, w] |= value << np.uint64(s)
     if s != 0 and w + 1 < words.shape[1]:
@@ -301,7 +301,7 @@ def insert_rows(
 
 @jit
 def insert_found(found: Any, tables: Any, p: Any, first: Any, end: Any, new: Any, new_n: Any, enough: Any) -> Any:
-    """Insert a worker's successors into the partitions before `end`, from number `first` of partition `p` on.
+    """Insert a worker's successors of partitions `p` to `end` into these partitions, from successor `first` on.
 
     Returns the partition that must grow first (or `end`), the number of its states done, and the number of new states.
     The function returns early once `enough` is set. The states of the current partition then stay in `found`; those

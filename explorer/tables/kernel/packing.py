@@ -63,7 +63,7 @@ def take_bits(words: Any, place: Any, position: Any, width: Any) -> Any:
 
 @inlined
 def hash_of_others(words: Any, place: Any) -> Any:
-    """Hash the packed words without their first `MIXED_BITS` bits, to `MIXED_BITS` bits."""
+    """Return a hash of `MIXED_BITS` bits of the packed words, whose first `MIXED_BITS` bits are left out."""
     h = mix((words[place, 0] >> np.uint64(MIXED_BITS)) ^ np.uint64(0x9E3779B97F4A7C15))
     for w in range(1, words.shape[1]):
         h = mix(h ^ words[place, w])

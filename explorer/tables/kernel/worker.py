@@ -62,7 +62,7 @@ class SuccessorArrays(Arrays):
 
 @inlined
 def record_miss(worker: Any, kind: Any, a: Any, b: Any, c: Any, d: Any) -> None:
-    """Record a cache miss. A full list loses it: the state's next expansion records it again."""
+    """Record a cache miss; if the list is full, drop the miss, which the state's next expansion records again."""
     worker.stats[codes.S_MISSED] = 1
     n = worker.stats[codes.S_MISSES]
     if n < len(worker.misses):

@@ -92,7 +92,7 @@ class DecisionTrees:
         self._tables.nodes[root, SIZE] = 0
 
     def await_elements(self, root: int, awaited: Mapping[tuple[int, Value], Passes | None]) -> None:
-        """Store that a tree depends on an exploded set having no further element that passes these tests."""
+        """Record that a tree is valid only while no new element of an exploded set passes one of these tests."""
         for (field, key), passes in awaited.items():
             self._awaiting[field].setdefault(root, {})[key] = passes
 
@@ -123,7 +123,7 @@ class ProxyPolicy:
         self._whole: set[tuple[int, bool]] = set()
 
     def of(self, root: int, name: str) -> tuple[bool, bool]:
-        """Return whether a call tracks fields, and those of a property's only replica; a change resets the tree."""
+        """Return whether a call tracks field reads, and field reads of `me`; switching to plain records resets the tree."""
         misses = self.misses.get(root)
         if misses is not None:
             self.misses[root] = misses = misses + 1

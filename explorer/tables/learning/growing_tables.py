@@ -135,7 +135,7 @@ class GrowingTables(Tables):
             self._used[name] = count
 
     def fit_columns(self, name: str, columns: int, fill: int = 0) -> NDArray[np.int32]:
-        """Return a table of at least `columns` columns; one that grows gets twice as many."""
+        """Return a table of at least `columns` columns; a table that grows gets twice `columns`."""
         array: NDArray[np.int32] = getattr(self, name)
         if columns > array.shape[1]:
             setattr(self, name, widened(array, 2 * columns, fill))

@@ -115,7 +115,7 @@ class Learner:
         return self.interner.tables
 
     def follow(self, fairness: tuple[Fairness, ...]) -> None:
-        """Give steps the labels of fairness, and record steps that only bounds disable; to be called first."""
+        """Label steps for fairness, and record steps that only bounds disable; call before any other method."""
         self.book = LabelTable(self.protocol, self.action_names, fairness)
         self.interner.tables.meta[codes.M_WATCH_BOUNDS] = 1
         self.interner.shared.sets.is_allowed = False
@@ -212,7 +212,7 @@ class Learner:
         return is_done
 
     def _has_all_columns(self, worker: WorkerArrays, make: Any) -> bool:
-        """Return whether states have an inbox column for every replica, or need none for an evaluation."""
+        """Return whether the worker's states have an inbox column per replica; evaluations need no such column."""
         columns = self.interner.first_inbox + len(self.interner.slots)
         return make is resolve_evaluations or worker.states.shape[1] == columns
 
@@ -228,7 +228,7 @@ class Learner:
     # Answers
 
     def _answer(self, worker: WorkerArrays) -> None:
-        """Answer the kernel's requests: each distinct one once, unless an earlier answer has answered it."""
+        """Answer each distinct request of the kernel once; skip requests that an earlier answer covers."""
         tables, known, done = self.interner.tables, 0, set[tuple[int, ...]]()
         inboxes, count = self.interner.first_inbox, int(tables.meta[codes.M_ASKED])
         tables.meta[codes.M_ASKED] = 0
@@ -275,7 +275,7 @@ class Learner:
         return node
 
     def _forget_replicas(self) -> None:
-        """Reset decision trees that read projections of all replicas; they do not cover a new one."""
+        """Reset decision trees that read projections of all replicas: a new replica invalidates these trees."""
         reading = [node for node, root in self._roots.items() if root.owner.reads]
         for node in reading:
             self._trees.forget(node)

@@ -1,4 +1,4 @@
-"""Images of values under a symmetry group, from those under a few generators.
+"""Images of values under a symmetry group, computed from the images under a few generators.
 
 Every permutation is a product of generators. Only images under generators are rebuilt from values, with each part
 of a value rebuilt once. All other images follow by table lookups. A value's images are cached by id when the value
@@ -28,7 +28,7 @@ class Images:
 
     @cached_property
     def products(self) -> list[tuple[int, int, int]]:
-        """Triples (g, k, h) for each permutation but the identity: g is generator k after h, which comes earlier."""
+        """Triples (g, k, h), one for each permutation g but the identity: g is generator k applied after h."""
         return self._generated[0]
 
     @cached_property

@@ -242,7 +242,7 @@ def _class(record: Record) -> Value:
 
 
 def _unless_itself(project: Callable[[Record], Value], record: Record) -> Value:
-    """Return the projection of a record, or `ITSELF` if that is the record."""
+    """Return the projection of a record, or `ITSELF` if the projection is the record itself."""
     value = project(record)
     return ITSELF if value is record else value
 

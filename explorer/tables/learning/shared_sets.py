@@ -165,7 +165,7 @@ def may_pass(passes: Passes, element: Value) -> bool:
 
 
 def snapshot_test(passes: Any) -> tuple[Value, Passes | None]:
-    """Return a test's key and a copy with its variables as they are now; None where a variable may hold a proxy."""
+    """Return a test's key, and a copy of the test with its current closure; (None, None) if that may hold a proxy."""
     cells = [cell.cell_contents for cell in passes.__closure__ or ()]
     if not all(map(_is_fixed, cells)):
         return None, None

@@ -33,16 +33,16 @@ class Budget(NamedTuple):
         return cls(total // 2, min(total // 8, MOST_ROWS), total // 4)
 
     def entries(self, bits: int) -> int:
-        """Return the number of states of `bits` bits that fit in memory while one partition grows."""
+        """Return the number of packed states of `bits` bits that the visited set can hold in its memory."""
         return max(1 << 10, int(self.visited * 0.65) // entry_bytes(bits, FIRST_CAPACITY))
 
     @property
     def small(self) -> int:
-        """Number of places up to which a partition grows fast; fewer in little memory."""
+        """Number of places below which a partition grows by a larger factor; lower if memory is small."""
         return min(SMALL, self.visited // FAST_SHARE)
 
     def batch(self, most: int, columns: int, workers: int, *, is_flat: bool = False) -> int:
-        """Return the number of states of a worker's batch, at most `most`; larger ones share more control rows."""
+        """Return the number of states of a worker's batch: as many as the buffers have room for, at most `most`."""
         room = self.buffers // workers
         fitting = (min(room, MOST_FLAT) if is_flat else room) // (2 * SUCCESSORS_PER_STATE * 4 * columns)
         return max(min(fitting, most), min(LEAST_BATCH, most))

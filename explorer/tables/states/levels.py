@@ -132,7 +132,7 @@ class Levels:
 
     @property
     def extents(self) -> list[list[tuple[int, int]]]:
-        """For each level, its stretches (rows, columns) in the file; call `flush` first."""
+        """For each level, its blocks in the file as (rows, columns); call `flush` first."""
         return [level.filed.shapes for level in self._levels]
 
     def restore(self, extents: list[list[tuple[int, int]]]) -> int:

@@ -55,12 +55,12 @@ class Packing(PackingArrays):
         return self
 
     def has_room_for(self, bits: list[int]) -> bool:
-        """Return whether the fields have at least these widths."""
+        """Return whether every field is at least as wide as given in `bits`."""
         return len(bits) == len(self.width) and all(n <= w for n, w in zip(bits, self.width, strict=True))
 
 
 def _factor(number: int) -> int:
-    """Return an odd 64-bit factor for a column's place, by hashing."""
+    """Return the odd 64-bit hash factor of a column number."""
     return int.from_bytes(blake2b(number.to_bytes(8), digest_size=8).digest()) | 1
 
 

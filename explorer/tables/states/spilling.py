@@ -126,7 +126,7 @@ class SpillingSet:
         self.candidates.budget = budget.rows
 
     def add(self, found: Found) -> Iterator[Rows]:
-        """Insert the workers' successors; yield the rows of those that are certainly new.
+        """Insert the workers' successors; yield the rows of the successors that are certainly new.
 
         The iterator must be exhausted. Once states are on disk, successors become candidates: see `merge_candidates`.
         """
@@ -219,7 +219,7 @@ class SpillingSet:
         self.in_memory.reserve(min(states, self._budget.entries(packing.bits)), packing)
 
     def restore(self, found: Found) -> None:
-        """Insert states that are known to be new; `restored` must follow the last of them."""
+        """Insert states that are known to be new; call `restored` after the last states."""
         self._insert(found)
         if self._is_full():
             self.spill()
@@ -232,7 +232,7 @@ class SpillingSet:
     # After the search
 
     def hand_over(self, packing: Packing, place: Callable[[int, Any], NDArray[Any]]) -> VisitedSet:
-        """Move all visited states to a set in memory for lookups; only their number stays here."""
+        """Move all visited states to a `VisitedSet` for lookups; keep only their number."""
         whole, archive = self.in_memory, self.archive
         self._handed_over, self.in_memory, self.archive = self.count, VisitedSet(self._threads), None
         old = whole.packing

@@ -51,17 +51,17 @@ def scattered(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
 
 
 class Spare(local):
-    """The largest array that tables of one kind have given back in this thread."""
+    """The largest array that this thread has released, kept for reuse by tables of one kind."""
 
     def __init__(self) -> None:
         self._spare = reserved(0)
 
     def take(self, count: int) -> Any:
-        """Return at least `count` bytes, with any contents."""
+        """Return an array of at least `count` bytes with arbitrary contents: the spare array, or a new one."""
         taken, self._spare = self._spare, reserved(0)
         return taken if len(taken) >= count else reserved(count)
 
     def leave(self, left: Any) -> None:
-        """Give back bytes that are no longer in use."""
+        """Release an array for reuse; keep it if it is larger than the spare array."""
         if len(left) > len(self._spare):
             self._spare = left

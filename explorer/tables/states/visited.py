@@ -96,7 +96,7 @@ class Partition:
 
     @property
     def layout(self) -> NDArray[np.int64]:
-        """The layout of its entries: see `kernel/hash_set.py`."""
+        """The layout of the partition's entries: see `kernel/hash_set.py`."""
         return self.table[:LAYOUT]
 
     @property
@@ -110,7 +110,7 @@ class Partition:
 
     @property
     def nbytes(self) -> int:
-        """Size of its arrays in bytes."""
+        """Size of the partition's arrays in bytes."""
         return int(self.keys.nbytes + self.places.nbytes)
 
     def words(self) -> Words:
@@ -145,7 +145,7 @@ class Partition:
         self.insert(_NO_ROWS, words, len(words), _NO_ROWS, 0)
 
     def move(self, place: Callable[[int, Any], NDArray[Any]]) -> None:
-        """Move its arrays to memory that `place` allocates, given a length and a type."""
+        """Move the partition's arrays to memory allocated by `place(length, type)`."""
         keys, places = place(len(self.keys), np.uint8), place(len(self.places), np.uint8)
         keys[:], places[:] = self.keys, self.places
         self._use_arrays(keys, places)
@@ -188,7 +188,7 @@ class VisitedSet:
 
     @property
     def nbytes(self) -> int:
-        """Size of its arrays in bytes."""
+        """Size of all partitions' arrays in bytes."""
         return sum(partition.nbytes for partition in self.partitions)
 
     def add(self, found: Found, *, beside: bool = False) -> list[Rows]:
@@ -226,7 +226,7 @@ class VisitedSet:
         return new_rows
 
     def pieces_of(self, found: Found) -> list[tuple[int, int]]:
-        """Return ranges of partitions for the threads to take in turn.
+        """Divide the partitions into ranges (first, end), which the threads take in turn.
 
         Partitions that may grow come first, since growing takes longest. The last ranges are single partitions, so that
         the threads end at about the same time.
@@ -238,7 +238,7 @@ class VisitedSet:
         return pieces + [(p, p + 1) for first in firsts[-LAST:] for p in range(first, first + PIECE)]
 
     def _room(self, owner: int, count: int, width: int) -> Rows:
-        """Return an array for the new states of one thread, with one row to spare."""
+        """Return an array for `count` new states of one thread, and one spare row."""
         if self._new[owner].size < (count + 1) * width:
             self._new[owner] = scattered((2 * (count + 1) * width,), np.int32)
         return self._new[owner][: (count + 1) * width].reshape(count + 1, width)
@@ -267,7 +267,7 @@ class VisitedSet:
         self._threads.run(own, owners)
 
     def _gathered(self, left: Iterator[int], before: list[Partition], old: Packing) -> list[Words]:
-        """Take entries of partitions until there are enough to repack together."""
+        """Take the entries of further partitions until there are enough to repack at once; return the entries."""
         gathered: list[Words] = []
         for p in left:
             gathered.append(before[p].words())

@@ -280,7 +280,7 @@ def stutters_fairly(p: Any, v: Any, acceptance: Any, conditions: Any) -> Any:
 
 @jit
 def first_fair(p: Any, reached: Any, acceptance: Any, conditions: Any) -> Any:
-    """Return the first reached nodes on a fair cycle, and with a fair stutter; -1 if there is none."""
+    """Return the first reached node on a fair cycle, and the first with a fair stutter; -1 for a missing node."""
     found, still = np.int64(-1), np.int64(-1)
     for k in range(reached):
         v = np.int64(p.order[k])
@@ -295,7 +295,7 @@ def first_fair(p: Any, reached: Any, acceptance: Any, conditions: Any) -> Any:
 
 @jit
 def seek(p: Any, start: Any, goal: Any, accepts: Any, taken: Any, idle: Any) -> Any:
-    """Find the nearest edge within a component that fulfils a demand, or leads to the goal.
+    """Find the nearest edge within a component that fulfils one of the demands, or leads to the node `goal`.
 
     Demands are acceptance sets (`accepts`), conditions to take (`taken`), and conditions to see disabled (`idle`).
     """
@@ -366,7 +366,7 @@ def gather(first: Any, label: Any, bits: Any, begin: Any, found: Any) -> None:
 
 @jit
 def changes_of(p: Any, value: Any, changed: Any) -> None:
-    """Add, for each label, the atoms that one of its steps changes from their values in `value`."""
+    """Add to each label's bits the atoms that a step with this label changes from their value in `value`."""
     changed = bare(changed)
     for s in range(len(p.kind)):
         before = p.held[p.kind[s]]
@@ -376,7 +376,7 @@ def changes_of(p: Any, value: Any, changed: Any) -> None:
 
 @jit
 def classify(held: Any, enabled: Any, begin: Any, p: Any, slots: Any, n: Any) -> Any:
-    """Number the states by kind, from `begin` on; return the states done and the kinds so far.
+    """Assign states from `begin` on to kinds; return the number of states done, and the number of kinds.
 
     States of one kind have the same true atoms and enabled conditions.
     """

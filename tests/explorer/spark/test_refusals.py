@@ -57,7 +57,7 @@ def test_no_pyspark(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.spark
 def test_a_master_that_does_not_answer(run: Run) -> None:
-    assert "it does not answer" in refused(run, "--master", f"spark://127.0.0.1:{free_port()}")
+    assert "the Spark master does not answer" in refused(run, "--master", f"spark://127.0.0.1:{free_port()}")
 
 
 @pytest.mark.spark

@@ -31,7 +31,7 @@ SPARE = 1 << 8  # states of extra room: a thread's view of the counters may lag 
 
 @inlined
 def code_of_column(t: Any, packing: Any, column: Any, held: Any) -> Any:
-    """Return the number that a field of one column is packed as."""
+    """Return the packed value of a single-column field that has the value `held`."""
     code = held
     if column >= inboxes_of(t, len(packing.field_of)):
         code = np.int64(t.inbox_codes[held] & codes.CODE_MASK)
@@ -102,7 +102,7 @@ def cluster_number(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: An
 
 @inlined
 def lacks_room(t: Any, packing: Any, states: Any) -> Any:
-    """Return whether a table must grow before it holds the contents of `states` more states; record which."""
+    """Return whether a table must grow to hold the contents of `states` more states; record the table to grow."""
     grow = np.int64(0)
     if 2 * (t.meta[codes.M_CLUSTERS] + states * packing.clusters[0]) > len(t.cluster_table):
         grow |= codes.GROW_CLUSTERS
@@ -144,7 +144,7 @@ def rehash_clusters(old: Any, new: Any) -> None:
 
 @inlined
 def pack_columns(t: Any, packing: Any, rows: Any, row: Any, column: Any, words: Any, place: Any) -> None:
-    """Write the fields of one column of the flat state rows[row, column:] to words[place]; the clusters become 0."""
+    """Write the single-column fields of the flat state rows[row, column:] to words[place]; set the clusters to 0."""
     for w in range(words.shape[1]):
         words[place, w] = np.uint64(0)
     for f in range(packing.clusters[0], len(packing.position)):

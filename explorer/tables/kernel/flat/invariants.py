@@ -32,7 +32,7 @@ from kraftcheck.explorer.tables.kernel.worker import record_violations, retry_st
 def decide_property(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, kind: Any, number: Any, me: Any, peer: Any
 ) -> Any:
-    """Return whether replicas violate a property, whether they alone decide that, and whether it is known."""
+    """Return if replicas violate a property, if no other part of the state is read for it, and if it is known."""
     leaf, certain = walk_by(t, worker, kind, number, rows, row, root, me, peer), True
     if leaf < 0:
         certain = False
@@ -42,7 +42,7 @@ def decide_property(
 
 @inlined
 def decided_by(worker: Any, shared: Any, me: Any, peer: Any) -> Any:
-    """Return the mask of properties that replicas alone satisfy, and above it the mask of those they violate."""
+    """Return the memoized masks of the properties that replicas satisfy (low bits) and violate (high bits)."""
     kind = HOLDS if peer == 0 else HOLDS_OF_TWO
     return memo_get(worker, key_of(kind, number_for(worker, kind, shared), me, peer))
 
@@ -85,7 +85,7 @@ def violations(
 def evaluate_part(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, shared: Any, constraints: Any, asked: Any, me: Any, peer: Any
 ) -> Any:
-    """Return the mask of properties among `asked` that replicas violate, and whether all of them are known."""
+    """Return the mask of the properties in `asked` that replicas violate, and whether all verdicts are known."""
     fact = decided_by(worker, shared, me, peer)
     bad = asked & (fact >> codes.MOST_PROPERTIES)
     left = asked & ~(fact | fact >> codes.MOST_PROPERTIES)

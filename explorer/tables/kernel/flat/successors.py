@@ -116,7 +116,7 @@ def satisfies_constraints(t: Any, worker: Any, serial: Any, n: Any) -> Any:
 def emit(
     t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any, outcome: Any, delta: Any, slot: Any, inbox: Any
 ) -> Any:
-    """Write the successor of an outcome at index `n`, with `inbox` for the actor's; return the next index, or FULL."""
+    """Write the successor of an outcome at index `n`, with the actor's new inbox; return the next index, or FULL."""
     states, succ = worker.states, worker.succ
     if n >= len(succ) - 1:
         return FULL
@@ -181,7 +181,7 @@ def follow(
     outcomes: Any,
     inbox: Any,
 ) -> Any:
-    """Write the successors of a decision tree's outcomes, or of the one outcome `outcomes` if it is not NONE.
+    """Write the successors of the outcome number `outcomes`, or of all outcomes of a decision tree if it is NONE.
 
     `inbox` is the actor's inbox without the message that the step consumes, or NONE.
     """

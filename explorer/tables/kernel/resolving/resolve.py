@@ -75,7 +75,7 @@ def resolve_misses(t: Any, worker: Any, symmetric: Any, groups: Any) -> Any:
 
 @inlined
 def needs_more(t: Any, worker: Any, at: Any) -> Any:
-    """Return whether expanding a state may meet a miss; not so with known control-row steps and empty inboxes."""
+    """Return whether expanding a state may miss the tables: its inboxes are not empty, or its row's steps unknown."""
     under_way = np.int64(0)
     for c in range(1, worker.states.shape[1]):
         under_way |= worker.states[at, c]
