@@ -123,7 +123,7 @@ class ProxyPolicy:
         self._whole: set[tuple[int, bool]] = set()
 
     def of(self, root: int, name: str) -> tuple[bool, bool]:
-        """Return whether a call tracks field reads, and field reads of `me`; a switch to plain records resets the tree."""
+        """Return whether to track field reads, and field reads of `me`; a switch to plain records resets the tree."""
         misses = self.misses.get(root)
         if misses is not None:
             self.misses[root] = misses = misses + 1
