@@ -180,12 +180,12 @@ def find_variant(model: Model, name: str) -> Model:
 
 
 def _listed(model: Model) -> str:
-    """Return the end of an error message: the command that lists the variants and configurations of a shipped model."""
+    """Return the hint that ends an error message: the command that lists a model's variants and configurations."""
     return f"; see kraftcheck models {model.shipped}" if model.shipped else ""
 
 
 def _is_same(base: type, model: Model) -> bool:
-    """Whether a class is the model's class. A file that another file imports is loaded twice, as two classes."""
+    """Whether a class is the model's class, or a second copy of it from a file that was loaded twice."""
     if base is model.protocol:
         return True
     file = getattr(sys.modules.get(base.__module__), "__file__", None)
@@ -256,7 +256,7 @@ def with_settings(config: ModelConfig, settings: Iterable[str]) -> ModelConfig:
 
 @contextmanager
 def named_model(arguments: argparse.Namespace) -> Iterator[Model]:
-    """Yield the model of a command line; add its file and line to errors (see `blaming`)."""
+    """Yield the model of a command line; prefix errors in the block with the model's file and line."""
     model = find_model(arguments.model, arguments.variant)
     with blaming(model):
         yield model

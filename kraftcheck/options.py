@@ -102,7 +102,7 @@ def read(name: str, value: Any) -> Any:
 
 
 def given(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of a request that the user gives, with their values."""
+    """Return the request fields for which the user gave an option, with their values."""
     found = {name: getattr(arguments, name) for name, option in OPTIONS.items() if option.word and name in arguments}
     return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
 
@@ -124,7 +124,7 @@ def with_completers(parser: argparse.ArgumentParser) -> None:
 
     def names(of: Callable[[Model], Iterable[str]], files: str = "") -> Callable[..., Iterable[str]]:
         def offered(prefix: str, **given: Any) -> list[str]:
-            """Return names that belong to the model on the command line, and files."""
+            """Return completions: names that belong to the model on the command line, and files."""
             found: list[str] = []
             with suppress(InputError):
                 found += of(find_model(str(getattr(given["parsed_args"], "model", None))))

@@ -58,7 +58,7 @@ def kraftcheck(request: pytest.FixtureRequest) -> Result | Check:
 
 
 def _page_of(request: pytest.FixtureRequest) -> Path:
-    """Return the path of a failed test's report page."""
+    """Return the path for a failed test's report page."""
     given = request.config.getoption("--kraftcheck-reports")
     factory: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
     folder = factory.mktemp("kraftcheck") if given is None else Path(given)

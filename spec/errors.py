@@ -134,7 +134,7 @@ def told_error(error: BaseException) -> str:
 
 
 def _said(error: BaseException, names: Mapping[str, Any]) -> str:
-    """Return the text of an error; for a record with a wrong field, with the record's fields."""
+    """Return the text of an error; for a record made with wrong fields, add the fields of the record."""
     text = text_of_error(error)
     wrong = re.match(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", text)
     missing = re.match(r"(\w+)\.__init__\(\) missing \d+ required positional arguments?: (.*)", text)
@@ -149,7 +149,7 @@ def _said(error: BaseException, names: Mapping[str, Any]) -> str:
 
 
 def _place(error: BaseException, code: CodeType) -> tuple[str, int] | None:
-    """Return the innermost place of an error in the folder of the called function.
+    """Return the innermost file and line of an error's traceback in the folder of the called function.
 
     Generated code, such as the methods of a record, has the file name "<string>" and is skipped.
     """

@@ -88,7 +88,7 @@ def mismatch(value: Value, kind: Any, path: str = "") -> str | None:
 
 
 def _mismatch_of_whole(value: Value, kind: Any) -> str:
-    """Return the mismatch of a value whose parts all match."""
+    """Return the mismatch between a value and a type if no part of the value is at fault."""
     wanted = get_args(kind)
     if get_origin(kind) is tuple and type(value) is tuple and len(value) != len(wanted):
         return f"expected {len(wanted)} elements, found {len(value)}"

@@ -255,7 +255,7 @@ class ValueCache:
         self._file, self._intervals = "", Intervals()
 
     def _begin(self, file: str) -> None:
-        """Start a file; drop the caches if the last file had large values with a short text."""
+        """Begin another file; drop the caches if the last file had large values with a short text."""
         if self._intervals.left < LARGEST_INTERVAL:
             self._parts, self._whole = _Cache(self._read), _Cache(self._read_whole)
         self._file, self._intervals = file, Intervals()
@@ -292,7 +292,7 @@ class ValueCache:
         return self._parse(text) if value is None else value
 
     def _joined(self, opening: str, items: list[Value], keys: list[str]) -> Value | None:
-        """Return the value with these parts; None if a part occurs twice."""
+        """Return the value with the given parts; None if an element or a key occurs twice."""
         if opening == "<<":
             return tuple(items)
         if opening == "{":

@@ -417,7 +417,7 @@ def _fits_message(ask: Ask, message: Record | None) -> bool:
 
 
 def _sends(ask: Ask, transition: Transition) -> bool:
-    """Whether the sent messages of a step fit a description: the receiver, and without a delivery the fields."""
+    """Whether a step's sent messages fit a description's receiver and, without a delivery, its fields."""
     fields = {} if transition.message is not None else dict(ask.fields)
     if ask.dest is not None:
         fields["dest"] = ask.dest
@@ -439,7 +439,7 @@ def _field(value: Value, path: str) -> Value:
 
 
 def beginning(stage: Stage, init: str, wanted: State) -> list[str]:
-    """Return the words after `->` with which `start` chooses an initial state; none if it is the first one."""
+    """Return the arguments after `->` by which `start` selects an initial state; none for the first one."""
     then: dict[str, str] = {}
     while True:
         stage.begin(init, then)

@@ -49,7 +49,7 @@ def connection(message: Any) -> Connection | None:
 
 
 def zeros(members: Iterable[int]) -> Map[int, int]:
-    """Return the end offset 0 for each member (`ResetFollowerFetchStateIfLeader`)."""
+    """Return a map from each member to end offset 0 (`ResetFollowerFetchStateIfLeader`)."""
     return Map((member, 0) for member in ordered(members))
 
 
@@ -182,7 +182,7 @@ class PrevoteBase(Protocol):
 
     @projection
     def refusals(self, inbox: tuple[frozenset[Record], frozenset[Record]]) -> frozenset[RejectedPreVote]:
-        """The rejected pre-votes that a server has processed."""
+        """Return the rejected pre-votes that a server has processed."""
         if not self.test_liveness:
             return frozenset()
         return frozenset(

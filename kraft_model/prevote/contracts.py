@@ -126,7 +126,7 @@ def sends_only(step: Step, shared: Shared, *messages: Record) -> bool:
 
 
 def may_fetch_from(me: Server, peer: int) -> bool:
-    """Return whether a server may fetch from a peer: as observer, as its follower, or as unattached voter."""
+    """Return whether a server may fetch from a peer; a voter that follows may fetch only from its leader."""
     if me.state is ServerState.FOLLOWER and not votes(me):
         return True
     if me.fetch_state.pending_fetch is not Nil.NIL:

@@ -59,7 +59,7 @@ OPEN_TO_PRE_VOTES = (ServerState.UNATTACHED, ServerState.PROSPECTIVE, ServerStat
 class PrevoteElections(PrevoteBase):
     @projection
     def standing(self, me: Server) -> Standing:
-        """State and epoch of a server, and whether it is a voter."""
+        """Return a server's state and epoch, and whether it is a voter."""
         return Standing(me.state, me.current_epoch, is_voter(me))
 
     @projection

@@ -94,7 +94,7 @@ class PrevoteDisturbances(PrevoteBase):
 class PrevoteMembership(PrevoteBase):
     @projection
     def leads(self, me: Server) -> Config:
-        """The configuration of a leader; none for other servers. The model omits how a new server finds a leader."""
+        """Return a leader's configuration, else an empty one: the model omits how servers find a leader."""
         return me.config if me.state is ServerState.LEADER else Config()
 
     @environment(reads=leads)

@@ -202,7 +202,7 @@ class PrevoteProperties(PrevoteBase):
 
     @projection
     def holding(self, me: Server) -> Holding:
-        """Leadership, membership, epoch and values of every server."""
+        """Return the leadership, membership, epoch and values of a server."""
         values = frozenset(entry.value for entry in me.log if isinstance(entry.value, ModelValue))
         return Holding(me.state is ServerState.LEADER, is_voter(me), me.current_epoch, values)
 

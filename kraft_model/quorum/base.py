@@ -126,11 +126,11 @@ class QuorumMembership(Protocol):
         return voter_of(me.voters, me.key) is not None
 
     def others(self, me: Replica) -> list[Key]:
-        """Return the other voters, which receive its vote requests, in canonical order."""
+        """Return the voters other than this replica, in canonical order."""
         return [voter.key for voter in ordered(me.voters) if not matches(voter.key, me.key)]
 
     def own_votes(self, me: Replica) -> frozenset[Key]:
-        """Return the voter key of this replica, whose vote it grants itself; empty for an observer."""
+        """Return the replica's own voter key, with which it votes for itself; empty for an observer."""
         return frozenset(voter.key for voter in me.voters if matches(voter.key, me.key))
 
     # Majorities
@@ -140,7 +140,7 @@ class QuorumMembership(Protocol):
         return 2 * sum(voter.key in group for voter in voters) > len(voters)
 
     def majority_is_lost(self, voters: VoterSet, rejected: Collection[Key]) -> bool:
-        """Return whether too many voters have rejected for a majority to grant."""
+        """Return whether the voters that have not rejected are too few for a majority."""
         return not self.is_majority(voters, keys(voters).difference(rejected))
 
     def majorities_meet(self, one: VoterSet, other: VoterSet) -> bool:
@@ -291,13 +291,13 @@ class QuorumBase(QuorumMembership):
         return (me.id in self.other_cluster) != (source in self.other_cluster)
 
     def without_leader(self, me: Replica) -> Replica:
-        """Return the replica without epoch and leader, which responses to other clusters and to old requests hide."""
+        """Return the replica without epoch and leader, as responses to other clusters and old requests show it."""
         return me.but(epoch=0, leader=Nil.NIL, leader_endpoint=1)
 
     def taken(
         self, before: Replica, after: Replica, *messages: Record, consumes: bool = True, starts: bool = False
     ) -> Step:
-        """Return the step from a replica's state to its next one.
+        """Return the step that takes a replica from one state to another, with its messages.
 
         A follower without a pending request sends its next fetch. A change of mode, epoch or disk, a restart (`starts`)
         and a failure drop the responses that the replica waited for. The end of a request drops the responses to it
@@ -373,7 +373,7 @@ class QuorumBase(QuorumMembership):
     # Logs
 
     def with_log(self, me: Replica, log: tuple, *, flushes: bool) -> Replica:  # type: ignore[type-arg]
-        """Return the replica with another log, and the resulting voter set and kraft.version, committed or not.
+        """Return the replica with another log, and with the voter set and kraft.version at the end of that log.
 
         KIP-853, "VotersRecord": a replica uses the last voter set of its log and snapshot irrespective of the high
         watermark. A truncation of the log reverts the voter set ("Internal listener").
@@ -482,7 +482,7 @@ class QuorumBase(QuorumMembership):
         return [AdminResponse(operation, error, me.id, client, about)]
 
     def answered(self, me: Replica, asked: Key | int | Nil) -> Answered:
-        """Return the answering replica's state as history, for properties only."""
+        """Return the state of the answering replica as a history record, for properties only."""
         waits = max(epoch_start(me.log, me.epoch) + 1, self.last_voters_record(me.log)) > me.high_watermark
         busy = waits or isinstance(me.change, Change)
         return Answered(asked, me.mode, me.version, keys(me.voters), busy)
@@ -571,7 +571,7 @@ class QuorumBase(QuorumMembership):
         return address in (0, found.endpoint)
 
     def is_served(self, me: Replica, shared: Shared, seen: Bystanders) -> bool:
-        """Whether the leader that a follower fetches from still leads its epoch and is reachable."""
+        """Whether a follower's leader still leads the follower's epoch and is reachable."""
         if not self.timely_fetches or isinstance(me.leader, Nil):
             return False
         if not self.is_reached(me, me.leader, me.leader_endpoint, shared, seen):

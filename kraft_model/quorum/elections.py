@@ -77,7 +77,7 @@ class QuorumElections(QuorumBase):
             yield step.write(*self.notified_peers(me, bystander)).spend("pre_votes")
 
     def notified_peers(self, me: Replica, bystanders: Bystanders) -> list[Replica]:
-        """Return the replicas that lead or actively follow, with the start of this pre-vote round recorded in them."""
+        """Return the leaders and active followers, each with the start of this replica's pre-vote round recorded."""
         if not self.watch_pre_votes:
             return []
         return [
@@ -170,7 +170,7 @@ class QuorumElections(QuorumBase):
         yield self.taken(me, now, self.vote_answer(now, request, Error.NONE, granted=granted))
 
     def refused_vote(self, me: Replica, request: VoteRequest) -> Error:
-        """Return the error that rejects Vote at once; NONE if the replica may enter the epoch of the request."""
+        """Return the error that rejects a Vote request without a change; NONE if the replica may enter its epoch."""
         if request.pre_vote and me.id in self.without_pre_vote:
             return Error.UNSUPPORTED_VERSION
         if self.is_foreign(me, request.source):
@@ -186,7 +186,7 @@ class QuorumElections(QuorumBase):
         )  # fmt: skip
 
     def is_illegal(self, request: VoteRequest) -> bool:
-        """Whether the sender's log already has the epoch that it requests votes for (Kafka, `handleVoteRequest`)."""
+        """Whether the sender's log already has the epoch for which it requests votes (Kafka, `handleVoteRequest`)."""
         return request.last_epoch > request.epoch - (0 if request.pre_vote else 1)
 
     def is_meant(self, voter: Key, me: Replica) -> bool:

@@ -70,17 +70,17 @@ class QuorumReplication(QuorumBase):
         return request.last_epoch == common.epoch and request.offset <= common.offset
 
     def diverges(self, me: Replica, request: FetchRequest, common: Position, shared: Shared) -> Step:
-        """Return the step with a diverging response; the fetch does not count as progress of the sender."""
+        """Return the step with a diverging response, which does not record the fetch of the sender."""
         return self.taken(me, me, self.fetch_answer(me, request, Error.NONE, diverging=common))
 
     def note_fetch(self, me: Replica, request: FetchRequest) -> Replica:
-        """Return the leader with the sender's log end offset, by id and directory id (KIP-853, "Fetch")."""
+        """Record the sender's log end offset in the leader, by id and directory id (KIP-853, "Fetch")."""
         key = Key(request.source, request.directory)
         voter = next((v.key for v in ordered(me.voters) if self.is_same(v.key, key)), key)
         return me.but(offsets=me.offsets.put(voter, request.offset))
 
     def is_same(self, voter: Key, key: Key) -> bool:
-        """Whether a voter key matches the replica that fetches."""
+        """Whether a voter key matches the key of a fetching replica."""
         return matches(voter, key)
 
     def on_fetch(self, me: Replica) -> tuple[Replica, list[Record]]:
@@ -147,7 +147,7 @@ class QuorumReplication(QuorumBase):
         return self.taken(me, after.but(fetched=True)) if self.keeps_committed(me, after) else self.fails(me)
 
     def keeps_committed(self, before: Replica, after: Replica) -> bool:
-        """Whether neither log end nor high watermark falls below the old high watermark.
+        """Whether a replica's new log end and high watermark are at least its old high watermark.
 
         Kafka throws: `KafkaRaftLog.truncateTo`, `FollowerState.updateHighWatermark`.
         """
@@ -169,7 +169,7 @@ class QuorumReplication(QuorumBase):
         return self.taken(me, stopped(me), starts=True)
 
     def is_expected(self, me: Replica, response: FetchResponse) -> bool:
-        """Whether the response answers the pending request; `responses_to_pending` covers earlier, equal requests."""
+        """Whether a response answers the pending request; responses to earlier, equal requests are dropped before."""
         return me.pending == response.request
 
     def truncate(self, me: Replica, response: FetchResponse, diverging: Position) -> Replica:

@@ -83,7 +83,7 @@ def keys(voters: Iterable[Voter]) -> frozenset[Key]:
 
 
 def without_directories(one: VoterSet, other: VoterSet) -> tuple[VoterSet, VoterSet]:
-    """Return two voter sets, without directory ids if one of the sets lacks them."""
+    """Return two voter sets to compare, both without directory ids if a voter of either lacks its own."""
     if all(voter.key.directory != UNKNOWN_DIRECTORY for voter in one | other):
         return one, other
     return _by_id(one), _by_id(other)
@@ -94,7 +94,7 @@ def _by_id(voters: VoterSet) -> VoterSet:
 
 
 def alike(one: VoterSet, other: VoterSet) -> tuple[frozenset[Key], frozenset[Key]]:
-    """Return the replica keys of two voter sets, without directory ids if one of the sets lacks them."""
+    """Return the replica keys of two voter sets to compare, both without directory ids if either lacks one."""
     first, second = without_directories(one, other)
     return keys(first), keys(second)
 
@@ -118,7 +118,7 @@ VOLATILE = {
 
 
 def enter(me: Replica, mode: Mode, epoch: int, leader: ModelValue | Nil) -> Replica:
-    """Return the replica in a new mode; its vote is kept within the epoch."""
+    """Return the replica in a new mode, without its volatile state; it keeps its vote within the epoch."""
     kept = epoch == me.epoch
     return me.but(
         **{**VOLATILE, **me.volatile, "mode": mode, "epoch": epoch, "leader": leader},

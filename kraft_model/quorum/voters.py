@@ -163,7 +163,7 @@ class QuorumVoterChanges(QuorumBase):
         yield self.taken(me, after, *sends, *more).put(**puts)
 
     def on_fetch(self, me: Replica) -> tuple[Replica, list[Record]]:
-        """Return the leader after a fetch, and messages to send; a pending new voter that caught up is added."""
+        """Return the leader and the messages to send after a fetch; a new voter that has caught up is added."""
         return self.add_if_caught_up(me)
 
     def add_if_caught_up(self, me: Replica) -> tuple[Replica, list[Record]]:
@@ -245,7 +245,7 @@ class QuorumVoterChanges(QuorumBase):
     def administrator_step(
         self, me: Replica, shared: Shared, outcome: ChangeOutcome, operation: Operation, allowance: str
     ) -> Iterator[Step]:
-        """Yield the step that handles an administrator's request; an error without a response is no step."""
+        """Yield the step for an administrator's request; none for an error if errors get no response."""
         if outcome[2] is None:
             yield self.outcome_step(me, shared, outcome, operation, ADMIN, consumes=False).spend(allowance)
         elif self.plain_answers:
@@ -329,7 +329,7 @@ class QuorumVoterChanges(QuorumBase):
         yield Step(me=self.remembers(me, response) if self.watch_answers else me, consumes=True)
 
     def remembers(self, me: Admin, response: AdminResponse | DescribeQuorumResponse) -> Admin:
-        """Return the administrator with the response recorded, for properties only."""
+        """Return the administrator with a successful response recorded, for properties only."""
         if response.error is not Error.NONE:
             return me
         if isinstance(response, DescribeQuorumResponse):
@@ -427,11 +427,11 @@ class QuorumVoterChanges(QuorumBase):
         return Error.INVALID_UPDATE if request.version < me.version else None
 
     def voter_to_update(self, me: Replica, key: Key) -> Voter | None:
-        """Return the voter with this key, or with its id and an unknown directory id (step 4)."""
+        """Return the voter with this replica key, or with its id and an unknown directory id (step 4)."""
         return voter_of(me.voters, key)
 
     def appended_update(self, me: Replica) -> ChangeOutcome:
-        """Return the outcome after the update is appended; the response follows its commit (steps 7 and 8)."""
+        """Return the outcome of an appended update, without a response before the commit (steps 7 and 8)."""
         return me, [], None
 
     @on(UpdateVoterResponse)
@@ -490,6 +490,6 @@ class QuorumVoterChanges(QuorumBase):
         return after.but(offsets=Map((known.get(key, key), end) for key, end in me.offsets.items())), [], None
 
     def supporters(self, me: Replica, version: int) -> frozenset[Voter]:
-        """Return the voters known to support a kraft.version, the leader included."""
+        """Return the voters known to support a kraft.version, with the leader if its software supports it."""
         told = me.heard | ({Voter(me.key, me.endpoint)} if me.software >= version else set())
         return frozenset(v for v in told if any(matches(old.key, v.key) for old in me.voters))

@@ -67,7 +67,7 @@ def image(metadata: MetadataLog) -> Partition:
 
 
 def from_isr(isr: frozenset[ModelValue], fenced: frozenset[ModelValue]) -> Leader:
-    """Return the leader that a clean election chooses: the first unfenced member of the ISR."""
+    """Return the leader chosen by a clean election: the first unfenced member of the ISR."""
     eligible = ordered(isr - fenced)
     return eligible[0] if eligible else Nil.NO_LEADER
 
@@ -91,7 +91,7 @@ def values(log: tuple[Entry, ...]) -> frozenset[int]:
 
 
 def high_watermark(me: Broker, isr: frozenset[ModelValue]) -> int:
-    """Return the end offset up to which every member of an ISR holds the leader's log, as known to the leader."""
+    """Return the end offset up to which every ISR member is known to hold the leader's log."""
     return min([len(me.log), *[me.ends.get(member, 0) for member in isr if member != me.id]])
 
 

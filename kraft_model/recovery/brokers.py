@@ -76,7 +76,7 @@ class RecoveryBrokers(RecoveryBase):
         return partition.partition_epoch < me.partition.partition_epoch
 
     def _as_understood(self, me: Broker, partition: Partition) -> Partition:
-        """Return a partition without its recovery state for an old broker, which ignores the field.
+        """Return a partition as a broker reads it: an old broker ignores the recovery state.
 
         Source: KIP-704, Compatibility, Controller ("the LeaderRecoveryState field ... will be ignored").
         """
@@ -232,14 +232,14 @@ class RecoveryBrokers(RecoveryBase):
         yield self._acknowledge(settled, shared).but(consumes=True)
 
     def _is_awaited(self, me: Broker, response: AlterPartitionResponse) -> bool:
-        """Whether a response answers the pending request."""
+        """Whether a response answers the leader's pending AlterPartition request."""
         pending = me.pending
         if not me.leads or not isinstance(pending, AlterPartitionRequest):
             return False
         return response.asked == (pending.leader_epoch, pending.partition_epoch, pending.attempt)
 
     def _was_not_applied(self, error: Error) -> bool:
-        """Whether an error implies that no copy of the request was applied."""
+        """Whether an error proves that the controller applied no copy of the request."""
         return error is Error.INELIGIBLE_REPLICA
 
     # Crashes and restarts
@@ -294,7 +294,7 @@ class RecoveryBrokers(RecoveryBase):
 
 
 def _given_up(me: Broker) -> list[ClientResponse]:
-    """Return the rejections of produced values that a former leader cannot acknowledge any more."""
+    """Return the rejections of the produced values that a former leader can no longer acknowledge."""
     return [
         ClientResponse(
             Api.PRODUCE, me.log[offset - 1].value, Error.NOT_LEADER_OR_FOLLOWER, me.partition.leader_epoch, me.id

@@ -49,7 +49,7 @@ def same(step: Step, expected: Step) -> bool:
 
 
 def difference(old: Partition, new: Partition) -> PartitionChangeRecord:
-    """Return the record of the difference between two partition states."""
+    """Return the PartitionChangeRecord that leads from one partition state to another."""
     return PartitionChangeRecord(
         leader=new.leader if new.leader != old.leader else Nil.UNCHANGED,
         isr=new.isr if new.isr != old.isr else Nil.UNCHANGED,
@@ -71,7 +71,7 @@ def state_after(metadata: MetadataLog) -> Partition:
 
 
 def known_by(protocol: RecoveryBase, broker: Broker, partition: Partition) -> Partition:
-    """Return a partition as a broker knows it: an old broker ignores the recovery state (Compatibility)."""
+    """Return a partition as a broker reads it: an old broker ignores the recovery state (Compatibility)."""
     return partition.but(recovery=RECOVERED) if broker.id in protocol.old_brokers else partition
 
 
@@ -313,7 +313,7 @@ class RecoveryContracts(RecoveryBase):
         return leads and bound is not None and step == (sends.spend(bound) if bound else sends)
 
     def _bound_of(self, leader: Broker, request: AlterPartitionRequest) -> str | None:
-        """Return the bound of a request that a leader may send, "" without one; None if it may not send it."""
+        """Return the bound that a leader's request uses, "" for none; None if the leader may not send the request."""
         recovering, isr = leader.partition.recovery is RECOVERING, request.isr
         if request.version == 0 or request.recovery is RECOVERED:
             if recovering:
@@ -399,7 +399,7 @@ class RecoveryContracts(RecoveryBase):
         return asked.dest in self.brokers and step == (sends.put(values=value) if value else sends)
 
     def _may_ask(self, me: Client, api: Api | Nil) -> bool:
-        """Whether a client has no pending request, or repeats a rejected one."""
+        """Whether a client may send a request: it has none pending, or repeats a rejected one."""
         return api in self.apis if me.waiting is Nil.NIL else me.refused and api is me.waiting
 
     @step_invariant

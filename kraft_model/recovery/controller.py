@@ -45,7 +45,7 @@ class RecoveryController(RecoveryBase):
             yield self._decide(me.but(fenced=fenced), record, shared).spend("fences")
 
     def _after_leader_fenced(self, me: Controller) -> RecoveryState:
-        """Return the recovery state after the leader is fenced: unchanged, since no leader has recovered."""
+        """Return the recovery state after the leader is fenced, which is the same as before."""
         return me.partition.recovery
 
     @projection
@@ -220,7 +220,7 @@ class RecoveryController(RecoveryBase):
             yield LeaderAndIsrRequest(version, me.epoch, *state, recovery, broker)
 
     def _history(self, before: Partition, after: Partition, shared: Shared) -> dict[str, object]:
-        """Return the history of an election for properties: unclean elections, and epochs without a recovery."""
+        """Return the history fields after an election, for properties: unclean elections, epochs without a recovery."""
         if after.leader_epoch == before.leader_epoch:
             return {}
         history: dict[str, object] = {}

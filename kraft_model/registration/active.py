@@ -88,7 +88,7 @@ class RegistrationActiveController(RegistrationBase):
         yield self._append(me, shared, record, request)
 
     def _may_register(self, request: RegistrationRequest, image: Image) -> bool:
-        """Whether a node may register; every controller may."""
+        """Whether a node may register: any controller, and a broker that supports the finalized level."""
         return request.source in self.controllers or request.supports >= image.level
 
     @on(UnregisterControllerRequest)
@@ -122,7 +122,7 @@ class RegistrationActiveController(RegistrationBase):
         return True
 
     def _image_to_check(self, shared: Shared) -> Image:
-        """Return the image to check requests against, uncommitted records included."""
+        """Return the image against which requests are checked, with uncommitted records."""
         return self.image(shared)
 
     @on(UnregisterBrokerRequest)
@@ -184,7 +184,7 @@ class RegistrationActiveController(RegistrationBase):
         yield self._upgrades(me, request, shared, self._image_to_check(shared))
 
     def _upgrades(self, me: Controller, request: UpdateFeaturesRequest, shared: Shared, image: Image) -> Step:
-        """Return the step that finalizes a level, or rejects it, by the registrations in an image."""
+        """Return the step that finalizes a level, or rejects it if a registration in an image lacks support."""
         if not self._all_support(me, request.level, shared, image):
             return consume(me).reply(response_to(request, Error.INVALID_UPDATE_VERSION))
         return self._append(me, shared, FeatureLevelRecord(request.level), request)

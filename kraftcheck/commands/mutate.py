@@ -138,7 +138,7 @@ def _job(model: Model, config: str | None, arguments: argparse.Namespace) -> Job
 
 
 def _chosen(mutants: list[Mutant], arguments: argparse.Namespace) -> list[Mutant]:
-    """Return all mutants, those with a name, or a sample. Line numbers do not affect the sample."""
+    """Return the mutants to test: all, those whose name matches, or a sample that is independent of line numbers."""
     named = [one for one in mutants if not arguments.only or any(text in one.name for text in arguments.only)]
     if not named:
         of_that_name = " of that name" if arguments.only else ""

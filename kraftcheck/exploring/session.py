@@ -135,7 +135,7 @@ class StateInspector:
         return [prop.name for prop in self._job.options.properties if self._verdict(prop, before, node) is not True]
 
     def _verdict(self, prop: Property, before: TraceStep | None, node: Node) -> bool | str:
-        """Return whether a property holds in a node or over the step to it; the error text if it raises."""
+        """Return whether a property holds in a node, or over the step to it; the text of the error if it raises."""
         try:
             with blaming(self._job.model):
                 if not prop.over_steps:
@@ -161,7 +161,7 @@ class StateInspector:
 
 
 def _who(reason: Reason) -> list[Any]:
-    """Return the replica and the message of a reason."""
+    """Return the replica and the message of an explanation, as JSON."""
     who = None if reason.actor is None else text_of(reason.actor)
     return [who, None if reason.message is None else value_as_json(reason.message)]
 

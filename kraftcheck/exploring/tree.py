@@ -106,7 +106,7 @@ class Tree:
         return self._taken[number, choice]
 
     def visited(self, number: int, choice: int) -> int | None:
-        """Return the number of the node after a step; None if the step was not taken yet."""
+        """Return the number of the node to which a step led before; None if the step was not taken yet."""
         found = self._taken.get((number, choice))
         return None if found is None else found.number
 

@@ -80,7 +80,7 @@ class Folder:
             raise self.error(f"not a folder of an earlier run: it holds {min(strangers)}; give a new folder")
 
     def error(self, problem: str) -> InputError:
-        """Return an error with the folder and its option."""
+        """Return an InputError that names the folder and its option."""
         return InputError(f"{self._option} {self.path}: {problem}")
 
     def damaged(self, problem: str, name: str | None = None) -> InputError:
@@ -90,7 +90,7 @@ class Folder:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Add the folder and its option to an OSError."""
+        """Convert an OSError of the block into one that names the folder and its option."""
         try:
             yield
         except OSError as error:

@@ -91,7 +91,7 @@ def _failed(error: RaisedError) -> Why:
 
 
 def _known(protocol: Protocol, prop: Property, violation: Violation) -> dict[str, Value]:
-    """Return the arguments that violate a property, by parameter."""
+    """Return the arguments that violate a property, keyed by parameter."""
     semantics, last = Semantics(protocol), violation.trace[-1]
     if not prop.over_steps:
         return semantics.falsifying(prop, last.state) or {}
@@ -158,7 +158,7 @@ class Columns:
         return cells, [f"shared.{name}  {text_of(getattr(shared, name))}" for name in field_names(type(shared))]
 
     def _cells(self, before: TraceStep, step: TraceStep) -> tuple[Cells, list[str]]:
-        """Return the changes of a step by replica, and the other changes."""
+        """Return the changes of a step, grouped by replica, and the changes that belong to no replica."""
         cells: Cells = {text_of(key): [] for key in step.state.replicas}
         rest: list[str] = []
         under_way = 0

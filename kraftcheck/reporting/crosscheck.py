@@ -67,7 +67,7 @@ class CrosscheckResult:
 
     @property
     def more_often(self) -> dict[str, int]:
-        """The excess of TLC's count by action: TLC counts a step once for each way to satisfy its formula."""
+        """By action, TLC's excess over kraftcheck's count: TLC counts each way to satisfy an action's formula."""
         return {name: theirs - ours for name, (ours, theirs) in self.differing_actions.items() if theirs > ours > 0}
 
     def path_to(self, state: State) -> list[str]:

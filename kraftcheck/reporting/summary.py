@@ -80,7 +80,7 @@ def report(
 
 
 def _action_counts(result: Result, *, calls: bool) -> Iterator[Line]:
-    """Yield the table of steps by action, with `calls` also of handler calls."""
+    """Yield the table of steps by action, with a column for handler calls if `calls`."""
     counts = {"fired" if result.runs is None else "taken": result.actions}
     if calls:
         counts["handler calls"] = {name: result.handler_calls.get(name, 0) for name in result.actions}
@@ -130,7 +130,7 @@ def summary(result: Result, configuration: str) -> Line:
 
 
 def never_enabled(result: Result) -> Iterator[Line]:
-    """Yield a warning or a note with the actions that never fired."""
+    """Yield a warning or a note that lists the actions that never fired."""
     names = result.never_enabled
     if names and result.runs is not None:
         yield [(FAINT, f"Note: never taken on these walks: {', '.join(names)}")]

@@ -98,7 +98,7 @@ def _require_keywords(protocol: type[Protocol], values: dict[str, Value]) -> Non
 
 
 def _refuse(message: str, named: Assignment | Named) -> NoReturn:
-    """Raise ConfigError at the position of a name in a configuration or setting."""
+    """Raise a ConfigError that points to a name in a configuration or setting."""
     where = f"{SETTING} {named.name}" if named.position.file == SETTING else None
     raise ConfigError(message, named.position, where)
 
@@ -107,7 +107,7 @@ def _refuse(message: str, named: Assignment | Named) -> NoReturn:
 
 
 def _symbols(protocol: type[Protocol]) -> dict[str, list[enum.Enum]]:
-    """Return the symbols of a protocol, by their possibly shared names in a `.cfg`."""
+    """Return the symbols of a protocol, grouped by name in a `.cfg`; several may share a name."""
     found: dict[str, list[enum.Enum]] = {}
     for kind in protocol.symbols:
         for symbol in kind:

@@ -97,7 +97,7 @@ class Network(ABC):
         return None
 
     def queue(self, message: Record) -> Value:
-        """Return the channel of a message in its inbox, for disciplines with ordered channels; else None."""
+        """Return the key of the channel of a message in its inbox; None for a discipline without ordered channels."""
         return None
 
     def forget(self, inbox: Inbox, group: Record) -> Inbox | None:
@@ -129,11 +129,11 @@ class Network(ABC):
         return counts
 
     def from_items(self, items: Iterable[tuple[Record, int]]) -> Inbox:
-        """Return the inbox of an engine's counts: see `to_items`."""
+        """Return the inbox with an engine's counts, the inverse of `to_items`."""
         return self.from_counts(Map(items))
 
     def to_items(self, inbox: Inbox) -> Iterable[tuple[Record, int]]:
-        """Return an engine's counts of an inbox: a message with a count above 0 is deliverable."""
+        """Return an inbox as messages with an engine's counts; a message with a positive count is deliverable."""
         return self.to_counts(inbox).items()
 
     def reply(self, inbox: Inbox, response: Record) -> Inbox | None:
@@ -474,7 +474,7 @@ class Channels(Network):
         return CountingRule(absent=1, change=1, least=NEVER if operation == "send_once" else 0, queues=True)
 
     def queue(self, message: Record) -> Value:
-        """Return the channel of a message in its inbox: its sender, the field `source`."""
+        """Return the key of a message's channel in its inbox: its sender, the field `source`."""
         try:
             source: Value = getattr(message, "source")  # noqa: B009 - the field is the protocol's own
         except AttributeError as error:

@@ -342,7 +342,7 @@ class Protocol:
         return Hidden(names - set(self.bounds), names & set(self.bounds))
 
     def constant_of(self, attribute: str) -> str:
-        """Return a constant's name in a `.cfg`, by its attribute."""
+        """Return the name in a `.cfg` of the constant with an attribute."""
         return next(one.name for one in self.constants.values() if one.attribute == attribute)
 
     def symmetry_sets(self, name: str) -> tuple[tuple[Value, ...], ...]:
@@ -436,7 +436,7 @@ def _made(cls: type, mark: str) -> Mapping[str, Any]:
 
 
 def _as_overridden(cls: type, read: Projection) -> Projection:
-    """Return a projection with the class's own override of its method, if any."""
+    """Return a projection, bound to the method with which a class overrides it, if any."""
     for base in cls.__mro__:
         for method, function in vars(base).items():
             found: Projection | None = getattr(function, "projection", None)

@@ -59,7 +59,7 @@ def call_action(
 
 
 def _asked(protocol: Protocol, reader: str, owner: Action | Property, given: Mapping[str, Value]) -> list[Value]:
-    """Return the arguments of an action or a property, and record its reads of hidden fields.
+    """Return the arguments of an action or a property; record which hidden fields the call reads.
 
     A method that may inspect types gets the shared record itself instead of a proxy, which counts as reading all of it.
     """
@@ -323,7 +323,7 @@ class Semantics:
                     yield LocalAction(action, message, steps)
 
     def context(self, state: State, action: Action, known: dict[str, Value]) -> dict[str, Value]:
-        """Return `shared` and the projections that an action reads, by name."""
+        """Return the values of `shared` and of the projections that an action reads, by name."""
         known.setdefault("shared", state.shared)
         for read in action.reads:
             if read.name not in known:

@@ -442,7 +442,7 @@ class Decoder:
         return type(found) is type(wanted) and found == wanted
 
     def _unlike(self, fields: Mapping[str, Value], shapes: list[Shape], *, wrong_kind: bool) -> MismatchError:
-        """Return the error for a record that fits no class, with the nearest class."""
+        """Return the error for a record that fits no class, in terms of the class with the nearest fields."""
         near = min(shapes, key=lambda s: (not self._has(fields, s.constants), len(s.fields ^ fields.keys())))
         lacking, more = sorted(near.fields - fields.keys()), sorted(fields.keys() - near.fields)
         for name, value in near.constants.items():

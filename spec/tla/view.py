@@ -220,7 +220,7 @@ class StateView:
             yield self._read_replica(decoder, self._fitting(key, functions), key, functions)
 
     def _fitting(self, key: Value, functions: dict[str, dict[Value, Value]]) -> list[_Replica]:
-        """Return the classes of replicas with exactly the variables of an id."""
+        """Return the classes of replicas whose variables are exactly those with a value for an id."""
         has = {name for name in self._replica_names if key in functions[name]}
         fitting = [r for r in self._replicas if set(_variables_of(r)) == has]
         if not fitting:

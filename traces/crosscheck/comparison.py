@@ -151,7 +151,7 @@ class Comparison:
         )
 
     def _with_differences(self, strangers: list[Stranger], result: StateComparison) -> list[Stranger]:
-        """Add to the dump's states without a divergence their differences from the most similar state of the search."""
+        """Add to each dumped state without a divergence its differences from the most similar searched state."""
         near = result.ours_examples or self._known[:LOOKED_AT]
         result.ours_examples = result.ours_examples[:EXAMPLES]
         if all(stranger.divergence for stranger in strangers):
@@ -198,7 +198,7 @@ class Comparison:
         )  # fmt: skip
 
     def _refused(self, edge: Edge, in_file: Mapping[int, TraceState]) -> LabelledStep:
-        """Return a step of the dump with the reason why the protocol lacks it."""
+        """Return a step that only the dump has, with the reason why the protocol cannot take it."""
         before, action, after = self._known[edge[0]], edge[1], self._known[edge[2]]
         source, target = in_file[edge[0]], in_file[edge[2]]
         wanted = Wanted(target.number, target.line, source.number, action, self._view.variables(after))

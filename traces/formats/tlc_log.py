@@ -110,7 +110,7 @@ class StateText:
         return TraceState(number, self.variables, action, parameters, location, self.line, self.fingerprints)
 
     def complete(self, before: TraceState) -> None:
-        """Add the unchanged variables that the file leaves out."""
+        """Add the unchanged variables that the file omits, from the state before."""
         if self.variables.keys() == before.variables.keys():
             return
         for name in self.variables:
@@ -285,7 +285,7 @@ class _LogReader:
         return text if self._tool_error or _BARE_ERROR.fullmatch(text) else None
 
     def _shown(self, pattern: re.Pattern[str], initial: str, text: str) -> re.Match[str] | None:
-        """Match a line that begins with a letter, unless a message code of ``-tool`` identifies it."""
+        """Match a heading if it begins with `initial` or a message code of ``-tool`` announces it."""
         is_named = text[0] == initial or self._tool_code in _TOOL_STATES or _BARE_STATE.fullmatch(text) is not None
         return pattern.fullmatch(text) if is_named else None
 

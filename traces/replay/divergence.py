@@ -123,7 +123,7 @@ class _Comparison:
                 yield self.difference(path, element, near, is_element=True)
 
     def _paired(self, more: list[Value], less: list[Value]) -> Iterator[tuple[Value, Value]]:
-        """Yield pairs of similar records, and each other value with None."""
+        """Yield pairs of similar records; every value without a similar one is paired with None."""
         rest = in_tlc_order(less)
         for value in in_tlc_order(more):
             near = min(rest, key=lambda other: _distance(value, other), default=None)
@@ -142,7 +142,7 @@ class _Comparison:
 
 
 def _pairs(value: Value) -> Mapping[Value, Value]:
-    """Return a function as a mapping; a sequence is a function with the domain 1..n."""
+    """Return a TLA+ function as a mapping; a sequence is a function with the domain 1..n."""
     return dict(enumerate(value, start=1)) if type(value) is tuple else value
 
 
@@ -220,7 +220,7 @@ class Divergence:
 
 
 class Wanted(NamedTuple):
-    """A diverging state of a trace. For the first four fields see `Divergence`."""
+    """A state of a trace that diverges; `Divergence` explains the first four fields."""
 
     number: int
     line: int

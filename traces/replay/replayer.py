@@ -483,7 +483,7 @@ class _Walk:
             self._reach(found, target)
 
     def _bridge(self, found: TraceState, previous: int, state: State, target: State) -> None:
-        """Search steps through the states that the trace omits."""
+        """Search steps to a state of the trace through the states that the trace omits."""
         left_out = found.number - previous - 1
         action, where = self._action(found.action), f"from state {previous} to state {found.number}"
         way = way_of_length(self.replayer.semantics, state, target, left_out + 1, action, BRIDGED)
@@ -574,7 +574,7 @@ class _Walk:
         self._step(found, self.number, action, self.state, alike or target)
 
     def _made_equal(self, steps: list[Transition], target: State) -> State | None:
-        """Return a target of a step that equals `target` up to the bounds outside the VIEW; None if there is none."""
+        """Return a step's target that equals `target` in all but bounds hidden by the VIEW; None if there is none."""
         protocol, view = self.replayer.protocol, self.replayer.seen_as
         if view is None or protocol.hidden(view).shared:
             return None

@@ -207,7 +207,7 @@ def failure(me: Replica) -> EpochState:
 
 
 def heard(me: Replica, response: LeaderResponse) -> tuple[EpochState, bool]:
-    """Return the epoch state after a response's common fields, and whether its other fields are ignored (KIP-595)."""
+    """Return the epoch state after a response's common fields, and whether the receiver ignores the rest (KIP-595)."""
     error, leader, epoch, endpoint = response.error, response.leader, response.epoch, response.endpoint
     if epoch < me.epoch or error is Error.UNKNOWN_LEADER_EPOCH:
         return epoch_state(me), True
@@ -257,7 +257,7 @@ def named(me: Replica, error: Error) -> tuple[int, ModelValue | Nil, int]:
 
 
 def stood(before: Replica, after: Replica) -> bool:
-    """Whether a replica becomes candidate of the next epoch with its own vote; the only voter wins (KIP-595)."""
+    """Whether a replica becomes candidate of the next epoch and votes for itself; a sole voter wins (KIP-595)."""
     if after.epoch != before.epoch + 1:
         return False
     if len(after.voters) == 1:
@@ -267,14 +267,14 @@ def stood(before: Replica, after: Replica) -> bool:
 
 
 def won(before: Replica, after: Replica) -> bool:
-    """Whether a replica becomes leader of its epoch, or fails right after persisting that and restarts as resigned."""
+    """Whether a replica becomes leader of its epoch, or fails after persisting its election and restarts resigned."""
     if (after.epoch, after.leader) == (before.epoch, before.id):
         return after.mode in (Mode.LEADER, Mode.RESIGNED)
     return len(before.voters) == 1 and after.mode is Mode.UNATTACHED and after.epoch == before.epoch
 
 
 def gave_up(before: Replica, after: Replica) -> bool:
-    """Whether a replica leaves a lost pre-vote round: as follower of a leader with an endpoint, else unattached."""
+    """Whether a replica that lost its pre-vote round follows its reachable known leader, or else is unattached."""
     reaches = not isinstance(before.leader, Nil) and before.leader != before.id and before.leader_endpoint > 0
     mode = Mode.FOLLOWER if reaches else Mode.UNATTACHED
     return (after.mode, after.epoch, after.leader, after.voted) == (mode, before.epoch, before.leader, before.voted)
@@ -309,12 +309,12 @@ def parted(log: tuple[Batch, ...], leaders: Position) -> tuple[Batch, ...]:
 
 
 def leaves(before: Replica, after: Replica) -> bool:
-    """Whether a leader has committed a voter set without itself (KIP-853, "RemoveVoter", step 7)."""
+    """Whether a leader has committed a voter set that does not contain it (KIP-853, "RemoveVoter", step 7)."""
     return not own_voters(before) and last_voters_end(before.log) <= after.high_watermark
 
 
 def with_new_voter(me: Replica) -> Replica:
-    """Return a leader with the new voter appended, if it has caught up (KIP-853, "AddVoter", steps 4 to 6)."""
+    """Return a leader with the new voter appended to its log once caught up (KIP-853, "AddVoter", steps 4 to 6)."""
     change = me.change
     if not isinstance(change, Change) or change.operation is not Operation.ADD_VOTER or isinstance(change.voter, Nil):
         return me
@@ -340,7 +340,7 @@ def asks_next(before: Replica, after: Replica, step: Step) -> bool:
 
 
 def change_error(me: Replica) -> Error | None:
-    """Return the error of AddVoter and RemoveVoter that is independent of the voter (KIP-853, steps 1 and 2)."""
+    """Return the error common to AddVoter and RemoveVoter of every voter, or None (KIP-853, steps 1 and 2)."""
     if me.mode is not Mode.LEADER:
         return Error.NOT_LEADER_OR_FOLLOWER
     if not must_wait(me) and me.version == 0:
@@ -393,7 +393,7 @@ def appended(me: Replica, voters: frozenset[Voter], change: Change, *first: LogR
 
 
 def settled(me: Replica) -> Replica:
-    """Return a leader after it commits the offset of its majority; a committed change ends."""
+    """Return a leader after it commits its majority's offset; a committed change is no longer pending."""
     known = committed_end(me)
     change = me.change
     over = isinstance(change, Change) and 0 < change.offset <= known

@@ -161,7 +161,7 @@ class QuorumContracts(MessageContracts):
         return {group for operation, group in step.sends if operation == "forget"} == expected
 
     def awaited_in_role(self, me: Replica) -> set[Record]:
-        """Return the groups of messages that only the current role of a replica waits for."""
+        """Return the groups of messages that only the replica's current role waits for."""
         groups: set[Record] = set()
         if me.mode in ANSWERS_TO_ROLES:
             groups.add(Answers(ANSWERS_TO_ROLES[me.mode], me.id))
@@ -246,7 +246,7 @@ class QuorumContracts(MessageContracts):
         return asks and asks_first and not has_majority(own_voters(before), before.voters)
 
     def may_resign(self, before: Replica, after: Replica, step: Step) -> bool:
-        """Whether a leader resigns by check quorum, or after committing its own removal."""
+        """Whether a leader resigns by check quorum, or because it has committed its own removal."""
         return after.mode is Mode.RESIGNED and (not step.puts or after.high_watermark > before.high_watermark)
 
     @step_invariant
@@ -404,7 +404,7 @@ class QuorumContracts(MessageContracts):
         return not {"added_voters", "removed_voters"} & set(step.spends) or before.mode is Mode.LEADER
 
     def joins_once(self, before: Replica, after: Replica, step: Step) -> bool:
-        """Whether a joining controller requests to remove the voter with its id, if any, else to add itself."""
+        """Whether a joining controller sends RemoveVoter for a voter with its id, if any, else AddVoter for itself."""
         has_former = any(voter.key.id == before.id for voter in before.voters)
         spends, kind = (("removed_voters",), RemoveVoterRequest) if has_former else (("added_voters",), AddVoterRequest)
         if step.spends != spends or [type(message) for message in step.sent] != [kind] or before.joining:
@@ -462,7 +462,7 @@ def is_join(me: Replica, message: AddVoterRequest | RemoveVoterRequest) -> bool:
 
 
 def is_watching(peer: Record, host: ModelValue) -> bool:
-    """Whether a leader or active follower has recorded another replica's pre-vote round."""
+    """Whether a leader or active follower has recorded the pre-vote round of another replica, `host`."""
     if not isinstance(peer, Replica) or host not in peer.watched:
         return False
     return peer.mode is Mode.LEADER or (peer.mode is Mode.FOLLOWER and peer.fetched)
@@ -529,7 +529,7 @@ def appends_record(before: Replica, after: Replica, record: Data) -> bool:
 
 
 def first_voters(before: Replica, after: Replica) -> list[LogRecord]:
-    """Return the records after LeaderChangeMessage: voters if the log has none, or if the endpoint moved."""
+    """Return a new leader's records of the voters, if its log has none or its endpoint moved."""
     if before.version == 0 or not own_voters(before):
         return []
     own = own_voters(after)
@@ -540,7 +540,7 @@ def first_voters(before: Replica, after: Replica) -> list[LogRecord]:
 
 
 def updates_once(before: Replica, after: Replica, step: Step) -> bool:
-    """Whether a follower sends its first UpdateVoter to the leader, and has it pending."""
+    """Whether a follower that has not yet sent UpdateVoter to its leader sends it once, and has it pending."""
     once = not (before.updating or before.updated) and follows_somebody(before)
     spent = step.spends, len(sent(step, UpdateVoterRequest))
     return once and spent == (("updated_voters",), 1) and after == before.but(updating=True)
@@ -599,7 +599,7 @@ def persisted_vote(me: Replica) -> Key | Nil:
 
 
 def finds_its_leader(before: Replica, after: Replica, step: Step) -> bool:
-    """Whether a started replica has its leader's endpoint from the voter set, and fetches from it as follower."""
+    """Whether a restarted replica takes its leader's endpoint from the voter set; a follower then fetches."""
     if after.mode is Mode.FOLLOWER and not asks_next(before, after, step):
         return False
     if after.mode not in (Mode.FOLLOWER, Mode.UNATTACHED) or isinstance(after.leader, Nil):
