@@ -578,7 +578,7 @@ class PrevoteContracts(PrevoteMembership):
 
     @step_invariant
     def clients_hear_of_lost_offices(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
-        """Exactly a leader that loses leadership rejects its uncommitted values to clients.
+        """A leader rejects its clients' uncommitted values exactly when it loses leadership.
 
         The specification, FailAnyPendingWritesIfLeader.
         """

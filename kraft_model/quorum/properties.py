@@ -204,7 +204,7 @@ class QuorumProperties(QuorumBase):
 
     @invariant
     def nobody_follows_itself(self, me: Replica) -> bool:
-        """A follower follows another replica, a leader itself, and a candidate no leader (KIP-996; KAFKA-18379)."""
+        """A follower has another replica as leader, a leader itself, a candidate none (KIP-996; KAFKA-18379)."""
         if me.mode is Mode.FOLLOWER:
             return not isinstance(me.leader, Nil) and me.leader != me.id
         if me.mode in (Mode.LEADER, Mode.RESIGNED):

@@ -86,7 +86,7 @@ class QuorumStarts(QuorumBase):
 
     @scenario
     def removed_leader(self) -> Iterator[Take]:
-        """Four voters: leader 1 has removed itself, fetched by 3 alone, and appended a record that none fetched."""
+        """Four voters: leader 1 appends its own removal, which 3 alone fetches, and a record that none fetches."""
         one, two, three, four = self.chosen(4)
         yield from self.elected()
         yield take("RemoveVoter", one, _has_voters(two, three, four))

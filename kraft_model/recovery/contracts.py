@@ -281,7 +281,7 @@ class RecoveryContracts(RecoveryBase):
 
     @step_invariant
     def leaders_recover_once_told(self, before: Broker, after: Broker, step: Step, shared: Shared) -> bool:
-        """Exactly a leader in RECOVERING recovers. KIP-704, LeaderAndIsr RPC, Request Handling."""
+        """Only a leader whose partition is RECOVERING recovers it. KIP-704, LeaderAndIsr RPC, Request Handling."""
         recovers = after.recovered and not before.recovered
         if not recovers:
             return "finished" not in dict(step.puts)

@@ -126,7 +126,7 @@ class RecoveryProperties(RecoveryBase):
 
     @invariant
     def brokers_know_what_was_decided(self, me: Broker, peer: Controller) -> bool:
-        """A broker knows no newer partition state than the controller, and the newest exactly. KIP-704, KIP-497."""
+        """A broker's partition state is older than the controller's, or equal to it. KIP-704, KIP-497."""
         mine, real = me.partition, peer.partition
         if mine.partition_epoch != real.partition_epoch:
             return mine.partition_epoch < real.partition_epoch and mine.leader_epoch <= real.leader_epoch
@@ -203,7 +203,7 @@ class RecoveryProperties(RecoveryBase):
 
     @invariant
     def clients_are_answered_as_they_asked(self, message: ClientRequest | ClientResponse) -> bool:
-        """Only PRODUCE carries a value, and only DISCONNECTED lacks an epoch."""
+        """Only messages of PRODUCE carry a value, and only DISCONNECTED responses lack an epoch."""
         if (message.value > 0) != (message.api is Api.PRODUCE):
             return False
         if isinstance(message, ClientRequest):
@@ -232,7 +232,7 @@ class RecoveryProperties(RecoveryBase):
 
     @invariant
     def nothing_acknowledged_is_lost(self, me: Controller, peer: Broker, shared: Shared) -> bool:
-        """The leader holds every value ever acknowledged; KIP-704, Motivation, states that it may not."""
+        """The leader holds every value ever acknowledged; under KIP-704, Motivation, values may be lost."""
         kept = {value for _, value in shared.acknowledged}
         return peer.id != me.partition.leader or kept <= values(peer.log)
 

@@ -13,7 +13,7 @@ UNREGISTRATION_LEVEL = 2
 
 
 class Nil(Symbol):
-    """No command, or no active controller."""
+    """The null value: no command, or no active controller."""
 
     NIL = "Nil"
 

@@ -107,7 +107,7 @@ class AnsweredAtOnce(Registration, variant="answered-at-once"):
 
 
 class RemovalAnsweredAtOnce(AnsweredAtOnce, variant="removal-answered-at-once"):
-    """Only the response to a removed voter comes early, as that to UpdateVoter does (KAFKA-16534)."""
+    """Of all requests, RemoveVoter alone is answered before the commit, as UpdateVoter is (KAFKA-16534)."""
 
     def _append(self, me: Controller, shared: Shared, record: LogRecord, request: Request) -> Step:
         if isinstance(request, RemoveVoterRequest):

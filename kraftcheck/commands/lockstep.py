@@ -243,7 +243,7 @@ def _row(task: Task) -> str:
 
 
 def _column(driven: Driven, asked: Sequence[Task]) -> list[Cell]:
-    """Return a column of the table: the findings of each task, or the reason why it ended early."""
+    """Return a version's column of the table: for each task the findings, or the reason for an early end."""
     cells = []
     for one in driven.made:
         ended = str(one.problem or ("interrupted" if one.interrupted else ""))

@@ -168,13 +168,13 @@ class KafkaCluster:
     # Answers of the driver
 
     def _take(self, answer: Answer) -> None:
-        """Record the result of a command, and dispose of the messages that the model leaves out."""
+        """Record the result of a driver command; deliver or drop the messages that the model leaves out."""
         threw = [found for found in self._settled(answer) if found is not None]
         if threw:
             raise threw[0]
 
     def _settled(self, answer: Answer) -> Iterator[KafkaThrew | None]:
-        """Yield the exceptions thrown by this command and by those that follow from it."""
+        """Yield the exception of a command, and those of the commands that deliver or drop left-out messages."""
         for node, state in answer.get("states", {}).items():
             self._note(int(node), state)
         silent = [number for found in answer.get("sent", ()) if (number := self._sent(found)) is not None]

@@ -103,7 +103,7 @@ def _retry(cluster: KafkaCluster, before: State, step: Transition) -> None:
 
 
 def _nothing(cluster: KafkaCluster, _: State, step: Transition) -> None:
-    """Do nothing: the model does not deliver messages over a cut link."""
+    """Send no command to Kafka: the model itself delivers no messages over a cut link."""
 
 
 def _repeat_begin_quorum_epoch(cluster: KafkaCluster, before: State, step: Transition) -> None:

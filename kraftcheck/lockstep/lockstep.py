@@ -377,7 +377,7 @@ def _asking(alike: list[Transition], which: int) -> tuple[list[Transition], int]
 
 
 def _ends(before: State, after: State) -> bool:
-    """Whether a process ends between two states."""
+    """Whether a process that runs in one state has ended in the next."""
     return any(
         isinstance(replica, Replica) and replica.mode in ENDED and before.replicas[host].mode not in ENDED
         for host, replica in after.replicas.items()
@@ -385,7 +385,7 @@ def _ends(before: State, after: State) -> bool:
 
 
 def is_like_awaited(state: State, answer: Record) -> bool:
-    """Whether an answer that Kafka dropped may equal one that its receiver awaits."""
+    """Whether an answer that Kafka dropped may equal an answer that its receiver still awaits."""
     me = state.replicas[answer.dest]  # type: ignore[attr-defined]
     if isinstance(answer, FetchResponse | FetchSnapshotResponse):
         return bool(me.pending == answer.request)

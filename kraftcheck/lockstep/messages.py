@@ -52,7 +52,7 @@ class ReplicaLog(NamedTuple):
     ends: tuple[int, ...] = ()  # end offset of each batch, in records
 
     def count(self, offset: int) -> int:
-        """Return the number of batches that end at or before a record offset; negative if none ends exactly there."""
+        """Return the number of batches up to a record offset; negative if no batch ends exactly at the offset."""
         found = bisect_right(self.ends, offset)
         return found if offset <= 0 or offset in self.ends[found - 1 : found] else -offset
 
@@ -351,7 +351,7 @@ class MessageReader:
 
 
 def partition(data: Json) -> Any:
-    """Return the one partition of a request or an answer; None if an answer has none."""
+    """Return the only partition in a request or an answer; None if an answer contains no partition."""
     topics = data.get("topics")
     return topics[0]["partitions"][0] if topics and topics[0]["partitions"] else None
 

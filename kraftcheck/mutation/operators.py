@@ -55,7 +55,7 @@ class Vocabulary:
         self._fields = {cls: _types(cls) for cls in records}
 
     def other_field(self, name: str, owners: Iterable[type]) -> str | None:
-        """Return a plausible wrong field: the next one of the same type in every record that may be meant."""
+        """Return a wrong field for a mutation: the next field of the same type in every possible record."""
         asked = [cls for cls in owners if cls in self._fields] or list(self._fields)
         having = [self._fields[cls] for cls in asked if name in self._fields[cls]]
         if not having:
@@ -73,7 +73,7 @@ class Vocabulary:
         return [(place, place + 1) for place in range(len(types) - 1) if types[place] == types[place + 1]]
 
     def owners(self, function: Callable[..., Any], parameter: str) -> tuple[type, ...]:
-        """Return the records that the annotation of a function's parameter names."""
+        """Return the record classes in the annotation of a function's parameter."""
         try:
             hint = get_type_hints(function).get(parameter)
         except (NameError, TypeError):
@@ -306,7 +306,7 @@ def _is_test(node: ast.expr) -> bool:
 
 
 def _within(text: str, node: ast.expr, parent: ast.AST) -> str:
-    """Return the source of an expression for a place within another expression."""
+    """Return the source of an expression, in parentheses if its parent expression needs them."""
     holds = isinstance(parent, (*_COMPOUND, ast.Attribute, ast.Subscript, ast.Starred))
     plain = isinstance(node, ast.Compare) and isinstance(parent, ast.BoolOp)
     return f"({text})" if isinstance(node, _COMPOUND) and holds and not plain else text

@@ -32,7 +32,7 @@ class FieldChange(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message that is under way after a step or was so before it."""
+    """A message that is in flight before or after a step."""
 
     mark: str  # "-" consumed, "+" sent, "*" delivered and kept, " " still under way
     message: Record

@@ -113,7 +113,7 @@ class Network(ABC):
         return None
 
     def rule_of(self, operation: str, message: Record) -> CountingRule | None:
-        """Return the counting rule of an operation; None if a subclass overrides a method behind the rule.
+        """Return the counting rule of an operation; None if a subclass overrides a method that the rule describes.
 
         There is no rule for disciplines with both channels and groups.
         """
@@ -191,7 +191,7 @@ class Network(ABC):
 
 @cache
 def _has_rules_of_its_methods(kind: type[Network]) -> bool:
-    """Whether no subclass overrides a method behind the counting rules; channels and groups exclude each other."""
+    """Whether the counting rules describe a discipline's methods: no subclass overrides a method alone."""
 
     def place(name: str) -> int:
         return next(number for number, cls in enumerate(kind.__mro__) if name in vars(cls))

@@ -205,7 +205,7 @@ class MessageContracts(QuorumBase):
     def resignations_are_heard(
         self, before: Replica, after: Replica, message: EndQuorumEpochRequest, step: Step
     ) -> bool:
-        """A follower of the resigning leader ends its wait if it is the first preferred successor.
+        """A follower whose leader resigns stops waiting for its timer if it is the first preferred successor.
 
         KIP-595, "EndQuorumEpoch", Request Handling; KIP-853, "EndQuorumEpoch": by replica key. A replica that did not
         know the leader follows it first. With no preferred successors, every follower ends its wait.

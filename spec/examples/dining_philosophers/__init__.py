@@ -53,7 +53,7 @@ class Philosopher(Record):
 
 
 class Table(Record):
-    """The forks, the first one first."""
+    """The forks on the table, in the order of their numbers."""
 
     forks: tuple[Fork, ...]
 

@@ -144,7 +144,7 @@ class Ewd998(Protocol):
 
     @projection
     def node(self, me: Node) -> Node:
-        """The whole node."""
+        """Return all fields of a node."""
         return me
 
     @constraint(reads=(pending, token))
@@ -168,7 +168,7 @@ class Ewd998(Protocol):
     def termination_detection(
         self, pending: Map[int, int], token: Map[int, Token | None], node: Map[int, Node]
     ) -> bool:
-        """Node 0 detects termination only after it."""
+        """Node 0 detects termination only after all nodes have terminated."""
         return not is_shown(token[0], node[0]) or is_over(pending, node)
 
     @invariant(reads=(pending, token, node))

@@ -40,7 +40,7 @@ class Process(Record):
         return self.requests[process - 1]
 
     def noting(self, process: int, time: int | None) -> tuple[int | None, ...]:
-        """Return the request times with that of one process replaced."""
+        """Return the request times, with a new time for one process."""
         return (*self.requests[: process - 1], time, *self.requests[process:])
 
 
@@ -107,7 +107,7 @@ class LamportMutex(Protocol):
 
     @internal
     def enter(self, me: Process) -> Steps:
-        """A process enters if all have acknowledged its request, and it is the earliest."""
+        """A process enters the critical section if its request is the earliest, and acknowledged by all."""
         mine = me.request_of(me.id)
         if len(me.acknowledged) < self.processes or mine is None:
             return
@@ -119,7 +119,7 @@ class LamportMutex(Protocol):
 
     @internal
     def leave(self, me: Process) -> Steps:
-        """A process leaves, and announces it to every other process."""
+        """A process leaves the critical section and sends a release to every other process."""
         if not me.critical:
             return
         done = me.but(critical=False, requests=me.noting(me.id, None), acknowledged=frozenset())
