@@ -169,7 +169,7 @@ def location_of(numbers: Iterable[str | int], module: str) -> Location:
 _STATE = re.compile(r"(State )?(\d{1,9}):(?: <(.*)>| (Stuttering))?\s*")
 _BARE_STATE = re.compile(r"\d{1,9}: (?:<(?:Initial predicate|.* of module \w+)>|Stuttering)\s*")
 _ONE_LINE = re.compile(r"(?:State )?\d{1,9}:(?: <.*?>)?\s+(?:/\\ )?[A-Za-z_]\w* = ")
-_QUOTED = re.compile(r"(\s*(?:\\\*|[>#|;]|//+|--)?[\s*]*)(?=Error: |State \d{1,9}:|\d{1,9}: <|Back to state)")
+_QUOTED = re.compile(r"(\s*(?:(?:\\\*|[>#|;]|//+|--)[\s*]*)?)(?=Error: |State \d{1,9}:|\d{1,9}: <|Back to state)")
 _QUOTES = frozenset(" \t\\>#|;/-")
 _BACK = re.compile(r"Back to state:? (\d{1,9})(?:: <(.*)>)?\s*|(\d{1,9}): Back to state(?:: <(.*)>)?\s*")
 _BACK_BEGINS = re.compile(r"(?:\d+: )?Back to state\b")
@@ -229,7 +229,7 @@ class _LogReader:
 
     def events(self) -> Iterator[TraceEvent]:
         for number, line in self._source.lines():
-            is_plain = not self._quote and (line[:1] not in _QUOTES or line[:2] == "/\\")
+            is_plain = not self._quote and (self._heading is not None or line[:1] not in _QUOTES)  # the common case
             text = line if is_plain else self._unquoted(line)
             if self._heading is not None:
                 if self._text.take(number, text, len(line) - len(text)):
