@@ -57,7 +57,7 @@ def behaviour_along(
 
 
 def canonical_first(transitions: Iterable[Transition]) -> Transition:
-    """Return the first of some transitions in canonical order."""
+    """Return the transition that comes first in canonical order: by action, actor, message and target."""
 
     def order(taken: Transition) -> tuple[str, bytes]:
         parts = (taken.actor, taken.message, taken.target)

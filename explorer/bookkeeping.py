@@ -188,7 +188,7 @@ class Bookkeeping:
         self.violated = set()
 
     def restore(self, violations: list[Violation], seconds: float) -> None:
-        """Take over the violations and the time from before the search was resumed."""
+        """Restore the violations and the elapsed seconds of a resumed search."""
         self.result.violations = violations
         self.violated = {violation.property for violation in violations}
         self.earlier = seconds

@@ -47,7 +47,7 @@ class PlainSystem:
         return all(self.semantics.holds_over(one, before, after) for one in self.options.action_constraints)
 
     def goes_on(self, before: State, after: State) -> bool:
-        """Whether a search expands the state that a step leads to."""
+        """Whether a search expands the target of a step: the constraints and action constraints hold."""
         return self.is_within(after) and self.allows(before, after)
 
     def transitions(self, state: State) -> list[Transition]:

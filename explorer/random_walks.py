@@ -141,7 +141,7 @@ class RandomWalks:
         return self._incomplete(self.checker.result_of(self._search))
 
     def more(self, plan: Plan) -> Result:
-        """Make further walks with one worker; return the result of these walks alone."""
+        """Make the walks of another plan with one worker; return the result of the new walks alone."""
         self.plan, self.made, self.longest, self.shown_by = plan, 0, 0, {}
         self.visited = VisitedSet(self.expander.threads)
         for worker in self.expander.pool:
@@ -242,7 +242,7 @@ class RandomWalks:
 
     @property
     def _one_by_one(self) -> bool:
-        """Whether Python must check each step before the next one is made."""
+        """Whether Python must check each step, for a non-local constraint, before the walk continues."""
         return self.checker.python is not None and self.checker.python.constrains
 
     def _run_walks(self, walks: Walks, bounds: list[int], number: int) -> None:

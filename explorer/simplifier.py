@@ -241,7 +241,7 @@ class Simplifier:
         return before, self._like(before, last, exactly=True), last.state
 
     def _like(self, state: State, step: TraceStep, *, exactly: bool = False) -> Transition | None:
-        """Return the step out of a state that is most similar to a step of a behaviour, or None."""
+        """Return the transition out of a state that is most similar to a recorded step, or None."""
         fitting = [t for t in self._steps(state) if (t.action, t.actor) == (step.action, step.actor)]
         if exactly:
             return next(t for t in fitting if (t.message, t.target) == (step.message, step.state))
@@ -355,7 +355,7 @@ class Simplifier:
         return None
 
     def _last(self, trace: Behaviour) -> Behaviour:
-        """Return a behaviour whose last step is the cheapest that shows the violation."""
+        """Replace the last step of a behaviour by the cheapest step that shows the violation; return the behaviour."""
         before = trace[-2].state
         shown = [(*trace[:-1], step_of(t)) for t in self._steps(before) if self._shows(before, t, t.target)]
         return min(shown, key=self.costs.of)

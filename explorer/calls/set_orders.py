@@ -29,7 +29,7 @@ _OPERATORS = ("__and__", "__or__", "__sub__", "__xor__", "__rand__", "__ror__", 
 
 
 class Ascending(frozenset[Any]):
-    """A set that iterates in canonical order; its unions and differences do so too."""
+    """A set that iterates in canonical order, as do its unions and differences."""
 
     __slots__ = ("_elements",)
 
@@ -60,7 +60,7 @@ class Descending(Ascending):
 
 
 class InOrder:
-    """Calls handlers with all sets of one class: arguments, constants, and the sets that handlers make."""
+    """Calls handlers with all sets converted to class `kind`: arguments, constants, and sets made in handlers."""
 
     def __init__(self, protocol: Protocol, kind: type[Ascending]) -> None:
         self._kind = kind
@@ -81,7 +81,7 @@ class InOrder:
 
 
 def unordered(step: Step, network: Network) -> tuple[Any, ...]:
-    """Return the effects of a step, without the orders that do not matter."""
+    """Return the effects of a step in a form that ignores the order of independent sends, puts and writes."""
     if isinstance(network, BagWithMemory | MessageSet | MessageSetWithMemory):
         runs = groupby(step.sends, lambda send: send[0])
         sends: Any = tuple((operation, frozenset(Counter(run).items())) for operation, run in runs)

@@ -114,7 +114,7 @@ class SparkCheckpoint(SearchCheckpoint):
 
 
 class SampleSearch:
-    """Repeats part of a checkpointed search, and compares."""
+    """Repeats a sample of a checkpointed search, and compares the results with the checkpoint."""
 
     def __init__(self, tasks: TaskExpander, log: RunLog) -> None:
         self._tasks = tasks

@@ -102,7 +102,7 @@ class IdAssigner:
         return sorted([*new, *(others[key] for key in fresh)])
 
     def _others_in(self, report: list[Definition]) -> Iterator[Definition]:
-        """Yield a report's definitions other than values, with global ids."""
+        """Yield the definitions in a report that are not values, with global ids in place of references."""
         own = [self._values[d.kind, d.column][fingerprint(d.encoding)][0] for d in report if d.kind in VALUES]
         for definition in report:
             if definition.kind not in VALUES:

@@ -181,7 +181,7 @@ def _fresh(candidates: Partition, before: Iterator[States], layout: StatePacking
 def _fresh_by_view(
     candidates: Partition, before: Iterator[States], layout: StatePacking, compared: Callable[[States], States]
 ) -> Words:
-    """Return the new candidates under a VIEW: of candidates with equal views, the least."""
+    """Return the unvisited candidates under a VIEW; among candidates with equal views, only the least."""
     words = candidates.words()
     keys = layout.pack(compared(layout.unpack(words)))
     least = first_of_each(keys, words)
@@ -195,7 +195,7 @@ def _fresh_by_view(
 
 
 def _marked(candidates: Partition, visited: Iterator[Words]) -> Any:
-    """Return for each place of a partition whether its entry is among some packed words."""
+    """Return a flag for each place of a partition: whether its entry is among the `visited` words."""
     flags = np.zeros(len(candidates.places), np.uint8)
     for words in visited:
         mark_known(candidates.keys, candidates.places, candidates.layout, words, flags)

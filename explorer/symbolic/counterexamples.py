@@ -45,7 +45,7 @@ class Predecessors:
     def _find(
         self, a: int, r: int, at: int, target: Vector, failed: set[tuple[int, int, int]]
     ) -> list[tuple[int, int]] | None:
-        """Return the (level, value) pairs that turn the target into a predecessor within the set; None without one."""
+        """Return the (level, value) pairs that turn the target into a predecessor in the set; None if there is none."""
         if a == EMPTY or r == 0 or (a, r, at) in failed:
             return None
         if r == 1:
@@ -60,7 +60,7 @@ class Predecessors:
     def _branches(
         self, a: int, r: int, at: int, target: Vector
     ) -> Iterator[tuple[int, int, int, list[tuple[int, int]]]]:
-        """Yield the choices at the next level: remaining set, relation, level behind it, and changed value."""
+        """Yield the choices at the next level as (child of set, child of relation, next level, changed values)."""
         level, edges = self._space.store.edges(a)
         there, changes = self._space.groups.nodes.node(r)
         if any(target[at : min(level, there)]):  # a level that the set skips has the value 0
@@ -74,7 +74,7 @@ class Predecessors:
                     yield child, rest, there + 1, [(there, value)]
 
     def _holds(self, a: int, at: int, target: Vector) -> bool:
-        """Whether a set contains the target's values from a level on."""
+        """Whether the set of node `a` contains the target's values from level `at` on."""
         while a != UNIT:
             level, edges = self._space.store.edges(a)
             child = dict(edges).get(target[level], EMPTY)

@@ -232,11 +232,11 @@ class SymbolicSearch:
                 self._may_save = False
 
     def _note_part(self, space: StateSpace, part: int) -> None:
-        """Record the states known when saturation stops; the steps of large sets are not counted."""
+        """Record the states found before saturation stopped; count their steps only if the set is small."""
         self.note(part, part if space.store.size(part) < MOST_COUNTED else EMPTY)
 
     def _chained(self, space: StateSpace) -> tuple[int, int]:
-        """Return the reached states, and those beyond the constraints, by chaining over the events."""
+        """Return the reachable states within and beyond the constraints, computed by chaining over the events."""
         store, checks, constraints = space.store, self._violations.states, self.options.constraints
         reached = checks.within(constraints, space.start)
         beyond, before = store.difference(space.start, reached), EMPTY

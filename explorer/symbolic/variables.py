@@ -61,7 +61,7 @@ class Layout:
         self.divided = not whole_inboxes and protocol.network.rule_of("discard", Record()) is not None
 
     def arranged(self, order: tuple[Key, ...], limits: Mapping[str, int]) -> Layout:
-        """Return a copy with another order and smaller bounds."""
+        """Return a copy of the layout with another variable order and smaller bounds."""
         copied = deepcopy(self)
         copied.order, copied.limits = order, limits
         return copied
@@ -73,7 +73,7 @@ class Layout:
         return bool(new)
 
     def explode(self, replica: Value, field: str, elements: Iterable[Value]) -> None:
-        """Explode the sets of a field, with these elements; if one is a replica, with all replicas of its type."""
+        """Add elements to the exploded sets of a field; an element that is a replica adds all replicas of its type."""
         new, known = list(elements), self.exploded.setdefault((replica, field), [])
         if any(one in self.replicas for one in new):
             kinds = {type(one) for one in new}
@@ -100,7 +100,7 @@ class Layout:
                     yield Key(MEMBER, owner, (field, element))
 
     def keys(self, shared: Sequence[str], bounds: Sequence[str]) -> list[Key]:
-        """Return the variables in their order."""
+        """Return the keys of all variables, in the variable order."""
         result = []
         for place, replica in enumerate(self.replicas):
             if self.divided:
@@ -134,7 +134,7 @@ class Variables:
                 self.number(level, value)
 
     def standard(self, level: int) -> list[Any]:
-        """Return the predefined values of a level."""
+        """Return the values of a variable that are numbered from the start, as False and True of a set membership."""
         key = self.keys[level]
         if key.kind == BOUND:
             return list(range(self.protocol.bounds[key.of] + 1))
@@ -279,7 +279,7 @@ class Variables:
         return vector
 
     def _parts(self, destination: Value, inbox: Value) -> list[tuple[int, Value]]:
-        """Return the channels of an inbox, as (level, content)."""
+        """Divide an inbox into its channels; return each as (level, content)."""
         if not self.layout.divided:
             return [(self.levels[Key(CHANNEL, destination, ANYONE)], inbox)]
         parts: dict[int, list[tuple[Record, int]]] = {}
@@ -288,7 +288,7 @@ class Variables:
         return [(level, self.network.from_items(items)) for level, items in parts.items()]
 
     def _whole(self, parts: Sequence[Value]) -> Value:
-        """Return the inbox with the messages of some non-empty channels."""
+        """Merge the contents of non-empty channels into one inbox."""
         if len(parts) == 1:
             return parts[0]
         return self.network.from_items(item for part in parts for item in self.network.to_items(part))

@@ -83,7 +83,7 @@ class LayoutPolicy:
         return clustering
 
     def delay_clustering(self) -> None:
-        """Delay the next choice of clusters, after all states were converted."""
+        """Delay the next choice of clusters until `CLUSTERS_FROM` states, or to the present number if larger."""
         self.clusters_from = max(CLUSTERS_FROM, self._states.visited.count)
 
 
@@ -107,7 +107,7 @@ class Clustering:
         self.units = [ColumnGroup([c], width, 0.0, hashes[:, c].copy()) for c, width in enumerate(widths) if width]
 
     def merge_all(self, parts: list[list[int]]) -> None:
-        """Merge units within each of the parts where that pays, then any two units while it pays."""
+        """Merge column groups greedily while that saves memory: first within each part, then any two groups."""
         for part in parts:
             mine = [unit for unit in self.units if unit.columns[0] in part]
             while len(mine) > 1 and (merged := self._merged(mine[0], mine[1])) is not None:
@@ -143,7 +143,7 @@ class Clustering:
         return WORTH * saved - (merged.cost - a.cost - b.cost)
 
     def _merged(self, a: ColumnGroup, b: ColumnGroup) -> ColumnGroup | None:
-        """Return the union of two units, or None if packing the two together does not pay."""
+        """Return the union of two column groups, or None if packing them as one field does not pay."""
         hashes = a.hashes + b.hashes
         contents = self._contents(hashes)
         columns = a.columns + b.columns

@@ -167,7 +167,7 @@ class Product:
         return most > 1
 
     def idle_atoms(self, name: str) -> list[str]:
-        """Return notes about the atoms that have one value in all states."""
+        """Return notes about the atoms that are true in all states, or false in all states."""
         found = []
         for bit, atom in enumerate(self._automaton.atoms):
             if isinstance(atom, StatePredicate):

@@ -22,7 +22,7 @@ class Marks(NamedTuple):
     labels: Labels
 
     def add(self, bits: Masks, first: int, found: Masks) -> None:
-        """Add to each state from `first` on the bits of its labels."""
+        """Combine into `found`, for each state from `first` on, the bits of its labels."""
         begin, end = np.searchsorted(self.states, (first, first + len(found)))
         np.bitwise_or.at(found, self.states[begin:end] - first, bits[self.labels[begin:end]])
 

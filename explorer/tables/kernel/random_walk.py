@@ -105,7 +105,7 @@ def sort_successors(t: Any, fingerprints: Any, succ: Any, n: Any, order: Any, ke
 
 @inlined
 def choose(seed: Any, step: Any, order: Any, n: Any, refused: Any) -> Any:
-    """Return element `refused` of a random permutation of `order`; the elements before it were rejected."""
+    """Return a random element of `order`, other than the `refused` elements drawn and rejected for this step before."""
     for q in range(refused + 1):
         drawn = mix(seed + mix(np.int64(step) << 32 | np.int64(q)))
         k = q + np.int64(((drawn >> np.uint64(32)) * np.uint64(n - q)) >> np.uint64(32))
@@ -115,7 +115,7 @@ def choose(seed: Any, step: Any, order: Any, n: Any, refused: Any) -> Any:
 
 @inlined
 def record_first(broken: Any, w: Any, place: Any, first: Any, bits: Any, mask: Any) -> None:
-    """Record the first index of the walk at which each property is violated."""
+    """Record `place` as the first violation of each property in `mask` that the walk has not violated before."""
     for p in range(bits if mask else 0):
         if mask >> p & 1 and broken[w, first + p] < 0:
             broken[w, first + p] = place

@@ -36,7 +36,7 @@ class EffectTable:
         self._tables.append("network_steps", (outcome, self._delta((), self._spending(Step(spends=spends)))))
 
     def _made(self, me: Any, step: Step) -> tuple[int, bool, list[int]]:
-        """Return a step's delta, whether it consumes the message, and its operations on inboxes."""
+        """Return a step's delta id, whether the step consumes the message, and the ids of its inbox operations."""
         interner, inboxes = self._interner, self._interner.inboxes
         operations = [inboxes.operation(name, inboxes.message(message)) for name, message in step.sends]
         put = self._put(step) if step.puts else ()
@@ -53,7 +53,7 @@ class EffectTable:
         return self._delta(tuple(sorted(assigned.items())), self._spending(step)), step.consumes, operations
 
     def _put(self, step: Step) -> list[tuple[int, Any]]:
-        """Return a step's writes to shared fields, by field; the write to an exploded set is a change."""
+        """Return a step's writes to shared fields as (field number, value), with a `SetChange` for an exploded set."""
         sets, names = self._interner.shared.sets, self._interner.shared.names
         put, changes = [], dict(step.sets) if isinstance(step, DeltaStep) else {}
         for name, value in step.puts:

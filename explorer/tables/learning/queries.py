@@ -29,7 +29,7 @@ class InternedList(list[Any]):
         self._ids: dict[Any, int] = {}
 
     def find(self, key: Any) -> int | None:
-        """Return the id of the value with a key, or None."""
+        """Return the id of the value that has a key, or None."""
         return self._ids.get(key)
 
     def add(self, key: Any, value: Any) -> int:
@@ -69,7 +69,7 @@ class ValueQueries:
         self._queries: dict[int, InternedFunction] = {}
 
     def number(self, key: Key, function: Callable[[Any], Value]) -> int:
-        """Return the id of a query; a new one is evaluated for all values."""
+        """Return the id of a query; evaluate a new query for all known values."""
         found = self._numbers.get(key)
         if found is None:
             found = self._numbers[key] = next(self._free)
@@ -81,7 +81,7 @@ class ValueQueries:
         return found
 
     def add(self, place: int, value: Any) -> None:
-        """Evaluate all queries for a new value."""
+        """Evaluate all known queries for a new value, whose id is `place`."""
         table = self._tables.fit_columns(self._name, place + 1) if self._queries else None
         for number, query in self._queries.items():
             table[number, place] = query.number(value)  # type: ignore[index]

@@ -52,7 +52,7 @@ class ExplodedSets:
         self.added: Callable[[int, Value], None] = lambda field, element: None  # called for each new element
 
     def is_worth(self, field: int, values: list[Value]) -> bool:
-        """Return whether a shared field should be exploded."""
+        """Return whether exploding a shared field pays: its many values are sets over few elements."""
         if not self.is_allowed or field in self.elements or len(values) < MANY:
             return False
         if not all(type(value) is frozenset for value in values):

@@ -104,7 +104,7 @@ def apply_delta(t: Any, row: Any, delta: Any) -> Any:
 
 @jit
 def list_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
-    """List the outcomes of internal actions, of the replicas and the environment, as items from `start` on.
+    """List the outcomes of the internal actions of replicas and environment, as items from index `start` on.
 
     Their control rows are written, not yet interned, from `fresh` on; an item has the place of its row, or a sentinel.
     Returns the numbers of items and of rows, and whether an entry is missing.
