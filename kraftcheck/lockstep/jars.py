@@ -117,10 +117,10 @@ def _require_kafka(jars: Sequence[Path], kafka: str) -> None:
     for wanted, what in ((CLIENT, "kafka-raft"), (KIT, "kafka-raft's test kit (classifier test or test-fixtures)")):
         found = [jar for jar in jars if holds(jar, wanted)]
         if not found:
-            raise InputError(f"--kafka {kafka}: expected the jar of {what} there, found {len(jars)} other jars")
+            raise InputError(f"--kafka {kafka}: no jar of {what} there; add it, with its dependencies")
         if len(found) > 1:
             names = " and ".join(jar.name for jar in found)
-            raise InputError(f"--kafka {kafka}: expected one jar of {what} there, found {names}")
+            raise InputError(f"--kafka {kafka}: expected one jar of {what} there, found {names}; remove all but one")
 
 
 def _compile(compiler: Path, jars: Sequence[Path], kafka: str, new: Path) -> None:

@@ -155,16 +155,16 @@ def test_what_is_no_version(version: str, programs: Programs, run: Run) -> None:
 
 def test_a_folder_without_kafka(programs: Programs, jars: Path, run: Run) -> None:
     programs(java=NEW, javac=f"{NEW}; {COMPILES}")
-    where = f"--kafka {jars}: expected"
+    where, add = f"--kafka {jars}", "add it, with its dependencies"
     shutil.copy(jars / "kafka-raft-4.3.0.jar", jars / "kafka-raft-4.3.1.jar")
-    two = "kafka-raft-4.3.0.jar and kafka-raft-4.3.1.jar"
-    assert problem(run, "--kafka", jars) == f"{where} one jar of kafka-raft there, found {two}"
+    two = "kafka-raft-4.3.0.jar and kafka-raft-4.3.1.jar; remove all but one"
+    assert problem(run, "--kafka", jars) == f"{where}: expected one jar of kafka-raft there, found {two}"
     (jars / "kafka-raft-4.3.1.jar").unlink()
     (jars / "kafka-raft-4.3.0-test.jar").unlink()
     kit = "kafka-raft's test kit (classifier test or test-fixtures)"
-    assert problem(run, "--kafka", jars) == f"{where} the jar of {kit} there, found 1 other jars"
+    assert problem(run, "--kafka", jars) == f"{where}: no jar of {kit} there; {add}"
     (jars / "kafka-raft-4.3.0.jar").unlink()
-    assert problem(run, "--kafka", jars) == f"{where} the jar of kafka-raft there, found 0 other jars"
+    assert problem(run, "--kafka", jars) == f"{where}: no jar of kafka-raft there; {add}"
     (jars / "kafka-raft.jar").write_text("no jar")
     assert problem(run, "--kafka", jars) == f"--kafka: {jars}/kafka-raft.jar: not a jar: File is not a zip file"
 
