@@ -49,7 +49,7 @@ def cache_folder() -> Path:
 
 
 def unpacked(archive: Path, parents: tuple[Path, ...]) -> Path:
-    """Return a folder with the files of a zip; unpack the zip into the first parent that allows it, if needed."""
+    """Return a folder with the unpacked files of a zip; unpack the zip into the first usable parent if needed."""
     for parent in parents:
         folder = parent / archive.stem
         if folder.is_dir():

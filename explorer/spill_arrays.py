@@ -45,7 +45,7 @@ class SpillArena:
 
 
 def reserve(file: int, size: int, place: str) -> None:
-    """Allocate the space of a file now: a full disk found later would end the process."""
+    """Allocate the disk space of a file, since writing to a mapped file on a full disk would kill the process."""
     if not hasattr(os, "posix_fallocate"):
         os.truncate(file, size)
         return

@@ -334,7 +334,7 @@ class StepChecks:
         return act_of(prop, me, message, core)
 
     def _require_change(self, known: dict[str, Any]) -> None:
-        """Raise OpaqueSetRequired if only exploded sets tell whether the step changes its replica."""
+        """Raise OpaqueSetRequired if a step may change its replica only in exploded sets."""
         before, after, variables = known.get("before"), known.get("after"), self._space.variables
         fields = variables.layout.fields(after.id) if after is not None else ()
         if fields and before != after and variables.core(before) == variables.core(after):

@@ -120,7 +120,7 @@ class Labels:
         return found
 
     def meaning(self, level: int, mapped: int, number: int) -> Any:
-        """Return the class with a number, or for IDENTITY the value with that number."""
+        """Return the class that has a number in a map; for the map IDENTITY, the value that has the number."""
         return self._variables.values[level][number] if mapped == IDENTITY else self.classes(mapped).values[number]
 
     def label(self, label: Label) -> int:
@@ -134,7 +134,7 @@ class Labels:
         return found
 
     def spends(self, number: int) -> int:
-        """Return the amount that a label spends of its bound."""
+        """Return the amount by which a label decreases its bound; 0 for any other label."""
         found = self._items[number]
         return (found.spends or 0) if isinstance(found, Label) else 0
 

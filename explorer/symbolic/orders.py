@@ -50,7 +50,7 @@ def closer_order(keys: Sequence[Key], events: Iterable[Event]) -> Order | None:
         return total
 
     def begins(order: list[int]) -> float:
-        """Return the weighted distance of the events' first variables from the end."""
+        """Return the weighted sum of the distances from each event's first variable to the last level."""
         spans(order)
         weights = {group: math.log2(1 + count) for group, count in counted.items()}
         return sum(weight * (len(order) - min(places[level] for level in group)) for group, weight in weights.items())

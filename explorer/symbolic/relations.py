@@ -106,7 +106,7 @@ class RelationNodes:
         self._edges[number].append((change, child))
 
     def branch(self, number: int, change: Change, level: int) -> int:
-        """Return the child of an edge in a growing relation; make the child if the edge is new."""
+        """Return the child of a node's edge for a change; add the edge, and a child at `level`, if it is new."""
         found = self._branches.get((number, change))
         if found is None:
             gate = int(self._store.arrays.relation_nodes[number, 4])

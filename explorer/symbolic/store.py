@@ -212,7 +212,7 @@ class Store:
     # Sets and vectors
 
     def set_of(self, vectors: Iterable[Sequence[int]]) -> int:
-        """Return the set of some vectors."""
+        """Return the set that contains the given vectors."""
         result = EMPTY
         for vector in vectors:
             node, d = UNIT, self.arrays
@@ -329,7 +329,7 @@ class Store:
     # Checkpoints
 
     def dump(self, roots: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64], list[int]]:
-        """Return the nodes and edges of some sets, renumbered from 2, and the sets' new numbers."""
+        """Return the nodes and edges of the sets `roots`, with nodes renumbered from 2, and the sets' new numbers."""
         d = self.arrays
         marked = mark(d, np.array(roots, np.int64))
         kept = np.flatnonzero(marked[2:]) + 2

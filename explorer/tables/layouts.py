@@ -58,7 +58,7 @@ class ControlRows:
         return None
 
     def order(self, rows: Rows) -> Indices:
-        """Return the order of expansion, by control row, so that neighbours share cached table entries."""
+        """Return the indices of the states ordered by control row, so that consecutive states share cached entries."""
         order = np.arange(len(rows), dtype=np.int64)
         most = self._learner.counts()[0]
         shift = max(0, most.bit_length() - ORDER_BITS)
@@ -132,7 +132,7 @@ class FlatColumns:
         return partial(resolve_flat, packing)
 
     def order(self, rows: Rows) -> Indices:
-        """Return the order in which states are expanded, which is that of the rows."""
+        """Return the indices of the states in the order of expansion, here the order of the rows."""
         return np.arange(len(rows), dtype=np.int64)
 
     def counts(self, pool: Sequence[Worker]) -> list[int]:

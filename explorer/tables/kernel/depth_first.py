@@ -174,7 +174,7 @@ def insert_starts(met: Any, words: Any) -> Any:
 
 @jit
 def copy_set(met: Any, packing: Any, other: Any, new_packing: Any) -> None:
-    """Insert the states of one set into another, which may have another packing."""
+    """Copy the states of a depth set to an empty set, converted to the packing of the new set."""
     keys, new_keys = met.keys, other.keys
     stored, new_stored = keys.shape[1] - 1, new_keys.shape[1] - 1
     own_again = np.zeros((1, new_stored), np.uint64)

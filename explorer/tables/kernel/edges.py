@@ -76,7 +76,7 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any
 
 @jit
 def mark_back(sources: Any, targets: Any, marked: Any, first: Any, before: Any, waiting: Any) -> None:
-    """Mark every state with a path to a marked one; `first` is zeros, one more than there are states."""
+    """Mark every state with a path to a marked state; `first` is an array of zeros, one longer than the states."""
     sources, targets, marked = bare(sources), bare(targets), bare(marked)
     first, before, waiting = bare(first), bare(before), bare(waiting)
     # Group the sources by target, by counting sort.

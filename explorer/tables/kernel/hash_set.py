@@ -359,7 +359,7 @@ def entries(keys: Any, places: Any, layout: Any, words: Any) -> Any:
 
 @jit
 def mark_known(keys: Any, places: Any, layout: Any, words: Any, known: Any) -> None:
-    """Set the flag of every entry that is among these packed words."""
+    """Set the flag of every entry that is among the given packed words."""
     keys, places, words, known, shape = bare(keys), bare(places), bare(words), bare(known), shape_of(layout)
     for i in range(len(words)):
         at = find_place(keys, places, shape, words, i)
@@ -369,7 +369,7 @@ def mark_known(keys: Any, places: Any, layout: Any, words: Any, known: Any) -> N
 
 @jit
 def look_up(keys: Any, places: Any, layout: Any, words: Any, flags: Any, found: Any) -> None:
-    """Write the flag of each of these packed words; all must be entries."""
+    """Write to `found` the flag of each of the packed words, which must all be entries."""
     keys, places, words, shape = bare(keys), bare(places), bare(words), shape_of(layout)
     flags, found = bare(flags), bare(found)
     for i in range(len(words)):
@@ -378,7 +378,7 @@ def look_up(keys: Any, places: Any, layout: Any, words: Any, flags: Any, found: 
 
 @jit
 def number(keys: Any, places: Any, layout: Any, words: Any, numbers: Any, noted: Any) -> None:
-    """Store a number at the entry of each of these packed words; all must be entries."""
+    """Store a number at the entry of each of the packed words, which must all be entries."""
     keys, places, words, shape = bare(keys), bare(places), bare(words), shape_of(layout)
     numbers, noted = bare(numbers), bare(noted)
     for i in range(len(words)):

@@ -70,7 +70,7 @@ def child_of(t: Any, node: Any, answer: Any) -> Any:
 
 @jit
 def insert_path(t: Any, node: Any, path: Any, nodes: Any, jumps: Any) -> Any:
-    """Insert a path of (query, answer) pairs below a node; the tables must have room.
+    """Insert a path of (query, answer) pairs below a node, in tables that have enough room.
 
     Returns the last node, or MISSING where the tree tests another query there, with the numbers of nodes and jumps.
     """
@@ -114,13 +114,13 @@ def _store_jump(t: Any, node: Any, answer: Any, found: Any, jumps: Any) -> Any:
 
 @jit
 def walk_to(t: Any, node: Any, row: Any, me: Any, peer: Any) -> Any:
-    """Walk a decision tree as far as a control row decides it."""
+    """Walk a decision tree until a leaf, or until a query that a control row does not answer."""
     return walk(t, t.rows, row, ALL_SLOTS, node, me, peer, t.rows, NONE, ROW_INBOXES)
 
 
 @jit
 def next_unanswered(t: Any, first: Any, last: Any, states: Any, inboxes: Any) -> Any:
-    """Return the index of the first request to Python that no earlier answer has answered, or `last`."""
+    """Return the index of the first request to Python without a result in its decision tree, or `last`."""
     states = bare(states)
     for i in range(first, last):
         if t.asked[i, 0] != codes.ASK_PATH:

@@ -121,7 +121,7 @@ class GrowingTables(Tables):
         return start
 
     def room_for_path(self, length: int) -> tuple[int, int]:
-        """Make room for a path of a decision tree; return the numbers of nodes and jumps."""
+        """Make room for a path of `length` reads in the decision trees; return the numbers of used nodes and jumps."""
         nodes, jumps = self._used["nodes"], self._used["jumps"]
         self.lengthen("nodes", nodes + length)
         self.lengthen("jumps", jumps + length * MOST_JUMPS)
@@ -130,7 +130,7 @@ class GrowingTables(Tables):
         return nodes, jumps
 
     def note_used(self, **used: int) -> None:
-        """Set the number of rows in use of some tables."""
+        """Set the number of used rows of the named tables."""
         for name, count in used.items():
             self._used[name] = count
 

@@ -169,7 +169,7 @@ class BreadthFirst:
             )
 
     def _satisfying(self, rows: Rows) -> Rows:
-        """Return the new states that satisfy the constraints; all of them once a violation ends the search."""
+        """Return the new states that satisfy the constraints; all new states once a violation ends the search."""
         python = self.checker.python
         if python is None or self._stop_requested:
             return rows

@@ -75,7 +75,7 @@ def packing(widths: list[int]) -> Packing:
 
 
 def roomy_packing(counts: list[int], before: Sequence[int] = ()) -> Packing:
-    """Return a packing for ids up to these counts; fast-growing fields get the spare bits that cost no memory."""
+    """Return a packing for ids up to `counts`; spare bits that cost no memory go to the fastest-growing fields."""
     widths = [max(1, count.bit_length()) for count in counts]
     spare, total = 0, sum(widths)
     while spare < len(widths) and _sizes(total + spare + 1) == _sizes(total):

@@ -83,7 +83,7 @@ class Archive:
         return found
 
     def repacked(self, old: Packing, new: Packing) -> Archive:
-        """Return an archive of the same states in a new packing, which may change partitions; this one is closed."""
+        """Convert the archive to a new packing, which may change the partitions of states; close the old archive."""
         fresh = Archive(new, self._folder)
         for number in range(PARTITIONS):
             for words in self.chunks(number):
@@ -168,7 +168,7 @@ class SpillingSet:
         self.candidates.begin()
 
     def _archive_new(self, rows: Rows, known: dict[int, Flags], archive: Archive) -> Rows:
-        """Return the candidates that are not marked as known, and append them to the archive."""
+        """Append the candidates not marked as known to the archive; return the appended rows."""
         words, owner = self._pack(rows, self.in_memory.packing)
         fresh = []
         for p, mine in by_owner(owner):

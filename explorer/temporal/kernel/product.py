@@ -67,7 +67,7 @@ def letter_of(p: Any, s: Any, e: Any) -> Any:
 
 @inlined
 def taken_by(p: Any, s: Any, e: Any) -> Any:
-    """Return the fairness conditions that a step fulfils."""
+    """Return the bit mask of the fairness conditions whose action contains a step; 0 for a stutter."""
     if e == STUTTER:
         return np.uint64(0)
     return p.label_taken[p.label[e]]

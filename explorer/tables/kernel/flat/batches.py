@@ -176,7 +176,7 @@ def expand_completely(t: Any, packing: Any, worker: Any, at: Any) -> Any:
 
 @inlined
 def lacks_room_for(t: Any, packing: Any, worker: Any, found: Any, n: Any, fullest: Any) -> Any:
-    """Return the value of S_CODE that ends the batch before `n` more successors, or OK after reserving their room."""
+    """Return the code that ends the batch if there is no room for `n` more successors, else OK with room reserved."""
     code = codes.OK
     if n == FULL:
         code = codes.MANY_SUCCESSORS

@@ -97,7 +97,7 @@ def shared_number(t: Any, worker: Any, rows: Any, row: Any) -> Any:
 
 @inlined
 def number_for(worker: Any, kind: Any, shared: Any) -> Any:
-    """Return the shared fields' number in the key of a kind of fact, or NO_NUMBER if no such fact reads them."""
+    """Return the shared fields' number for the key of a fact; NO_NUMBER if no fact of this kind reads shared fields."""
     return shared if worker.fact_counts[READS + kind] else NO_NUMBER
 
 
@@ -132,13 +132,13 @@ def memo_put(worker: Any, key: Any, fact: Any) -> None:
 
 @inlined
 def fact_of(packed: Any) -> Any:
-    """Return a packed span as a fact: an odd number, since 0 is no fact."""
+    """Encode a packed span as a fact: an odd number, since 0 means no fact."""
     return packed << 1 | 1
 
 
 @inlined
 def span_in(fact: Any) -> Any:
-    """Return the span of a fact."""
+    """Return the packed span that a fact encodes."""
     return fact >> 1
 
 
