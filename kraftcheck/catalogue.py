@@ -56,7 +56,7 @@ class Model(NamedTuple):
 
     @property
     def configurations(self) -> dict[str, ShippedConfig]:
-        """The shipped configurations, by name, in file order; a user's variant has those of its shipped model."""
+        """The shipped configurations, by name, in file order; a user's variant shares its shipped model's."""
         shipped = self.shipped
         if shipped is None:
             return {}

@@ -49,7 +49,7 @@ COLLECT = (50_000, 20, 10)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line, by default that of the process; return the exit code."""
+    """Run a command line, by default this process's own; return the exit code."""
     _prepare_streams()
     if arguments is not None:
         return _run(list(arguments))

@@ -60,7 +60,7 @@ def configuration(model: Model, choice: str | None, settings: Iterable[str]) -> 
 
 
 def _without_others(config: ModelConfig, protocol: type[Protocol], beside: Iterable[type[Protocol]]) -> ModelConfig:
-    """Drop the constants and properties that only the other protocols of a comparison have."""
+    """Drop from a configuration the constants and properties that its protocol lacks but a compared protocol has."""
     own = {*protocol.constants, *protocol.properties}
     others = {name for other in beside for name in (*other.constants, *other.properties)} - own
     if not others:

@@ -43,7 +43,7 @@ _NAME = re.compile(r"\w*[A-Za-z]\w*", re.ASCII)
 
 
 def cached(function: Callable[[A], T]) -> Callable[[A], T]:
-    """Memoize a function of one argument, typed for mypy, which does not take classes as hashable."""
+    """Memoize a function of one argument; typed for mypy, which rejects classes as hashable arguments."""
     return cache(function)
 
 

@@ -199,7 +199,7 @@ Tell = Callable[[Transition], Iterable[str]]
 
 
 class NothingThereError(ScenarioError):
-    """A path into a value that currently is not a record, such as `Nil`."""
+    """A path leads into a value that is currently no record, such as `Nil`."""
 
 
 class Stage:
@@ -337,7 +337,7 @@ class Stage:
         return steps[0]
 
     def _is_under_way(self, kind: str) -> bool:
-        """Whether a message of this type is under way."""
+        """Whether a message of this type is in flight."""
         network = self.semantics.network
         return bool(kind) and any(
             type(message).__name__ == kind
@@ -359,7 +359,7 @@ class Stage:
     # Looking
 
     def replica(self, text: str) -> Value:
-        """Return the id of the replica with this text; None if there is no such replica."""
+        """Return the id of the replica whose id has this text; None if no replica has it."""
         return next((key for key in self.state.replicas if text_of(key) == text), None)
 
     def at(self, path: str) -> Value:

@@ -246,7 +246,7 @@ class PrevoteContracts(PrevoteMembership):
         message: RequestVoteResponse | FetchResponse | BeginQuorumEpochRequest,
         step: Step,
     ) -> bool:
-        """A message of an older epoch has no effect; one of a newer epoch moves a server there, without a vote.
+        """A message of an older epoch has no effect; a newer epoch in a message is entered without a vote.
 
         Within its epoch, a server without a leader follows the leader in the message. KIP-595, Fetch and
         BeginQuorumEpoch.

@@ -156,7 +156,7 @@ class PrevoteProperties(PrevoteBase):
 
     @temporal
     def eventually_leader_elected(self) -> Formula:
-        """Without a leader that a majority follows, there is eventually one."""
+        """If a majority follows no leader, then eventually a majority follows one."""
         return leads_to(~anywhere(self.is_functional), anywhere(self.is_functional))
 
     @predicate

@@ -53,7 +53,7 @@ class PrevoteReplication(PrevoteElections):
     def resend_begin_quorum_epoch_request(
         self, me: Server, shared: Shared, standing: Map[int, Standing], announced: Map[int, frozenset[tuple[int, int]]]
     ) -> Steps:
-        """A leader repeats its announcement to a peer that lost the first one and does not follow."""
+        """A leader repeats its announcement to a peer that lost the first announcement and does not follow."""
         if me.state is not ServerState.LEADER or me.current_epoch == 1:
             return
         for peer in ordered(me.config.members - {me.id}):

@@ -115,7 +115,7 @@ class QuorumMembership(Protocol):
         return sets[-1][1] if sets else otherwise
 
     def last_voters_record(self, log: Log) -> int:
-        """Return the end offset of the last batch that sets the voters; 0 if there is none."""
+        """Return the end offset of the last batch that sets the voters; 0 if no batch sets them."""
         sets = self.voter_sets(log)
         return sets[-1][0] if sets else 0
 
@@ -144,7 +144,7 @@ class QuorumMembership(Protocol):
         return not self.is_majority(voters, keys(voters).difference(rejected))
 
     def majorities_meet(self, one: VoterSet, other: VoterSet) -> bool:
-        """Return whether every majority of one voter set shares a member with every majority of the other."""
+        """Return whether every majority of one voter set shares a member with every majority of another."""
         return _meet(self.is_majority, *without_directories(one, other))
 
 

@@ -37,7 +37,7 @@ def end_of(log: Log) -> Position:
 
 
 def epoch_start(log: Log, epoch: int) -> int:
-    """Return the offset of the first batch of an epoch or of a later one; the log end if the log has neither."""
+    """Return the offset of the first batch in the given or a later epoch; the log end if there is no such batch."""
     return next((offset for offset, batch in enumerate(log) if batch.epoch >= epoch), len(log))
 
 
@@ -213,5 +213,5 @@ def voted_for_itself(me: Replica) -> bool:
 
 
 def endpoint_of(me: Replica, host: ModelValue | Nil) -> int:
-    """Return the endpoint of a replica id in the voter set; 0 if it is not there."""
+    """Return the endpoint of a replica id in the voter set; 0 if the voter set lacks the id."""
     return next((voter.endpoint for voter in ordered(me.voters) if voter.key.id == host), 0)

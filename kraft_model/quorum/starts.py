@@ -194,7 +194,7 @@ class QuorumStarts(QuorumBase):
 
     @scenario
     def new_voter_dead(self) -> Iterator[Take]:
-        """One voter, which has added a second one; the latter crashed for good before it fetched the VotersRecord."""
+        """One voter has added a second one, which crashed for good before it fetched the VotersRecord."""
         leader = ordered(self.initial_voters)[0]
         yield from self.observed()
         yield take("AddVoter", leader, lambda me: me.change.voter.key.id == self.outsider())

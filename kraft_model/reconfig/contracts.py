@@ -211,7 +211,7 @@ class ReconfigContracts(ReconfigMembership):
     def answers_tell_who_leads(
         self, before: Server, after: Server, message: RequestVoteResponse | FetchResponse, step: Step
     ) -> bool:
-        """A response of an older epoch has no effect; one of a newer epoch moves a server there.
+        """A response of an older epoch has no effect; a response of a newer epoch moves the server to that epoch.
 
         Within its epoch, a server without a leader follows the leader in the response. A candidate does so only with an
         error (the specification, MaybeHandleCommonResponse). KIP-595, Fetch and Vote, Response Handling.
@@ -360,7 +360,7 @@ class ReconfigContracts(ReconfigMembership):
     def followers_use_what_their_logs_say(
         self, before: Server, after: Server, message: FetchResponse, step: Step, shared: Shared
     ) -> bool:
-        """A served follower uses the last configuration of its log, and is voter if it is a member there.
+        """A served follower uses its log's last configuration, and is a voter if it is a member in it.
 
         KIP-853, VotersRecord, Handling. Other servers keep configuration and role.
         """
@@ -394,7 +394,7 @@ class ReconfigContracts(ReconfigMembership):
 
     @step_invariant
     def refusals_to_join_change_nothing(self, before: Server, after: Server, message: JoinResponse, step: Step) -> bool:
-        """An observer drops a rejection, and may ask again. The specification, HandleRejectJoinResponse."""
+        """An observer drops a rejection, and may request to join again. The specification, HandleRejectJoinResponse."""
         refused = before.role is Role.OBSERVER and message.result is Result.NOT_OK
         return only_listens(step) and refused and after == before
 

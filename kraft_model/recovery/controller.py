@@ -166,7 +166,7 @@ class RecoveryController(RecoveryBase):
         return True
 
     def _requested_recovery(self, me: Controller, request: AlterPartitionRequest) -> RecoveryState:
-        """Return the requested recovery state; version 0 has no such field, and implies RECOVERED."""
+        """Return the requested recovery state; a request of version 0 has no such field, and implies RECOVERED."""
         return RECOVERED if isinstance(request.recovery, Nil) else request.recovery
 
     def _tells_followers(self) -> bool:

@@ -126,7 +126,7 @@ class RegistrationBase(Protocol):
                 raise ConstantError(name, f"expected {expected}")
 
     def snapshot(self) -> Image:
-        """Return the initial image: every node is registered, except those of Unregistered."""
+        """Return the initial image: all nodes except those in Unregistered are registered."""
         return Image(
             Map((node, self._registered(node)) for node in ordered(self.controllers - self.unregistered)),
             Map((node, self._registered(node)) for node in ordered(self.brokers - self.unregistered)),

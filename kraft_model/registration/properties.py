@@ -320,7 +320,7 @@ class RegistrationProperties(RegistrationBase):
         return any(self._may_have_decided(shared.log[:end], running) for end in ends)
 
     def _may_have_decided(self, log: tuple[LogRecord, ...], running: Map[ModelValue | Name, bool]) -> bool:
-        """Whether a majority of the voters of a log may have run, if MaxStops of them have stopped since."""
+        """Whether a majority of a log's voters may have run at some time, given that at most MaxStops have stopped."""
         changes = [record for record in log if isinstance(record, VotersRecord)]
         voters = changes[-1].voters if changes else self.initial_voters
         return self.static or 2 * (sum(running[node] for node in voters) + self.stops) > len(voters)

@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _jobs(base: Model, variants: dict[str, Model], arguments: argparse.Namespace) -> list[tuple[Job, Variants]]:
-    """Return for each configuration the job of the base and those of the variants."""
+    """Return the jobs of each configuration: the base's, and one for each variant."""
     by_configuration: dict[str | None, Variants] = {}
     beside = list(variants.values())
     for name, model in variants.items():
@@ -169,7 +169,7 @@ def _seen_to(job: Job, result: Result) -> int | None:
 
 
 def changed_actions(base: ComparedRun, variant: ComparedRun) -> tuple[list[str], list[str] | None]:
-    """Return the actions that only the variant fires, and those that only the base fires (None if unknown)."""
+    """Return the actions fired only by the variant, and the actions fired only by the base (None if unknown)."""
     fired, fired_in_variant = ([name for name, times in one.result.actions.items() if times] for one in (base, variant))
     gained = [name for name in fired_in_variant if name not in fired]
     if gained and not _is_as_far(base, variant):

@@ -117,7 +117,7 @@ class KafkaCluster:
         self._take(self._driver.ask(command, **arguments))
 
     def find(self, message: Record) -> int | None:
-        """Return the driver's number of a message in flight, the youngest of equal ones; None without one."""
+        """Return the driver's number of a message in flight, the youngest of several equal messages, or None."""
         return max((number for number, found in self.in_flight.items() if found == message), default=None)
 
     def preferred(self, message: Record) -> tuple[Key, ...]:
@@ -137,7 +137,7 @@ class KafkaCluster:
         self._driver.ask("drop", message=number)
 
     def merge(self, messages: Iterable[Record]) -> None:
-        """Drop the answers to administrators that the model has merged with equal ones."""
+        """Drop the answers to administrators that equal other answers and that the model has merged with them."""
         left = Counter[Record](message for message in messages if isinstance(message, AdminResponse))
         for number, message in sorted(self.in_flight.items(), reverse=True):
             if message in left:

@@ -94,7 +94,7 @@ def _fetch_from_bootstrap_server(cluster: KafkaCluster, _: State, step: Transiti
 
 
 def _retry(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    """Time out a request; a follower then asks a bootstrap server or its leader, whichever it did not ask last."""
+    """Time out a request; a follower of Kafka then asks a bootstrap server and its leader in turn."""
     servers = cluster.protocol.bootstrap_servers - {step.actor}
     wanted = getattr(step.target.replicas[step.actor].pending, "dest", None)
     follows = before.replicas[step.actor].mode is Mode.FOLLOWER

@@ -221,7 +221,7 @@ class Cover:
     # Choosing
 
     def next(self, nodes: Iterable[int], offered: Container[tuple[object, ...]]) -> Place | None:
-        """Return the step to take: a new one, or the first on a path to one; None if no path leads to one."""
+        """Return the step to take: an untaken step, or the first step on a path to one; None if none exists."""
         fresh: list[tuple[int, Place]] = []
         ways: list[tuple[int, Place]] = []
         gone: list[tuple[int, Place]] = []
@@ -442,7 +442,7 @@ class CoverWalk:
                 return
 
     def _outcomes(self, node: int, number: int) -> list[int]:
-        """Return the outcomes of a labelled step, its own first."""
+        """Return the outcomes of a labelled step, the step's own outcome first."""
         edges = self._graph.edges[node]
         others = [other for other, edge in enumerate(edges) if edge.label[:3] == edges[number].label[:3]]
         return sorted(others, key=lambda other: other != number)

@@ -142,7 +142,7 @@ class _StepEvaluator:
         self._known: set[str] = set()  # properties violated before
 
     def look(self) -> None:
-        """Evaluate the waiting step, if there is one."""
+        """Evaluate the step that waits for evaluation, if any."""
         if self.waiting is None:
             return
         (number, taken, states, differing, problem), self.waiting = self.waiting, None

@@ -70,7 +70,7 @@ class LogIndex:
         return self._logs.get(node, ReplicaLog())
 
     def up_to(self, offset: int, epoch: int) -> ReplicaLog:
-        """Return the known log that ends at an offset with an epoch; empty if there is none."""
+        """Return the known log that ends at an offset with an epoch; an empty log if none is known."""
         return self._up_to.get((offset, epoch), ReplicaLog())
 
     def note(self, node: int, state: Json) -> ReplicaLog:

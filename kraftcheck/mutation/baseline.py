@@ -115,7 +115,7 @@ class _Tracing:
 
     @contextmanager
     def noted(self) -> Iterator[set[Line]]:
-        """Record the lines that run in the block, including those of memoized functions, whose caches are cleared."""
+        """Record the lines that run in the block; clear the caches of memoized functions, so their lines run too."""
         lines: set[Line] = set()
 
         def begin(frame: FrameType, event: str, argument: object) -> Any:

@@ -115,7 +115,7 @@ class _RenamedProperty(Property):
 
 
 def with_new_names(options: SearchRequest, names: Names) -> SearchRequest:
-    """Return a search request in which some actions also have new steps, under a second name."""
+    """Return a search request in which some actions have their new steps under a second name."""
     return replace(
         options,
         reachable=tuple(replace(one, without=tuple(_all(one.without, names))) for one in options.reachable),
@@ -141,7 +141,7 @@ def _temporal(prop: Property, names: Names) -> Property:
 
 
 def _renamed(formula: Formula, names: Names) -> Formula:
-    """Return a formula with the names of new steps added to those of their actions."""
+    """Return a formula in which each action name also covers the second name for the action's new steps."""
     if isinstance(formula, Enabled | Taken):
         return type(formula)(frozenset(_all(formula.actions, names)))
     parts = {name: _renamed(part, names) for name, part in vars(formula).items() if isinstance(part, Formula)}

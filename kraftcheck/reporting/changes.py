@@ -122,7 +122,7 @@ def _set_difference(old: frozenset[Any], new: frozenset[Any]) -> tuple[Part, ...
 
 
 def _replaced(old: Value, new: Value) -> tuple[Part, ...]:
-    """Return "old -> new". A replaced record of another type is only named: the step before shows it in full."""
+    """Return "old -> new"; an old record of another type is shown by its type alone."""
     gone = is_shown_by_fields(old) and type(old) is not type(new)
     return ((OLD, f"{type(old).__name__}(...)" if gone else text_of(old)), (PLAIN, " -> "), (NEW, text_of(new)))
 
@@ -154,7 +154,7 @@ def _sequence_difference(path: str, old: tuple[Any, ...], new: tuple[Any, ...]) 
 
 
 def messages(network: Network, before: State | None, after: State, delivered: Record | None) -> list[Message]:
-    """Return the messages that a step consumes, keeps and sends, then those still under way."""
+    """Return the messages that a step consumes, keeps and sends, then the other messages in flight."""
     then = Counter[Record]() if before is None else _under_way(network, before)
     now = _under_way(network, after)
     found = []

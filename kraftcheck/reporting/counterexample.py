@@ -333,7 +333,7 @@ def _message_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep
 
 
 def _folded(found: Sequence[Message]) -> int:
-    """Return the number of untouched messages (the last ones of `found`) if there are too many to list; else 0."""
+    """Return the number of untouched messages, the last in `found`, if they are too many to list; else 0."""
     same = sum(item.mark == " " for item in found)
     return same if same > _MOST_SAME else 0
 

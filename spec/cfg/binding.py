@@ -237,7 +237,7 @@ def _fairness(protocol: type[Protocol], config: ModelConfig) -> tuple[Fairness, 
 
 
 def _renamed(protocol: type[Protocol], config: ModelConfig) -> tuple[ModelConfig, list[str]]:
-    """Replace unknown names under INIT, NEXT and SPECIFICATION by the protocol's own, and return warnings of them."""
+    """Replace unknown names under INIT, NEXT and SPECIFICATION by the protocol's own; return a warning for each."""
     names = protocol.accepted_names
     known = {"init": (*start_names(protocol), *names), "next": ("Next", *names)}
     known["specification"] = (FAIR_SPEC, *protocol.specifications)

@@ -121,7 +121,7 @@ class Watch:
 
 
 class _Marker:
-    """Inserter of probes into a definition: all, or those of the given numbers."""
+    """Inserter of probes into a definition: all probes, or only the given numbers."""
 
     def __init__(self, wanted: set[int]) -> None:
         self.parts: dict[int, Part] = {}

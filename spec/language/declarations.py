@@ -502,7 +502,7 @@ def temporal(*, fairness: Iterable[Fairness] = (), name: str | None = None) -> M
 
 
 def refines(other: type, *, name: str | None = None) -> Mark:
-    """Mark a method as a refinement mapping: from this protocol's states to those of another, `(self, state, other)`.
+    """Mark a method as a refinement mapping, from states to another protocol's states: `(self, state, other)`.
 
     `other` is the abstract protocol: `other.start(...)` makes its states. Each initial state must map to an initial
     state of the abstract protocol, and each step to a step of it or to none. The abstract protocol has the constants of

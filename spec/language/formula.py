@@ -239,7 +239,7 @@ def leads_to(condition: Claim, claim: Claim) -> Formula:
 
 
 def every(claims: Iterator[Formula] | list[Formula]) -> Formula:
-    """Return the conjunction of formulas, for example of one for each replica."""
+    """Return the conjunction of formulas, for example of a formula for each replica."""
     result: Formula = Boolean(True)
     for claim in claims:
         result = claim if result == Boolean(True) else result & claim
@@ -247,7 +247,7 @@ def every(claims: Iterator[Formula] | list[Formula]) -> Formula:
 
 
 def some(claims: Iterator[Formula] | list[Formula]) -> Formula:
-    """Return the disjunction of formulas, for example of one for each replica."""
+    """Return the disjunction of formulas, for example of a formula for each replica."""
     result: Formula = Boolean(False)
     for claim in claims:
         result = claim if result == Boolean(False) else result | claim
@@ -275,7 +275,7 @@ def anywhere(predicate: Claim) -> Formula:
 
 
 def at(replica: Value, predicate: Claim) -> Formula:
-    """Return the proposition that the replica with this id exists, and that a predicate of `me` is true of it."""
+    """Return the proposition that the replica with this id exists and satisfies a predicate of `me`."""
     held = _held("at", predicate)
     return Not(StatePredicate(held.prop.negated().of(replica)))
 
@@ -337,7 +337,7 @@ def fairness_problem(declared: object) -> str | None:
 
 
 def weak(*actions: str, each: Each = "", when: str = "") -> Fairness:
-    """Return weak fairness of the disjunction of some actions: WF in TLA+.
+    """Return weak fairness of the disjunction of the given actions: WF in TLA+.
 
     Parameters
     ----------
@@ -353,7 +353,7 @@ def weak(*actions: str, each: Each = "", when: str = "") -> Fairness:
 
 
 def strong(*actions: str, each: Each = "", when: str = "") -> Fairness:
-    """Return strong fairness of the disjunction of some actions: SF in TLA+.
+    """Return strong fairness of the disjunction of the given actions: SF in TLA+.
 
     Parameters
     ----------

@@ -498,7 +498,7 @@ PairOfSets = tuple[frozenset[Record], frozenset[Record]]
 
 
 class MessageSetWithMemory(Network):
-    """Unordered messages without counts; an inbox is a pair of sets, of messages in flight and of processed ones.
+    """Unordered messages without counts; an inbox is a pair of sets: messages in flight, messages processed.
 
     A processed message may be sent again; it is then in both sets. This is module network of the TLA+ specification
     kraft_kip_996.

@@ -95,7 +95,7 @@ def bound(name: str, *, default: Value = MISSING, counter: str = "") -> Any:
 
 
 class Protocol:
-    """A protocol: an explicit-state transition system. `kraftcheck.spec.examples` has complete small ones.
+    """A protocol: an explicit-state transition system. For small examples see `kraftcheck.spec.examples`.
 
     A subclass declares constants and bounds, its `network`, its initial states (`initial`), and methods decorated as
     actions and properties. A subclass of a protocol with `variant="name"` is a variant of it.
@@ -217,7 +217,7 @@ class Protocol:
 
     @classmethod
     def name(cls) -> str:
-        """Return the protocol's name in reports: that of the class or, for a variant, that of its base."""
+        """Return the protocol's name in reports: the class's name, or for a variant the base's."""
         return next(base.__name__ for base in cls.__mro__ if base.__dict__.get("variant") is None)
 
     def check_constants(self) -> None:
@@ -322,7 +322,7 @@ class Protocol:
         return {name: getattr(self, c.attribute) for name, c in self.constants.items()}
 
     def projected(self, read: Projection, source: Value) -> Value:
-        """Return a projection of one replica, or of one inbox; `NOT_PROJECTED` of a replica of another type."""
+        """Return a projection of one replica or inbox; `NOT_PROJECTED` for a replica of another type."""
         if read.of and not isinstance(source, read.of):
             return NOT_PROJECTED
         under_way = read.of_inbox and not read.is_whole

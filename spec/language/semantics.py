@@ -639,7 +639,7 @@ def initial_states(semantics: Semantics, init: str) -> list[State]:
 
 
 def path_to(protocol: Protocol, init: str) -> Iterator[Take]:
-    """Yield the path from the first initial state to a named one; empty for "Init"."""
+    """Yield the steps from the first initial state to a named initial state; no steps for "Init"."""
     method = getattr(protocol, start_names(protocol)[init])
     if not hasattr(method, "scenario"):
         return

@@ -54,7 +54,7 @@ class HiddenReads:
                 self.found[name][reader] = None
 
     def seen(self, reader: str, name: str, parameter: str, value: Any) -> Any:
-        """Return the argument for a method's parameter: a read-tracking proxy if the view hides part of it."""
+        """Return the argument for a method's parameter, in a read-tracking proxy if the view hides a part of it."""
         shared = self._hidden.shared if parameter in ("shared", "state") else frozenset[str]()
         spent = self._hidden.bounds if parameter in ("spent", "state") else frozenset[str]()
         note = partial(self.note, reader)

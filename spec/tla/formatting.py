@@ -166,7 +166,7 @@ def _enclosed(brackets: _Brackets, items: Sequence[_Box], keys: Sequence[_Box] =
 
 
 def _is_laid_out(flat: str) -> bool:
-    """Whether TLC lays a value out: its layout gives up at names with ``_`` and at strings with quotes in them."""
+    """Whether TLC breaks a value into lines; its layout gives up at some ``_`` in names and quotes in strings."""
     return ("_" not in flat and '\\"' not in flat) or _LAID_OUT.fullmatch(flat) is not None
 
 

@@ -414,7 +414,7 @@ class Decoder:
         return read
 
     def _later(self, kind: Any) -> Decode:
-        """Return a lazy decoder of a type: a record may contain records of its own class."""
+        """Return a decoder that is built at first use, since a record may contain records of its own class."""
         return lambda value: self.of(kind)(value)
 
     def _shape(self, cls: type[Record]) -> Shape:

@@ -175,7 +175,7 @@ class StateView:
         return {}
 
     def encode(self, value: Value) -> Value:
-        """Return a protocol value, such as a replica's id, in its form in the variables."""
+        """Encode a protocol value, such as a replica's id, as a value in the variables."""
         return self._encoder.encode(value)
 
     # From TLA+
@@ -220,7 +220,7 @@ class StateView:
             yield self._read_replica(decoder, self._fitting(key, functions), key, functions)
 
     def _fitting(self, key: Value, functions: dict[str, dict[Value, Value]]) -> list[_Replica]:
-        """Return the classes of replicas whose variables are exactly those with a value for an id."""
+        """Return the classes of replicas whose variables are exactly the variables with a value for an id."""
         has = {name for name in self._replica_names if key in functions[name]}
         fitting = [r for r in self._replicas if set(_variables_of(r)) == has]
         if not fitting:
@@ -337,7 +337,7 @@ def _located(name: str, error: MismatchError) -> ViewError:
 
 
 def _union(classes: Iterable[type[Record]]) -> Any:
-    """Return the union of classes; `Record` if there is none."""
+    """Return the union type of classes; `Record` for no classes."""
     first, *rest = tuple(classes) or (Record,)
     kind: Any = first
     for cls in rest:
@@ -346,7 +346,7 @@ def _union(classes: Iterable[type[Record]]) -> Any:
 
 
 def _replicas(protocol: Protocol, starts: Iterable[State]) -> list[_Replica]:
-    """Return the classes of replicas: those of the initial states, and those of the actions' actors.
+    """Return the classes of replicas in the initial states, and of the actors of actions.
 
     A class with subclasses in its module counts only if an initial state has a replica of it. A variable ``kind``
     distinguishes two classes with the same fields and the same type of `id`.
@@ -368,7 +368,7 @@ def _look(cls: type[Record]) -> tuple[frozenset[str], Any]:
 
 
 def _messages(protocol: Protocol) -> list[type[Record]]:
-    """Return the classes of messages: those of actions and the network, and those of the protocol's modules."""
+    """Return the classes of messages of actions, of the network, and of the protocol's modules."""
     network = protocol.network
     named = [cls for action in protocol.actions.values() for cls in action.messages]
     named += [*getattr(network, "once", ()), *getattr(network, "replies_once", ())]
@@ -383,7 +383,7 @@ def _messages(protocol: Protocol) -> list[type[Record]]:
 
 
 def _model_values(protocol: Protocol, starts: Iterable[State]) -> dict[str, ModelValue]:
-    """Return the model values by name: those in constants, in initial states, and of the protocol's modules."""
+    """Return the model values in constants, initial states and the protocol's modules, by name."""
     found: dict[ModelValue, ModelValue] = {}
     for value in (*protocol.constant_values().values(), *starts):
         transform(value, lambda item: found.setdefault(item, item))

@@ -55,7 +55,7 @@ class _Simulation(TraceFormat):
 
 
 def _part(source: Source, line: str, number: int) -> re.Match[str]:
-    """Parse a line outside of a state; `number` is that of the next state."""
+    """Parse a line outside of a state; `number` is the number of the next state."""
     found = _LINE.fullmatch(line)
     if found is None:
         expected = "'/\\ name = value', a comment, 'STATE_n ==' or the end of the module"

@@ -272,7 +272,7 @@ class DivergenceExplainer:
     def _problem_of(
         self, wanted: Wanted, state: State, steps: Sequence[Transition], leading: Sequence[Transition]
     ) -> tuple[DivergenceKind, str]:
-        """Return the kind of a divergence and its description, without the nearest step."""
+        """Return the kind and the description of a divergence, without the nearest step."""
         if leading:
             names = " or ".join(dict.fromkeys(map(self.step_text, leading)))
             text = f"state {wanted.number} follows from state {wanted.before} by {names}, not by"

@@ -57,7 +57,7 @@ class StateReader:
             raise TraceError(self.file, line, column, error.found, expected) from None
 
     def _place_of(self, variable: str, state_line: int) -> tuple[int, int]:
-        """Return the line and column of a variable's value, or of its state if the file has no such text.
+        """Return the line and column of a variable's value, or of its state if the file does not show the value.
 
         Only errors need the place, so this method reads the file again.
         """
@@ -239,7 +239,7 @@ class Replayer:
         self._walked = 0
 
     def count_state(self) -> None:
-        """Count a state, and drop memoised results after `REMEMBERED` of them."""
+        """Count a state; after `REMEMBERED` states drop the memoised results."""
         self._walked += 1
         if self._walked >= REMEMBERED:
             self._learn()
@@ -377,7 +377,7 @@ class _Walk:
 
     @property
     def verdict(self) -> ReplayVerdict:
-        """The verdict so far."""
+        """The verdict on the trace up to the last replayed state."""
         if self.divergence is not None:
             return ReplayVerdict.DIVERGES
         if self.problem is not None:
@@ -639,7 +639,7 @@ def way_of_length(
 
 
 def _listed(way: Way) -> str:
-    """Return the actions of the first steps and the number of the others as text."""
+    """Return as text the actions of the first steps, and the number of further steps."""
     names = [step.action for step in way]
     return ", ".join(names if len(names) <= LISTED else [*names[:LISTED], f"and {len(names) - LISTED} more"])
 

@@ -66,7 +66,7 @@ def peers(me: Replica) -> dict[Key, int]:
 
 
 def known_endpoint(me: Replica, host: ModelValue | Nil) -> int:
-    """Return the endpoint of a replica id in the voter set; 0 if it is not there."""
+    """Return the endpoint of a replica id in the voter set; 0 if the voter set lacks the id."""
     found = {voter.key: voter.endpoint for voter in me.voters if voter.key.id == host}
     return found[min(found, key=lambda key: key.directory)] if found else 0
 
@@ -128,7 +128,7 @@ def committed_end(me: Replica) -> int:
 
 
 def last_voters_end(log: tuple[Batch, ...]) -> int:
-    """Return the end offset of the last batch with a VotersRecord; 0 if there is none."""
+    """Return the end offset of the last batch with a VotersRecord; 0 if no batch has one."""
     found = [place for place, batch in enumerate(log, start=1) if any(isinstance(r, Voters) for r in batch.records)]
     return found[-1] if found else 0
 

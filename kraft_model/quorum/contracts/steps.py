@@ -365,7 +365,7 @@ class QuorumContracts(MessageContracts):
 
     @step_invariant
     def requests_are_repeated_in_vain(self, before: Replica, after: Replica, step: Step) -> bool:
-        """A replica with a pending request may repeat it or give it up; observers may ask a bootstrap server.
+        """A replica may repeat its pending request or give it up; an observer may ask a bootstrap server.
 
         KIP-595, "Fetch"; KAFKA-17030; KIP-853, "UpdateVoter".
         """

@@ -275,7 +275,7 @@ class UpdateVoterBlocksFetch(Quorum, variant="update-voter-blocks-fetch"):
 
 
 class UpdatesWhatDiffers(Quorum, variant="updates-what-differs"):
-    """A voter sends UpdateVoter while the voter set in use has another endpoint of it, as in Kafka.
+    """A voter sends UpdateVoter while the voter set in use has an outdated endpoint for it, as in Kafka.
 
     `KafkaRaftClient.shouldSendUpdateVoteRequest`; at kraft.version 0 as in the KIP. All versions.
     """

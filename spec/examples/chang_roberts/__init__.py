@@ -116,5 +116,5 @@ class ChangRoberts(Protocol):
 
     @temporal
     def liveness(self) -> Formula:
-        """If there is a candidate, a node eventually wins."""
+        """If some node is a candidate, a node eventually wins."""
         return leads_to(anywhere(self.stands), anywhere(self.has_won))

@@ -130,7 +130,7 @@ class Paxos(Protocol):
     def phase2a(
         self, me: Leader, promises: Map[object, frozenset[Promise]], proposed: Map[object, frozenset[int]]
     ) -> Steps:
-        """A leader proposes a safe value once: that of a quorum's latest vote, or any value without a vote."""
+        """A leader proposes a safe value once: the latest vote of a quorum, or any value if the quorum has no vote."""
         if any(me.id in ballots for ballots in proposed.values()):
             return
         safe: set[ModelValue] = set()

@@ -183,7 +183,7 @@ class PaxosCommit(Protocol):
     def phase2a(
         self, me: Leader, promises: Map[object, frozenset[Promise]], proposed: Map[object, frozenset[int]]
     ) -> Steps:
-        """A leader proposes an outcome once: that of a majority's latest vote, or to abort without a vote."""
+        """A leader proposes an outcome once: the latest vote of a majority, or to abort if the majority has no vote."""
         rm, ballot = me.id
         if ballot == 0 or any(ballot in proposed[acceptor, rm] for acceptor in self.acceptors):
             return
