@@ -49,6 +49,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("kraftcheck").addoption("--kraftcheck-reports", metavar="DIR", help=what)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail a test that has the marker and not the fixture, since it would pass without a search."""
+    is_marked = any(mark.name == "kraftcheck" for mark in item.own_markers)
+    if is_marked and "kraftcheck" not in getattr(item, "fixturenames", ()):
+        pytest.fail("kraftcheck: the marker alone checks nothing; add the parameter `kraftcheck`", pytrace=False)
+
+
 @pytest.fixture
 def kraftcheck(request: pytest.FixtureRequest) -> Result | Check:
     """Return the result of the marker's search; without a marker, a function that searches."""

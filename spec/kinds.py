@@ -14,6 +14,7 @@ from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.values import INSTEAD, Map, ModelValue, Record, Value, cut, field_types, is_enum, refuse_enum
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+FIXES = {float: "; write an int"}
 SCALARS = {int: "a number", bool: "TRUE or FALSE", str: "a string", ModelValue: "a model value"}
 
 
@@ -93,7 +94,8 @@ def _mismatch_of_whole(value: Value, kind: Any) -> str:
     if get_origin(kind) is tuple and type(value) is tuple and len(value) != len(wanted):
         return f"expected {len(wanted)} elements, found {len(value)}"
     if kind in (Any, object) or (isinstance(kind, type) and kind not in SCALARS and isinstance(value, kind)):
-        return f"{value!r} of type {type(value).__name__} is not a value that a state may hold"
+        kind = type(value)
+        return f"{value!r} of type {kind.__name__} is not a value that a state may hold{FIXES.get(kind, '')}"
     if kind is str and type(value) is str:
         return f"expected text, found {describe_value(value)}, with a lone surrogate"
     return f"expected {describe_type(kind)}, found {describe_value(value)}"

@@ -141,7 +141,9 @@ def never_enabled(result: Result) -> Iterator[Line]:
 
 
 def next_steps(words: Sequence[str], result: Result) -> Iterator[str]:
-    """Yield the command that writes a counterexample as a page, built from the words of the command line."""
+    """Yield the way past a deadlock, and the command that writes a counterexample as a page."""
+    if result.verdict == Verdict.DEADLOCK and words:
+        yield "If the protocol may end there: --no-deadlock, or CHECK_DEADLOCK FALSE in the .cfg"
     if result.violations and words and not any(word.partition("=")[0] == "--report" for word in words):
         yield f"To see it as a page: kraftcheck {shlex.join([*words, '--report', 'found.html'])}"
 

@@ -162,7 +162,8 @@ def _require_all(protocol: type[Protocol], config: ModelConfig) -> None:
     ]
     if missing:
         noun = "constant" if len(missing) == 1 else "constants"
-        raise InputError(f"{config.file}: {noun} not given a value; expected {', '.join(missing)}")
+        how = "in the .cfg, by --set, or as default="
+        raise InputError(f"{config.file}: {noun} not given a value; expected {', '.join(missing)} ({how})")
 
 
 # Properties

@@ -23,7 +23,7 @@ from kraftcheck.spec.language.network import Network
 from kraftcheck.spec.language.protocol import Constant, Protocol
 from kraftcheck.spec.language.semantics import take
 from kraftcheck.spec.language.state import State, Step, become, consume
-from kraftcheck.spec.values import Map, ModelValue, Record, field_names, field_types, is_enum, text_of
+from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_names, field_types, is_enum, text_of
 
 Kinds = tuple[Any, ...] | None
 """The possible types of a value; None if unknown."""
@@ -371,7 +371,17 @@ def unhandled_messages(protocol: Protocol, *, complete: bool) -> list[str]:
             warnings[f"{where} sends {kind.__name__}, which no @on action handles"] = None
         elif protocol.ids and dest not in protocol.ids and (complete or is_enum(type(dest))):
             warnings[f"{where} sends {kind.__name__} to {text_of(dest)}, which is not a replica in any state"] = None
+        elif complete and _is_misdirected(protocol, kind, dest):
+            sent = kind.__name__
+            warnings[f"{where} sends {sent} to {text_of(dest)}; no @on({sent}) action has a `me` of that type"] = None
     return list(warnings)
+
+
+def _is_misdirected(protocol: Protocol, kind: type, dest: Value) -> bool:
+    """Whether every action on a message is for replicas of other types than its destination."""
+    actors = [action.actors for action in protocol.actions.values() if issubclass(kind, action.messages)]
+    types = protocol.ids.get(dest, ())
+    return bool(actors and types) and not any(issubclass(one, some) for some in actors for one in types)
 
 
 def _names(code: CodeType, name: str) -> bool:

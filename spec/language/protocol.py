@@ -17,7 +17,7 @@ from kraftcheck.spec.kinds import describe_value, mismatch
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property, place_of
 from kraftcheck.spec.language.formula import Fairness, fairness_problem
 from kraftcheck.spec.language.network import BagWithMemory, Network, NoNetwork
-from kraftcheck.spec.language.state import NOTHING, State
+from kraftcheck.spec.language.state import NOTHING, State, note_types
 from kraftcheck.spec.language.views import Hidden, HiddenReads
 from kraftcheck.spec.values import Map, Record, Value, cut, field_types, ordered
 
@@ -43,8 +43,8 @@ class Constant:
     """A constant of a protocol class, made by `constant` or `bound`; each instance has its own value."""
 
     def __init__(self, name: str, default: Value, at_least: int | None, counter: str | None) -> None:
-        if not name:
-            raise ProtocolError(f"expected a constant's name in the .cfg, found {name!r}")
+        if not name or not isinstance(name, str):
+            raise ProtocolError(f"expected a constant's name in the .cfg, found {name!r}; a value is default=...")
         self.name = name
         self.default = default
         self.at_least = at_least
@@ -92,6 +92,13 @@ def bound(name: str, *, default: Value = MISSING, counter: str = "") -> Any:
         The TLA+ variable that counts the uses; by default `_` and the attribute's name in camel case.
     """
     return Constant(name, default, 0, counter)
+
+
+def _description(given: object) -> str:
+    """Return a description of a value that `start` is given instead of a record, with the probable fix."""
+    if isinstance(given, list | tuple):
+        return f"a {type(given).__name__}; messages are messages=[...]"
+    return f"{describe_value(given)} (forgot `()`?)" if isinstance(given, type) else describe_value(given)
 
 
 class Protocol:
@@ -186,7 +193,7 @@ class Protocol:
         self._check_declarations()
         self.shared_types: dict[str, Any] | None = None
         self.id_types: tuple[Any, ...] = ()  # of the initial replicas
-        self.ids: set[Value] = set()  # of these, and of replicas that actions create
+        self.ids: dict[Value, set[type]] = {}  # of these, and of replicas that actions create, with their types
         self.sent: dict[tuple[type, Value], Action] = {}  # message types and destinations, with a sending action
         self.is_sampled = True  # whether a search repeats a sample of calls, to detect impure actions
         self.probes: dict[str, Callable[..., Any]] = {}  # called instead of properties: see `diagnosis/vacuity`
@@ -294,8 +301,7 @@ class Protocol:
             if type(one) is Record:
                 raise ProtocolError(f"{self._start()}: expected a record of a class of your own, found Record()")
             if not isinstance(one, Record):
-                forgot = " (forgot `()`?)" if isinstance(one, type) else ""
-                raise ProtocolError(f"{self._start()}: expected a record, found {describe_value(one)}{forgot}")
+                raise ProtocolError(f"{self._start()}: expected a record, found {_description(one)}")
         by_id = Map((replica.id, replica) for replica in replicas)  # type: ignore[attr-defined]
         for replica in replicas:
             if by_id[replica.id] is not replica:  # type: ignore[attr-defined]
@@ -391,7 +397,7 @@ class Protocol:
         for state in found:
             self.shared_types = field_types(type(state.shared))
             self._check_views(self.shared_types)
-            self.ids |= set(state.replicas)
+            note_types(state.replicas.values(), self.ids)
             for destination in state.inboxes:
                 if destination not in state.replicas:
                     what = f"a message is sent to {destination!r}, which is no replica"

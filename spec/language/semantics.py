@@ -26,7 +26,7 @@ from kraftcheck.spec.language.declarations import (
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.network import NoNetwork
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.state import NO_SENDING, State, Step, is_within, note_spent
+from kraftcheck.spec.language.state import NO_SENDING, State, Step, is_within, note_spent, note_types
 from kraftcheck.spec.values import Map, Record, Value, is_enum, is_same, ordered
 
 TOLD = ("me", "peer", "message", "before", "after")
@@ -79,7 +79,7 @@ def line_of(made: object) -> int | None:
 def _note(protocol: Protocol, action: Action, step: Step) -> None:
     """Record the sent messages and written replicas of a step, unless a bound of 0 rules the step out."""
     if (step.sends or step.writes) and all(protocol.bounds[name] for name in (*step.spends, *step.needs)):
-        protocol.ids.update(replica.id for replica in step.writes)
+        note_types(step.writes, protocol.ids)
         for operation, sent in step.sends:
             if operation not in NO_SENDING:
                 protocol.sent.setdefault((type(sent), sent.dest), action)
@@ -154,7 +154,7 @@ def _step_problem(protocol: Protocol, me: Record | None, message: Record | None,
             return f"yielded {step.me!r} as the next state of {getattr(me, 'id', 'the environment')}"
         written = (*written, step.me)
     if step.consumes and message is None:
-        return "consumes a message, but none was delivered"
+        return "consumes a message, but none was delivered; write become(...)"
     problem = _repeated_id(written) if len(written) > 1 else None
     if problem is not None:
         return problem
@@ -172,14 +172,12 @@ def _repeated_id(written: Sequence[Any]) -> str | None:
 
 def _misfit(step: Step, value: Any) -> str | None:
     """Return the problem of a replica or a message of a step."""
-    path = "the message"
-    if value is step.me:
-        path = "me"
-    elif any(value is replica for replica in step.writes):
-        path = f"the replica {value!r}"
+    written = value is step.me or any(value is replica for replica in step.writes)
     if not isinstance(value, Record):
-        return f"{path}: expected a record, found {value!r}"
-    return mismatch(value, type(value), path)
+        fix = "; write send(*messages)" if isinstance(value, list | tuple | frozenset) and not written else ""
+        return f"{'writes a replica' if written else 'sends a message'}: expected a record, found {value!r}{fix}"
+    path = "me" if value is step.me else f"the replica {value!r}" if written else type(value).__name__
+    return f"{'writes' if written else 'sends'} {mismatch(value, type(value), path)}"
 
 
 def _effects_problem(protocol: Protocol, step: Step) -> str | None:
@@ -191,10 +189,10 @@ def _effects_problem(protocol: Protocol, step: Step) -> str | None:
     if step.puts and types is not None:
         for field, value in step.puts:
             if field not in types:
-                return f"writes the shared field {field!r}; there are {', '.join(types)}"
+                return f"writes an {unknown('shared field', field, types)}"
             problem = mismatch(value, types[field], f"shared.{field}")
             if problem:
-                return problem
+                return f"writes {problem}"
     return next(filter(None, (_send_problem(protocol, *sent) for sent in step.sends)), None)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, permutations, product
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, transform
 
@@ -122,6 +122,14 @@ class Step(Record):
         """Require that no named bound is exhausted, without using it."""
         return self.but(needs=self.needs + bounds)
 
+    if not TYPE_CHECKING:  # else type checkers would accept any method
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                return super().__getattr__(name)
+            known = ", ".join(method for method, what in vars(Step).items() if method[0] != "_" and callable(what))
+            raise AttributeError(f"a step has no method {name!r}; its methods are {known}")
+
 
 Steps = Iterator[Step]
 
@@ -142,6 +150,12 @@ def note_spent(steps: Iterable[Step], most: dict[str, int]) -> None:
         if len(step.spends) > 1:
             for name in step.spends:
                 most[name] = max(most.get(name, 1), step.spends.count(name))
+
+
+def note_types(replicas: Iterable[Any], types: dict[Value, set[type]]) -> None:
+    """Record the types of replicas, by their ids."""
+    for replica in replicas:
+        types.setdefault(replica.id, set()).add(type(replica))
 
 
 def is_within(step: Step, bounds: Mapping[str, int]) -> bool:

@@ -216,7 +216,7 @@ FINE = "yield become(me)\n    @invariant\n    def fine(self, me: P) -> bool:\n  
         (HEAD + START + ACTION + "yield become(me.but(n=1 / 0))\n", ":12: action Tick of Mine raised ZeroDiv"),
         (
             HEAD + START + ACTION + "yield become(me.but(n='one'))\n",
-            ":12: action Tick of Mine me.n: expected a number, found a string, 'one'",
+            ":12: action Tick of Mine writes me.n: expected a number, found a string, 'one'",
         ),
         (
             HEAD + START + ACTION + "yield become(me).spend('ticks')\n",

@@ -267,6 +267,12 @@ def test_a_counterexample_comes_with_the_command_that_draws_it(run, ping, tmp_pa
         assert "To see it" not in run("check", ping, "--no-deadlock", *more).out
 
 
+def test_a_deadlock_comes_with_the_option_that_allows_it(run, ping) -> None:
+    lines = run("check", ping, "--set", "MaxPings=1").out.splitlines()
+    assert lines[-3] == "If the protocol may end there: --no-deadlock, or CHECK_DEADLOCK FALSE in the .cfg"
+    assert lines[-1].startswith("DEADLOCK: ")
+
+
 def test_a_deep_search_says_that_it_has_one_thread(run, ping) -> None:
     small = ("check", ping, "--set", "MaxPings=1", "--no-deadlock", "--engine", "tables", "--workers")
     note = "Note: --workers 4: --search dfs uses one thread; --search bfs uses all workers\n"

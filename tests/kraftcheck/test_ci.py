@@ -357,6 +357,10 @@ def test_has_a_page_of_its_own(kraftcheck, name):
 def test_is_told_without_a_page(kraftcheck):
     raise AssertionError("must not begin")
 
+@pytest.mark.kraftcheck("lock-service")
+def test_lacks_the_parameter():
+    raise AssertionError("must not begin")
+
 def test_as_a_function(kraftcheck):
     assert kraftcheck("lock-service", "smoke", engine="reference").complete
     kraftcheck("lock-service", "smoke", engin="reference")
@@ -375,9 +379,10 @@ def pytest_in(folder: Path) -> str:
 def test_the_pytest_plugin(tmp_path: Path) -> None:
     (tmp_path / "test_models.py").write_text(PLUGIN_TESTS)
     told = pytest_in(tmp_path)
-    assert "1 failed, 2 passed, 6 errors" in told, told
+    assert "1 failed, 2 passed, 7 errors" in told, told
     assert "Counterexample to MutualExclusion, 8 states" in told
     assert "the page: broken.html" in told
+    assert "the marker alone checks nothing; add the parameter `kraftcheck`" in told
     (page,) = set(re.findall(r"the page: (/.*/test_models.py-test_is_incomplete.html)", told))  # twice where CI is set
     assert '"result":"incomplete"' in Path(page).read_text()
     pages = {Path(page) for page in re.findall(r"the page: (/.*-test_has_a_page_of_its_own-.*\.html)", told)}

@@ -72,6 +72,8 @@ SLIPS = [
         "initial(",
         "a list of replicas, [...]",
     ),
+    ("messages for shared", "Shared())", "[Token(1)])", "initial(", "found a list; messages are messages=[...]"),
+    ("a bound without a name", 'bound("MaxRounds", default=2)', "bound(2)", "rounds:", "found 2; a value is default="),
     ("a class for a network", "MessageSet()", "MessageSet", "network =", "(forgot `()`?)"),
     ("no network", "MessageSet()", "7", "network =", "expected a network, such as MessageSet(), found 7"),
     ("symmetry, misspelt", "    network =", SETS % '("nods",)', "symmetries =", "nods (perhaps nodes?)"),

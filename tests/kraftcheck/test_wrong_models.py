@@ -209,6 +209,14 @@ def test_a_network_spends_the_bounds_that_it_names(tmp_path: Path) -> None:
             "PassOn sends Lost, which no @on action handles",
         ),
         (
+            [
+                ("class Token(", "class Other(Record):\n    id: int\n\n\nclass Token("),
+                ("def take(self, me: Node", "def take(self, me: Other"),
+            ],
+            "    @internal",
+            "PassOn sends Token to 2; no @on(Token) action has a `me` of that type",
+        ),
+        (
             [('.need("spare")', "")],
             "    spare: int",
             "no step spends or needs the bound MaxSpares (Ring.spare)",

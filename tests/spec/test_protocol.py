@@ -515,14 +515,16 @@ def acting(steps: Any) -> Any:
         (lambda me: become(me.but(mood=None)), "me.mood: expected a Mood, found None"),
         (lambda me: become(me.but(id=n2)), "as the next state of n1"),
         (lambda me: become(Watcher(n1)), "yielded Watcher(id=n1, count=0) as the next state of n1"),
-        (lambda me: consume(me), "consumes a message, but none was delivered"),
+        (lambda me: consume(me), "consumes a message, but none was delivered; write become(...)"),
         (lambda me: become(me).spend("stps"), "spends 'stps', which is not a bound; bounds are steps"),
         (lambda me: become(me).need("stps"), "spends 'stps', which is not a bound; bounds are steps"),
-        (lambda me: become(me).put(totl=1), "writes the shared field 'totl'; there are total, last"),
+        (lambda me: become(me).put(totl=1), "unknown shared field totl (perhaps total?); there is total, last"),
         (lambda me: become(me).put(total=n1), "shared.total: expected a number, found a model value, n1"),
-        (lambda me: become(me).send(Ping(n1, n2, "3")), "the message.number: expected a number, found a string, '3'"),
+        (lambda me: become(me).send(Ping(n1, n2, "3")), "sends Ping.number: expected a number, found a string, '3'"),
         (lambda me: become(me).send(Undirected(1)), "sends Undirected(number=1), which has no field dest"),
-        (lambda me: become(me).send(3), "the message: expected a record, found 3"),
+        (lambda me: become(me).send(3), "sends a message: expected a record, found 3"),
+        (lambda me: become(me).send([Ping(n1, n2, 3)]), "; write send(*messages)"),
+        (lambda me: become(me).broadcast(3), "a step has no method 'broadcast'; its methods are send, send_once, "),
         (lambda me: become(me).write(Watcher(n2, n2)), "count: expected a number, found a model value, n2"),
         (lambda me: become(me).write(3), "expected a record, found 3"),
         (lambda me: 1 // me.count, "raised ZeroDivisionError: integer division or modulo by zero"),
@@ -541,7 +543,7 @@ def test_a_breach_on_a_message_shows_the_message() -> None:
 
     text = breach(on(Ping)(act), (Ping(n1, n3),))
     assert text == (
-        "me.count: expected a number, found a model value, n1\n"
+        "writes me.count: expected a number, found a model value, n1\n"
         "  me = Watcher(id=n3, count=0)\n"
         "  message = Ping(source=n1, dest=n3, number=0)"
     )

@@ -210,6 +210,7 @@ def test_a_cfg_names_members_and_none() -> None:
         (Colour, None, "x: expected a Colour, found None"),
         (Literal["a", 1], "b", "x: expected a string, 'a' or a number, 1, found a string, 'b'"),
         (tuple[int, ...], [1], "x: expected a sequence of numbers, found [1], a list, which can change; write a tuple"),
+        (Any, 1.5, "x: 1.5 of type float is not a value that a state may hold; write an int"),
         (Any, {"a": 1}, "x: {'a': 1} of type dict is not a value that a state may hold"),
         (Flag, Flag.A, "x: <Flag.A: 1> of type Flag is not a value that a state may hold"),
         (int, Level.LOW, "x: expected a number, found <Level.LOW: 1> of type Level"),
