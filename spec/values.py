@@ -319,7 +319,7 @@ class Map(Mapping[K, V]):
         return key in self._items
 
     def put(self, key: K, value: V) -> Map[K, V]:  # type: ignore[misc]
-        """Return a copy in which `key` maps to `value`."""
+        """Return a copy of the map in which `key` maps to `value`."""
         copy = Map[K, V](self._items)
         copy._items[key] = value
         return copy
@@ -328,7 +328,7 @@ class Map(Mapping[K, V]):
         return Map({**self._items, **other})
 
     def without(self, key: K) -> Map[K, V]:
-        """Return a copy without `key`."""
+        """Return a copy of the map without `key`."""
         return Map({k: v for k, v in self._items.items() if k != key})
 
     def __eq__(self, other: object) -> bool:

@@ -118,7 +118,7 @@ class PrevoteElections(PrevoteBase):
     def voter_election_timeout(
         self, me: Server, shared: Shared, votes_under_way: Map[int, frozenset[VoteUnderWay]]
     ) -> Steps:
-        """A voter becomes prospective if it is unattached, or a candidate that no further vote can reach.
+        """An unattached voter, or a candidate that can get no further votes, becomes prospective.
 
         Any other candidate can do so as a disruption.
         """
@@ -231,7 +231,7 @@ class PrevoteElections(PrevoteBase):
     def conclude_pre_vote(
         self, me: Server, shared: Shared, votes_under_way: Map[int, frozenset[VoteUnderWay]]
     ) -> Steps:
-        """A prospective with a majority becomes candidate; one that no further pre-vote can reach gives up.
+        """A prospective with a majority becomes candidate; a prospective that can get no further pre-votes gives up.
 
         It then follows its last known leader, or is unattached.
         """

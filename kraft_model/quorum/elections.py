@@ -349,7 +349,7 @@ class QuorumElections(QuorumBase):
     def acknowledgement(
         self, response: type[Acknowledgement], me: Replica, request: Announcement, error: Error
     ) -> list[Record]:
-        """Return the response to BeginQuorumEpoch or EndQuorumEpoch; without PlainAnswers, only one with an error."""
+        """Return the response to BeginQuorumEpoch or EndQuorumEpoch; without PlainAnswers, only errors get one."""
         if me.mode in ENDED or (error is Error.NONE and not self.plain_answers):
             return []
         shown = self.endpoint_shown(me)

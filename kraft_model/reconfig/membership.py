@@ -83,7 +83,7 @@ class ReconfigMembership(ReconfigBase):
 
     @on(JoinRequest)
     def reject_join_request(self, me: Server, request: JoinRequest) -> Steps:
-        """A server that is not leader, or has the member already, rejects; other errors leave the request in flight."""
+        """A server that is no leader, or has the member, rejects a join request; another error leaves it in flight."""
         error = self._reconfig_error(me, request.source, joins=True)
         if error not in (Error.NOT_LEADER, Error.ALREADY_MEMBER) or error is None:
             return

@@ -214,7 +214,7 @@ class RecoveryContracts(RecoveryBase):
     def alter_partition_is_answered(
         self, before: Controller, after: Controller, message: AlterPartitionRequest, step: Step, shared: Shared
     ) -> bool:
-        """A valid AlterPartition is applied and answered with the new state, an invalid one with its error.
+        """A valid AlterPartition is applied and answered with the new state; an invalid request gets its error.
 
         KIP-704, AlterPartition RPC, Request Handling ("assume that the leader has recovered", version 0) and Response
         Schema; KIP-497 and KIP-841 for the other errors.

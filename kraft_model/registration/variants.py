@@ -180,7 +180,7 @@ class UnregistersRegardless(Registration, variant="unregisters-regardless"):
 
 
 class LateAnswerBelieved(Registration, variant="late-answer-believed"):
-    """A tool accepts any response as its own, even a late one to a tool that has timed out."""
+    """A tool accepts any response, even a late response to a tool that has timed out."""
 
     def _is_answer(self, me: Admin, response: AdminResponse) -> bool:
         return True

@@ -111,7 +111,7 @@ class StateInspector:
         }
 
     def _outside(self, node: Node, taken: Transition) -> Iterator[str]:
-        """Yield the constraints that a step violates; a search does not expand its target."""
+        """Yield the constraints that a step violates; a search does not expand the step's target."""
         semantics, options = self._semantics, self._job.options
         yield from (one.name for one in options.constraints if not semantics.holds(one, taken.target))
         over = options.action_constraints

@@ -37,7 +37,7 @@ class Node:
 
     @property
     def way(self) -> list[Node]:
-        """The nodes from the initial state to this one."""
+        """The nodes on the path from the initial state to this node."""
         found, node = [self], self.before
         while node is not None:
             found.append(node)

@@ -95,7 +95,7 @@ class LogIndex:
         return held
 
     def batch(self, found: Json) -> Batch:
-        """Return a batch as a batch of the model."""
+        """Convert a batch of Kafka to a batch of the model."""
         return Batch(found["epoch"], tuple(map(self._record, found["records"])))
 
     def _record(self, found: Json) -> LeaderChange | KRaftVersion | Voters | Data:
@@ -184,7 +184,7 @@ class MessageReader:
         self._epochs = epochs
 
     def read(self, found: Json, request: Record | None) -> Record:
-        """Return a message of the model, before `canonical`."""
+        """Convert a message of Kafka to the model's; the caller applies `canonical`."""
         name = f"_{found['api'].lower()}_{'response' if found['answer'] else 'request'}"
         source, dest = self._hosts[found["from"]], self._hosts[found["to"]]
         read = getattr(self, name, lambda *_: None)

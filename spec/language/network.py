@@ -245,21 +245,21 @@ class BagWithMemory(Network):
         return tuple(ordered(inbox))
 
     def count(self, inbox: Map[Record, int], message: Record) -> int:
-        """Return the delivery count."""
+        """Return the delivery count of a message."""
         return inbox.get(message, 0)
 
     def send(self, inbox: Map[Record, int], message: Record) -> Map[Record, int] | None:
-        """Add a copy; refuse a message of the types in `once` that was sent before."""
+        """Add a copy of a message; refuse a resent message of the types in `once`."""
         if isinstance(message, self.once):
             return self.send_once(inbox, message)
         return inbox.put(message, inbox.get(message, 0) + 1)
 
     def send_once(self, inbox: Map[Record, int], message: Record) -> Map[Record, int] | None:
-        """Add the first copy of a message that was never sent."""
+        """Add the first copy of a message; refuse a message that was sent before."""
         return None if message in inbox else inbox.put(message, 1)
 
     def reply(self, inbox: Map[Record, int], response: Record) -> Map[Record, int] | None:
-        """Add a copy of a response; refuse one of the types in `replies_once` that was sent before."""
+        """Add a copy of a response; refuse a resent response of the types in `replies_once`."""
         if isinstance(response, self.replies_once):
             return self.send_once(inbox, response)
         return inbox.put(response, inbox.get(response, 0) + 1)
@@ -269,12 +269,12 @@ class BagWithMemory(Network):
         return inbox.put(message, inbox[message] + 1)
 
     def discard(self, inbox: Map[Record, int], message: Record) -> Map[Record, int] | None:
-        """Remove one copy; the message stays known."""
+        """Remove one copy of a message, which stays known."""
         copies = inbox.get(message, 0)
         return inbox.put(message, copies - 1) if copies > 0 else None
 
     def rule(self, operation: str, message: Record) -> CountingRule | None:
-        """Return the rule: a send adds one, or is refused after the first; a discard removes one."""
+        """Return the rule: a send adds a copy, or is refused after the first copy; a discard removes a copy."""
         if operation in ("discard", "lose"):
             return CountingRule(absent=-1, change=-1, least=1)
         if operation == "duplicate":
@@ -323,26 +323,26 @@ class Bag(BagWithMemory):
         return Map((message, copies) for message, copies in inbox.items() if self.group(message) != group)
 
     def send(self, inbox: Map[Record, int], message: Record) -> Map[Record, int] | None:
-        """Add a copy, unless one is in flight and copies merge."""
+        """Add a copy of a message, unless a copy is in flight and copies merge."""
         if self.merges and message in inbox and not isinstance(message, self.once):
             return inbox
         return super().send(inbox, message)
 
     def reply(self, inbox: Map[Record, int], response: Record) -> Map[Record, int] | None:
-        """Add a copy of a response, unless one is in flight and copies merge."""
+        """Add a copy of a response, unless a copy is in flight and copies merge."""
         if self.merges and response in inbox and not isinstance(response, self.replies_once):
             return inbox
         return super().reply(inbox, response)
 
     def discard(self, inbox: Map[Record, int], message: Record) -> Map[Record, int] | None:
-        """Remove one copy; after the last one the message is unknown."""
+        """Remove one copy of a message, which is unknown after its last copy."""
         copies = inbox.get(message, 0)
         if copies == 0:
             return None
         return inbox.put(message, copies - 1) if copies > 1 else inbox.without(message)
 
     def rule(self, operation: str, message: Record) -> CountingRule | None:
-        """Return the rule of a bag with memory, except that messages become unknown, and may merge."""
+        """Return the rule of a bag with memory, except that messages become unknown, and copies may merge."""
         if operation == "forget":
             return CountingRule(absent=0, change=0, clears=True)
         rule = super().rule(operation, message)
@@ -400,7 +400,7 @@ class MessageSet(Network):
         return inbox if self.keeps else inbox - {message}
 
     def rule(self, operation: str, message: Record) -> CountingRule | None:
-        """Return the rule: a message is in the set or not."""
+        """Return the rule: the count of a message is 1 in the set, else 0."""
         if operation == "discard":
             return CountingRule(-1, 0 if self.keeps else -1, least=1, forgets=not self.keeps)
         if operation == "lose":
@@ -408,11 +408,11 @@ class MessageSet(Network):
         return CountingRule(absent=1, change=0, least=NEVER if operation == "send_once" else 0)
 
     def from_counts(self, counts: Map[Record, int]) -> frozenset[Record]:
-        """Return the set of the counted messages."""
+        """Return the set of the messages with a count."""
         return frozenset(counts)
 
     def to_counts(self, inbox: frozenset[Record]) -> Map[Record, int]:
-        """Return a count of 1 for each message."""
+        """Return a count of 1 for each message of the set."""
         return Map((message, 1) for message in inbox)
 
     def lose(self, inbox: frozenset[Record], message: Record) -> frozenset[Record]:
@@ -433,7 +433,7 @@ class Channels(Network):
 
     @property
     def empty(self) -> Map[Value, tuple[Record, ...]]:
-        """No channels."""
+        """The empty inbox: no channels."""
         return Map()
 
     def deliverable(self, inbox: Map[Value, tuple[Record, ...]]) -> tuple[Record, ...]:
@@ -449,17 +449,17 @@ class Channels(Network):
         return inbox.get(self.queue(message), ()).count(message)
 
     def send(self, inbox: Map[Value, tuple[Record, ...]], message: Record) -> Map[Value, tuple[Record, ...]]:
-        """Append to the sender's channel."""
+        """Append the message to its sender's channel."""
         return inbox.put(self.queue(message), (*inbox.get(self.queue(message), ()), message))
 
     def send_once(
         self, inbox: Map[Value, tuple[Record, ...]], message: Record
     ) -> Map[Value, tuple[Record, ...]] | None:
-        """Append to the sender's channel if no equal message is in it."""
+        """Append the message to its sender's channel if the channel has no equal message."""
         return None if self.count(inbox, message) else self.send(inbox, message)
 
     def discard(self, inbox: Map[Value, tuple[Record, ...]], message: Record) -> Map[Value, tuple[Record, ...]] | None:
-        """Remove the oldest message of its sender."""
+        """Remove the message, the oldest of its sender's channel."""
         queue = inbox.get(self.queue(message), ())
         if not queue or queue[0] != message:
             return None
@@ -525,7 +525,7 @@ class MessageSetWithMemory(Network):
 
     @property
     def empty(self) -> PairOfSets:
-        """No message in flight, and none processed."""
+        """The empty inbox: no message in flight, and no message processed."""
         return frozenset(), frozenset()
 
     def deliverable(self, inbox: PairOfSets) -> tuple[Record, ...]:
@@ -533,7 +533,7 @@ class MessageSetWithMemory(Network):
         return tuple(ordered(inbox[0]))
 
     def known(self, inbox: PairOfSets) -> tuple[Record, ...]:
-        """Return the messages of both sets."""
+        """Return the messages in flight and the processed messages."""
         return tuple(ordered(inbox[0] | inbox[1]))
 
     def count(self, inbox: PairOfSets, message: Record) -> int:
@@ -545,11 +545,11 @@ class MessageSetWithMemory(Network):
         return inbox[0] | {message}, inbox[1]
 
     def send_once(self, inbox: PairOfSets, message: Record) -> PairOfSets | None:
-        """Add the message if it is in neither set."""
+        """Add the message to the messages in flight if it is in neither set."""
         return None if message in inbox[0] or message in inbox[1] else self.send(inbox, message)
 
     def discard(self, inbox: PairOfSets, message: Record) -> PairOfSets | None:
-        """Move the message from the messages in flight to the processed ones."""
+        """Move the message from the messages in flight to the processed messages."""
         return (inbox[0] - {message}, inbox[1] | {message}) if message in inbox[0] else None
 
     def lose(self, inbox: PairOfSets, message: Record) -> PairOfSets | None:

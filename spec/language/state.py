@@ -111,7 +111,7 @@ class Step(Record):
         return self.but(puts=self.puts + tuple(sorted(fields.items())))
 
     def write(self, *replicas: Record) -> Step:
-        """Write the next states of other replicas, or create them."""
+        """Write the next states of other replicas, or create replicas."""
         return self.but(writes=self.writes + replicas)
 
     def spend(self, *bounds: str) -> Step:

@@ -132,7 +132,7 @@ class MessageContracts(QuorumBase):
 
     @step_invariant
     def votes_are_granted_as_due(self, before: Replica, after: Replica, message: VoteRequest, step: Step) -> bool:
-        """A vote is granted exactly when its conditions hold, and then persisted; a pre-vote is not (KIP-595, "Vote").
+        """A vote is granted exactly when its conditions hold; unlike a pre-vote, it is persisted (KIP-595, "Vote").
 
         KIP-996, "Proposed Changes". A newer epoch is entered first; apart from that, the vote alone changes.
         """
@@ -433,7 +433,7 @@ class MessageContracts(QuorumBase):
 
     @step_invariant
     def new_voters_are_checked(self, before: Replica, after: Replica, message: ApiVersionsResponse, step: Step) -> bool:
-        """A leader rejects a new voter without support for the kraft.version, and keeps one with it pending.
+        """A leader rejects a new voter without support for the kraft.version, and keeps a supporting one pending.
 
         KIP-853, "AddVoter", steps 4 to 6. An unexpected response changes nothing.
         """
