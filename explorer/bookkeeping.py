@@ -132,7 +132,8 @@ class Bookkeeping:
     def _unchecked(self, properties: tuple[Property, ...], what: str) -> list[str]:
         """Return a note about the reachability or temporal properties that the search did not check."""
         names = ", ".join(prop.name for prop in properties if prop.name not in self.followed)
-        why = "the search did not visit every state" if self.result.limit else "the search ended before"
+        stopped, violated = "the search did not visit every state", "a violation ended the search (see --continue)"
+        why = stopped if self.result.limit else violated
         return [f"{names}: {what} not checked, since {why}"] if names else []
 
     def tally(self) -> None:

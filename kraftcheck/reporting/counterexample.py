@@ -247,7 +247,8 @@ def _loop_lines(protocol: Protocol, last: TraceStep, loop: Loop) -> Iterator[Lin
     """Yield the end of a lasso: the closing step, its fairness, and the actions that never happen."""
     yield []
     if loop.again is None:
-        yield [(HEAD, "Stuttering"), (PLAIN, f"  nothing more happens after state {loop.back_to}")]
+        fix = "" if loop.kept else "; to require a step, declare fairness: fair=\"weak\" at its action"
+        yield [(HEAD, "Stuttering"), (PLAIN, f"  nothing more happens after state {loop.back_to}{fix}")]
     else:
         heading = _heading(protocol, loop.back_to, loop.again)
         yield [(HEAD, f"Back to state {loop.back_to}"), *heading[1:]]

@@ -77,7 +77,7 @@ def test_a_lasso_is_told_written_and_read_back(run: Run, going: str, tmp_path: P
     loop = found["traces"][0]["loop"]
     if specification == "Spec":
         assert (loop["back_to"], loop["action"], len(found["traces"][0]["states"])) == (1, None, 1)
-        assert "Stuttering  nothing more happens after state 1" in done.out
+        assert "Stuttering  nothing more happens after state 1; to require a step, declare fairness: " in done.out
         assert "nothing more happens" in page.read_text()
         assert loop["never"] == ["Go can be taken all the time, and need not be"]
         assert f"never: {loop['never'][0]}" in done.out
