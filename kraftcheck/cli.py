@@ -67,13 +67,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     """Parse and run a command line; return the exit code."""
-    if not words:
-        print(OVERVIEW, file=sys.stderr)
-        return 2
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
         from kraftcheck.options import complete
 
         complete(parser(next(iter(os.environ["COMP_LINE"].split()[1:]), "")))
+    if not words:
+        print(OVERVIEW, file=sys.stderr)
+        return 2
     try:
         given = parser(next(iter(words), "")).parse_args(words)
         from kraftcheck.spec.errors import InputError, require_assertions

@@ -119,7 +119,7 @@ def test_changed_labels_steps_and_initial_states(run, tmp_path) -> None:
     (tmp_path / "less.dot").write_text(text.replace(edge[0], ""))
     outcome, found = crosschecked(run, tmp_path, tmp_path / "less.dot")
     assert (outcome.code, found["edges"]["only_ours_count"]) == (1, 1)
-    assert "1 labelled step between states that both have, which only kraftcheck has" in outcome.out
+    assert "1 labelled step between common states that only kraftcheck has" in outcome.out
     (tmp_path / "more.dot").write_text(text.replace(edge[0], edge[0] + f'{edge[2]} -> {edge[1]} [label="Magic"];\n'))
     outcome, found = crosschecked(run, tmp_path, tmp_path / "more.dot")
     assert (outcome.code, found["edges"]["only_theirs_count"]) == (1, 1)

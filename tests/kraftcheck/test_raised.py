@@ -101,7 +101,7 @@ def test_an_assert_that_fails(run: Run, counter: Path, engine: str) -> None:
     content = json.loads(found.read_text())
     jsonschema.validate(content, SCHEMA)
     assert (content["result"], content["violated"], content["complete"]) == ("assertion", "Hear", False)
-    assert any("by the engine tables" in note for note in content["notes"]) == (engine == "symbolic")
+    assert any("the engine 'tables' searched again" in note for note in content["notes"]) == (engine == "symbolic")
     assert content["traces"][0]["why"]["place"] == {"file": str(counter), "line": line}
     assert 'failure message="an assert failed in Hear in ' in junit.read_text()
     assert "An assert failed in Hear." in counter.with_suffix(".out").read_text()
