@@ -33,7 +33,7 @@ class _Formats(type):
 
 @cache
 def known_formats() -> dict[str, TraceFormat]:
-    """Import the modules of all formats; return the formats by the names of their constants."""
+    """Return all trace formats by the names of their constants; their modules are imported first."""
     names = [module.name for module in iter_modules(import_module(_FOLDER).__path__)]
     constants = [item for name in names for item in vars(import_module(f"{_FOLDER}.{name}")).items()]
     return {name: value for name, value in constants if isinstance(value, TraceFormat)}

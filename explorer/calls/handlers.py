@@ -153,7 +153,7 @@ class MissingRead(BaseException):
 
 
 class Calls:
-    """The calls of one protocol's actions and properties, as an engine makes them."""
+    """Calls the actions and properties of one protocol for an engine, and counts the calls."""
 
     def __init__(self, protocol: Protocol, *, thorough: bool = False) -> None:
         self.protocol = protocol

@@ -34,7 +34,7 @@ DDL = "kind int not null, column int not null, encoding binary not null, numbers
 
 
 class Definition(NamedTuple):
-    """A definition or a report."""
+    """A row that defines a global id, or reports a finding of a task to the driver."""
 
     kind: Kind
     # column of a shared value; slot of an inbox; place of a model value in the order

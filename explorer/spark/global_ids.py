@@ -56,7 +56,7 @@ class IdMap:
         self.to_global[own] = number
 
     def fit(self, count: int) -> None:
-        """Make room for a number of own ids."""
+        """Grow the table of global ids to `count` ids of this process."""
         self.to_global = grown(self.to_global, count, UNKNOWN)
 
 
@@ -241,7 +241,7 @@ class GlobalIds:
         self.slots.fit(len(self.interner.slots))
 
     def unknown(self, rows: States, column: int) -> list[int]:
-        """Return the own ids of a column's parts, and of their images, that have no global id."""
+        """Return the ids of this process, in a column and its images under symmetry, without a global id."""
         self._fit()
         ids = self._contents if column else self.controls
         used = rows[:, column]

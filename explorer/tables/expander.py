@@ -223,7 +223,7 @@ class Expander:
         self._reset_packing()
 
     def pack_together(self, fields: list[list[int]]) -> None:
-        """Set the fields of a packed flat state, each a list of columns; the buffers must be empty."""
+        """Set the column groups of packed flat states. The buffers must be empty."""
         layout = self.layout
         assert isinstance(layout, FlatColumns)
         if sorted(column for field in fields for column in field) != layout.packed:

@@ -102,7 +102,7 @@ class FlatColumns:
 
     @property
     def width(self) -> int:
-        """Number of columns of a state, for the replicas at the switch to this layout."""
+        """Number of columns of a flat state: those of the replicas known at the switch to the flat layout."""
         return self.first_inbox + self.slots
 
     @property

@@ -448,7 +448,7 @@ class CoverWalk:
         return sorted(others, key=lambda other: other != number)
 
     def _equal(self, reached: list[int], state: State) -> list[int]:
-        """Return the states that are equal in Kafka; record the steps between them, dropped answers without effect."""
+        """Return the states that Kafka cannot tell apart; mark the steps between them as taken: they drop an answer."""
         found = dict.fromkeys(reached)
         exact = self._graph.numbers.get(state)
         if reached and exact is not None:

@@ -55,7 +55,7 @@ class Vocabulary:
         self._fields = {cls: _types(cls) for cls in records}
 
     def other_field(self, name: str, owners: Iterable[type]) -> str | None:
-        """Return a wrong field for a mutation: the next field of the same type in every possible record."""
+        """Return another field to read instead of `name`: the next one with the same type; None if there is none."""
         asked = [cls for cls in owners if cls in self._fields] or list(self._fields)
         having = [self._fields[cls] for cls in asked if name in self._fields[cls]]
         if not having:

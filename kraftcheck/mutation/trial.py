@@ -60,7 +60,7 @@ class Differences:
     only_removes: bool = True  # whether no new step is known
 
     def lost_steps(self) -> tuple[str, ...]:
-        """Return texts about the lost steps."""
+        """Return for each action, as text, how many of its steps the mutant lacks."""
         lost = sorted((+self.lost).items())
         return tuple(
             f"{name}: every step" if times == self.had[name] else f"{name}: {times} of {self.had[name]} steps"

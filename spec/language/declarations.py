@@ -643,7 +643,7 @@ class PropertyMark:
     refined: Any = None
 
     def made(self, method: str, function: Callable[..., Any]) -> Property:
-        """Return the property of a method with this name."""
+        """Return the property that a decorated method declares."""
         plain = function.method if isinstance(function, Predicate) else function
         name = self.name or camel_case(method)
         more: dict[str, Any] = {"given": self.given, "refined": self.refined}

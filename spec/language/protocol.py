@@ -348,7 +348,7 @@ class Protocol:
         return Hidden(names - set(self.bounds), names & set(self.bounds))
 
     def constant_of(self, attribute: str) -> str:
-        """Return the name in a `.cfg` of the constant with an attribute."""
+        """Return the name of a constant in a `.cfg`, given its attribute."""
         return next(one.name for one in self.constants.values() if one.attribute == attribute)
 
     def symmetry_sets(self, name: str) -> tuple[tuple[Value, ...], ...]:

@@ -54,7 +54,7 @@ class FileRows:
 
 
 class RowMaker:
-    """Builds the rows of traces from the conforming states of a replayer and from the ends of traces."""
+    """Builds table rows from a replay: one for each conforming state, and one for each trace."""
 
     def __init__(self) -> None:
         self.found = FileRows()

@@ -92,7 +92,7 @@ def near_key(number: Any, other: Any) -> Any:
 
 @inlined
 def find_near(pairs: Any, number: Any, other: Any) -> Any:
-    """Return the value of a near-map key, or MISSING."""
+    """Return the value for a pair of numbers in a map that keeps one number's pairs side by side, or MISSING."""
     key = near_key(number, other)
     group, first = group_of(pairs, number), place_in_group(key)
     for k in range(GROUP):

@@ -180,7 +180,7 @@ class Interner:
             tables.grow(0 if tables.meta[codes.M_GROW] else GROW_ROWS)
 
     def values_of_control_row(self, row: int) -> list[int]:
-        """Return the columns of a control row."""
+        """Return the column values of a control row, given its id."""
         values: list[int] = self.tables.rows[row].tolist()
         return values
 

@@ -250,7 +250,7 @@ def counts_refusal(before: Replica, after: Replica, message: VoteResponse, step:
 
 
 def named(me: Replica, error: Error) -> tuple[int, ModelValue | Nil, int]:
-    """Return the epoch, leader and endpoint of a response; none for another cluster or for an old request."""
+    """Return the epoch, leader and endpoint that a response carries; an error of version or cluster carries none."""
     if error in (Error.UNSUPPORTED_VERSION, Error.INCONSISTENT_CLUSTER_ID):
         return 0, Nil.NIL, 1
     return me.epoch, me.leader, me.endpoint if me.leader == me.id else me.leader_endpoint

@@ -86,7 +86,7 @@ def inbox_after(t: Any, worker: Any, serial: Any, inbox: Any, op: Any) -> Any:
 
 @inlined
 def bundle_of(t: Any, worker: Any, serial: Any, local: Any, inbox: Any) -> Any:
-    """Return the span of the message handlers that a local state and an inbox enable, or MISSING."""
+    """Return where the table of enabled handlers lists a local state with an inbox, or MISSING."""
     found = find(t.bundles, pair(local, inbox))
     if found < 0 and serial:
         build_bundle(t, local, inbox, True)
