@@ -42,7 +42,7 @@ CLOCKS = {"now", "today", "utcnow"}  # class methods of dates
 
 
 class ImpureCalls:
-    """Context that records the first call of a built-in function with varying results."""
+    """Context manager that records the first call of an impure built-in function, such as `time.time`."""
 
     def __init__(self) -> None:
         self.found: str | None = None
@@ -129,7 +129,7 @@ class PurityTest:
     def _reordered(
         self, kind: type[Ascending], action: Action, me: Any, message: Any, given: Arguments, found: Outcome
     ) -> Outcome | None:
-        """Repeat a call with sets of class `kind`; return its outcome, FAILED, or None if the action rejects `kind`."""
+        """Repeat a call on sets of class `kind`; return its outcome, FAILED (failed assert), or None (other error)."""
         leading = [item for item in (me, message) if item is not None]
         if kind not in self._in_order:
             self._in_order[kind] = InOrder(self._protocol, kind)
@@ -163,7 +163,7 @@ class Calls:
         self._actions: dict[type, list[Action]] = {}
 
     def applicable(self, me: Any, message: Any, receiver: Any = None) -> Iterator[Action]:
-        """Yield the actions that apply to a replica, or to None for the environment, and to a message or None.
+        """Yield the actions that replica `me` (None: the environment) may take on `message` (None: on no message).
 
         `receiver`, by default `me`, decides whether the replica receives the message.
         """
@@ -197,7 +197,7 @@ class Calls:
         *,
         filters: bool = False,
     ) -> list[Step]:
-        """Return the steps of an action that its bounds allow.
+        """Call an action, and return those of its steps that stay within the protocol's bounds.
 
         `whole` returns the arguments without proxies; `settle` returns the steps without proxies. With `filters`, the
         action's loops over sets test an element before they read its membership.
@@ -213,7 +213,7 @@ class Calls:
         return [step for step in steps if is_within(step, self.protocol.bounds)]
 
     def holds(self, prop: Property, given: Arguments, whole: Callable[[], Arguments] | None = None) -> bool:
-        """Whether a property holds of its arguments.
+        """Return whether a property holds for the arguments `given`.
 
         With `whole`, the property's loops over sets test an element before they read its membership. A probe, which
         observes the evaluation, gets the arguments without proxies.
@@ -237,7 +237,7 @@ def _settled(action: Action, settle: Callable[[Iterable[Any]], Iterable[Any]], *
 
 
 def with_function(action: Action, function: Callable[..., Any], **changes: Any) -> Action:
-    """Return an action with the same parameters that calls another function."""
+    """Return a copy of `action` that calls `function` in place of its own, with the same parameters."""
     vars(function)["__wrapped__"] = action.function  # an error names its file and line
     made = replace(action, function=function, **changes)
     vars(made).update(asks=action.asks, actors=action.actors)
@@ -245,7 +245,7 @@ def with_function(action: Action, function: Callable[..., Any], **changes: Any) 
 
 
 class TestedSemantics(Semantics):
-    """Semantics that tests some calls of actions for purity."""
+    """`Semantics` that tests the action calls selected by `PurityTest` for purity."""
 
     def __init__(self, protocol: Any, purity: PurityTest) -> None:
         super().__init__(protocol)
@@ -258,7 +258,7 @@ class TestedSemantics(Semantics):
 
 
 def _fields(*records: Any) -> tuple[Any, ...]:
-    """Return the fields of records; faster than `_encoded`, but misses changes within a mutable field value."""
+    """Return the records' field values, to compare them later; faster than `_encoded`, but blind to mutated values."""
     return tuple(field_values(record) for record in records if record is not None)
 
 

@@ -34,7 +34,7 @@ def among(elements: Any, passes: Callable[[Any], Any]) -> Iterable[Any]:
 
 @cache
 def filtered_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a copy of a function with rewritten loops; the function itself if there is nothing to rewrite."""
+    """Return a copy of `function` whose filtering loops use `among`, or `function` itself if it has none."""
     code = getattr(function, "__code__", None)
     definition = definition_of(code) if code is not None else None
     if definition is None:
@@ -48,12 +48,12 @@ def filtered_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def filtered_property(prop: Property) -> Property:
-    """Return a copy of a property with rewritten loops, under a name that no probe records."""
+    """Return a copy of a property whose filtering loops use `among`, renamed so that no probe records it."""
     return replace(prop, name=f"{prop.name} ", function=filtered_function(prop.function))
 
 
 class _Loops(ast.NodeTransformer):
-    """Inserts `among` into loops."""
+    """AST transformer that makes loops iterate over `among(set, test)`, where they test each element first."""
 
     def __init__(self) -> None:
         self.found = 0

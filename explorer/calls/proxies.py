@@ -32,7 +32,7 @@ class SetChange(Record):
 
 
 class DeltaStep(Step):
-    """A step of plain values, with its changes of peers and exploded sets also as deltas, which apply to any state."""
+    """A step without proxies that also has its changes of peers and shared sets as deltas, applicable to any state."""
 
     # changed fields of other replicas, by id; `writes` has these replicas after this step
     peers: tuple[tuple[Value, Fields], ...] = ()
@@ -68,7 +68,7 @@ class SharedProxy(ReadProxy):
         self._read = read
 
     def read_through(self, change: Callable[[Value], Value]) -> SharedProxy:
-        """Return a proxy of the same record that converts each value it reads."""
+        """Return a proxy of the same record that applies `change` to each value it reads."""
         return SharedProxy(self._type, lambda name: change(self._read(name)))
 
     def _whole(self) -> Any:
@@ -132,7 +132,7 @@ class LocalProxy(ReadProxy):
 
 
 class PeerProxy(LocalProxy):
-    """Proxy of another replica's record, whose id is known."""
+    """Proxy of another replica's record; reading its `id` records no read."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class PeerProxy(LocalProxy):
 
 
 class ProjectionProxy(Map[Any, Any]):
-    """Proxy of a projection's map over all replicas; each value is read once."""
+    """Proxy of the map from replica ids to projected values; each value is read, and its read recorded, once."""
 
     __slots__ = ("_all", "_keys", "_known", "_read")
 
@@ -205,7 +205,7 @@ class ProjectionProxy(Map[Any, Any]):
 
 
 class Elements(Protocol):
-    """All elements that a set may have."""
+    """Protocol for the collection of all elements that a set could contain."""
 
     def __iter__(self) -> Iterator[Value]: ...
 
@@ -226,7 +226,7 @@ def _with_sets(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 class SetProxy:
-    """Proxy of a set: reads the membership of one element at a time, and keeps added and removed elements."""
+    """Proxy of a set that reads the membership of single elements, and holds additions and removals separately."""
 
     __slots__ = ("_added", "_elements", "_has", "_removed")
 
@@ -270,7 +270,7 @@ class SetProxy:
         return any(True for _ in self)
 
     def __hash__(self) -> int:
-        """Read the whole set: a cache may keep the hash, and use it when reads are no longer tracked."""
+        """Read the whole set, and return its hash; a cache may keep the hash after reads are no longer tracked."""
         whole = frozenset(self)
         self._elements, self._added, self._removed, self._has = (), whole, frozenset(), _read_before
         return hash(whole)
@@ -363,7 +363,7 @@ class SetProxy:
         return self._with(self._added, self._removed)
 
     def among(self, passes: Callable[[Any], Any]) -> Iterator[Value]:
-        """Yield the elements; if the possible elements can be filtered, read only those that pass a test."""
+        """Yield the elements; where possible, filter them by `passes` before reading their membership."""
         passing = getattr(self._elements, "passing", None)
         if passing is None:
             yield from self
@@ -378,7 +378,7 @@ class SetProxy:
         return SetChange(unwrap(self._added), self._removed) if self._has is has else None
 
     def minimal(self) -> SetProxy:
-        """Return the set without redundant additions and removals."""
+        """Return an equal set without additions of present elements and removals of absent ones."""
         added = frozenset(e for e in ordered(self._added) if not (e in self._elements and self._has(e)))
         removed = frozenset(e for e in ordered(self._removed) if e in self._elements and self._has(e))
         return SetProxy(self._elements, self._has, added, removed)

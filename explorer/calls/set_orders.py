@@ -75,7 +75,7 @@ class InOrder:
         own.update({name: changed(value, kind) for name, value in collections.items()})
 
     def call(self, function: Any, arguments: tuple[Any, ...]) -> list[Step]:
-        """Return the steps of a handler, as plain values."""
+        """Call a handler with all sets converted to class `kind`; return its steps, with plain sets."""
         made = _making(function, self._kind)(self._protocol, *[changed(one, self._kind) for one in arguments])
         return [changed(step, frozenset) for step in made]
 
@@ -139,7 +139,7 @@ def _is_scalar(kind: Any) -> bool:
 
 @cache
 def _making(function: FunctionType, kind: type[Ascending]) -> Any:
-    """Return a function that makes sets of a class; the same function if it makes no sets or has no source."""
+    """Return `function` rewritten to create sets of class `kind`; unchanged if it creates none or has no source."""
     code = getattr(function, "__code__", None)
     definition = definition_of(code) if code is not None and _may_make_sets(code) else None
     if definition is None:
@@ -151,7 +151,7 @@ def _making(function: FunctionType, kind: type[Ascending]) -> Any:
 
 
 def _may_make_sets(code: CodeType) -> bool:
-    """Whether a function may make sets, by a quick look at its code."""
+    """Return whether a function's bytecode may create a set; a quick check before its source is parsed."""
     inner = [one for one in code.co_consts if isinstance(one, CodeType)]
     return not (_BUILTINS.isdisjoint(code.co_names) and _OPCODES.isdisjoint(code.co_code[::2])) or any(
         map(_may_make_sets, inner)
@@ -159,7 +159,7 @@ def _may_make_sets(code: CodeType) -> bool:
 
 
 class _Making(ast.NodeTransformer):
-    """Rewrites a function to make sets of a class, except for sets that only serve a membership test."""
+    """AST transformer that makes a function create sets of a given class, except sets used only for `in` tests."""
 
     def __init__(self) -> None:
         self.found = 0

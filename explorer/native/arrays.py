@@ -39,12 +39,12 @@ class Declared(NamedTuple):
 
 
 def array(kind: type[np.generic], *shape: int) -> Any:
-    """Declare an array of a group."""
+    """Declare an array of an `Arrays` group: its first dimension has any length, the others are given by `shape`."""
     return Declared(0, np.dtype(kind), (-1, *shape))
 
 
 class Arrays:
-    """A group of arrays; a subclass declares each by `array`, and its own subclasses declare none."""
+    """A group of arrays, passed to compiled code as one pointer; a direct subclass declares each by `array(...)`."""
 
     _numba_type_: ArraysType
     declared: dict[str, Declared]
@@ -75,7 +75,7 @@ class Arrays:
 
 
 class ArraysType(_Type):  # type: ignore[misc]
-    """The Numba type of a group."""
+    """The Numba type of an `Arrays` group."""
 
     def __init__(self, declaring: type[Arrays]) -> None:
         self.declaring = declaring
@@ -111,7 +111,7 @@ class _Attributes(_AttributeTemplate):  # type: ignore[misc]
 
 @_lower_attribute(ArraysType)  # type: ignore[untyped-decorator]
 def _read(context: Any, builder: Any, kind: Any, directory: Any, name: str) -> Any:
-    """Build a bare array from its directory entry, which is constant while compiled code runs."""
+    """Generate code that reads the array `name` of a group from the group's directory of addresses and shapes."""
     declared = kind.declaring.declared[name]
 
     def number(place: int) -> Any:

@@ -114,7 +114,7 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 def _callee(function: Callable[..., Any], **options: Any) -> Any:
-    """Compile a function to intermediate code, for its compiled callers."""
+    """Compile a function to LLVM intermediate code, which its compiled callers link and optimise."""
     callee = _numba.njit(
         pipeline_class=_CalleeCompiler,
         boundscheck=DEBUG,
@@ -127,14 +127,14 @@ def _callee(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def _of_any_number(template_for: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function once for all integers; Numba gives each integer literal a type of its own."""
+    """Make a call template treat integer literals as plain integers, so that a function is compiled once for all."""
     return lambda args, kws: template_for(
         [types.unliteral(one) if isinstance(one, types.IntegerLiteral) else one for one in args], kws
     )
 
 
 class _CalleeLibrary(_Library):  # type: ignore[misc]
-    """The intermediate code of a callee, left for its entries to optimise and compile."""
+    """LLVM code of a function for its compiled callers, which optimise and compile it with their own."""
 
     def _optimize_final_module(self) -> None:
         pass
@@ -176,7 +176,7 @@ class _EntryCompiler(_Compiler):  # type: ignore[misc]
 
 
 class _CalleeCompiler(_EntryCompiler):
-    """The compiler of callees."""
+    """Numba's compiler for functions called by compiled code: it stops at LLVM code that the callers link."""
 
     lowering = _CalleeLowering
 
@@ -204,7 +204,7 @@ def _without_negative_indices(compile_for: Callable[..., Any]) -> Callable[..., 
 
 
 def _unchecked_index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
-    """Return an index unchanged in kernel code, unless it is a constant."""
+    """Return an index without negative-index handling in kernel code, unless it is a constant."""
     if getattr(_compiling, "own", False) and not isinstance(index, ir.Constant) and kind.signed:
         return context.cast(builder, index, kind, types.intp)
     return _fix_index(context, builder, kind, index, size)
@@ -226,7 +226,7 @@ class _MachineCodeReader(_Results):  # type: ignore[misc]
 
 
 class _KnownLibrary:
-    """A Numba context that already has one library."""
+    """Wrapper of a Numba target context that returns a given code library instead of deserializing one."""
 
     def __init__(self, context: Any, library: Any) -> None:
         self._context, self._library = context, library
@@ -235,11 +235,11 @@ class _KnownLibrary:
         return getattr(self._context, name)
 
     def codegen(self) -> _KnownLibrary:
-        """Return this context as the code generator."""
+        """Return this wrapper, which also takes the code generator's place."""
         return self
 
     def unserialize_library(self, _: Any) -> Any:
-        """Return the library."""
+        """Return the given code library, without deserializing one."""
         return self._library
 
 
@@ -324,7 +324,7 @@ bare: Any = intrinsic(_bare)
 
 
 def _keep(_context: Any, array: Any) -> Any:
-    """Keep an array alive up to this point; uses of a bare array of the same memory do not."""
+    """Keep an array alive up to this call; a use of its `bare` view does not keep it alive."""
     return types.void(array), lambda context, *_: context.get_dummy_value()
 
 

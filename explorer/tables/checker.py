@@ -103,7 +103,7 @@ class Checker:
     # Errors of user code
 
     def traced(self, error: RaisedError, rows: Iterable[Any], trace_to: Callable[[int], Behaviour]) -> RaisedError:
-        """Return an error with the trace to its state, found by repeating the steps of each given state."""
+        """Return an error with the trace to the state that raises it, found by repeating the steps of `rows`."""
         me = getattr(error, "me", None)
         judged = (*self._options.action_constraints, *self._options.constraints, *self._options.properties)
         rows = list(rows) if error.trace is None else []
@@ -206,7 +206,7 @@ class Checker:
 def _traced_from(
     state: State, raised: Callable[[State], RaisedError | None], trace_to: Callable[[], Behaviour]
 ) -> RaisedError | None:
-    """Return the error raised in a state, with its trace, or None."""
+    """Return the error that `raised` finds in a state, with the trace to that state, or None."""
     found = raised(state)
     if found is None:
         return None

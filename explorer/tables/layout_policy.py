@@ -61,7 +61,7 @@ class LayoutPolicy:
         return not expander.is_flat and not needs and expander.learner.counts()[0] > FLAT_SHARE * count
 
     def better_fields(self) -> list[list[int]] | None:
-        """Return the columns of each field of a better packing, or None."""
+        """Return the columns of each field of a packing that saves enough bits, or None."""
         visited, expander, states = self._states.visited, self._states.expander, self._states.visited.count
         if not expander.is_flat or expander.layout.is_outgrown or states < self.clusters_from:
             return None

@@ -44,7 +44,7 @@ class ControlRows:
         return self._learner.width
 
     def fit(self, worker: Worker, packing: Packing) -> None:
-        """Do nothing: only the flat layout has more buffers."""
+        """Do nothing: only flat states need additional buffers."""
 
     def expand(self, worker: Worker, packing: Packing, which: Indices, deadlock: bool) -> None:
         """Expand the worker's states with these indices as far as the buffers have room."""
@@ -54,7 +54,7 @@ class ControlRows:
         expand_batch(self._learner.tables, worker, worker.successors, packing, which, deadlock, images)
 
     def resolver(self, packing: Packing) -> Make | None:
-        """Return None: the learner has the function that resolves misses."""
+        """Return None, so that the learner uses its default function to resolve cache misses."""
         return None
 
     def order(self, rows: Rows) -> Indices:
@@ -70,7 +70,7 @@ class ControlRows:
         return self._learner.counts()
 
     def packing(self, counts: list[int], before: Sequence[int]) -> Packing:
-        """Return a packing for these numbers of ids."""
+        """Return a packing for `counts` ids in each field; `before` has earlier counts, to predict growth."""
         return roomy_packing(counts, before)
 
     def pack(self, worker: Worker, packing: Packing, rows: Rows, words: Words, owner: Indices) -> None:
@@ -128,7 +128,7 @@ class FlatColumns:
         expand_flat_batch(self._learner.tables, worker, worker.successors, packing, which, deadlock)
 
     def resolver(self, packing: Packing) -> Make | None:
-        """Return the compiled function that resolves misses."""
+        """Return the compiled function that resolves cache misses of flat states."""
         return partial(resolve_flat, packing)
 
     def order(self, rows: Rows) -> Indices:
@@ -144,7 +144,7 @@ class FlatColumns:
         return [of_columns[field[0]] if len(field) == 1 else int(of_clusters[f]) + more for f, field in fields]
 
     def packing(self, counts: list[int], before: Sequence[int]) -> Packing:
-        """Return a packing for these numbers of ids."""
+        """Return a packing for `counts` ids in each field; `before` has earlier counts, to predict growth."""
         return roomy_packing(counts, before).of(self.fields, self.width)
 
     def pack(self, worker: Worker, packing: Packing, rows: Rows, words: Words, owner: Indices) -> None:

@@ -26,7 +26,7 @@ class Edges(EdgeArrays):
     """The edges that one worker found."""
 
     def fit(self, room: int, words: int) -> None:
-        """Resize the buffers."""
+        """Grow the buffers to `room` edges, each with a target of `words` packed words."""
         if len(self.sources) < room or self.words.shape[1] != words:
             self.sources, self.owners = np.zeros(room, np.int64), np.zeros(room, np.int64)
             self.labels = np.zeros(room, np.uint16)
@@ -55,7 +55,7 @@ class LearnedSystem:
         return self.expander.packed(states, self.packing)
 
     def decode(self, states: Rows) -> list[State]:
-        """Return states as language-level values."""
+        """Return the `State` of each row."""
         return list(map(self.expander.learner.decode_state, states))
 
     def holds(self, prop: Property, states: Rows, judge: Callable[[Property, State], bool]) -> Mask:

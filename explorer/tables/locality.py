@@ -15,7 +15,7 @@ from kraftcheck.spec.language.declarations import Property
 
 
 class Parts(NamedTuple):
-    """Properties and constraints of a search, by the way they are evaluated."""
+    """Properties and constraints of a search: local ones, decided by the tables, and others, evaluated in Python."""
 
     properties: tuple[Property, ...]  # decided by a control row
     constraints: tuple[Property, ...]

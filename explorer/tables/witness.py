@@ -213,12 +213,12 @@ class WitnessSearch:
         return self.to_row(self._expander.unflattened(np.asarray(row)[None])[0], level)
 
     def to_row(self, row: Any, level: int) -> Behaviour:
-        """Return a shortest trace to a state of a level, given with a control row."""
+        """Return a shortest trace to a state of a level, given as a row with the id of its control row."""
         with self._expander.with_control_rows():
             return self._checker.behaviour(self._path(row, level, lambda target: target))
 
     def to_orbit(self, row: Any, level: int) -> Behaviour | None:
-        """Return a trace to a state in the symmetry orbit of a violating state, whichever representative is stored.
+        """Return a trace to an image, under symmetry, of a violating state, whichever image of it is stored.
 
         Returns None without a symmetry, and where the declared symmetry does not preserve the violations.
         """
@@ -238,7 +238,7 @@ class WitnessSearch:
         return found if self.least.events_of(image, violated) == self.least.events_of(row, violated) else None
 
     def _path(self, row: Any, level: int, targets: Callable[[Rows], Rows]) -> list[Any]:
-        """Return a row of each level up to a state: the least predecessor of a target in the next level."""
+        """Return a path to a state, one row per level; each is the least predecessor of a target in the next level."""
         path = [np.asarray(row)]
         for before in range(level - 1, 0, -1):
             wanted = targets(path[-1][None])

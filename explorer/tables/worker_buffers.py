@@ -56,7 +56,7 @@ class Worker(WorkerArrays):
             self.collect_pruned()
 
     def collect_pruned(self) -> None:
-        """Collect pruned successors, with room for at least those of one state."""
+        """Make the kernel collect pruned successors, by allocating room for at least those of one state."""
         more = max(len(self.succ), BATCH) - len(self.pruned)
         self.pruned = np.pad(self.pruned, ((0, max(0, more)), (0, 0)))
 

@@ -58,7 +58,7 @@ class Counts(NamedTuple):
 
 
 class InternedValues:
-    """The files with an interner's values."""
+    """Checkpoint files with an interner's values: `save` appends new values, `load` restores all."""
 
     def __init__(self, interner: Interner, checkpoint: SearchCheckpoint) -> None:
         self.interner = interner
@@ -136,7 +136,7 @@ class InternedValues:
         )
 
     def _values(self) -> list[tuple[int, Value]]:
-        """Intern all values of the file; return the inbox contents with explicit values, and their ids."""
+        """Intern all values of the file; return (id, value) of each inbox content that is stored as a value."""
         data, interner, inboxes, start = self.files["values"].read(0, self.files["values"].length), self.interner, [], 0
         needs = {LOCAL: "id", MESSAGE: "dest"}
         intern = {SLOT: interner.slot, LOCAL: interner.local, MESSAGE: interner.inboxes.message}
@@ -171,20 +171,20 @@ class InternedValues:
 
 
 def contents_from(interner: Interner, first: int, first_item: int) -> tuple[Rows, Rows]:
-    """Return the inbox contents from an id on, as (slot, number of items), and the items from an index on."""
+    """Return inbox contents from id `first` on as (slot, item count), and their items from index `first_item` on."""
     tables = interner.tables
     heads = tables.contents[first : tables.meta[codes.M_CONTENTS]][:, [codes.C_SLOT, codes.C_N]]
     return heads, tables.content_items[first_item : tables.meta[codes.M_CONTENT_ITEMS]]
 
 
 def control_rows_from(interner: Interner, first: int) -> Rows:
-    """Return the control rows from an id on."""
+    """Return the columns of the control rows with ids from `first` on."""
     rows: Rows = interner.tables.rows[first : interner.tables.meta[codes.M_ROWS]]
     return rows
 
 
 def restore_contents(interner: Interner, heads: Rows, items: Rows) -> None:
-    """Set the inbox contents of an interner."""
+    """Set an interner's inbox contents from `heads`, as (slot, item count) pairs, and their `items`."""
     tables, n = interner.tables, len(heads) + 1
     capacity = max(len(tables.contents), 1 << (2 * n + 16).bit_length())
     contents = np.zeros((capacity, tables.contents.shape[1]), np.int32)
@@ -330,7 +330,7 @@ def require_control_rows(interner: Interner, blocks: list[Rows]) -> None:
 
 
 class StateRequirements:
-    """Checks rows of states against an interner that has all their parts."""
+    """Checks that a restored interner knows the ids in rows of states."""
 
     def __init__(self, interner: Interner) -> None:
         contents = int(interner.tables.meta[codes.M_CONTENTS])

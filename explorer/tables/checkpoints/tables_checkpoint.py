@@ -57,7 +57,7 @@ JUDGED = 16  # pieces in which non-local properties are evaluated
 
 
 class Snapshot(NamedTuple):
-    """A search between two batches, without the contents of its files."""
+    """Progress of a search between two batches: levels, counts and violations; the states are in separate files."""
 
     levels: list[list[tuple[int, int]]]  # for each level its stretches (rows, columns) in the file of states
     position: int  # number of expanded states of the last complete level
@@ -115,7 +115,7 @@ class TablesCheckpoint(SearchCheckpoint):
 
 
 class CheckpointRecheck:
-    """Compares a checkpoint with a repeated search."""
+    """Repeats a part of a checkpoint's search, and requires that it finds the same states and violations."""
 
     def __init__(self, expander: Expander, levels: Levels, snapshot: Snapshot, python: PythonChecks | None) -> None:
         self._expander = expander
@@ -201,7 +201,7 @@ class CheckpointRecheck:
 
 
 class CheckpointWriter:
-    """The checkpoint of a search; without a folder it does nothing."""
+    """Saves and restores the checkpoint of a search; does nothing if the search has no folder for it."""
 
     def __init__(self, protocol: Protocol, options: SearchRequest, checker: Checker) -> None:
         asked = options.checkpoint is not None or options.resume is not None
@@ -221,7 +221,7 @@ class CheckpointWriter:
         return self._checkpoint is not None and self._checkpoint.is_due()
 
     def save(self, states: LevelStates, position: int, *, finished: bool = False) -> None:
-        """Save a search between two batches, with no candidate left."""
+        """Save a search between two batches; no candidates may wait for a merge with the states on disk."""
         if self._checkpoint is not None:
             self._checker.books.tally()
             states.levels.flush()

@@ -85,13 +85,13 @@ def with_flags(row: Any, flags: Any) -> Any:
 
 @inlined
 def row_of(goal: Any) -> Any:
-    """Return the control row's id without the step flags above it."""
+    """Return the id of the control row in `goal`, which has step flags in the bits above the id."""
     return goal & ROW_MASK
 
 
 @inlined
 def flags_of(goal: Any) -> Any:
-    """Return the step flags above a control row's id."""
+    """Return the step flags in `goal`, which are in the bits above a control row's id."""
     return goal >> FLAG_SHIFT
 
 

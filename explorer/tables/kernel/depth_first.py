@@ -20,7 +20,7 @@ STACK_FULL, SET_FULL, TURN_OVER, EVENT, DONE = 3, 4, 5, 6, 7
 
 
 class StackArrays(Arrays):
-    """The states to expand, with their depths."""
+    """The stack of a depth-first search: states to expand, with their depths."""
 
     states = array(np.int32, -1)
     depths = array(np.int32)  # initial states have depth 1
@@ -69,7 +69,7 @@ def is_out_of_date(t: Any, worker: Any, met: Any, packing: Any, depth: Any, limi
 
 @inlined
 def expand_with_images(t: Any, worker: Any, packing: Any, depth: Any, image: Any, words: Any) -> Any:
-    """Expand the state at a depth of the path; return MISSING also where a successor's image is not cached."""
+    """Expand the state at `depth` of the current path; return its number of successors, MISSING or FULL."""
     n = expand(t, worker, depth)
     for k in range(n):
         if not pack_canonical(t, worker, worker.succ, k, 2, image, packing, words):

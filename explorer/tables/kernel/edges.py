@@ -31,7 +31,7 @@ BEYOND, BLOCKED = -1, -2
 
 @jit
 def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any:
-    """Write the edges out of the worker's states with these indices; return their number. Sets `stats[S_DONE]`."""
+    """Write the edges out of the worker's states at indices `which`; return their number, and set `stats[S_DONE]`."""
     states, succ, stats, which = worker.states, worker.succ, worker.stats, bare(which)
     permutations, columns = t.meta[codes.M_PERMUTATIONS], states.shape[1]
     own_image = np.zeros(columns, np.int32)

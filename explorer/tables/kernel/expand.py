@@ -34,7 +34,7 @@ AHEAD = 8  # states between a prefetch and the read
 
 @inlined
 def find_changed(t: Any, worker: Any, row: Any, delta: Any) -> Any:
-    """Return the control row after a delta, with the step's flags above it; REFUSED or MISSING."""
+    """Look up the control row after `delta`, with step flags above its id; return REFUSED or MISSING without one."""
     if delta == 0:
         return row
     found = find_near(t.changed, row, delta)
@@ -45,7 +45,7 @@ def find_changed(t: Any, worker: Any, row: Any, delta: Any) -> Any:
 
 @inlined
 def find_operated(t: Any, worker: Any, inbox: Any, op: Any) -> Any:
-    """Return the inbox content after a network operation; REFUSED or MISSING."""
+    """Look up the inbox content after network operation `op`; return REFUSED if forbidden, MISSING if unknown."""
     found = find_near(t.operated, inbox, op)
     if found == MISSING:
         record_miss(worker, codes.MISS_OPERATED, inbox, op, 0, 0)
@@ -136,7 +136,7 @@ def record_exhausted(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: An
 
 @inlined
 def follow(t: Any, worker: Any, at: Any, n: Any, outcome: Any, row: Any, slot: Any, rest: Any) -> Any:
-    """Write the successor of an outcome whose next control row is still to be looked up; `rest`: see `expand_inbox`."""
+    """Look up an outcome's next control row, and write the successor; `rest` is the inbox after consumption."""
     goal = find_changed(t, worker, row, np.int64(t.outcomes[outcome, codes.DELTA]))
     inbox = rest if t.outcomes[outcome, codes.CONSUMES] else NONE
     if goal < 0:
@@ -185,7 +185,7 @@ def expand_row(t: Any, worker: Any, at: Any, n: Any, row: Any) -> Any:
 
 @jit
 def expand_inbox(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, inbox: Any) -> Any:
-    """Write the successors of message handlers; `rest` is the inbox without the message that a handler consumes."""
+    """Write the successors of one replica's message handlers, for the messages in its inbox."""
     local = np.int64(t.rows[row, t.meta[codes.M_SLOT_BASE] + slot])
     if local == 0:
         return n
@@ -253,7 +253,7 @@ def expand(t: Any, worker: Any, at: Any) -> Any:
 
 @jit
 def order_by_control_row(rows: Any, shift: Any, firsts: Any, order: Any) -> None:
-    """Write the order of states by the high bits of their control rows, by counting sort; `firsts` is zeros."""
+    """Sort state indices into `order` by the high bits of the control rows' ids (counting sort); `firsts` is zeros."""
     rows, firsts, order = bare(rows), bare(firsts), bare(order)
     for i in range(len(rows)):
         firsts[(rows[i, 0] >> shift) + 1] += 1
@@ -315,7 +315,7 @@ def hides_columns(t: Any) -> Any:
 
 @inlined
 def identity(t: Any, hides: Any, f: Any, field: Any) -> Any:
-    """Return the packed value of a state's field; field 0 is the control row, all other fields are inboxes."""
+    """Return the packed value of id `field` in field number `f`: 0 is the control row, all others are inboxes."""
     if f > 0:
         return np.uint64(t.inbox_codes[field] & codes.CODE_MASK)
     return np.uint64(t.row_info[field, codes.R_IDENTITY]) if hides else np.uint64(field)

@@ -65,7 +65,7 @@ def ones(bits: Any) -> Any:
 
 @inlined
 def first_bytes(shape: Any, offset: Any) -> Any:
-    """Return a mask of the bytes, among the eight from an offset on, that belong to the key."""
+    """Return a mask of eight bytes of an entry from `offset` on: ones where the bytes belong to this entry."""
     return ~np.uint64(0) >> np.uint64(64 - 8 * smaller(shape[STRIDE] - offset, HEAD))
 
 
@@ -77,7 +77,7 @@ def scaled(shape: Any, mixed: Any) -> Any:
 
 @inlined
 def home_of(shape: Any, mixed: Any) -> Any:
-    """Return the home of a key, given the result of `hash_words`."""
+    """Return the home place of a key, given the result of `hash_words`."""
     return np.int64(scaled(shape, mixed) >> np.uint64(HOME_BITS))
 
 
@@ -113,7 +113,7 @@ def position_of(shape: Any, offset: Any) -> Any:
 
 @inlined
 def matches_tail(keys: Any, shape: Any, at: Any, words: Any, place: Any) -> Any:
-    """Return whether an entry with the same head also equals packed words in its other bytes."""
+    """Return whether an entry's bytes after the first eight equal those for words[place]."""
     same = True
     for offset in range(HEAD, shape[STRIDE], 8):
         held = load64(keys, at * shape[STRIDE] + offset)
@@ -123,7 +123,7 @@ def matches_tail(keys: Any, shape: Any, at: Any, words: Any, place: Any) -> Any:
 
 @inlined
 def write(keys: Any, shape: Any, at: Any, words: Any, place: Any, head: Any) -> None:
-    """Write the entry of packed words at a place."""
+    """Write the entry for words[place] at place `at` of the table, given its first eight bytes `head`."""
     for offset in range(0, shape[STRIDE], 8):
         value = head if offset == 0 else bits_from(words, place, position_of(shape, offset))
         mask, to = first_bytes(shape, offset), at * shape[STRIDE] + offset
@@ -132,7 +132,7 @@ def write(keys: Any, shape: Any, at: Any, words: Any, place: Any, head: Any) -> 
 
 @inlined
 def read(keys: Any, places: Any, shape: Any, at: Any, words: Any, n: Any) -> Any:
-    """Write the packed words of an entry without their mixed bits; return the mixed number."""
+    """Restore the packed words of an entry to words[n], except their mixed bits; return the mixed number."""
     head = head_at(keys, shape, at)
     for w in range(words.shape[1]):
         words[n, w] = np.uint64(0)
@@ -169,7 +169,7 @@ def unscale(least: Any, capacity: Any) -> Any:
 
 @inlined
 def find_place(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> Any:
-    """Return the place of packed words, or NONE."""
+    """Return the place of the entry equal to words[place], or NONE."""
     mixed = hash_words(words, place)
     at, distance, result = home_of(shape, mixed), np.int64(1), NONE
     head = head_of(shape, words, place, mixed)
@@ -238,7 +238,7 @@ def free_from(places: Any, at: Any) -> Any:
 
 @inlined
 def move_places(places: Any, at: Any, end: Any) -> None:
-    """Shift displacements by one place, each increased by one."""
+    """Shift the displacements from `at` to `end` by one place, and increase each by one."""
     while end - at >= 8:
         end -= 8
         store64(places, end + 1, load64(places, end) + _ONES)
@@ -359,7 +359,7 @@ def entries(keys: Any, places: Any, layout: Any, words: Any) -> Any:
 
 @jit
 def mark_known(keys: Any, places: Any, layout: Any, words: Any, known: Any) -> None:
-    """Set the flag of every entry that is among the given packed words."""
+    """Set `known` to 1 at the place of each entry that is among the packed `words`."""
     keys, places, words, known, shape = bare(keys), bare(places), bare(words), bare(known), shape_of(layout)
     for i in range(len(words)):
         at = find_place(keys, places, shape, words, i)
@@ -369,7 +369,7 @@ def mark_known(keys: Any, places: Any, layout: Any, words: Any, known: Any) -> N
 
 @jit
 def look_up(keys: Any, places: Any, layout: Any, words: Any, flags: Any, found: Any) -> None:
-    """Write to `found` the flag of each of the packed words, which must all be entries."""
+    """Copy to `found` the flag at the place of each of the packed `words`, which must all be entries."""
     keys, places, words, shape = bare(keys), bare(places), bare(words), shape_of(layout)
     flags, found = bare(flags), bare(found)
     for i in range(len(words)):
@@ -378,7 +378,7 @@ def look_up(keys: Any, places: Any, layout: Any, words: Any, flags: Any, found: 
 
 @jit
 def number(keys: Any, places: Any, layout: Any, words: Any, numbers: Any, noted: Any) -> None:
-    """Store a number at the entry of each of the packed words, which must all be entries."""
+    """Store numbers[i] in `noted` at the place of the entry words[i], for all `words`, which must be entries."""
     keys, places, words, shape = bare(keys), bare(places), bare(words), shape_of(layout)
     numbers, noted = bare(numbers), bare(noted)
     for i in range(len(words)):

@@ -74,19 +74,19 @@ def store(pairs: Any, key: Any, value: Any) -> Any:
 
 @inlined
 def group_of(pairs: Any, number: Any) -> Any:
-    """Return the first place of an id's group in a near map."""
+    """Return the first place of the group that a map keeps for keys whose first part is `number`."""
     return (spread(number) << GROUP_BITS) & np.int64(len(pairs) - 1)
 
 
 @inlined
 def place_in_group(key: Any) -> Any:
-    """Return the key's home place within its group."""
+    """Return the offset within its group at which the search for a key starts."""
     return np.int64((np.uint64(key) * np.uint64(0xD6E8FEB86659FD93)) >> np.uint64(64 - GROUP_BITS))
 
 
 @inlined
 def near_key(number: Any, other: Any) -> Any:
-    """Return the near-map key of an id and a second number."""
+    """Pack an id and a second number into the key of a map that keeps one id's entries side by side."""
     return (number << NEAR_BITS) | other
 
 
@@ -106,7 +106,7 @@ def find_near(pairs: Any, number: Any, other: Any) -> Any:
 
 @inlined
 def store_near(pairs: Any, key: Any, value: Any) -> Any:
-    """Set the value of a near-map key; return whether the key is new."""
+    """Set a key's value in a map that keeps one id's entries side by side; return whether the key is new."""
     group, first = group_of(pairs, key >> NEAR_BITS), place_in_group(key)
     for k in range(GROUP):
         i = group | ((first + k) & (GROUP - 1))

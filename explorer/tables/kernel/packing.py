@@ -63,7 +63,7 @@ def take_bits(words: Any, place: Any, position: Any, width: Any) -> Any:
 
 @inlined
 def hash_of_others(words: Any, place: Any) -> Any:
-    """Return a hash of `MIXED_BITS` bits of the packed words, whose first `MIXED_BITS` bits are left out."""
+    """Return a hash, `MIXED_BITS` bits long, of the bits of packed words after the first `MIXED_BITS`."""
     h = mix((words[place, 0] >> np.uint64(MIXED_BITS)) ^ np.uint64(0x9E3779B97F4A7C15))
     for w in range(1, words.shape[1]):
         h = mix(h ^ words[place, w])
@@ -83,7 +83,7 @@ def hash_words(words: Any, place: Any) -> Any:
 
 @inlined
 def unmix(words: Any, place: Any, mixed: Any) -> None:
-    """Restore the first bits of packed words, which are 0, from the result of `hash_words`."""
+    """Restore the first bits of packed words, 0 so far, from `mixed`, the result of `hash_words`."""
     x = ((mixed - hash_of_others(words, place)) * _INVERSE) & MIXED
     x ^= x >> np.uint64(MIXED_BITS // 2)
     words[place, 0] |= (x * _INVERSE) & MIXED
@@ -142,7 +142,7 @@ def repack_one(words: Any, place: Any, old: Any, again: Any, to: Any, new: Any) 
 
 @jit
 def pack_states(states: Any, packing: Any, words: Any) -> None:
-    """Pack rows of plain numbers; the words must be zero."""
+    """Pack rows of numbers as they are, without table lookups; `words` must be zero."""
     states, words = bare(states), bare(words)
     for i in range(len(states)):
         for f in range(states.shape[1]):

@@ -22,7 +22,7 @@ GOING, LONG_ENOUGH, NO_SUCCESSOR, CUT_OFF = 0, 1, 2, 3  # status of a walk; CUT_
 
 
 class WalkArrays(Arrays):
-    """A batch of walks."""
+    """A batch of random walks: their actions, lengths, seeds and first violations."""
 
     taken = array(np.int32, -1)  # walk, index -> action of the step to that state
     broken = array(np.int32, -1)  # walk, property -> first index at which it is violated, or -1

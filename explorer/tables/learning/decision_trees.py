@@ -48,11 +48,11 @@ class DecisionTrees:
         return self._tables.append("nodes", (UNKNOWN, 0, 0, 0, 0, 0))
 
     def set_leaf(self, node: int, value: int, count: int = 0) -> None:
-        """Make a node a leaf with a value."""
+        """Make a node a leaf that holds `value`, with the `count` of outcomes if `value` is the first of several."""
         self._tables.nodes[node] = LEAF, value, 0, count, 0, 0
 
     def has_leaf(self, root: int, row: int, me: int, peer: int, inboxes: list[int]) -> bool:
-        """Return whether a walk of a tree ends at a leaf."""
+        """Return whether a decision tree has a result for a control row, local states and inboxes."""
         node = root
         while node >= 0:
             kind, a, b, *_ = self._tables.nodes[node].tolist()
@@ -92,7 +92,7 @@ class DecisionTrees:
         self._tables.nodes[root, SIZE] = 0
 
     def await_elements(self, root: int, awaited: Mapping[tuple[int, Value], Passes | None]) -> None:
-        """Record that a tree is valid only while no new element of an exploded set passes one of these tests."""
+        """Record the element tests of a tree's calls; a new element of the set that passes one resets the tree."""
         for (field, key), passes in awaited.items():
             self._awaiting[field].setdefault(root, {})[key] = passes
 
@@ -111,7 +111,7 @@ class DecisionTrees:
 
 
 class ProxyPolicy:
-    """Policy that gives a call read-tracking proxies or plain records.
+    """Decides whether a call gets read-tracking proxies or plain records.
 
     A property of one replica gets a proxy as long as its results repeat across replicas, as in `registration`.
     """
@@ -123,7 +123,7 @@ class ProxyPolicy:
         self._whole: set[tuple[int, bool]] = set()
 
     def of(self, root: int, name: str) -> tuple[bool, bool]:
-        """Return whether to track field reads, and field reads of `me`; a switch to plain records resets the tree."""
+        """Return whether to track field reads, and whether those of `me`; a switch to plain records resets the tree."""
         misses = self.misses.get(root)
         if misses is not None:
             self.misses[root] = misses = misses + 1

@@ -31,7 +31,7 @@ class EffectTable:
         return self._tables.extend("outcomes", [self._row(label, *one) for label, one in made])
 
     def add_network_step(self, action: int, spends: tuple[str, ...]) -> None:
-        """Add a step that the network takes on its own."""
+        """Add the outcome of a step of the network itself, such as the loss of a message."""
         outcome = self._tables.append("outcomes", self._row(action, 0, False, []))
         self._tables.append("network_steps", (outcome, self._delta((), self._spending(Step(spends=spends)))))
 
@@ -73,7 +73,7 @@ class EffectTable:
         return tuple(sorted(spent + [(bounds.index(name), 0) for name in step.needs]))
 
     def _delta(self, assigned: Pairs, spending: Pairs) -> int:
-        """Return the id of a delta, interned by its assignments and spendings."""
+        """Return the id of a delta, which assigns columns of the control row and spends bounds."""
         if self._moved != self._interner.shared.sets.changes:
             self._moved = self._interner.shared.sets.changes
             self._deltas = {((), ()): 0}

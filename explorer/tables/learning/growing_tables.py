@@ -252,7 +252,7 @@ def widened(array: NDArray[Any], columns: int, fill: int = 0) -> NDArray[Any]:
 
 
 def require_below(number: int, limit: int, what: str) -> int:
-    """Return a number; raise an error if it exceeds the ids that the tables can hold."""
+    """Return `number` if it is below `limit`, the number of ids that tables have for `what`; else raise an error."""
     if number >= limit:
         raise ProtocolError(f"more than {limit:,} {what}: the table engine has no more ids; {REMEDY}")
     return number

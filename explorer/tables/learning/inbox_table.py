@@ -92,7 +92,7 @@ class InboxTable:
             tables.grow(GROW_CONTENTS)
 
     def _learned_content(self, slot: int, inbox: Value) -> int:
-        """Return the id of an inbox content that follows no counting rule."""
+        """Return the id of an inbox content that is kept as a value, since no counting rule applies."""
         found = self._content_ids.get((slot, inbox))
         if found is not None:
             return found

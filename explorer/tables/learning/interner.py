@@ -78,7 +78,7 @@ class Interner:
     # Values
 
     def slot(self, key: Value) -> int:
-        """Return the slot of a replica's id; a new slot widens every row."""
+        """Return a replica's slot, the index of its columns; a new replica adds columns to every row."""
         found = self.slots.get(key)
         if found is None:
             found = self.slots[key] = len(self.slots)
@@ -110,12 +110,12 @@ class Interner:
         return found
 
     def change(self, fields: Fields) -> int:
-        """Return the id of a change of some fields of a local state."""
+        """Intern a change of some fields of a local state, as (name, type, value) triples; return its id."""
         found = self._changes.find(fields)
         return self._changes.add(fields, fields) if found is None else found
 
     def changed(self, local: int, change: int) -> int:
-        """Return the id of the local state after a change of some fields."""
+        """Return the id of the local state that results from `local` by the interned `change` of some fields."""
         return self.local(self.locals[local].but(**{name: value for name, _, value in self._changes[change]}))
 
     # States
@@ -229,7 +229,7 @@ class Interner:
     # Images under symmetry, which must be cached
 
     def images_of(self, ids: NDArray[Any], column: int) -> Rows:
-        """Return the cached images of control rows (column 0) or of inbox contents."""
+        """Return the ids of the cached images of control rows (if `column` is 0) or of inbox contents."""
         found: Rows = (self.tables.permuted_contents if column else self.tables.permuted_rows)[ids]
         return found
 

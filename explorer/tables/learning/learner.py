@@ -44,7 +44,7 @@ MOST_IDLE = 1_000  # rounds of misses without a request, after an error left req
 
 
 class TreeOwner(NamedTuple):
-    """The owner of a decision tree: an action of a replica on a message, or a property."""
+    """The call that a decision tree memoizes: of an action of a replica on a message, or of a property."""
 
     owner: Action | Property
     me: Value = None
@@ -173,7 +173,7 @@ class Learner:
             self._trees.forget_all(self._roots)
 
     def _make_rows(self, tables: Arrays, worker: WorkerArrays) -> None:
-        """Run the compiled miss resolution for control rows; None disables symmetry or groups at compile time."""
+        """Run the compiled resolution of cache misses for states with control rows."""
         has_groups = self.interner.inboxes.has_groups
         resolve(tables, worker, True if self.permutations > 1 else None, True if has_groups else None)
 
@@ -212,12 +212,12 @@ class Learner:
         return is_done
 
     def _has_all_columns(self, worker: WorkerArrays, make: Any) -> bool:
-        """Return whether the worker's states have an inbox column per replica; evaluations need no such column."""
+        """Return whether the worker's rows have an inbox column for every replica, or are evaluated only."""
         columns = self.interner.first_inbox + len(self.interner.slots)
         return make is resolve_evaluations or worker.states.shape[1] == columns
 
     def call_with_room(self, call: Callable[[], None]) -> None:
-        """Call compiled code again and again until no table is full."""
+        """Repeat `call` until it finds no table full; grow the full tables before each repetition."""
         while True:
             try:
                 call()
@@ -286,7 +286,7 @@ class Learner:
 
     @cached_property
     def _unread(self) -> dict[str, Value]:
-        """A shared state for calls that must not read it."""
+        """Arguments with a shared state that raises `MissingRead` when an action reads it."""
         assert self.interner.shared.type is not None
         return {"shared": SharedProxy(self.interner.shared.type, _refuse)}
 

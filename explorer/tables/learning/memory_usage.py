@@ -82,7 +82,7 @@ class MemoUsage:
         return sorted(found, key=lambda one: -one.nbytes)
 
     def over_budget_note(self, kinds: list[KindUsage], most: int) -> str:
-        """Return the message for memo tables that take more than `most` bytes, their share of the memory."""
+        """Return the message for memo tables larger than `most` bytes, which `--memory` leaves them."""
         calls = self._learner.calls.counts.most_common(1)
         called = f"; most calls: {calls[0][0]}, {calls[0][1]:,} times" if calls else ""
         return (
@@ -103,7 +103,7 @@ class MemoUsage:
 
 
 def size_of(values: Iterable[Any]) -> int:
-    """Return the bytes of values and of all objects that they refer to, each once, without classes and modules."""
+    """Return the bytes of values and all objects reachable from them, counted once, except classes and modules."""
     seen: set[int] = set()
     found, waiting = 0, [value for value in values if value is not None]
     while waiting:

@@ -19,7 +19,7 @@ Rebuild = Callable[[Value], Value]
 
 
 class Images:
-    """The images of values under a group."""
+    """A permutation group, with functions that return the image of a value under each generator."""
 
     def __init__(self, group: list[Permutation]) -> None:
         self.order = len(group)
@@ -38,7 +38,7 @@ class Images:
 
     @cached_property
     def _generated(self) -> tuple[list[tuple[int, int, int]], list[int]]:
-        """The products and the generators' numbers."""
+        """The `products`, and the numbers of the permutations chosen as generators."""
         products: list[tuple[int, int, int]] = []
         generators: list[int] = []
         reached = [0]
@@ -102,7 +102,7 @@ def _remembering(permutation: Permutation) -> Rebuild:
 
 
 class Orbits:
-    """Interning of values' images, and the tables that hold the images' ids."""
+    """Interns the images of values under the symmetry group, and stores the images' ids in tables."""
 
     def __init__(self, images: Images, tables: GrowingTables) -> None:
         self._images = images

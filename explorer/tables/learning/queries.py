@@ -29,7 +29,7 @@ class InternedList(list[Any]):
         self._ids: dict[Any, int] = {}
 
     def find(self, key: Any) -> int | None:
-        """Return the id of the value that has a key, or None."""
+        """Return the id of the value added with `key`, or None."""
         return self._ids.get(key)
 
     def add(self, key: Any, value: Any) -> int:
@@ -91,12 +91,12 @@ class ValueQueries:
         return int(getattr(self._tables, self._name)[query, place])
 
     def value(self, query: int, answer: int) -> Any:
-        """Return the answer with this id to a query."""
+        """Return the value whose id is `answer` among the answers to `query`."""
         return self._queries[query].values[answer]
 
 
 class InboxQueries:
-    """The queries on inboxes."""
+    """The queries on inboxes, each answered at its first use for an inbox content."""
 
     def __init__(self, tables: GrowingTables, decode: Callable[[int], Value]) -> None:
         self._tables = tables
@@ -105,7 +105,7 @@ class InboxQueries:
         self._queries: list[InternedFunction] = []
 
     def number(self, name: str, function: Callable[[Value], Value]) -> int:
-        """Return the id of a query."""
+        """Return the id of the query `name`; register a new one with `function`."""
         found = self._numbers.get(name)
         if found is None:
             found = self._numbers[name] = len(self._queries)
@@ -121,5 +121,5 @@ class InboxQueries:
         return int(table[query, content])
 
     def value(self, query: int, answer: int) -> Any:
-        """Return the answer with this id to a query."""
+        """Return the value whose id is `answer` among the answers to `query`."""
         return self._queries[query].values[answer]

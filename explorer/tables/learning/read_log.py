@@ -162,7 +162,7 @@ class ReadLog:
         return queries.value(query, answer)
 
     def steps(self, calls: Calls, action: Action, me: Any, message: Any, *, tracks: bool) -> list[Step]:
-        """Return the steps of an action, as deltas if `tracks` is set."""
+        """Call an action, and record its reads; return its steps, as deltas if `tracks` is set."""
         given = self.arguments(action)
         steps = calls.steps(
             action,
@@ -177,7 +177,7 @@ class ReadLog:
         return [unwrap(step) for step in steps] if is_part_of_steps else steps
 
     def holds(self, calls: Calls, prop: Property, me: int, peer: int) -> bool:
-        """Return whether a property holds."""
+        """Evaluate a property of local states `me` and `peer`, and record its reads; return whether it holds."""
         given = self.arguments(prop)
         names = {ME: "before", PEER: "after"} if prop.over_steps else {ME: "me", PEER: "peer"}
         for role, local in ((ME, me), (PEER, peer)):

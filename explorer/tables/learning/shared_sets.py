@@ -40,7 +40,7 @@ _SCALARS = (bool, int, str, NoneType, ModelValue, Enum)
 
 
 class ExplodedSets:
-    """The exploded shared sets of one protocol."""
+    """The shared sets of one protocol that control rows store as a 0/1 column for each element."""
 
     def __init__(self, tables: GrowingTables) -> None:
         self._tables = tables
@@ -115,7 +115,7 @@ class ExplodedSets:
         return self._first[field] + place
 
     def assigned(self, field: int, change: SetChange) -> list[tuple[int, int]]:
-        """Return the assignments of a delta that changes a set."""
+        """Return the (column, value) assignments of a delta that makes `change` to an exploded set."""
         ones = [(self.column(field, element), 1) for element in ordered(change.added)]
         if change.removed is None:
             return [(~self._first[field], self._room[field]), *ones]
@@ -123,7 +123,7 @@ class ExplodedSets:
         return ones + [(self.column(field, element), 0) for element in ordered(change.removed) if element in known]
 
     def value(self, field: int, control: list[int]) -> frozenset[Value]:
-        """Return the set in a control row."""
+        """Return the value of an exploded set, given the columns of a control row."""
         first = self._first[field]
         return frozenset(element for element, place in self.elements[field].items() if control[first + place])
 
@@ -231,7 +231,7 @@ class SharedFields:
         return self._first + len(self.names) + self.sets.columns
 
     def explode_sets(self) -> bool:
-        """Explode the sets that are worth it; return whether there is one."""
+        """Explode each shared set for which that pays; return whether there was one."""
         worth = [index for index, values in enumerate(self.values) if self.sets.is_worth(index, values)]
         for index in worth:
             self.sets.explode(index, self._first + index, self.end, self.values[index])

@@ -52,7 +52,7 @@ class DepthSet(DepthSetArrays):
         self.count += int(insert_starts(self, words))
 
     def has_at(self, depth: int) -> bool:
-        """Return whether some state has this least depth."""
+        """Return whether some state was reached at `depth`, and at no smaller depth."""
         return bool((self.keys[:, -1] == depth).any())
 
     def grow(self, least: int) -> None:
@@ -186,7 +186,7 @@ class DepthFirst:
         return base + len(kept)
 
     def _trace_to(self, depth: int) -> Behaviour:
-        """Return the trace along the path to a depth."""
+        """Return the trace along the current path, up to the state at `depth`."""
         return self.checker.behaviour(self._path[1 : depth + 1])
 
 

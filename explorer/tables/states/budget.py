@@ -28,7 +28,7 @@ class Budget(NamedTuple):
 
     @classmethod
     def of(cls, memory: int | None) -> Budget:
-        """Divide memory among the uses."""
+        """Divide `memory` bytes among the visited set, the rows of levels, and the successor buffers."""
         total = memory or default_memory()
         return cls(total // 2, min(total // 8, MOST_ROWS), total // 4)
 

@@ -108,7 +108,7 @@ def by_owner(owner: NDArray[Any], parts: int = PARTITIONS) -> Iterator[tuple[int
 
 
 def repacked_words(words: Words, old: Packing, new: Packing) -> Iterator[tuple[int, Words]]:
-    """Convert packed words to a new packing; yield them by the partition that owns them then."""
+    """Convert packed words to a new packing; yield (partition, words) for each partition that then owns some."""
     again: Any = np.zeros((len(words), new.words), np.uint64)
     owner = np.zeros(len(words), np.int64)
     repack(words, old, again, new, owner)
@@ -132,7 +132,7 @@ class Successors(SuccessorArrays):
         self.words = _fitted(self.words, self.counts, room, stored)
 
     def put(self, rows: Rows, words: Words, owner: NDArray[np.int64]) -> None:
-        """Replace the contents by these rows."""
+        """Replace the contents of the buffers by these rows, each in the partition that `owner` names."""
         counts = np.bincount(owner, minlength=PARTITIONS)
         room = max(self.rows.shape[1], int(counts.max()))
         if self.rows.shape[1:] != (room, rows.shape[1]):

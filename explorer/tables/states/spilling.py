@@ -117,7 +117,7 @@ class SpillingSet:
 
     @property
     def pending(self) -> int:
-        """Number of candidates."""
+        """Number of candidates: states found since the last merge, which may be on disk already."""
         return sum(self.candidates.counts)
 
     def allow(self, budget: Budget) -> None:
@@ -225,7 +225,7 @@ class SpillingSet:
             self.spill()
 
     def restored(self) -> None:
-        """Switch from `restore` to normal insertion."""
+        """End a series of `restore` calls; if states are on disk, move those in memory there too."""
         if self.archive is not None:
             self.spill()
 

@@ -43,7 +43,7 @@ WAITING = 1 << 6  # places of the queue
 
 @jit
 def resolve_flat(packing: Any, t: Any, worker: Any) -> None:
-    """Resolve the cache misses of flat states; the counterpart of `resolve`."""
+    """Expand flat states that met cache misses again, and fill the tables; leave those that need Python waiting."""
     while t.meta[codes.M_SETTLED] < t.meta[codes.M_LEFT]:
         at, tries = np.int64(t.waiting[t.meta[codes.M_SETTLED]]), 0
         while True:
@@ -113,7 +113,7 @@ def append_unique(found: Any, recent: Any, words: Any, k: Any, rows: Any, row: A
 
 @inlined
 def prefetch_clusters(t: Any, packing: Any, worker: Any, held: Any, count: Any) -> None:
-    """Hash the clusters of the queued successors, and prefetch their entries."""
+    """Hash the column clusters of the first `count` queued successors, and prefetch their hash-table entries."""
     clusters, hashes = packing.clusters[0], worker.waiting_hashes
     for k in range(count):
         for f in range(clusters):
@@ -165,7 +165,7 @@ def append_or_queue(t: Any, packing: Any, worker: Any, found: Any, recent: Any, 
 
 @inlined
 def expand_completely(t: Any, packing: Any, worker: Any, at: Any) -> Any:
-    """Write a state's successors, with verdicts of pruned ones and images; return their number, MISSING or FULL."""
+    """Expand a flat state, and judge and canonicalize its successors; return their number, MISSING or FULL."""
     n = expand_flat(t, packing, worker, at, False)
     if n > 0 and not check_pruned_successors(t, worker, False, n):
         n = MISSING

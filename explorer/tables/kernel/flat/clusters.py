@@ -59,7 +59,7 @@ def content_hash(packing: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
 
 @inlined
 def is_content(t: Any, packing: Any, entry: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
-    """Return whether an entry has the contents of cluster `f` in the state rows[row, column:]."""
+    """Return whether a hash-table entry holds the contents that cluster `f` has in state rows[row, column:]."""
     at, first = entry & WHERE, packing.firsts[f]
     same = t.cluster_items[at] == f
     for k in range(first, packing.firsts[f + 1]):

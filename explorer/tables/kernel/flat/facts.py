@@ -56,7 +56,7 @@ def clear_numbers(worker: Any) -> None:
 
 @jit
 def clear_facts(worker: Any) -> None:
-    """Clear all facts."""
+    """Clear all facts from the memo, and the lists of internal actions in `worker.listed`."""
     worker.fact_counts[LISTED_TAKEN] = 0
     worker.facts[:] = 0
 
@@ -103,7 +103,7 @@ def number_for(worker: Any, kind: Any, shared: Any) -> Any:
 
 @inlined
 def key_of(kind: Any, number: Any, me: Any, peer: Any) -> Any:
-    """Return the memo key of a fact."""
+    """Return the memo key of a fact: its kind, the shared fields' number, and one or two local states."""
     return (((number << KIND_BITS) | kind) << (2 * LOCAL_BITS)) | (me << LOCAL_BITS) | peer
 
 

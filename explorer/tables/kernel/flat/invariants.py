@@ -32,7 +32,7 @@ from kraftcheck.explorer.tables.kernel.worker import record_violations, retry_st
 def decide_property(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, kind: Any, number: Any, me: Any, peer: Any
 ) -> Any:
-    """Return if replicas violate a property, if no other part of the state is read for it, and if it is known."""
+    """Walk a property's tree; return flags: violated, decided by shared fields and replicas alone, verdict known."""
     leaf, certain = walk_by(t, worker, kind, number, rows, row, root, me, peer), True
     if leaf < 0:
         certain = False
@@ -42,7 +42,7 @@ def decide_property(
 
 @inlined
 def decided_by(worker: Any, shared: Any, me: Any, peer: Any) -> Any:
-    """Return the memoized masks of the properties that replicas satisfy (low bits) and violate (high bits)."""
+    """Return the memoized verdicts for one or two replicas: masks of properties satisfied (low bits) and violated."""
     kind = HOLDS if peer == 0 else HOLDS_OF_TWO
     return memo_get(worker, key_of(kind, number_for(worker, kind, shared), me, peer))
 
@@ -85,7 +85,7 @@ def violations(
 def evaluate_part(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, shared: Any, constraints: Any, asked: Any, me: Any, peer: Any
 ) -> Any:
-    """Return the mask of the properties in `asked` that replicas violate, and whether all verdicts are known."""
+    """Return the mask of `asked` properties that the state, a replica or a pair violates, and whether all are known."""
     fact = decided_by(worker, shared, me, peer)
     bad = asked & (fact >> codes.MOST_PROPERTIES)
     left = asked & ~(fact | fact >> codes.MOST_PROPERTIES)
@@ -147,7 +147,7 @@ def evaluate_batch(t: Any, worker: Any, which: Any) -> None:
 
 @jit
 def resolve_evaluations(t: Any, worker: Any) -> None:
-    """Resolve the cache misses of states whose invariants are evaluated; the counterpart of `resolve`."""
+    """Evaluate the invariants of states that met cache misses again; leave those that need Python waiting."""
     while t.meta[codes.M_SETTLED] < t.meta[codes.M_LEFT]:
         at = np.int64(t.waiting[t.meta[codes.M_SETTLED]])
         if violated(t, worker, True, worker.states, at, 0) < 0:

@@ -34,7 +34,7 @@ def image(permuted: Any, number: Any, g: Any) -> Any:
 
 @inlined
 def narrow_to_least(permuted: Any, worker: Any, states: Any, at: Any, first: Any, slots: Any, count: Any) -> Any:
-    """Move the permutations with the least images in all replicas' columns to the front; return their number."""
+    """Move the permutations with the least images of these columns to the front of `worker.left`; count them."""
     left, sources, present = worker.left, worker.sources, np.int64(0)
     for s in range(slots):
         present |= np.int64(states[at, first + s] != 0) << (s & 63)

@@ -51,7 +51,7 @@ def ask_path(t: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any
 
 @inlined
 def leaf_of(t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any) -> Any:
-    """Walk a decision tree to its leaf, or MISSING; `at` is the state whose inboxes may be read, or NONE."""
+    """Walk a decision tree; return its leaf or MISSING. `at` is the state whose inboxes may be read, or NONE."""
     slots, inboxes = slots_of(t, rows.shape[1]), inboxes_of(t, rows.shape[1])
     leaf = walk(t, rows, row, slots, root, me, peer, worker.states, at, inboxes)
     if leaf < 0 or t.nodes[leaf, codes.KIND] != codes.LEAF:
@@ -64,7 +64,7 @@ def leaf_of(t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, me
 
 @inlined
 def handlers_of(t: Any, worker: Any, serial: Any, local: Any) -> Any:
-    """Return the list of tree nodes of a replica's internal actions, or MISSING."""
+    """Return the id of the list of tree nodes for a replica's internal actions; a negative number if unknown."""
     found = np.int64(t.own_roots[local])
     if found < 0:
         worker.stats[codes.S_MISSED] = 1
@@ -75,7 +75,7 @@ def handlers_of(t: Any, worker: Any, serial: Any, local: Any) -> Any:
 
 @inlined
 def inbox_after(t: Any, worker: Any, serial: Any, inbox: Any, op: Any) -> Any:
-    """Return the inbox content after a network operation; REFUSED or MISSING."""
+    """Return an inbox's content after network operation `op`: REFUSED if forbidden, MISSING if unknown."""
     found = find_near(t.operated, inbox, op)
     if found == MISSING and serial:
         found = apply_operation(t, inbox, op, True)
@@ -86,7 +86,7 @@ def inbox_after(t: Any, worker: Any, serial: Any, inbox: Any, op: Any) -> Any:
 
 @inlined
 def bundle_of(t: Any, worker: Any, serial: Any, local: Any, inbox: Any) -> Any:
-    """Return where the table of enabled handlers lists a local state with an inbox, or MISSING."""
+    """Return the span of `bundle_items` with a local state's handlers for its inbox, or a negative number."""
     found = find(t.bundles, pair(local, inbox))
     if found < 0 and serial:
         build_bundle(t, local, inbox, True)

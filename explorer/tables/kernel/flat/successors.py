@@ -44,7 +44,7 @@ def change_column(t: Any, packing: Any, worker: Any, n: Any, column: Any, later:
 
 @inlined
 def can_spend(t: Any, worker: Any, at: Any, delta: Any) -> Any:
-    """Return whether a state's bounds have enough left for a delta."""
+    """Return whether a state has enough left of each bound that `delta` spends or needs."""
     can = True
     for k in range(t.deltas[delta, 2], t.deltas[delta, 2] + t.deltas[delta, 3]):
         column, amount = t.spendings[k, 0], t.spendings[k, 1]
@@ -181,7 +181,7 @@ def follow(
     outcomes: Any,
     inbox: Any,
 ) -> Any:
-    """Write the successors of the outcome number `outcomes`, or of all outcomes of a decision tree if it is NONE.
+    """Write the successors of outcome `outcomes` or, if that is NONE, of all outcomes at the leaf of tree `root`.
 
     `inbox` is the actor's inbox without the message that the step consumes, or NONE.
     """
@@ -220,7 +220,7 @@ def expand_network(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: A
 
 @jit
 def list_enabled_actions(t: Any, worker: Any, at: Any, number: Any, local: Any, roots: Any) -> Any:
-    """List the tree nodes of a replica's internal actions in `worker.listed`; return the fact with their span.
+    """List the decision-tree nodes of a replica's internal actions in `worker.listed`; return their span as a fact.
 
     Actions that the shared fields and the local state disable are left out. Also returns whether no branch is missing.
     """
@@ -309,7 +309,7 @@ def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
 
 @inlined
 def check_pruned_successors(t: Any, worker: Any, serial: Any, n: Any) -> Any:
-    """Evaluate the invariants of pruned successors, which are not stored; return whether all are known."""
+    """Evaluate the invariants of pruned successors, which are not stored; return whether all verdicts are known."""
     known = True
     for k in range(n if worker.stats[codes.S_NOTABLE] else 0):
         worker.broken[k] = 0

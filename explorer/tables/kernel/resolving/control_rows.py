@@ -173,7 +173,7 @@ def evaluate_row(t: Any, row: Any) -> None:
 
 @jit
 def evaluate_step(t: Any, row: Any, target: Any) -> Any:
-    """Evaluate the step properties for every slot that differs; return the step's flags, or MISSING."""
+    """Evaluate the step properties for each replica that the step changes; return the step's flags, or MISSING."""
     flags = np.int64(0)
     base = t.meta[codes.M_SLOT_BASE]
     missing = False

@@ -19,7 +19,7 @@ QUEUES = np.int64(-4)  # the operation appends to a channel, or removes its olde
 
 @jit
 def apply_operation(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
-    """Return the inbox content after an operation; REFUSED, or MISSING after a request to Python.
+    """Compute an inbox's content after operation `op`: REFUSED if forbidden, MISSING after a request to Python.
 
     `groups` is None where operations are on single messages only; Numba then compiles nothing for groups and channels.
     """
@@ -45,7 +45,7 @@ def apply_operation(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
 
 @jit
 def apply_counting_rule(t: Any, inbox: Any, op: Any) -> Any:
-    """Apply a counting rule to an inbox content; return the resulting content."""
+    """Change a message's count in an inbox content as operation `op` says; return the new content, or REFUSED."""
     message = t.operations[op, 1]
     start, n = t.contents[inbox, codes.C_START], t.contents[inbox, codes.C_N]
     free = t.meta[codes.M_CONTENT_ITEMS]
@@ -149,7 +149,7 @@ def apply_queue_rule(t: Any, inbox: Any, op: Any) -> Any:
 
 @jit
 def intern_content(t: Any, slot: Any, n: Any) -> Any:
-    """Intern the inbox content whose items follow the last one; return its id."""
+    """Intern the inbox content whose `n` items are written behind the items in use; return its id."""
     if n == 0:
         return np.int64(0)
     free = t.meta[codes.M_CONTENT_ITEMS]

@@ -70,7 +70,7 @@ def flags_to(t: Any, target: Any, flags: Any) -> Any:
 
 @jit
 def clear_unsettled(t: Any, row: Any, ref: Any) -> None:
-    """Clear UNSETTLED in a step's table entry; `ref`: see `check_evaluated`."""
+    """Clear the flag UNSETTLED in the table entry of a step from control row `row`; `ref`: see `check_evaluated`."""
     if ref < 0:
         t.row_items[~ref, 2] &= codes.STEP_FLAGS
     else:
@@ -81,7 +81,7 @@ def clear_unsettled(t: Any, row: Any, ref: Any) -> None:
 
 @jit
 def apply_delta(t: Any, row: Any, delta: Any) -> Any:
-    """Return the control row after a delta, with the step's flags above it; REFUSED or MISSING."""
+    """Compute the control row after `delta`, with step flags above its id; return REFUSED or MISSING without one."""
     key = near_key(np.int64(row), np.int64(delta))
     found = find_near(t.changed, np.int64(row), np.int64(delta))
     if found != MISSING:
