@@ -16,7 +16,7 @@ Behaviour = tuple[TraceStep, ...]
 
 
 class NoSuchPathError(InputError):
-    """A path of states, or of their classes, that the reference semantics cannot follow, as after an impure action."""
+    """Raised when the reference semantics cannot follow a path of states, for example after an impure action."""
 
     def __init__(self, semantics: Semantics, problem: str) -> None:
         super().__init__(

@@ -43,7 +43,7 @@ CLOCK = SearchClock()
 
 
 class SearchStopped(Exception):  # noqa: N818 - a way out of the search, not an error
-    """The search ends before it is complete."""
+    """Raised to end a search before it is complete."""
 
 
 class SearchCounts(NamedTuple):

@@ -44,7 +44,7 @@ def _viewed(protocol: Protocol, view: str | None) -> Callable[[State], State]:
 
 
 def hidden_reads(protocol: Protocol, options: SearchRequest, *, first_found: bool) -> HiddenReads | None:
-    """Return the recorder of methods that read fields or bounds hidden by the VIEW; None without a VIEW."""
+    """Return a recorder of the methods that read what the VIEW hides (fields, bounds); None without a VIEW."""
     if options.view is None:
         return None
     reads = HiddenReads(options.view, protocol.hidden(options.view), note_types(protocol), first_found=first_found)

@@ -1,4 +1,4 @@
-"""Features that each search order of each engine supports; a search is refused for others (`docs/design.md`)."""
+"""Features that each engine's search orders support; a search that needs another is refused (`docs/design.md`)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def able(engine: str, order: str) -> frozenset[Feature]:
 
 
 def asked(protocol: Protocol, options: SearchRequest) -> Iterator[tuple[Feature, str]]:
-    """Yield each feature that a search needs, with its text in messages."""
+    """Yield each feature that a search needs, with the text that names it in messages."""
     for name, option in OPTIONS.items():
         value: Any = getattr(options, name)
         if (feature := option.asks) is None or value in (None, ()):

@@ -63,7 +63,7 @@ class SearchCheckpoint(Checkpoint):
         super().__init__(folder, identity, resume=options.resume is not None, names=names)
 
     def note(self, value: Value) -> None:
-        """Record the classes of a value that will be written."""
+        """Record the classes that occur in a value; raise InputError for a class that the protocol does not lead to."""
         known = len(self.lexicon.classes)
         self.lexicon.note(value)
         for cls in self.lexicon.classes if len(self.lexicon.classes) > known else ():
@@ -74,7 +74,7 @@ class SearchCheckpoint(Checkpoint):
                 )
 
     def save_search(self, noted: Noted, violations: Sequence[Violation], *, finished: bool) -> None:
-        """Write an engine's entries and the violations."""
+        """Write the engine's entries, the violations, and the classes of their values as the checkpoint."""
         for violation in violations:
             self.note(value_of(violation.trace))
         common = {
@@ -86,7 +86,7 @@ class SearchCheckpoint(Checkpoint):
         self.write({**noted, **common}, finished=finished)
 
     def read_search(self, shape: Noted) -> tuple[Noted, list[Violation]]:
-        """Return an engine's entries, which must have the given shape, and the violations, after checking both."""
+        """Return the engine's entries, validated against `shape`, and the recorded violations, each one verified."""
         require_shape(self.noted, {**SHAPE, **shape})
         noted = {name: value for name, value in self.noted.items() if name not in SHAPE}
         vacuity.restore(self.protocol, self.noted["watched"])
@@ -142,7 +142,7 @@ def model_values_of(protocol: Protocol) -> list[ModelValue]:
 
 
 def value_of(trace: Behaviour) -> Value:
-    """Return a counterexample as a value."""
+    """Return a counterexample as one value: a tuple of (state, action, actor, message) for each state."""
     return tuple((step.state, *map(_optional, (step.action, step.actor, step.message))) for step in trace)
 
 

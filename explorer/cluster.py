@@ -154,7 +154,7 @@ class Cluster:
         return max(1, int(self.spark.sparkContext.defaultParallelism))
 
     def number(self, key: str, usual: int, *, least: int, most: int) -> int:
-        """Return a numeric setting of the new or running Spark application; raise InputError outside of its range."""
+        """Return a numeric Spark setting, `usual` if it is not set; raise InputError outside of `least` to `most`."""
         wanted = str(self._conf.get(key) or self.spark.sparkContext.getConf().get(key, str(usual)))
         if not (wanted.isascii() and wanted.isdigit() and least <= int(wanted) <= most):
             raise InputError(f"{key}: expected a number from {least} to {most:,}, found {wanted}")
@@ -165,7 +165,7 @@ class Cluster:
         return _table(self._dataset(tasks, name, arguments, schema))
 
     def exchange(self, tasks: int, first: tuple[str, str, str], reducers: int, second: tuple[str, str, str]) -> Any:
-        """Run tasks, send each row to the second task in its column `task`, and return the rows of the second tasks."""
+        """Run two stages of tasks; a first-stage row goes to the task in its column `task`. Return the final rows."""
         sent = self._dataset(tasks, *first)
         if tasks > 1 or reducers > 1:
             sent = sent.repartitionById(reducers, "task")
@@ -218,7 +218,7 @@ class Cluster:
             raise InputError(GONE) from error
 
     def _is_gone(self) -> bool:
-        """Whether the JVM has ended, or ends within a second, for example killed."""
+        """Whether the JVM has ended, for example because it was killed; wait up to a second for its end."""
         process = getattr(getattr(self.spark.sparkContext, "_gateway", None), "proc", None)
         if process is None:
             return False
@@ -229,7 +229,7 @@ class Cluster:
 
 @contextmanager
 def errors_into(file: Path) -> Iterator[None]:
-    """Redirect standard error to a file; processes started meanwhile keep that file."""
+    """Redirect standard error to a file within the block; processes started there keep writing to the file."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:
@@ -309,7 +309,7 @@ def require_java() -> None:
 
 
 def require_answer(master: str) -> None:
-    """Raise InputError if no address of a standalone master answers."""
+    """Raise InputError if `master` is malformed, or names a standalone Spark master that does not answer."""
     match = _STANDALONE.fullmatch(master)
     if match is None:
         if not _OTHER_MASTERS.match(master):

@@ -40,7 +40,7 @@ def _require_compiling() -> None:
 
 @cache
 def cache_problem() -> str | None:
-    """Return the problem of the folder for compiled code, or None; with a problem, a temporary folder replaces it."""
+    """Return the reason why the folder for compiled code is unusable, and replace it by a temporary one; else None."""
     _require_compiling()
     given = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     problem: str | None = f"{given} cannot be written to"

@@ -35,7 +35,7 @@ def source_files(folder: Path) -> list[tuple[str, Path]]:
 
 
 def digest_of(files: Iterable[tuple[str, Path]]) -> str:
-    """Return a digest of files, given with their names."""
+    """Return a digest of the names and the contents of files."""
     digest = blake2b(digest_size=16)
     for name, path in files:
         digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -49,7 +49,7 @@ def cache_folder() -> Path:
 
 
 def unpacked(archive: Path, parents: tuple[Path, ...]) -> Path:
-    """Return a folder with the unpacked files of a zip; unpack the zip into the first usable parent if needed."""
+    """Return the folder of a zip's files; if there is none yet, unpack the zip into the first usable parent folder."""
     for parent in parents:
         folder = parent / archive.stem
         if folder.is_dir():

@@ -107,7 +107,7 @@ def neighbourhood(
 
 
 def _around(semantics: Semantics, trace: Behaviour, steps: int, most: int) -> dict[State, int]:
-    """Return the states of a behaviour and the states within a few steps of it, numbered from 1."""
+    """Return the numbers, from 1, of the states of a behaviour and of the states within `steps` steps of it."""
     numbers: dict[State, int] = {}
     for step in trace:
         numbers.setdefault(step.state, len(numbers) + 1)
@@ -223,7 +223,7 @@ def _end(code: int) -> str:
 
 
 def _places(graph: Graph) -> dict[int, tuple[float, float]]:
-    """Return the position of each node: by its distance below the start, and beside its neighbours."""
+    """Return the drawing position of each node: a layer for each distance from the start, neighbours close together."""
     starts = [node for node, known in graph.nodes(data=True) if known["initial"]] or list(graph.nodes)[:1]
     depths = nx.multi_source_dijkstra_path_length(graph, set(starts), weight=None)
     layers: dict[float, list[int]] = {}

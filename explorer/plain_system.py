@@ -28,7 +28,7 @@ class PlainSystem:
 
     @cached_property
     def labels(self) -> LabelTable:
-        """The labels of steps, as fine as temporal properties need them."""
+        """The table of step labels, with the details that the fairness conditions distinguish."""
         return LabelTable(self.semantics.protocol, self.actions, self.options.all_fairness)
 
     @cached_property
@@ -75,7 +75,7 @@ class PlainSystem:
         yield Steps(np.array(places, np.int64), keys, np.array(ends, np.int32), np.array(labels, np.uint16))
 
     def _end(self, state: State, choice: CandidateStep) -> tuple[Value, int | None]:
-        """Return the canonical key of a choice's target, and 0, BEYOND or BLOCKED; None instead if there is no step."""
+        """Return the canonical key of a choice's target and 0; without it, () and BEYOND, BLOCKED or None (no step)."""
         transition = self.semantics.taken(state, choice)
         if transition is None:
             blocked = bool(self.options.temporal) and self.semantics.is_blocked(state, choice)

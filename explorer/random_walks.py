@@ -97,14 +97,14 @@ class Walks(WalkArrays):
         self.broken = np.full((count, STATE_BITS + STEP_BITS), -1, np.int32)
 
     def again(self, w: int, start: Any, seed: Any) -> None:
-        """Restart a walk with another seed."""
+        """Restart the walk `w` at the initial state `start`, with the random seed `seed`."""
         self.path[w * self.depth] = start
         self.taken[w], self.broken[w] = -1, -1
         self.seeds[w], self.length[w], self.status[w], self.refused[w] = seed, 1, GOING, 0
         self.tries[w] += 1
 
     def rows(self, w: int, length: int) -> Rows:
-        """Return the first states of a walk."""
+        """Return the first `length` states of the walk `w`."""
         return self.path[w * self.depth : w * self.depth + length]
 
 
@@ -200,7 +200,7 @@ class RandomWalks:
         return self.expander.with_columns(self._first_rows)[chosen], seeds
 
     def _again(self, walks: Walks, first: int) -> None:
-        """Restart the walks that ended too early."""
+        """Restart each walk that ended with fewer than `plan.least` states and without a violation."""
         least = self.plan.least
         for w in np.flatnonzero((walks.status >= NO_SUCCESSOR) & (walks.length < least)).tolist():
             if self._findings(walks, w):
@@ -217,7 +217,7 @@ class RandomWalks:
     # Walking
 
     def go_on(self, walks: Walks) -> None:
-        """Advance every walk until it ends, misses a memo entry, or has used up its turn."""
+        """Advance each walk until it ends, needs a call that is not memoized yet, or has made the steps of its turn."""
         walks.path = self.expander.with_columns(walks.path)
         self._fingerprints.update()
         expander = self.expander
@@ -264,7 +264,7 @@ class RandomWalks:
     # Results of walks
 
     def _end(self, walks: Walks, count: int) -> None:
-        """Count the first walks, up to a violation unless the simulation continues, and report the violations."""
+        """Count the first `count` walks and report their violations; by default, stop at the first violating walk."""
         violations: dict[str, tuple[int, int]] = {}
         for w in range(count):
             found = self._findings(walks, w)
@@ -298,7 +298,7 @@ class RandomWalks:
         return dict(sorted(found.items(), key=lambda item: item[1]))
 
     def _count(self, walks: Walks, count: int) -> None:
-        """Count walks, their steps, and the states that no earlier walk visited."""
+        """Count the first `count` walks, their steps, and the states that no earlier walk visited."""
         if count == 0:
             return
         lengths = walks.length[:count]

@@ -162,7 +162,7 @@ class ReferenceSearch:
             self._violation(DEADLOCK, state, None)
 
     def _admit(self, source: State, transition: Transition | None, depth: int) -> bool:
-        """Add a state; return whether to expand it: new, or nearer than before, and within the constraints."""
+        """Add a state; return whether to expand it: if it is within the constraints, and new or nearer than before."""
         state = source if transition is None else transition.target
         identity = self.identity(state)
         if identity in self.parents:
@@ -181,13 +181,13 @@ class ReferenceSearch:
         return within
 
     def _graph(self) -> StateGraph:
-        """Return the state graph of the finished search; its labels are numbered from the beginning."""
+        """Return the state graph of the finished search, with a new table of step labels."""
         bounds = HiddenBounds(self.semantics, self.options, self.semantics.most_spent)
         system = PlainSystem(self.semantics, self.options)
         return StateGraph(system, VisitedStates(self), bounds, pause=lambda: self._books.check_time_limit(0))
 
     def _check(self, source: State, transition: Transition | None) -> None:
-        """Check the invariants in the target of a transition; in the source state if the transition is None."""
+        """Check the invariants in the target of a transition; without a transition, in the state `source` itself."""
         state = source if transition is None else transition.target
         self._at = source, transition
         for prop in self._state_properties:
@@ -231,7 +231,7 @@ class ReferenceSearch:
             yield source if transition is None else transition.target
 
     def edges(self, *, skip_errors: bool = False) -> Iterator[tuple[int, Transition, int]]:
-        """Yield the steps between visited states, with the numbers of both states."""
+        """Yield each step between two visited states, as (number of source, transition, number of target)."""
         numbers = {identity: number for number, identity in enumerate(self.parents)}
         for number, state in enumerate(self.states()):
             with suppress(*[RaisedError] if skip_errors else []):
@@ -251,13 +251,13 @@ class VisitedStates:
         self.starts = sum(1 for _, transition in search.parents.values() if transition is None)
 
     def chunks(self, *, backwards: bool) -> Iterator[tuple[int, list[State]]]:
-        """Yield the states in batches, each with the number of its first."""
+        """Yield the states in batches, each with the number of its first state."""
         firsts = range(0, self.count, REPORT_EVERY)
         for first in reversed(firsts) if backwards else firsts:
             yield first, self._states[first : first + REPORT_EVERY]
 
     def numbers(self, keys: Sequence[Value], which: NDArray[np.int64]) -> Numbers:
-        """Return the numbers of the states with keys[which]; BEYOND for states that were not visited."""
+        """Return for each key of keys[which] the number of the state with this key; BEYOND if it was not visited."""
         return np.array([self._numbers.get(keys[place], BEYOND) for place in which.tolist()], np.int32)
 
     def state(self, number: int) -> State:

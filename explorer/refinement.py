@@ -80,7 +80,7 @@ def abstract_protocol(protocol: Protocol, prop: Property) -> Protocol:
 
 
 def check_refinements(graph: StateGraph, semantics: Semantics, options: SearchRequest, books: Bookkeeping) -> None:
-    """Check the refinements of a search: mapped initial states and steps belong to the abstract protocols."""
+    """Check that mapped initial states and steps of a search belong to the abstract protocols; record violations."""
     for prop in options.refines:
         books.check_time_limit(0)
         refinement = Refinement(semantics.protocol, prop)
@@ -122,7 +122,7 @@ def _edges(graph: StateGraph, states: Any, first: int) -> Iterator[tuple[NDArray
 def _unmapped(
     refinement: Refinement, numbers: NDArray[np.int32], sources: NDArray[np.int64], targets: NDArray[np.int64]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the steps without an abstract step, one for each pair of abstract states."""
+    """Yield steps that map to no abstract step, as (source, target); one step for each pair of abstract states."""
     count = len(refinement.mapped)
     pairs, places = np.unique(numbers[sources].astype(np.int64) * count + numbers[targets], return_index=True)
     for pair, place in zip(pairs.tolist(), places.tolist(), strict=True):
@@ -131,7 +131,7 @@ def _unmapped(
 
 
 def _with_step(graph: StateGraph, semantics: Semantics, source: int, target: int) -> Behaviour:
-    """Return the behaviour to a state, with a step to another state."""
+    """Return the behaviour to the state `source`, extended by a step to the state `target`."""
     trace, wanted = graph.store.path_to(source), graph.store.state(target)
     steps = (step for step in semantics.transitions(trace[-1].state) if step.target == wanted)
     step = next(steps, None)

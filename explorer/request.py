@@ -38,7 +38,7 @@ class Search(StrEnum):
 
 
 class Feature(StrEnum):
-    """A feature that some search orders lack, with its name in messages."""
+    """A feature of a search that some search orders lack; the value is its name in messages."""
 
     CONSTRAINT = "CONSTRAINT"
     ACTION_CONSTRAINT = "ACTION_CONSTRAINT"
@@ -138,7 +138,7 @@ def setting(text: str) -> tuple[str, str]:
 
 
 class Option(NamedTuple):
-    """Declaration of a field of `SearchRequest`: its command-line option, engines, identity and JSON."""
+    """Metadata of a `SearchRequest` field: command-line option, supporting engines, names in checkpoints and JSON."""
 
     help: str
     # On the command line: the placeholder and the parser of a value, or argparse's action. Without them, there is no
@@ -153,7 +153,7 @@ class Option(NamedTuple):
     word: str = ""  # its name on the command line
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments for argparse."""
+        """Return the keyword arguments of the option for `ArgumentParser.add_argument`."""
         found = {"help": self.help, "metavar": self.metavar, "action": self.action, "type": self.read}
         return {key: value for key, value in found.items() if value is not None and (key != "type" or self.metavar)}
 
@@ -273,7 +273,7 @@ class SearchRequest:
 
     @property
     def over_behaviours(self) -> tuple[Property, ...]:
-        """Properties that need the complete state graph."""
+        """Properties that need the complete state graph: `@reachable`, temporal and refinement properties."""
         return (*self.reachable, *self.temporal, *self.refines)
 
     def fairness_of(self, prop: Property) -> tuple[Fairness, ...]:

@@ -111,7 +111,7 @@ def _sum(value: Value) -> int:
 
 
 class _TimeOver(Exception):  # noqa: N818 - a way out, not an error
-    """The time limit is reached."""
+    """Raised when the time limit is reached."""
 
 
 class Simplifier:
@@ -170,7 +170,7 @@ class Simplifier:
         return replace(self._violation, trace=self.best, failed=self._failed)
 
     def _pass(self, what: str, tried: Iterator[Behaviour | None]) -> None:
-        """Keep the best of the behaviours that a pass proposes."""
+        """Replace the best behaviour by each cheaper one that a pass proposes; note the pass if it helped."""
         before = self.best
         try:
             for found in tried:
@@ -219,7 +219,7 @@ class Simplifier:
             return True
 
     def _is_broken(self, before: State | None, taken: Transition | None, state: State) -> bool:
-        """Whether a state, or the step to it, violates the property; the evaluation may raise an error."""
+        """Whether a state, or the step to it, violates the property; raise the error of a failed evaluation."""
         prop = self._property
         if prop is None:  # a deadlock, or an action in which an `assert` failed
             steps = self._steps(state) if self._is_expanded(before, state) else None
@@ -323,7 +323,7 @@ class Simplifier:
         yield self._around(lambda taken: (taken.action, taken.actor) in allowed)
 
     def _around(self, allowed: Callable[[Transition], bool]) -> Behaviour | None:
-        """Return the cheapest violating behaviour of allowed steps: by length, switches, messages and values."""
+        """Return the cheapest behaviour to the violation with only the steps for which `allowed` holds."""
         waiting: list[tuple[tuple[int, int, int, int], int, State, Any]] = []
         ways: dict[tuple[State, Any], tuple[tuple[State, Any] | None, TraceStep]] = {}
         numbers = count()
@@ -355,14 +355,14 @@ class Simplifier:
         return None
 
     def _last(self, trace: Behaviour) -> Behaviour:
-        """Replace the last step of a behaviour by the cheapest step that shows the violation; return the behaviour."""
+        """Return a behaviour with its last step replaced by the cheapest step that shows the violation."""
         before = trace[-2].state
         shown = [(*trace[:-1], step_of(t)) for t in self._steps(before) if self._shows(before, t, t.target)]
         return min(shown, key=self.costs.of)
 
 
 def _way(ways: dict[tuple[State, Any], Any], end: tuple[State, Any] | None) -> Behaviour:
-    """Return the behaviour to `end`, by following predecessors back to the start."""
+    """Return the behaviour that ends at `end`; `ways` maps each node to its predecessor and step."""
     steps: list[TraceStep] = []
     while end is not None:
         end, step = ways[end]

@@ -1,4 +1,4 @@
-"""Large arrays: in memory while there is room, then in files without a name."""
+"""Large arrays: in memory up to a budget, beyond it mapped from unnamed temporary files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SpillArena:
         return found
 
     def give_back(self, array: NDArray[Any]) -> None:
-        """Return an array's bytes to the budget, if they are in memory; the caller drops the array."""
+        """Return the bytes of an unused array to the memory budget, unless it is mapped from a file."""
         if not is_mapped(array):
             self.left += array.nbytes
 
@@ -73,7 +73,7 @@ class SpillArray:
 
     @property
     def all(self) -> NDArray[Any]:
-        """The numbers so far."""
+        """The numbers appended so far."""
         return self._array[: self.count]
 
     def append(self, numbers: NDArray[Any]) -> None:

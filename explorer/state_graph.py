@@ -32,7 +32,7 @@ def require_countable(states: int) -> None:
 
 
 class HiddenBounds:
-    """Evaluates properties in single states, and requires that hidden bounds have room there."""
+    """Evaluates properties in single states; rejects a state with too little left of a bound that the VIEW hides."""
 
     def __init__(self, semantics: Semantics, options: SearchRequest, most_spent: Mapping[str, int]) -> None:
         self._semantics = semantics
@@ -83,10 +83,10 @@ class StateStore(Protocol):
     starts: int  # number of initial states, which come first
 
     def chunks(self, *, backwards: bool) -> Iterator[tuple[int, Any]]:
-        """Yield all states in batches, each with the number of its first; with `backwards`, from the deepest level."""
+        """Yield all states in batches, each with its first state's number; with `backwards`, deepest level first."""
 
     def numbers(self, keys: Any, which: NDArray[np.int64]) -> Numbers:
-        """Return the numbers of the states with keys[which]; BEYOND for states that were not visited."""
+        """Return for each key of keys[which] the number of the state with this key; BEYOND if it was not visited."""
 
     def state(self, number: int) -> State:
         """Return a state."""
@@ -99,7 +99,7 @@ class StateStore(Protocol):
 
 
 class Edges(NamedTuple):
-    """Steps out of a batch of states, with the numbers of their targets; BEYOND or BLOCKED without a target."""
+    """Steps out of a batch of states; a target is a state's number, or BEYOND or BLOCKED if it is not in the graph."""
 
     sources: NDArray[np.int64]  # place of each source in the batch
     targets: Numbers
@@ -153,7 +153,7 @@ class StateGraph:
         return found
 
     def _raising(self, prop: Property, states: Any) -> int:
-        """Return the place of the first state in which a property raises an error."""
+        """Return the index of the first state in which the evaluation of a property raises an error."""
         for place in range(len(states)):
             try:
                 self.system.holds(prop, states[place : place + 1], self.bounds.holds)

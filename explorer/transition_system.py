@@ -55,7 +55,7 @@ class TransitionSystem(Protocol[States]):
         """Yield the steps out of states[which], in batches of type `Steps`."""
 
     def holds(self, prop: Property, states: States, judge: Callable[[Property, State], bool]) -> Mask:
-        """Return for each state whether a property holds; `judge` evaluates it in one state."""
+        """Return for each state of a batch whether a property holds; `judge(prop, state)` evaluates one state."""
 
     def canonical(self, states: States) -> Any:
         """Return the canonical keys: equal for states that the symmetry or the view identifies."""

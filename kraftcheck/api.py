@@ -375,7 +375,7 @@ def _asked(known: type[SearchOptions], options: SearchOptions) -> dict[str, Any]
 
 
 def _job(protocol: Protocol, options: CheckOptions) -> Job:
-    """Return the search of a protocol without a configuration."""
+    """Return the `Job` that searches a protocol without a configuration."""
     if isinstance(protocol, type):
         raise InputError(f"expected a protocol with its constants, {protocol.__name__}(...), found the class; call it")
     require_assertions()

@@ -71,7 +71,7 @@ class Model(NamedTuple):
 
     @property
     def own_configuration(self) -> str | None:
-        """The default configuration of this class; None means `default`.
+        """The default configuration of this class; None stands for the configuration named `default`.
 
         The order of preference: the class attribute `configuration`, `fault.<variant>`, the `.cfg` beside the file.
         """

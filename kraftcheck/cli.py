@@ -138,7 +138,7 @@ def _shortage(error: Exception, given: argparse.Namespace) -> str:
 
 
 def _tune_process() -> None:
-    """Reduce garbage collection and BLAS threads."""
+    """Make garbage collection rare, and limit OpenBLAS to one thread."""
     gc.set_threshold(*COLLECT)
     atexit.register(gc.freeze)  # else the last collection at exit traverses all memo tables
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # else NumPy starts spinning threads
@@ -180,7 +180,7 @@ class _Lossy(FileIO):
 
 
 def _lossy(stream: TextIOWrapper) -> TextIOWrapper:
-    """Return a stream to the same file that drops unwritable output."""
+    """Return a text stream to the same file as `stream`, which drops output that cannot be written."""
     with suppress(OSError):
         stream.flush()
     raw = cast("BinaryIO", BufferedWriter(_Lossy(stream.fileno(), "w", closefd=False)))

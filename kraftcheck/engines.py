@@ -86,7 +86,7 @@ def searches() -> list[str]:
 
 
 def special(options: SearchRequest) -> list[str]:
-    """Return the given options that only some engines have, as on the command line."""
+    """Return the options set in a request that only some engines support, as words of the command line."""
     asked = ((name, option) for name, option in OPTIONS.items() if option.engines)
     return [option.word for name, option in asked if getattr(options, name) != getattr(SearchRequest, name)]
 

@@ -43,7 +43,7 @@ def job_for(
     engine: str | None,
     others: Iterable[str] = (),
 ) -> Job:
-    """Return the validated job of a configuration and of fields of a request."""
+    """Return the validated job of a bound configuration, with the request fields `asked` that the user gave."""
     if "checkpoint_every" in asked and not asked.keys() & {"checkpoint", "resume"}:
         raise InputError("--checkpoint-every: no checkpoint to write; add --checkpoint or --resume")
     order = {"search": ENGINES[engine].searches[0]} if engine in ENGINES else {}

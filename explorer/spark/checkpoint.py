@@ -42,7 +42,7 @@ GROUPS, PIECE = 16, 1 << 10  # row groups of a larger search that are sampled, a
 
 @dataclass
 class RunLog:
-    """Findings of a search so far, as a checkpoint stores them; the states are in the shared folder."""
+    """Counts, violations and statistics of a search so far, as a checkpoint stores them, without the states."""
 
     parts: int = 0  # number of partitions
     # number of states in each non-empty partition, by level
@@ -87,7 +87,7 @@ class SparkCheckpoint(SearchCheckpoint):
         self.save_search(noted, noted.pop("violations"), finished=finished)
 
     def restore(self, load: Callable[[list[int]], None]) -> RunLog:
-        """Return the findings of the checkpoint; remove later files from the folder."""
+        """Validate the checkpoint and return its `RunLog`; remove the files of later levels from the folder."""
         with self.rejecting():
             noted, violations = self.read_search(SHAPE)
             levels = [dict(map(tuple, parts)) for parts in noted["levels"]]
@@ -156,7 +156,7 @@ class SampleSearch:
         require(fired == self._log.actions, "actions fired another number of times")
 
     def _looks(self, states: States, part: int | None = None) -> Iterator[bytes]:
-        """Yield the comparison keys of states; require that the states belong to a partition."""
+        """Return the comparison keys of states as bytes; require that all states belong to the partition `part`."""
         self._tasks.ids.require_known(states)
         compared = self._tasks.ids.compared(states)
         if part is not None:

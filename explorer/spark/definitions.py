@@ -20,7 +20,7 @@ FINGERPRINT_BYTES = 16
 
 
 class Kind(IntEnum):
-    """Kinds of records: definitions up to INBOX, then reports of tasks."""
+    """Kinds of records that tasks and driver exchange: CLASS to INBOX are definitions, the others are reports."""
 
     CLASS, MODEL_VALUE, SLOT, SHARED, LOCAL, MESSAGE, CONTROL, INBOX, COUNTS, CALLS, EVENT, NEW, READ = range(13)
 
@@ -90,7 +90,7 @@ class IdAssigner:
                 self._others.add(self._key(definition))
 
     def merge(self, reports: Sequence[Iterable[Definition]]) -> list[Definition]:
-        """Return the new definitions in reports, in the order of the ids assigned to them."""
+        """Assign global ids to the new definitions in the reports; return these definitions in the order of ids."""
         listed = [list(report) for report in reports]
         new = list(filter(self._add, sorted({d for report in listed for d in report if d.kind in VALUES})))
         others: dict[Definition, Definition] = {}
@@ -102,7 +102,7 @@ class IdAssigner:
         return sorted([*new, *(others[key] for key in fresh)])
 
     def _others_in(self, report: list[Definition]) -> Iterator[Definition]:
-        """Yield the definitions in a report that are not values, with global ids in place of references."""
+        """Yield the definitions in a report whose kind is not in VALUES, with global ids in place of references."""
         own = [self._values[d.kind, d.column][fingerprint(d.encoding)][0] for d in report if d.kind in VALUES]
         for definition in report:
             if definition.kind not in VALUES:
@@ -121,7 +121,7 @@ class IdAssigner:
         return True
 
     def _resolved(self, definition: Definition, own: list[int]) -> Definition:
-        """Return a definition with global ids in place of references within its report."""
+        """Return a definition with each reference into its report replaced by a global id from `own`."""
 
         def resolve(reference: int) -> int:
             return reference if reference >= 0 else own[-1 - reference]
@@ -140,7 +140,7 @@ class IdAssigner:
         return definition._replace(numbers=(*map(resolve, given[: self._base]), *replicas))
 
     def _key(self, definition: Definition) -> Definition:
-        """Return a definition without the empty slots at the end of a control row."""
+        """Return a definition as a key: the trailing zeros of a control row (slots without a replica) are dropped."""
         numbers = definition.numbers
         if definition.kind == Kind.CONTROL:
             last = len(numbers)

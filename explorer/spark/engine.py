@@ -151,7 +151,7 @@ class SparkSearch:
         self._checkpoint.save(self.log, finished=finished)
 
     def _define(self, level: int, reports: list[list[Definition]]) -> None:
-        """Assign global ids to the definitions that tasks report as new in a level."""
+        """Assign global ids to the new definitions in the tasks' reports on a level; write and load them."""
         new = self._assigner.merge(reports)
         if new:
             self.shared.write_definitions(level, new)
@@ -159,7 +159,7 @@ class SparkSearch:
             self.tasks.load(self.log.named)
 
     def _take(self, discovered: list[Definition]) -> list[Definition]:
-        """Merge the reports on the successors of the last level; return the violations."""
+        """Process the tasks' reports on the successors of the last level; return the records of violations."""
         log, names = self.log, self.expander.learner.action_names
         reports: list[list[Definition]] = []
         events: list[Definition] = []
@@ -192,7 +192,7 @@ class SparkSearch:
                 self._checker.report_event(kind, mask, self._behaviour(np.array(state, np.int32), level))
 
     def _traced(self, error: InputError) -> InputError:
-        """Return an error that a method raised in a task, with the behaviour to it; return other errors unchanged.
+        """Return the error of a task together with the behaviour that leads to it; return any other error unchanged.
 
         A task has only the reads of a call, not the state. So the driver expands the level again, and the part of the
         next level that exists. It uses tables of its own, since an error may leave tables incomplete.
@@ -216,7 +216,7 @@ class SparkSearch:
         return self._behaviour(states[index], level)
 
     def _behaviour(self, state: Any, level: int) -> Behaviour:
-        """Return a shortest behaviour to a state of a level, given with global ids."""
+        """Return a shortest behaviour to `state`, a row of global ids in the level `level`."""
         path = [state]
         for before in range(level - 1, 0, -1):
             path.append(self._jobs.predecessor(self.log, path[-1], before))

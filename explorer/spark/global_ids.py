@@ -1,4 +1,4 @@
-"""Translation between a process's own ids and global ids, and reports of parts without a global id.
+"""Translation between the value ids of one process and global ids; reports of values without a global id.
 
 Each process numbers values in the order in which it meets them. The driver assigns global ids, level by level. Under
 symmetry the images of a value have global ids too. The image of a state that is least by global ids represents it, so
@@ -36,7 +36,7 @@ class UnknownPartError(AssertionError):
 
 
 class IdMap:
-    """Ids of one kind of value: the process's own ids, and global ids."""
+    """Two-way map between the ids that this process gives to one kind of value, and their global ids."""
 
     def __init__(self, *, zero: bool = False) -> None:
         self.own: list[int] = []
@@ -45,12 +45,12 @@ class IdMap:
             self.add(0)
 
     def add(self, own: int) -> None:
-        """Assign the next global id to an own id."""
+        """Assign the next global id to the id `own` of this process."""
         self.note(own, len(self.own))
         self.own.append(own)
 
     def note(self, own: int, number: int) -> None:
-        """Record the global id of an own id."""
+        """Record `number` as the global id of the id `own` of this process."""
         self.fit(own + 1)
         require(self.to_global[own] == UNKNOWN, "two global ids have one meaning")
         self.to_global[own] = number
@@ -61,7 +61,7 @@ class IdMap:
 
 
 class ControlClasses:
-    """Classes of control rows, by global id: numbers of their visible parts under a VIEW."""
+    """Class number of each control row, by the row's global id; rows with equal visible parts share a class."""
 
     def __init__(self, hidden: list[int] | None) -> None:
         self.is_viewed = hidden is not None
@@ -118,7 +118,7 @@ class GlobalIds:
     # Definitions
 
     def load(self, definitions: Iterable[Definition]) -> None:
-        """Load definitions; each one defines the next id of its kind."""
+        """Load definitions of global ids; each one defines the next id of its kind."""
         self._arrays = None
         for kind, column, encoding, numbers in definitions:
             require(not (numbers if kind in VALUES else encoding and kind == Kind.CONTROL), "a definition of two kinds")
@@ -187,7 +187,7 @@ class GlobalIds:
     # States
 
     def to_own(self, states: States) -> States:
-        """Return states with own ids in place of global ids."""
+        """Translate states from global ids to the ids of this process."""
         if self._arrays is None:
             self._arrays = np.array(self.controls.own, np.int32), [np.array(o, np.int32) for o in self._contents_of]
         controls, contents = self._arrays
@@ -199,7 +199,7 @@ class GlobalIds:
         return result
 
     def require_known(self, states: States) -> None:
-        """Raise CorruptFileError unless all parts of states with global ids are defined."""
+        """Raise CorruptFileError unless every global id in the states has a definition."""
         require(1 <= states.shape[1] <= 1 + len(self.slots.own), "states of a wrong width")
         if len(states):
             most = np.array(self.counts[: states.shape[1]])
@@ -227,7 +227,7 @@ class GlobalIds:
         return result
 
     def compared(self, states: States) -> States:
-        """Return the comparison keys of states with global ids: under a VIEW the class replaces the control row."""
+        """Return the comparison keys of states: under a VIEW, the first column holds the class of the control row."""
         if not self.is_viewed:
             return states
         result = states.copy()
@@ -241,7 +241,7 @@ class GlobalIds:
         self.slots.fit(len(self.interner.slots))
 
     def unknown(self, rows: States, column: int) -> list[int]:
-        """Return the ids of this process, in a column and its images under symmetry, without a global id."""
+        """Return the ids in a column that have no global id, together with their images under symmetry."""
         self._fit()
         ids = self._contents if column else self.controls
         used = rows[:, column]
@@ -264,7 +264,7 @@ class IdReport:
         self._seen = Lexicon(ids.lexicon.classes, ids.lexicon.model_values.values())
 
     def note(self, rows: States) -> None:
-        """Collect the control rows and inboxes of states, and their images, that have no global id."""
+        """Collect the control rows and inboxes without a global id in states, with their images under symmetry."""
         self._controls.update(self._ids.unknown(rows, 0))
         for column in range(1, rows.shape[1]):
             self._contents.update(self._ids.unknown(rows, column))
@@ -281,7 +281,7 @@ class IdReport:
         yield from composites
 
     def _lexicon(self) -> Iterator[Definition]:
-        """Yield the new classes and model values."""
+        """Yield the definitions of the classes and model values that have none yet."""
         known = self._ids.lexicon
         for cls in self._seen.classes:
             if cls not in known.classes:
@@ -291,7 +291,7 @@ class IdReport:
                 yield Definition(Kind.MODEL_VALUE, value.index, value.name.encode())
 
     def _number(self, ids: IdMap, kind: Kind, own: int, value: Value, column: int = 0) -> int:
-        """Return the global id of a value, or a reference to its definition in this report."""
+        """Return the global id of a value; if it has none, a negative reference to its definition in this report."""
         if own < len(ids.to_global) and ids.to_global[own] != UNKNOWN:
             return int(ids.to_global[own])
         place = self._places.setdefault((kind, column, own), len(self._values))

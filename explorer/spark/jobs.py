@@ -54,7 +54,7 @@ class Jobs:
         return self._run(log, level, f"level {level}: expanding {log.count(-1):,} states", tasks.DISCOVER)
 
     def deduplicate(self, log: RunLog, counts: list[int]) -> list[Definition]:
-        """Find and record the next level; return the tasks' reports on its states.
+        """Compute the next level: write the unvisited successors of the last one; return the tasks' reports on them.
 
         Tasks expand the last level and send successors to their partitions, which keep the new ones.
         """
@@ -90,7 +90,7 @@ class Jobs:
         return [row for row in rows if row.kind != Kind.NEW]
 
     def predecessor(self, log: RunLog, target: Any, level: int) -> States:
-        """Return the least state of a level that leads to a given state or to an image of it."""
+        """Return the least state of a level with a step to `target`, or to an image of `target` under symmetry."""
         title = f"counterexample: predecessors in level {level}"
         leading = self._run(log, level, title, tasks.FIND_PREDECESSORS, target=target.tolist())
         return np.array(min(definition.numbers for definition in leading), np.int32)
@@ -131,7 +131,7 @@ class Jobs:
 
 
 class DriverFolder(SharedFolder):
-    """Shared folder that keeps the states read by this process in memory: small levels are spread over many files."""
+    """Shared folder that caches the states read by this process, since small levels are spread over many files."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
         super().__init__(path)

@@ -59,7 +59,7 @@ class StatePacking:
 
 
 def by_partition(compared: States, parts: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Yield each partition that owns states, with their indices."""
+    """Yield (partition, indices of its states) for each partition that owns some of the states."""
     owner = np.empty(len(compared), np.int64)
     owners(np.ascontiguousarray(compared), parts, owner)
     return by_owner(owner, parts)
@@ -71,7 +71,7 @@ def in_order(words: Words) -> Words:
 
 
 def first_of_each(keys: Words, words: Words) -> NDArray[np.int64]:
-    """Return the indices of the least words of each key, in the order of the keys."""
+    """Return for each distinct key the index of its least row in `words`, in the order of the keys."""
     order = np.lexsort((*words.T, *keys.T))
     ordered = keys[order]
     differs = np.ones(len(order), bool)

@@ -62,7 +62,7 @@ def _prepared(arguments: Arguments) -> TaskExpander:
 
 
 def _states(expander: TaskExpander, arguments: Arguments, batches: Batches) -> Iterator[States]:
-    """Yield the states of the tasks whose numbers the batches hold, a row group at a time."""
+    """Yield the states assigned to the tasks that are listed in `batches`, a row group at a time."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             for level, part, group in arguments["tasks"][number]:
@@ -86,12 +86,12 @@ class _Discovery:
         self._unknown = IdReport(self.expander.ids)
 
     def expand(self, states: States) -> None:
-        """Expand states, and collect the new parts of their successors."""
+        """Expand states; collect the control rows and inboxes of the successors that have no global id yet."""
         for rows in self.expander.successors(states):
             self._unknown.note(rows)
 
     def report(self) -> Iterator[Definition]:
-        """Yield the reports."""
+        """Yield the records for the driver: firing counts, violations and new values."""
         expander, learner = self.expander, self.expander.table_expander.learner
         calls = [learner.calls.counts[name] - self._before[name] for name in learner.action_names]
         yield Definition(Kind.COUNTS, 0, b"", tuple(expander.table_expander.fired.tolist()))
@@ -159,7 +159,7 @@ def deduplicate(arguments: Arguments, batches: Batches) -> Batches:
 
 
 def _candidates(batches: Batches, layout: StatePacking) -> tuple[dict[int, Partition], Counter[int]]:
-    """Return the states sent to each partition, without duplicates, and the number received."""
+    """Return, by partition, the states sent to it without duplicates, and the number of states received."""
     candidates: dict[int, Partition] = {}
     received: Counter[int] = Counter()
     for batch in batches:

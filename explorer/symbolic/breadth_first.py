@@ -22,7 +22,7 @@ class SearchObserver(Protocol):
     semantics: Semantics
 
     def note(self, reached: int, expanded: int) -> None:
-        """Record the reached states, and the expanded ones among them."""
+        """Record the set of the reached states, and the subset of them that was expanded."""
 
     def found(self, name: str, trace: Behaviour) -> None:
         """Record a violated property with its counterexample."""

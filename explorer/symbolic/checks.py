@@ -89,7 +89,7 @@ class StateChecks:
                 yield Binding(me, peer, channel)
 
     def _base(self, prop: Property, binding: Binding) -> dict[str, Dim]:
-        """Return the dimensions of the parameters `me`, `peer` and `message` of a property."""
+        """Return the diagram dimension that holds each parameter `me`, `peer` and `message` of a property."""
         variables, base = self._space.variables, {}
         if binding.me is not None:
             base["me"] = (variables.local(binding.me), IDENTITY)
@@ -101,7 +101,7 @@ class StateChecks:
         return base
 
     def _spent(self, prop: Property) -> dict[str, Dim]:
-        """Return the dimensions of the bounds, if the property reads spent bounds."""
+        """Return the diagram dimension of each bound, by name; none if the property does not read spent bounds."""
         variables = self._space.variables
         bounds = variables.bounds if SPENT in prop.asks else []
         return {name: (variables.levels[Key(BOUND, name)], IDENTITY) for name in bounds}
@@ -172,7 +172,7 @@ class StateChecks:
         return learning.calls.holds(prop, given)
 
     def _apart(self, core: Any, ask: Callable[[Read], Any]) -> Any:
-        """Return a local state with read-tracking proxies for its exploded sets."""
+        """Return the local state `core` with proxies that pass each read of its exploded sets to `ask`."""
         sets = self._space.variables.sets(core.id)
         return ExplodedLocalState(core, sets, lambda *part: ask(Read(None, None, core.id, part))).me if sets else core
 
@@ -229,7 +229,7 @@ class StepChecks:
         return found
 
     def _bad(self, prop: Property, taken: EventInfo) -> Iterator[Event]:
-        """Yield the cases of an event that violate a property."""
+        """Yield the event of the step `taken`, restricted to the cases in which it violates a property."""
         changes = dict(taken.event)
         if prop.of_actor:
             known = self._act_of(prop, *taken.act) if taken.act is not None else None
@@ -298,7 +298,7 @@ class StepChecks:
         return verdict
 
     def _values_with(self, level: int, changes: dict[int, Change], fields: dict[str, Any]) -> list[int]:
-        """Return a shared field's values among the states with the given `fields` and local states."""
+        """Return a shared field's values in the states that agree with `fields` and the local states in `changes`."""
         variables = self._space.variables
         held = [(at, change.key) for at, change in changes.items() if change.how == BY_VALUE and self._is_local(at)]
         for one, value in fields.items():
@@ -310,7 +310,7 @@ class StepChecks:
         return self._space.variables.keys[level].kind == LOCAL
 
     def _together(self, levels: tuple[int, ...]) -> dict[tuple[int, ...], list[int]]:
-        """Return the values at the last level, as a map from the values at the other levels."""
+        """Map each combination of values at the other levels to the values that occur with it at the last level."""
         found = self._found.get(levels)
         if found is None:
             store, order = self._space.store, sorted(levels)
@@ -324,7 +324,7 @@ class StepChecks:
         return found
 
     def _act_of(self, prop: Property, me: Any, message: Any, step: Step) -> dict[str, Any] | None:
-        """Return the arguments of a step property about one replica, with holes in place of exploded sets."""
+        """Return the arguments of a step property about the actor, with placeholders for exploded sets; may be None."""
         core = self._cores.get(id(step))
         if core is None:
             changed = step.sets if isinstance(step, DeltaStep) else ()

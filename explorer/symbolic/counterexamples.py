@@ -159,7 +159,7 @@ class WitnessPaths:
                 reached, known, *stages = store.collect_garbage([reached, known, *stages])
 
     def _known(self, name: str, states: int) -> int:
-        """Return the states of a set that are in the violating set of a property."""
+        """Return the states of a set that are already known to violate the named property."""
         return self._space.view.meet(states, self._space.store.roots[VIOLATING + name])
 
     def _into(

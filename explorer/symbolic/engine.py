@@ -44,11 +44,11 @@ MOST_COUNTED = 100_000  # nodes of a set up to which steps are counted after the
 
 
 class CheckpointDue(Exception):  # noqa: N818 - not an error
-    """A checkpoint, or an early check for violations, is due."""
+    """Raised when a checkpoint, or an early check for violations, is due."""
 
 
 class PathTimeout(Exception):  # noqa: N818 - not an error
-    """The time for finding a counterexample has passed."""
+    """Raised when the time for finding a counterexample has passed."""
 
 
 class Pace:
@@ -100,7 +100,7 @@ class SymbolicSearch:
 
     @property
     def found_before(self) -> SavedSearch | None:
-        """Contents of the checkpoint that this search resumes from."""
+        """Contents of the checkpoint that this search resumes from, or None."""
         return None if self._checkpoint is None else self._checkpoint.found
 
     def run(self) -> Result:
@@ -261,7 +261,7 @@ class SymbolicSearch:
         return reached, beyond
 
     def _look(self, space: StateSpace, reached: int, beyond: int = EMPTY, *others: int) -> list[int]:
-        """Check properties on the known states, and end the search at a violation; return the sets' current nodes."""
+        """Check properties on the states found so far; return the sets, renumbered if garbage was collected."""
         sets = [reached, beyond, *others]
         try:
             bad = self._violations.early(reached, beyond)
@@ -348,7 +348,7 @@ class SymbolicSearch:
     # Counts, and callbacks of the search orders
 
     def note(self, reached: int, expanded: int) -> None:
-        """Record the reached states, and the expanded ones among them."""
+        """Record the set of the reached states, and the subset of them that was expanded."""
         assert self.space is not None
         self._counted = self.space.store.count(reached)
         self.space.store.roots.update(reached=reached, expanded=expanded)

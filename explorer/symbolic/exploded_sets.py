@@ -19,14 +19,14 @@ from kraftcheck.spec.values import Record, Value, field_names
 
 
 class OpaqueSetRequired(BaseException):
-    """Raised for a use that needs the whole set. It is no Exception, so that no handler catches it."""
+    """Raised for a use that needs a whole exploded set; a BaseException, so that `except Exception` lets it pass."""
 
     def __init__(self, field: str) -> None:
         self.field = field
 
 
 class Hole:
-    """Placeholder in a core for an exploded set."""
+    """Placeholder for an exploded set in a local state."""
 
     __slots__ = ()
 
@@ -71,7 +71,7 @@ class ExplodedLocalState:
         self.me = with_fields(core, {name: SetProxy(sets[name], self._has[name]) for name in sets})
 
     def steps(self, made: Iterable[Any]) -> Iterator[Any]:
-        """Yield a handler's steps as steps of the core, without duplicates."""
+        """Yield a handler's steps, with the changes of exploded sets apart from the local state, without duplicates."""
         before: list[DeltaStep] = []
         for step in made:
             if not isinstance(step, Step):
@@ -104,7 +104,7 @@ class ExplodedLocalState:
         return SetChange(frozenset(value), None) if change is None else change
 
     def _is_same(self, one: DeltaStep, other: DeltaStep) -> bool:
-        """Whether two steps have the same effect on the sets and on everything else."""
+        """Whether two steps have the same effect on the exploded sets and on the rest of the state."""
         if one.me == () or other.me == () or one.sets == other.sets:
             return one == other
         cores = [step.but(me=with_fields(step.me, dict.fromkeys(self._sets)), sets=()) for step in (one, other)]
@@ -119,7 +119,7 @@ class ExplodedLocalState:
         return frozenset() if change is None else change.added
 
     def _after(self, step: DeltaStep, name: str, element: Value) -> bool:
-        """Whether a set has an element after a step."""
+        """Whether the exploded set in the field `name` contains an element after a step."""
         change = dict(step.sets).get(name)
         if change is not None and (change.removed is None or element in change.added or element in change.removed):
             return element in change.added

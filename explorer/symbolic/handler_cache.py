@@ -17,7 +17,7 @@ from kraftcheck.spec.values import Map, Record, Value, field_names, keyed
 
 
 class Read(NamedTuple):
-    """A read of a handler besides its replica and its message."""
+    """A value that a handler reads beyond its arguments: a shared field, a projection or a set membership."""
 
     field: str | None  # the name of a shared field, or None
     projection: Projection | None = None  # the projection that is read, or None
@@ -32,7 +32,7 @@ Path = tuple[tuple[Read, Any], ...]
 
 
 class CallResult(NamedTuple):
-    """Result of a call: a leaf of a decision tree."""
+    """Result of a handler call, its reads and its steps; a leaf of a decision tree."""
 
     path: Path  # the reads, with their values, in order
     steps: tuple[Step, ...]
@@ -70,7 +70,7 @@ class HandlerCache(Calls):
             self._known = {key: node for key, node in self._known.items() if key[0] not in reading}
 
     def result(self, action: Action, me: Any, message: Any, answers: Answers) -> CallResult:
-        """Return the result of a call, given the values of its reads."""
+        """Return the memoized result of a handler call; `answers` gives the value of each read."""
         key = (action.name, me, message)
         node = self._known.get(key)
         while isinstance(node, _Node):

@@ -72,7 +72,7 @@ class Labels:
                 store.arrays.message_maps[level] = self._messages[level]
 
     def messages(self, level: int) -> int:
-        """Return the map from a channel's content to its deliverable messages."""
+        """Return the number of the map from a channel's content to its deliverable messages."""
         return self._messages[level]
 
     def is_membership(self, level: int) -> bool:
@@ -104,7 +104,7 @@ class Labels:
         return number
 
     def first_of_pair(self, mapped: int) -> int:
-        """Return the first component of a map made by `pair`."""
+        """Return the number of the first of the two maps that `pair` combined into a map."""
         return self._firsts[mapped]
 
     def classes_of(self, level: int, mapped: int, number: int) -> list[int]:

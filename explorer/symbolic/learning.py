@@ -43,7 +43,7 @@ class CallSite(NamedTuple):
 
 
 class ReadDims:
-    """Dimensions of projections that answer the reads of handlers."""
+    """Finds the diagram dimensions that contain the value of each read of a handler."""
 
     def __init__(self, protocol: Protocol, variables: Variables, labels: Labels, always: set[Value]) -> None:
         self._protocol, self._variables, self._labels = protocol, variables, labels
@@ -74,7 +74,7 @@ class ReadDims:
         return self.of(read)
 
     def of(self, read: Read) -> list[Dim]:
-        """Return the dimensions that answer a read; a dimension means None if the replica does not exist."""
+        """Return the dimensions that contain the value of a read; they decode to None for a missing replica."""
         found = self._dims.get(read)
         if found is None:
             found = self._dims[read] = self._new(read)
@@ -156,7 +156,7 @@ class EventBuilder:
         self._required[level] = self._variables.number(level, value)
 
     def guard(self, level: int, mapped: int, meaning: Any) -> None:
-        """Require a class of a variable's value, unless the event already fixes the value."""
+        """Require that a variable's value has a given class, unless the event already fixes the value."""
         if level not in self.changes:
             self._guards.setdefault(level, []).append((mapped, self._labels.classes(mapped).number(meaning)))
 
@@ -169,7 +169,7 @@ class EventBuilder:
         self._targets.update(targets)
 
     def build(self, channel: int | None, message: Any, written: Mapping[int, Any]) -> dict[int, Change]:
-        """Return the changes, given the received message with its channel, and the other replicas written."""
+        """Return the change of each variable, given the received message and the other replicas that are written."""
         labels, changes, required = self._labels, self.changes, self._required
         for level, target in self._targets.items():
             if level in required:
@@ -252,7 +252,7 @@ class TransitionLearner:
         return tuple(sorted(dims))
 
     def answer(self, which: int, node: int) -> int:
-        """Learn from the new vectors of a watch."""
+        """Learn events from `node`, the set of new vectors of the watch `which`."""
         watch = self.watches.known[which]
         known = self._store.arrays.watch_known
         joined = self._store.union(int(known[which]), node)
@@ -355,7 +355,7 @@ class TransitionLearner:
         )
 
     def _read_more(self, action: Action, place: CallSite, dims: tuple[Dim, ...]) -> None:
-        """Watch the further reads of an action from now on."""
+        """Queue a change of the watch for an action's reads: from then on it covers the dimensions `dims`."""
         self._reading[place, action.name] = dims
         base = self._base(place)
 
@@ -461,7 +461,7 @@ class TransitionLearner:
                 builder.operate(level, operation, sent)
 
     def _targets(self, after: Any, step: Step) -> tuple[dict[int, int], Any]:
-        """Return the new set memberships by level, and the core after a step with its set changes."""
+        """Return new set memberships by level, and the local state `after` with set changes in place of its sets."""
         variables = self._variables
         sets = variables.sets_of(after)
         if after is not step.me or not isinstance(step, DeltaStep):
@@ -476,7 +476,7 @@ class TransitionLearner:
         return targets, variables.core(after, changed.items())
 
     def _bounds(self, changes: dict[int, Change], step: Step) -> None:
-        """Add the bounds that a step needs or spends."""
+        """Add to `changes` the effect of a step on each bound that it needs or spends."""
         for name in {*step.spends, *step.needs}:
             level = self._variables.levels[Key(BOUND, name)]
             label = self._labels.label(Label(level, spends=step.spends.count(name)))

@@ -53,11 +53,11 @@ class View:
         return self._store.successors(states, self._forget)
 
     def meet(self, states: int, seen: int) -> int:
-        """Return the states of a set whose views are in a viewed set."""
+        """Return the states of a set whose view is in `seen`, a set of views."""
         return self._store.predecessors(states, self._forget, seen)
 
     def without(self, states: int, seen: int) -> int:
-        """Return the states of a set whose views are not in a viewed set."""
+        """Return the states of a set whose view is not in `seen`, a set of views."""
         return self._store.difference(states, self.meet(states, seen))
 
     def event(self, event: Event) -> Event:

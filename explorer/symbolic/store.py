@@ -195,11 +195,11 @@ class Store:
         return self.attempt(saturate, a, 0, 0, 0)
 
     def learn(self, level: int, value: int, child: int) -> None:
-        """Learn from one edge, for the watches that begin at its level."""
+        """Learn events from one edge of a diagram, for the watches that begin at its level."""
         self.attempt(learn, level, value, child)
 
     def watch_tails(self, tails: Iterable[int]) -> None:
-        """Choose the tails by which node summaries hold projections."""
+        """Choose the tails (lists of dimensions) whose projections are cached in the nodes."""
         d = self.arrays
         ordered = sorted(tails, key=lambda tail: -int(d.tails[tail, 0]))
         d.slot_count[:] = 0

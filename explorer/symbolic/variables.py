@@ -67,7 +67,7 @@ class Layout:
         return copied
 
     def require_replicas(self, keys: Iterable[Value]) -> bool:
-        """Add replicas and destinations; return whether one is new."""
+        """Add replicas and message destinations to the layout; return whether one of them is new."""
         new = [key for key in keys if key not in self.replicas]
         self.replicas += new
         return bool(new)
@@ -82,7 +82,7 @@ class Layout:
         self.replicas.sort(key=lambda one: all(one != owner for owner, _ in self.exploded))  # owners first
 
     def make_opaque(self, field: str) -> None:
-        """Make the sets of a field opaque."""
+        """Mark the sets of a field as opaque: they are not exploded."""
         self.opaque.add(field)
         self.exploded = {key: elements for key, elements in self.exploded.items() if key[1] != field}
 
@@ -91,7 +91,7 @@ class Layout:
         return tuple(field for owner, field in self.exploded if owner == replica)
 
     def _memberships_beside(self, replica: Value) -> Iterator[Key]:
-        """Yield the set memberships that stand beside a replica's local state."""
+        """Yield the set memberships that come directly before a replica's local state in the variable order."""
         place = self.replicas.index(replica)
         for (owner, field), elements in self.exploded.items():
             for element in elements:
@@ -134,7 +134,7 @@ class Variables:
                 self.number(level, value)
 
     def standard(self, level: int) -> list[Any]:
-        """Return the values of a variable that are numbered from the start, as False and True of a set membership."""
+        """Return the predefined values of a variable, which are numbered first: False and True of a set membership."""
         key = self.keys[level]
         if key.kind == BOUND:
             return list(range(self.protocol.bounds[key.of] + 1))
@@ -229,7 +229,7 @@ class Variables:
         return sets
 
     def core(self, local: Value, changed: Iterable[tuple[str, SetChange]] = ()) -> Value:
-        """Return a local state with a hole, or the given change, for each exploded set."""
+        """Return a local state with each exploded set replaced by a hole, or by its change in `changed`."""
         fields = self.layout.fields(local.id)
         for field in fields:
             if field not in field_names(type(local)):
@@ -237,13 +237,13 @@ class Variables:
         return with_fields(local, dict.fromkeys(fields, HOLE) | dict(changed)) if fields else local
 
     def emptied(self, value: Value) -> Value:
-        """Return a core with empty sets for its holes; return any other value unchanged."""
+        """Return a local state with empty sets in place of its holes; return any other value unchanged."""
         fields = self.layout.fields(getattr(value, "id", None)) if isinstance(value, Record) else ()
         held = {name for name in fields if getattr(value, name, None) is HOLE}
         return with_fields(value, dict.fromkeys(held, frozenset())) if held else value
 
     def guarded(self, local: Value) -> Value:
-        """Return a core, or a step that leads to one, whose exploded sets raise on every use."""
+        """Return a local state, or a step, whose exploded sets raise OpaqueSetRequired on every use."""
         if not self.layout.exploded or not isinstance(local, Record):
             return local
         if isinstance(local, Step):

@@ -49,7 +49,7 @@ class Watches:
         return number
 
     def tail(self, dims: Sequence[Dim]) -> int:
-        """Return the number of the tail with these dimensions, whose levels ascend."""
+        """Return the number of a tail, a list of dimensions in ascending order of level; add it if it is new."""
         tails = self._store.arrays.tails
         number = 0
         for level, mapped in reversed(dims):
@@ -62,7 +62,7 @@ class Watches:
         return number
 
     def _tails_of(self, number: int) -> list[int]:
-        """Return the tails of a projection, from its first one on."""
+        """Return the tails of a projection (the suffixes of its list of dimensions), the longest first."""
         tail, found = int(self._store.arrays.watch_tail[number]), []
         while tail:
             found.append(tail)
@@ -148,7 +148,7 @@ class Watches:
         return sorted(there(0, node))
 
     def _meant(self, merged: list[list[int]], dims: tuple[Dim, ...], vector: dict[int, int]) -> dict[Dim, Any]:
-        """Return the meanings of a vector, by dimension."""
+        """Decode a vector: return the value or class that its number means in each dimension."""
         found: dict[Dim, Any] = {}
         for level, mapped in merged:
             if level in vector:

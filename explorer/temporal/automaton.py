@@ -44,7 +44,7 @@ class Automaton(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """A way to satisfy obligations at the present state."""
+    """A way to satisfy obligations now: atoms that must be true or false, and the obligations of the next state."""
 
     wanted: frozenset[Atom] = frozenset()  # atoms that must be true now
     unwanted: frozenset[Atom] = frozenset()  # atoms that must be false now

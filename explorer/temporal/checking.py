@@ -120,7 +120,7 @@ class Product:
         arrays.order, arrays.rank, arrays.mark = (room.array(size, np.int32) for _ in range(3))
 
     def _partition_states(self, of_labels: Masks) -> None:
-        """Partition the states by true atoms and enabled conditions, given the atoms that labels enable."""
+        """Partition the states into kinds: the same true atoms and the same enabled fairness conditions."""
         held = {
             bit: self._graph.holds(a.prop)
             for bit, a in enumerate(self._automaton.atoms)
@@ -167,7 +167,7 @@ class Product:
         return most > 1
 
     def idle_atoms(self, name: str) -> list[str]:
-        """Return notes about the atoms that are true in all states, or false in all states."""
+        """Return a note for each state predicate of the formula that is true in all states, or in none."""
         found = []
         for bit, atom in enumerate(self._automaton.atoms):
             if isinstance(atom, StatePredicate):
@@ -291,7 +291,7 @@ class Product:
 
 
 def _atoms_of_labels(labels: list[Label], atoms: tuple[Atom, ...], kind: type[Enabled] | type[Taken]) -> Masks:
-    """Return for each label the bits of the atoms of one type that name its action."""
+    """Return for each label a bit mask of the atoms of type `kind` that name the label's action."""
     return np.array(
         [
             sum(

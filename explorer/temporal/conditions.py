@@ -35,7 +35,7 @@ class FairnessCondition(NamedTuple):
 
 
 def whom(fairness: Fairness, label: Label) -> Any:
-    """Return the replica, the pair or the message type of a label, whichever the fairness distinguishes."""
+    """Return the subject of a label that the fairness distinguishes: replica, pair or message type; else None."""
     return {"": None, "replica": label.actor, "pair": (label.actor, label.peer), "message": label.kind}[fairness.each]
 
 
@@ -53,7 +53,7 @@ def conditions_of(fairness: Iterable[Fairness], labels: list[Label]) -> list[Fai
 
 
 def label_masks(labels: list[Label], conditions: list[FairnessCondition]) -> NDArray[np.uint64]:
-    """Return for each label the bits of the fairness conditions whose action it is."""
+    """Return for each label a bit mask of the fairness conditions that concern it."""
     return np.array(
         [sum(1 << bit for bit, one in enumerate(conditions) if one.concerns(label)) for label in labels], np.uint64
     )

@@ -22,7 +22,7 @@ class Marks(NamedTuple):
     labels: Labels
 
     def add(self, bits: Masks, first: int, found: Masks) -> None:
-        """Combine into `found`, for each state from `first` on, the bits of its labels."""
+        """Add to `found[i]` the bits of all labels of the state `first + i`, by bitwise or."""
         begin, end = np.searchsorted(self.states, (first, first + len(found)))
         np.bitwise_or.at(found, self.states[begin:end] - first, bits[self.labels[begin:end]])
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def strict_bounds(protocol: Protocol, options: SearchRequest) -> bool:
-    """Whether an exhausted bound disables an action, by the options or the protocol."""
+    """Whether an exhausted bound disables an action: as the options say, else as the protocol says."""
     return protocol.strict_bounds if options.strict_bounds is None else options.strict_bounds
 
 

@@ -89,7 +89,7 @@ def _task(
 
 
 def _kind(protocol: type[Quorum], arguments: argparse.Namespace, without: Sequence[str]) -> type[Quorum]:
-    """Return the model with the known differences of Kafka, or the plain model with `--no-known`."""
+    """Return the model class adapted to Kafka's known differences; with `--no-known`, the plain class."""
     kafka = as_kafka(protocol, disk=arguments.disk, without=without)  # checks the names of `without`
     return kafka if arguments.known else protocol
 

@@ -54,7 +54,7 @@ NEWEST = "4.3.1"
 
 
 class Driven(NamedTuple):
-    """The outcomes of the tasks on one version of Kafka."""
+    """Results of the lockstep tasks that were started on one version of Kafka."""
 
     version: str  # as the jars name it
     made: list[TaskResult]  # one for each started task
@@ -167,7 +167,7 @@ def _write_reach(reach: Reach, path: Path) -> None:
 
 
 def _written(made: TaskResult, folder: Path, files: OutputFiles) -> TaskResult:
-    """Write the walks with findings to files; return the outcome with these files."""
+    """Write the walks with findings to files; return the task's result with the paths of these files."""
     if made.survey is None or not made.survey.walks:
         return made
     try:
@@ -238,7 +238,7 @@ def _as_json(made: TaskResult, version: str) -> dict[str, Any]:
 
 
 def _row(task: Task) -> str:
-    """Return the name of a row of the table."""
+    """Return the name of a task's row in the table of versions."""
     return task.name if task.path is None else task.path.stem
 
 

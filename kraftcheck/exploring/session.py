@@ -131,7 +131,7 @@ class StateInspector:
     # Properties
 
     def _false(self, before: TraceStep | None, node: Node) -> list[str]:
-        """Return the names of the properties that are violated or raise."""
+        """Return the names of the properties that are violated, or raise an error, in a node or the step to it."""
         return [prop.name for prop in self._job.options.properties if self._verdict(prop, before, node) is not True]
 
     def _verdict(self, prop: Property, before: TraceStep | None, node: Node) -> bool | str:

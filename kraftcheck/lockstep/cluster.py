@@ -77,7 +77,7 @@ class KafkaThrew(Exception):  # noqa: N818 - an event of a walk
 
 
 class KafkaCluster:
-    """Kafka's side of a walk."""
+    """Kafka's side of a lockstep walk: its replicas, logs and messages in flight."""
 
     def __init__(self, driver: Driver, protocol: QuorumBase) -> None:
         self._driver = driver

@@ -107,7 +107,7 @@ def _nothing(cluster: KafkaCluster, _: State, step: Transition) -> None:
 
 
 def _repeat_begin_quorum_epoch(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    """Repeat the requests that have no equal one in flight; another equal one would change nothing."""
+    """Repeat a leader's BeginQuorumEpoch requests, except those with an equal request in flight."""
     for message in messages_of(step.target) - messages_of(before):
         cluster.do("repeat-begin", node=number_of(step.actor), voter=number_of(message.dest))  # type: ignore[attr-defined]
 
@@ -126,7 +126,7 @@ def _remove_voter(cluster: KafkaCluster, before: State, step: Transition) -> Non
 
 
 def _asked(before: State, step: Transition) -> Key | None:
-    """Return the replica that a leader begins to add, or removes; None if the leader rejects the request."""
+    """Return the key of the replica that a leader adds or removes in a step; None if it rejects the request."""
     me, after = before.replicas[step.actor], step.target.replicas[step.actor]
     change = Nil.NIL if after.change == me.change else after.change
     if isinstance(change, Change) and isinstance(change.asked, Key):

@@ -153,7 +153,7 @@ class Cover:
         return self._fruitless < MOST_FRUITLESS and self._settles_anew()
 
     def _settles_anew(self) -> bool:
-        """Recompute the distances, which Kafka's own targets may shorten; return whether a path is left."""
+        """Recompute all distances to untaken steps; return whether a path from the start to an untaken step is left."""
         self._distances = [0] * len(self.graph.states)
         return self._settle(0)
 
@@ -164,7 +164,7 @@ class Cover:
         return self._walk
 
     def _end_walk(self) -> None:
-        """Record a last step on which both sides differ, and whether the walk found anything new."""
+        """End the walk: record a last step on which model and Kafka differ, and whether the walk learned anything."""
         if self._walk is None:
             return
         if self._walk.last is not None:
@@ -280,7 +280,7 @@ class Cover:
                 yield target
 
     def _settle(self, start: int) -> bool:
-        """Raise distances until a descent from a state ends at an untaken step; return whether one does."""
+        """Raise distances until a descent along them from `start` ends at an untaken step; return whether it does."""
         way, far = [start], self.far
         while self._distances[start] < far:
             node = way[-1]
@@ -398,7 +398,7 @@ class CoverWalk:
         return offers.outcomes(offered[label[:3]]), label.outcome - 1
 
     def _arrived(self, node: int, number: int, state: State) -> list[int]:
-        """Record the last step in each state in which it was taken; return its targets in the graph."""
+        """Record the last step for each graph state in which it was taken; return the graph states that it led to."""
         label = self._graph.edges[node][number].label
         reached: list[int] = []
         for other in self._nodes or ():
@@ -442,7 +442,7 @@ class CoverWalk:
                 return
 
     def _outcomes(self, node: int, number: int) -> list[int]:
-        """Return the outcomes of a labelled step, the step's own outcome first."""
+        """Return the numbers of the edges with the same action, actor and message as edge `number`, itself first."""
         edges = self._graph.edges[node]
         others = [other for other, edge in enumerate(edges) if edge.label[:3] == edges[number].label[:3]]
         return sorted(others, key=lambda other: other != number)

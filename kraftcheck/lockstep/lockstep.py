@@ -122,7 +122,7 @@ class Finding(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """A step taken on both sides: the states before, between and after it, differences, and Kafka's exception."""
+    """A step taken by model and Kafka: the states before, between and after it, differences, Kafka's exception."""
 
     number: int
     taken: Taken
@@ -142,7 +142,7 @@ class _StepEvaluator:
         self._known: set[str] = set()  # properties violated before
 
     def look(self) -> None:
-        """Evaluate the step that waits for evaluation, if any."""
+        """Evaluate the waiting step, if any: record its violations and differences as findings."""
         if self.waiting is None:
             return
         (number, taken, states, differing, problem), self.waiting = self.waiting, None
@@ -163,7 +163,7 @@ MOST_STEPS = 5_000
 
 
 class Lockstep:
-    """Makes walks on both sides."""
+    """Makes walks in which the model and Kafka take the same steps."""
 
     # action and actor of the urgent step that Kafka took together with the last step, or None
     also: tuple[str, object] | None = None
@@ -224,7 +224,7 @@ class Lockstep:
         return walked, judge.findings
 
     def _start(self) -> State:
-        """Begin a walk on both sides; return the state after every process has started."""
+        """Begin a walk of the model and of Kafka; return the state after every process has started."""
         if self.steps - self._forgot > MOST_STEPS:
             self._forget()
         self.cluster = KafkaCluster(self.driver, self.protocol)
@@ -235,7 +235,7 @@ class Lockstep:
         return state
 
     def _along(self, step: TraceStep, more: tuple[State, ...]) -> tuple[TraceStep, ...]:
-        """Return a step as trace steps, followed by the urgent step that Kafka took with it."""
+        """Return the trace of a step: the step, then the urgent step that Kafka took with it, if any."""
         return (step, *(TraceStep(state, *(self.also or ())) for state in more))
 
     def _begun(self, state: State) -> State:
@@ -370,7 +370,7 @@ class Lockstep:
 
 
 def _asking(alike: list[Transition], which: int) -> tuple[list[Transition], int]:
-    """Return the outcomes, and the number of the chosen one or of an earlier one that identifies the request."""
+    """Return the outcomes `alike`, and the number of the last one up to `which` that identifies the request."""
     while which > 0 and not shows_request(alike[which]):
         which -= 1
     return alike, which

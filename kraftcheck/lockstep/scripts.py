@@ -38,7 +38,7 @@ class NextStep(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """Result of a step."""
+    """Result of a script's step: the state after it, and the urgent step that Kafka took with it."""
 
     state: State  # the state after it
     # action and actor of the urgent step that Kafka took together with it, or None

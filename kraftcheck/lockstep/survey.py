@@ -1,4 +1,4 @@
-"""Survey: many walks on both sides, and their findings by class, each with a short walk."""
+"""Survey: many walks of model and Kafka in lockstep, and classes of their findings, each with a short walk."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def rare_collections() -> Iterator[None]:
 
 
 class Survey:
-    """Makes walks through one model, on both sides, and classifies their findings."""
+    """Makes walks of one model in lockstep with Kafka, and classifies their findings."""
 
     def __init__(
         self, driver: Driver, protocol: QuorumBase, about: WalkFile, report: Callable[[], object] | None = None
@@ -83,7 +83,7 @@ class Survey:
 
     @property
     def steps(self) -> int:
-        """Number of steps taken on both sides."""
+        """Number of steps that both the model and Kafka took."""
         return self._lockstep.steps
 
     @property
@@ -93,7 +93,7 @@ class Survey:
 
     @property
     def taken(self) -> Counter[str]:
-        """Number of times that each action had the same effect on both sides."""
+        """Number of times that each action had the same effect in the model and in Kafka."""
         return self._lockstep.taken
 
     def draw(self, walks: int, depth: int, seed: str) -> None:
@@ -194,7 +194,7 @@ class Survey:
 
 
 def summary(finding: Finding) -> list[str]:
-    """Return the summary of a finding, in a line or several."""
+    """Return the summary of a finding as lines of text."""
     if finding.violated:
         return [f"violated: {', '.join(finding.violated)}"]
     if finding.problem:

@@ -159,7 +159,7 @@ def _noted(
 
 
 def replaying(call: RecordedCall, kind: type[Record]) -> Arguments:
-    """Return the arguments that replay a recorded call."""
+    """Return the arguments of a recorded call, with a shared state that answers only the recorded reads."""
 
     def read(name: str) -> Value:
         if name not in call.seen:
@@ -195,7 +195,7 @@ def rewired(protocol: Protocol, actions: Mapping[str, Action]) -> None:
 
 
 def wrapped(name: str, action: Action, wrapper: Wrapper) -> Action:
-    """Return an action with the same parameters that calls a wrapper."""
+    """Return an action that calls `wrapper`, with the parameters of `action`."""
 
     def call(protocol: Protocol, *arguments: Any) -> Iterable[Step]:
         return wrapper(protocol, arguments)

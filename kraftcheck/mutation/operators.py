@@ -47,7 +47,7 @@ Replacement = tuple[str, ast.AST, str]
 
 
 class Vocabulary:
-    """The records and symbols that a protocol's modules name, as replacements in mutations."""
+    """Record classes that a protocol's modules name, with the types of their fields, for use in mutations."""
 
     def __init__(self, modules: Iterable[ModuleType]) -> None:
         named = [value for module in modules for value in vars(module).values() if isinstance(value, type)]

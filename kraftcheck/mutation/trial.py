@@ -90,7 +90,7 @@ def compare(baseline: BaselineRun, mutant: Mutant) -> Differences:
 
 
 def starts_of(baseline: BaselineRun) -> list[State]:
-    """Return the initial states of a mutant, after the path to a named start."""
+    """Return the initial states of a mutant, or the states at the end of the path to a named start."""
     job = baseline.job
     with limited_time() if job.options.init == "Init" else nullcontext():
         return initial_states(Semantics(job.protocol), job.options.init)
@@ -110,12 +110,12 @@ class _RenamedProperty(Property):
     names: Names
 
     def formula(self, protocol: object) -> Formula:
-        """Return the formula with the names of new steps."""
+        """Return the formula, in which each action name also covers the name of the action's new steps."""
         return _renamed(super().formula(protocol), self.names)
 
 
 def with_new_names(options: SearchRequest, names: Names) -> SearchRequest:
-    """Return a search request in which some actions have their new steps under a second name."""
+    """Return a search request whose properties and fairness also cover the second names of actions' new steps."""
     return replace(
         options,
         reachable=tuple(replace(one, without=tuple(_all(one.without, names))) for one in options.reachable),
@@ -125,7 +125,7 @@ def with_new_names(options: SearchRequest, names: Names) -> SearchRequest:
 
 
 def _all(actions: Iterable[str], names: Names) -> list[str]:
-    """Return action names, each followed by the name of its new steps."""
+    """Return the given action names, each followed by the second name that its new steps have, if any."""
     return list(dict.fromkeys(name for one in actions for name in (one, names.get(one, one))))
 
 
@@ -224,7 +224,7 @@ class MutantRunner:
 
 
 def _is_to_be_searched(baseline: BaselineRun) -> bool:
-    """Whether lost steps may violate a check: by a deadlock, or by a goal that is no longer reachable."""
+    """Whether a mutant that only loses steps may violate a check: deadlock, or a property of behaviours."""
     options = baseline.job.options
     return options.deadlock or bool(options.over_behaviours)
 
@@ -299,7 +299,7 @@ class _Trial:
         return self._is_projected or any(times for name, times in result.actions.items() if name.endswith(NEW))
 
     def _different_counts(self, result: Result) -> tuple[tuple[str, int, int, int, int], ...]:
-        """Return the counts as in `MutantVerdict.counts`; empty if they are equal."""
+        """Return the state counts of model and mutant, as in `MutantVerdict.counts`; empty if they are equal."""
         before = self._baseline.result
         distinct = before.distinct_states, result.distinct_states
         generated = before.generated_states, result.generated_states

@@ -98,7 +98,7 @@ def print_warnings(texts: Iterable[str]) -> None:
 
 
 def columns(rows: Iterable[tuple[str, Sequence[str]]], numbers: Sequence[int], least: int = 0) -> Iterator[Line]:
-    """Yield the lines of a table."""
+    """Yield rows as the lines of an aligned table; the columns in `numbers` are right-aligned."""
     rows = list(rows)
     full = [cells for _, cells in rows if cells]
     widths = [max(map(len, column), default=0) for column in zip(*full, strict=True)]

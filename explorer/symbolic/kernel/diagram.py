@@ -31,7 +31,7 @@ _INT64: Any = types.int64
 
 
 def _call_back(_typing: Any, address: Any, kind: Any, a: Any, b: Any) -> Any:
-    """Generate the call of a function of three integers by its address."""
+    """Generate code that calls the function of three integers at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         number = _ir.IntType(64)
@@ -305,7 +305,7 @@ def _enter(d: Any, key: Any, value: Any) -> None:
 
 @inlined
 def known_lookup(d: Any, label: Any, value: Any) -> Any:
-    """Return the cached result of a label for a value (-1: refused), or UNKNOWN."""
+    """Return the cached result of applying a label to a value, -1 for a refusal; UNKNOWN if it is not cached."""
     key = label << 32 | value
     mask = d.meta[LOOKUP_MASK]
     i = np.int64(mix(key)) & mask
@@ -340,7 +340,7 @@ def add_edge(d: Any, r: Any, how: Any, key: Any, result: Any, child: Any) -> Non
 
 @inlined
 def looked_up(d: Any, label: Any, value: Any) -> Any:
-    """Return the result of a label for a value; call Python if it is not cached."""
+    """Return the result of applying a label to a value; call Python if it is not cached."""
     found = known_lookup(d, label, value)
     if found == UNKNOWN:
         found = call_back(d.meta[CALLBACK], APPLY, label, value)
@@ -349,5 +349,5 @@ def looked_up(d: Any, label: Any, value: Any) -> Any:
 
 @inlined
 def classes_of(d: Any, mapped: Any, value: Any) -> Any:
-    """Return the span of a value's classes, as start << 24 | number; 0 after a failed callback."""
+    """Return where the classes of a value are stored, as start << 24 | count; 0 after a failed callback."""
     return max(looked_up(d, mapped, value), np.int64(0))

@@ -206,7 +206,7 @@ def collect(d: Any, level: Any, base: Any) -> Any:
 
 @inlined
 def applied(d: Any, label: Any, value: Any, child: Any) -> Any:
-    """Return the result of a label for a value; -1 if it is refused or the child is empty."""
+    """Return the result of applying a label to a value; -1 if the label refuses it or the child is empty."""
     if child == 0:
         return np.int64(-1)
     return looked_up(d, label, value)
@@ -214,7 +214,7 @@ def applied(d: Any, label: Any, value: Any, child: Any) -> Any:
 
 @inlined
 def may_apply(d: Any, label: Any, value: Any) -> Any:
-    """Whether a label may accept a value, which is so unless a refusal is cached."""
+    """Whether a label may accept a value: false only if a refusal is cached."""
     return known_lookup(d, label, value) != -1
 
 

@@ -60,7 +60,7 @@ def push_classes(d: Any, mapped: Any, value: Any, child: Any) -> None:
 
 @jit
 def project(d: Any, a: Any, t: Any) -> Any:
-    """Return the projection of a set onto any tail, watched or not."""
+    """Return the projection of a set onto the tail `t` (a list of dimensions), whether or not it is watched."""
     if a == 0 or t == 0:
         return np.int64(a != 0)
     key1, key2 = a << 32 | t, np.int64(PROJECT) << 32
@@ -113,7 +113,7 @@ def has_room(d: Any, n: Any) -> Any:
 
 @jit
 def projected(d: Any, a: Any, t: Any) -> Any:
-    """Return the projection of a non-empty set onto a watched tail; cache it in the node's summary."""
+    """Return the projection of a non-empty set onto a watched tail (a list of dimensions); cache it in the node."""
     if t == 0:
         return np.int64(1)
     tails, level = d.tails, level_of(d, a)

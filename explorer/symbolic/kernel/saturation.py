@@ -112,7 +112,7 @@ def _child(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any) -> Any:
 
 @inlined
 def _make_room(d: Any, place: Any, n: Any) -> Any:
-    """Move the stack from a place on by `n` places; return whether there is room."""
+    """Shift the stack entries from `place` on by `n` places; return whether the stack has room."""
     top = d.meta[TOP]
     for _ in range(n):
         push(d, 0)

@@ -357,7 +357,7 @@ def target_of(p: Any, v: Any, edge: Any, m: Any) -> Any:
 
 @jit
 def gather(first: Any, label: Any, bits: Any, begin: Any, found: Any) -> None:
-    """Add, for each state from `begin` on, the bits of the labels of its outgoing steps."""
+    """Add to `found[k]` the bits of the labels of all steps out of the state `begin + k`, by bitwise or."""
     first, label, bits, found = bare(first), bare(label), bare(bits), bare(found)
     for k in range(len(found)):
         for e in range(first[begin + k], first[begin + k + 1]):
@@ -366,7 +366,7 @@ def gather(first: Any, label: Any, bits: Any, begin: Any, found: Any) -> None:
 
 @jit
 def changes_of(p: Any, value: Any, changed: Any) -> None:
-    """Add to each label's bits the atoms that a step with this label changes from their value in `value`."""
+    """Add to `changed`, for each label, the atoms that its steps change away from their value in `value`."""
     changed = bare(changed)
     for s in range(len(p.kind)):
         before = p.held[p.kind[s]]
