@@ -165,7 +165,7 @@ def require_violations(
     semantics, checked = Semantics(protocol), {prop.name: prop for prop in options.properties}
     names = [violation.property for violation in violations]
     if len(names) > len(set(names)) or not {*names} <= {*checked, *([DEADLOCK] if options.deadlock else [])}:
-        raise CorruptFileError("it has violations of properties that are not checked")
+        raise CorruptFileError("it has a violation of an unchecked property, or two violations of one")
     for name, trace in ((violation.property, violation.trace) for violation in violations):
         said = f"the counterexample to {name}"
         require(bool(trace) and trace[0] in map(TraceStep, starts), f"{said} does not begin with an initial state")

@@ -300,7 +300,7 @@ def require_java() -> None:
     needs = f"--engine spark needs Java {LEAST_JAVA} or newer"
     program, where = java_program("java")
     if program is None:
-        raise InputError(f"{needs}: there is none on {where}; --engine tables needs none")
+        raise InputError(f"{needs}: there is none on {where}; install it, or use --engine tables")
     found = java_version(program)
     if found is None:
         raise InputError(f"{needs}: {program} -version prints no version")

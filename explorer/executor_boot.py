@@ -71,7 +71,7 @@ def unpacked(archive: Path, parents: tuple[Path, ...]) -> Path:
         except OSError:  # not writable
             continue
         return folder
-    raise OSError(f"there is no folder to unpack {archive.name} in")
+    raise OSError(f"no writable folder to unpack {archive.name} in")
 
 
 def _is_own(folder: Path) -> bool:

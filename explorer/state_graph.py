@@ -159,7 +159,7 @@ class StateGraph:
                 self.system.holds(prop, states[place : place + 1], self.bounds.holds)
             except RaisedError:
                 return place
-        raise AssertionError(f"{prop.name} raised an error, and does not raise it again")
+        raise AssertionError(f"{prop.name} raised an error for several states at once, but for none of them alone")
 
     def edges(self, states: Any, which: NDArray[np.int64]) -> Iterator[Edges]:
         """Yield the steps out of states[which]."""

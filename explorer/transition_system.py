@@ -106,7 +106,7 @@ class LabelTable:
             found = self._numbers[label] = len(self.labels)
             self.labels.append(label)
             if found >= MOST_LABELS:
-                raise InputError(f"fairness distinguishes more than {MOST_LABELS} kinds of step")
+                raise InputError(f"fairness distinguishes more than {MOST_LABELS} kinds of step; give fewer conditions")
         return found
 
     def _label(self, action: str, me: Any, message: Record | None, step: Step) -> Label:

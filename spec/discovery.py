@@ -222,7 +222,7 @@ def _classes_in(annotation: Any) -> Iterator[type]:
 
 
 def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
-    """Return the modules that define a protocol's classes, and the modules of the same folders that they use."""
+    """Return the modules that define a protocol and its bases, and the modules in the same folders that they use."""
     bases = protocol.__mro__[: protocol.__mro__.index(Protocol)]
     waiting = [sys.modules[cls.__module__] for cls in bases if cls.__module__ in sys.modules]
     folders = {path.parent for path in map(source_of, waiting) if path is not None}

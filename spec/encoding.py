@@ -84,7 +84,7 @@ class Lexicon:
         return [*self.records.values(), *self.symbols.values()]
 
     def add(self, cls: type) -> None:
-        """Add a class."""
+        """Add a record class or an enum; raise InputError if another class has its name."""
         known: dict[str, Any] = self.records if issubclass(cls, Record) else self.symbols
         other = known.setdefault(cls.__qualname__, cls)
         if other is not cls:
@@ -182,7 +182,7 @@ class _ByteReader:
         kind = self.text()
         cls, name = self.lexicon.symbols.get(kind), self.text()
         if cls is None:
-            raise self.error(f"there are no symbols called {kind!r}")
+            raise self.error(f"there is no enum called {kind!r}")
         for member in cls:
             if called(member) == name:
                 return member
@@ -202,7 +202,7 @@ class _ByteReader:
         return tuple([self.value() for _ in range(self.length())])
 
     def ascending(self, read: Callable[[], T]) -> list[T]:
-        """Return the elements of a set, or the pairs of a map, checked for ascending encodings."""
+        """Read the elements of a set, or the pairs of a map; raise DecodingError unless their encodings ascend."""
         found, before = [], b""
         for _ in range(self.length()):
             start = self.at
@@ -223,7 +223,7 @@ class _ByteReader:
         return self.whole(Map, self.ascending(self.pair))
 
     def whole(self, kind: Callable[[list[T]], C], items: list[T]) -> C:
-        """Return a collection of items, and reject items that are equal in Python, as 1 and True are."""
+        """Return the collection `kind(items)`; raise DecodingError if items are equal in Python, as 1 and True are."""
         found = kind(items)
         if len(found) != len(items):
             raise self.error("duplicate element")

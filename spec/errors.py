@@ -134,7 +134,7 @@ def told_error(error: BaseException) -> str:
 
 
 def _said(error: BaseException, names: Mapping[str, Any]) -> str:
-    """Return the text of an error; for a record made with wrong fields, add the fields of the record."""
+    """Return an error's text after a colon; for a record made with wrong fields, the names of its fields too."""
     text = text_of_error(error)
     wrong = re.match(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", text)
     missing = re.match(r"(\w+)\.__init__\(\) missing \d+ required positional arguments?: (.*)", text)

@@ -89,7 +89,7 @@ def mismatch(value: Value, kind: Any, path: str = "") -> str | None:
 
 
 def _mismatch_of_whole(value: Value, kind: Any) -> str:
-    """Return the mismatch between a value and a type if no part of the value is at fault."""
+    """Return the text of the mismatch between a value and a type, for a value without a mismatching part."""
     wanted = get_args(kind)
     if get_origin(kind) is tuple and type(value) is tuple and len(value) != len(wanted):
         return f"expected {len(wanted)} elements, found {len(value)}"
@@ -102,7 +102,7 @@ def _mismatch_of_whole(value: Value, kind: Any) -> str:
 
 
 def _parts(value: Value, kind: Any, path: str) -> Iterator[tuple[Value, Any, str]]:
-    """Yield the parts of a record or collection, with types and paths; none if the outermost type differs."""
+    """Yield (part, type, path) for each field or element of `value`; none if its outermost type is not `kind`."""
     untyped = kind in (Any, object)
     if isinstance(value, Record) and (untyped or (isinstance(kind, type) and isinstance(value, kind))):
         for name, field_kind in field_types(type(value)).items():
@@ -116,7 +116,7 @@ def _parts(value: Value, kind: Any, path: str) -> Iterator[tuple[Value, Any, str
 
 
 def _typed_parts(value: Value, kinds: tuple[Any, ...], path: str) -> Iterator[tuple[Value, Any, str]]:
-    """Yield the parts of a collection, given its element types."""
+    """Yield (part, type, path) for each element of a collection whose elements have the types `kinds`."""
     if isinstance(value, frozenset):
         yield from ((item, kinds[0], f"an element of {path}") for item in value)
     elif isinstance(value, Map):
@@ -164,7 +164,7 @@ def _refuse_mixture(kind: Any, arguments: tuple[Any, ...]) -> None:
         mixed = [one for found, one in like if found is base]
         if len(mixed) > 1 and any(issubclass(one, enum.Enum) for one in mixed):
             names = " and ".join(one.__name__ for one in mixed)
-            raise ProtocolError(f"{kind}: a value of {names} can be equal to another's; make the enum an enum.Enum")
+            raise ProtocolError(f"{kind}: values of {names} may be equal in Python; make the enum an enum.Enum")
 
 
 def _tuple_checker(arguments: tuple[Any, ...]) -> Check:

@@ -437,14 +437,14 @@ def refuse_enum(kind: type) -> None:
 
 
 def refuse_fields(record_type: type) -> None:
-    """Raise ProtocolError if a field has a mutable default, or options other than plain comparison and position."""
+    """Raise ProtocolError if a field has a mutable default, or changes `compare`, `hash`, `init` or `kw_only`."""
     for field in dataclasses.fields(record_type):
         factory, problem = field.default_factory, None
         if factory is not dataclasses.MISSING and (kind := type(factory())) in INSTEAD:
             problem = f"a {kind.__name__} can change; write a {INSTEAD[kind]}"
         for option, usual in (("compare", True), ("hash", None), ("init", True), ("kw_only", False)):
             if (found := getattr(field, option)) is not usual:
-                problem = f"field({option}={found}): {_BY_FIELDS}, which are given in order; remove it"
+                problem = f"field({option}={found}): {_BY_FIELDS}, which are given in order; remove the option"
         if problem is not None:
             raise ProtocolError(f"{_location(record_type)}{record_type.__qualname__}.{field.name}: {problem}")
 
@@ -452,7 +452,7 @@ def refuse_fields(record_type: type) -> None:
 def refuse_made_equality(record_type: type, base: type) -> None:
     """Raise ProtocolError if a decorator replaced the equality of a record class."""
     if record_type.__eq__ is not base.__eq__ or record_type.__hash__ is not base.__hash__:
-        what = f"{_BY_FIELDS}; remove it (or the decorator)"
+        what = f"{_BY_FIELDS}; remove the method, or the decorator that adds it"
         raise ProtocolError(f"{_location(record_type)}{record_type.__qualname__}.__eq__: {what}")
 
 
@@ -463,7 +463,7 @@ def _refuse(cls: type, names: Iterable[str], reason: str) -> None:
         for name in names:
             if name in vars(base):
                 raise ProtocolError(
-                    f"{_location(base, vars(base)[name])}{cls.__qualname__}.{name}: {reason}; remove it"
+                    f"{_location(base, vars(base)[name])}{cls.__qualname__}.{name}: {reason}; remove {name}"
                 )
 
 

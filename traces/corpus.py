@@ -58,7 +58,7 @@ class WalkWriter:
         self._folder = folder
 
     def __call__(self, number: int, walk: tuple[TraceStep, ...]) -> None:
-        """Write the walk with a number."""
+        """Write a walk to the file of its number."""
         path = walk_file(self._folder, number)
         with replacing(path) as new, new.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(as_module(path.stem, map(self._step, walk)))
@@ -129,11 +129,11 @@ class CorpusFolder(BatchFolder):
         there = {entry.name for entry in os.scandir(self.path)}
         beyond = walk_file(self.path, most).name
         if beyond in there:
-            raise self.error(f"it holds more walks than {most:,} ({beyond}); raise --runs to all walks in it")
+            raise self.error(f"it holds more walks than {most:,} ({beyond}); raise --runs to include them all")
         return {number for number in range(most) if walk_file(self.path, number).name in there}
 
     def done(self, chunks: list[Chunk], checked: Iterable[str] = ()) -> dict[int, Noted]:
-        """Return the notes of finished chunks whose files all exist and that checked the same properties."""
+        """Return the recorded results of finished chunks that checked these properties, if all their files exist."""
         there = self.walks(chunks[-1].first + chunks[-1].runs)
         found = {}
         wanted = set(checked)
@@ -203,7 +203,7 @@ class CorpusMaker:
             return []
 
     def _make(self, chunks: list[Chunk]) -> list[Made]:
-        """Generate chunks; return each with its note, None after a failed `assert`."""
+        """Generate chunks; return pairs (chunk, result), whose result is None after a failed `assert`."""
         last = chunks[-1]
         self._cluster.describe(f"walks {chunks[0].first:,} to {last.first + last.runs - 1:,}")
         count = min(len(chunks), TASKS_A_CORE * self._cluster.parallelism)
@@ -290,7 +290,7 @@ class ChunkMaker:
         self._walks.run()
 
     def make(self, chunk: Chunk) -> Noted | None:
-        """Generate the walks of a chunk with their files; return its note, or None after a failed `assert`."""
+        """Generate the walks of a chunk and write their files; return its result, or None after a failed `assert`."""
         result = self._walks.more(replace(self._plan, first=chunk.first, runs=chunk.runs))
         if result.verdict is Verdict.ASSERTION:
             return None

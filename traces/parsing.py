@@ -181,7 +181,7 @@ def read_json(source: Source) -> Json:
             json.dumps(found, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             half = f"\\u{ord(error.object[error.start]):x}"
-            raise source.error(f"half a character ({half})", "text in Unicode", line=1) from None
+            raise source.error(f"a lone surrogate ({half})", "text in Unicode", line=1) from None
     return found
 
 
@@ -292,7 +292,7 @@ class ValueCache:
         return self._parse(text) if value is None else value
 
     def _joined(self, opening: str, items: list[Value], keys: list[str]) -> Value | None:
-        """Return the value with the given parts; None if an element or a key occurs twice."""
+        """Return the value with this opening bracket, items and keys; None if an element or a key occurs twice."""
         if opening == "<<":
             return tuple(items)
         if opening == "{":

@@ -311,9 +311,9 @@ class Stage:
                 if steps and not self._is_under_way(until):
                     yield self._only(steps)
         else:
-            raise ScenarioError(f"settle: no fixpoint after {MANY} turns; use among or until")
+            raise ScenarioError(f"settle: messages are still delivered after {MANY} rounds; use among or until")
         if until and not self._is_under_way(until):
-            raise ScenarioError(f"settle: no {until} was under way")
+            raise ScenarioError(f"settle: no {until} was in flight at any time")
 
     def _settling(self, given: list[str]) -> tuple[list[str], str]:
         among: list[str] = []

@@ -241,7 +241,7 @@ def _format_of(source: Source) -> TraceFormat:
 
 
 def form_of(path: str | PathLike[str]) -> str:
-    """Return the default form of `write_trace` for a file name."""
+    """Return the default `form` of `write_trace` for a file name, by its ending."""
     name = fspath(path).removesuffix(".gz")
     fitting = [known for known in TraceFormat if known.form is not None and name.endswith(known.ending)]
     return max(fitting, key=lambda known: len(known.ending)).form or ""
@@ -253,7 +253,7 @@ def write_trace(trace: Trace, path: str | PathLike[str], form: str | None = None
     forms = {known.form: known for known in TraceFormat if known.form is not None}
     form = form or form_of(path)
     if form not in forms:
-        raise ValueError(f"expected as the form {', '.join(forms)}, found {form!r}")
+        raise ValueError(f"form: expected one of {', '.join(forms)}, found {form!r}")
     texts = forms[form].write(trace)
     opener = gzip.open if name.endswith(".gz") else open
     with cast(TextIO, opener(name, "wt", encoding="utf-8", newline="\n")) as stream:

@@ -410,4 +410,4 @@ def _unwrap_map(value: Map[Any, Any]) -> Map[Any, Any]:
 
 
 def _read_before(key: Any) -> Any:
-    raise AssertionError("the whole was read before")
+    raise AssertionError("the collection was read as a whole; expected no read of one element after it")

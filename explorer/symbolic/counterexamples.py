@@ -40,7 +40,7 @@ class Predecessors:
                 for level, value in found:
                     vector[level] = value
                 return tuple(vector)
-        raise AssertionError("no state of the level before leads to this one")
+        raise AssertionError("no state of the previous level has a step to this state")
 
     def _find(
         self, a: int, r: int, at: int, target: Vector, failed: set[tuple[int, int, int]]

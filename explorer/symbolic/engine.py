@@ -306,7 +306,7 @@ class SymbolicSearch:
                 break
         for name in left:
             self._books.result.notes.append(
-                f"{name}: no behaviour to the state shown was found; use --search bfs or --engine tables"
+                f"{name}: no behaviour that leads to the state shown was found; use --search bfs or --engine tables"
             )
             with suppress(SearchStopped) if self._interruption.asked else nullcontext():
                 self._tell(name, [space.variables.decode(store.one_of(store.roots[VIOLATING + name]))])

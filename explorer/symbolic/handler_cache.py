@@ -125,7 +125,7 @@ class HandlerCache(Calls):
         node = self._known.setdefault(key, _Node(result.path[0][0], {}))
         for place, (read, answer) in enumerate(result.path):
             if not isinstance(node, _Node) or node.read != read:
-                raise AssertionError(f"action {key[0]} is not pure: on the same input it read something else")
+                raise AssertionError(f"action {key[0]} is not pure: two calls on the same input read different values")
             end = place + 1 == len(result.path)
             other: _Node | CallResult = result if end else _Node(result.path[place + 1][0], {})
             node = node.branches.setdefault(keyed(answer), other)

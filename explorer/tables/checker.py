@@ -149,7 +149,7 @@ class Checker:
             violates = self._violates(prop, trace[-1].state, kind == BAD_STEP)
             steps = list(filter(violates, transitions))
             if not steps:
-                raise AssertionError(f"{prop.name} is violated in the tables, but in no successor of the state")
+                raise AssertionError(f"{prop.name} is violated in the tables, but by no reference step of the state")
             self.books.violation(prop.name, (*trace, step_of(canonical_first(steps))))
 
     def _violates(self, prop: Property, state: State, over_steps: bool) -> Callable[[Transition], bool]:

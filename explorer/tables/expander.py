@@ -227,7 +227,7 @@ class Expander:
         layout = self.layout
         assert isinstance(layout, FlatColumns)
         if sorted(column for field in fields for column in field) != layout.packed:
-            raise AssertionError(f"each column belongs to one field, found {fields}")
+            raise AssertionError(f"expected each packed column in exactly one field, found {fields}")
         layout.fields = fields
         self._reset_packing()
 

@@ -97,7 +97,7 @@ def _require_meant(where: str, fairness: Fairness, protocol: Protocol) -> None:
         raise InputError(f"{where}: {problem}; expected def {fairness.when}(self, me, message) -> bool")
     own = {NEXT, *protocol.network.own_actions()}.intersection(fairness.actions)
     if own and protocol.network.own_actions():
-        raise InputError(f"{where}: {min(own)} has steps without an actor; expected actions of replicas with when=")
+        raise InputError(f"{where}: {min(own)} has steps without a replica; when= needs actions of replicas")
 
 
 def _actions(protocol: Protocol) -> list[str]:

@@ -56,7 +56,7 @@ def check_temporal(graph: StateGraph, semantics: Semantics, options: SearchReque
     beyond = len(np.unique(labelled.beyond.states))
     if beyond:
         notes.append(
-            f"{beyond:,} states have steps beyond a constraint; a behaviour that takes one breaks no temporal property"
+            f"{beyond:,} states have steps beyond a constraint; behaviours that take one satisfy each temporal property"
         )
     if options.view is not None:  # check the hidden bounds, even for a formula without atoms
         names = ", ".join(prop.name for prop in options.temporal)

@@ -161,7 +161,7 @@ def _recorded(
             if result.violations:
                 names = ", ".join(violation.property for violation in result.violations)
                 raise InputError(
-                    f"{job.config_name}: {names} is violated without any fault; choose a configuration in which all"
+                    f"{job.config_name}: {names} is violated without a mutation; choose a configuration in which all"
                     f" properties hold (kraftcheck check {job.model.name} --config {job.config_name})"
                 )
             found.append(baseline)

@@ -203,7 +203,7 @@ class ScenarioRun:
         ask = read_ask(given)
         fitting = self.stage.fitting(ask)
         if fitting:
-            raise ScenarioError(f"it can: {self.stage.heading(fitting[0])}")
+            raise ScenarioError(f"this step is possible: {self.stage.heading(fitting[0])}")
         yield from self.stage.refusals(ask)
 
     def _hide(self, given: list[str]) -> Iterator[str]:

@@ -98,7 +98,7 @@ def _require_keywords(protocol: type[Protocol], values: dict[str, Value]) -> Non
 
 
 def _refuse(message: str, named: Assignment | Named) -> NoReturn:
-    """Raise a ConfigError that points to a name in a configuration or setting."""
+    """Raise ConfigError with `message`, at the position of the name `named` in a `.cfg` or a setting."""
     where = f"{SETTING} {named.name}" if named.position.file == SETTING else None
     raise ConfigError(message, named.position, where)
 
@@ -107,7 +107,7 @@ def _refuse(message: str, named: Assignment | Named) -> NoReturn:
 
 
 def _symbols(protocol: type[Protocol]) -> dict[str, list[enum.Enum]]:
-    """Return the symbols of a protocol, grouped by name in a `.cfg`; several may share a name."""
+    """Return a protocol's enum members by their name in a `.cfg`; members of several enums may share a name."""
     found: dict[str, list[enum.Enum]] = {}
     for kind in protocol.symbols:
         for symbol in kind:
@@ -123,7 +123,7 @@ def _members(value: Value) -> Iterator[Value]:
 
 
 def _as_declared(protocol: type[Protocol], declared: Constant, value: Value) -> Value:
-    """Return a constant's value, with names replaced by the enum members or the None of its declared type."""
+    """Return a constant's value, with model values replaced by the enum members, or None, of the declared type."""
     hint = get_type_hints(protocol).get(declared.attribute, Any)
     kinds = [kind for kind in _types_in(hint) if is_enum(kind)]
     if any(issubclass(kind, int | str) for kind in kinds):
@@ -193,7 +193,7 @@ def _properties(
 
 
 def _misplaced(name: str, kind: str, what: str) -> str:
-    """Return the message for a property under the wrong keyword, with the right keyword."""
+    """Return the error message for a property under the wrong `.cfg` keyword; it names the right keyword."""
     if kind in OF_BEHAVIOURS:
         known = {REACHABLE: "is a reachability goal", REFINES: "is a refinement"}
         says = known.get(kind, "is a temporal property")
@@ -238,7 +238,7 @@ def _fairness(protocol: type[Protocol], config: ModelConfig) -> tuple[Fairness, 
 
 
 def _renamed(protocol: type[Protocol], config: ModelConfig) -> tuple[ModelConfig, list[str]]:
-    """Replace unknown names under INIT, NEXT and SPECIFICATION by the protocol's own; return a warning for each."""
+    """Remove unknown names under INIT, NEXT and SPECIFICATION, so that defaults apply; return a warning for each."""
     names = protocol.accepted_names
     known = {"init": (*start_names(protocol), *names), "next": ("Next", *names)}
     known["specification"] = (FAIR_SPEC, *protocol.specifications)
@@ -254,7 +254,7 @@ def _renamed(protocol: type[Protocol], config: ModelConfig) -> tuple[ModelConfig
 def bind_leniently(
     protocol: type[Protocol], config: ModelConfig, *, whole_space: bool, properties: bool = False
 ) -> tuple[BoundConfig, list[str]]:
-    """Bind a configuration without its properties, to compare traces or state sets; return warnings too."""
+    """Bind a configuration, by default without its properties, to compare traces or state sets; return warnings too."""
     known = protocol.properties
     warnings = [
         f"{named.position}: {protocol.name()} has no property {named.name}; nothing depends on it here"

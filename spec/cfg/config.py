@@ -97,7 +97,7 @@ class ConfigError(InputError):
 
 
 class SourceText:
-    """A text that locates its characters for messages; `where`, if given, replaces the positions."""
+    """A text that makes errors with the position of a character; `where`, if given, is shown instead."""
 
     def __init__(self, text: str, file: str, where: str | None = None) -> None:
         self.text = text
@@ -200,7 +200,7 @@ def printable(text: str, size: int) -> str:
 
 
 def _expected(accepted: set[str], previous: Token | None) -> str:
-    """Return a phrase for the terminals that the parser accepts after the token `previous`."""
+    """Return what the parser accepts after the token `previous`, as a phrase for an error message."""
     before = "" if previous is None else previous.type
     words = {"NAME": "a name", "BOOLEAN": "TRUE or FALSE"}
     value = next((words[terminal] for terminal in words if terminal in accepted), "")
@@ -326,7 +326,7 @@ def override(config: ModelConfig, assignments: Iterable[Assignment]) -> ModelCon
 
 
 class _SectionReader:
-    """Collector of a text's sections."""
+    """Collector of the sections of a `.cfg`, or of one setting, into a `ModelConfig`."""
 
     def __init__(self, source: SourceText, known: Iterable[ModelValue] = ()) -> None:
         self._source = source

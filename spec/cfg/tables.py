@@ -95,7 +95,7 @@ def _constants(place: str, text: str) -> dict[str, str]:
 
 
 def _edited(names: tuple[str, ...], change: list[str]) -> tuple[str, ...]:
-    """Replace a list of names, or apply `+Name` and `-Name` to it."""
+    """Return `names` after the edits `+Name` and `-Name` of `change`; without such signs `change` replaces `names`."""
     if not all(word[0] in "+-" for word in change):
         return tuple(change)
     removed = {word[1:] for word in change if word[0] == "-"}

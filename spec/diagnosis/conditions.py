@@ -46,7 +46,7 @@ class Guard(NamedTuple):
 
 
 def guard_of(call: TracedCall) -> Guard:
-    """Return the guard of a call without a step: its end, and the conditions that led there."""
+    """Return the `Guard` of a call that yielded no step: the line of its end, and the conditions that led there."""
     source = source_of_function(call.code)
     if source is None:
         return Guard("", call.code.co_filename, call.end)
@@ -61,7 +61,7 @@ class _Condition(NamedTuple):
 
 
 class _GuardFinder:
-    """Finder of the condition that ended one call of a function, in its source."""
+    """Finder of the `Guard` of one traced call, in the source of the called function."""
 
     def __init__(self, call: TracedCall, source: FunctionSource) -> None:
         self._call = call
@@ -81,7 +81,7 @@ class _GuardFinder:
         return self._guard(*last) if last is not None else Guard("", self._call.code.co_filename, line)
 
     def _delegate(self, statement: ast.stmt | None) -> TracedCall | None:
-        """Return the traced call of a delegated generator that ended without a step, or None."""
+        """Return the traced call of the generator that `statement` delegates to if it ended without a step, or None."""
         source: ast.expr | None = None
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.YieldFrom):
             source = statement.value.value
@@ -124,7 +124,7 @@ class _GuardFinder:
         return None
 
     def _before(self, statement: ast.If, moment: Moment) -> list[_Condition]:
-        """Return the false tests before an `elif`."""
+        """Return the conditions under which an `elif` is tested; none for a plain `if`."""
         parent = self._source.parents[statement]
         if isinstance(parent, ast.If) and statement in parent.orelse:
             return self._around(statement, moment)
@@ -181,7 +181,7 @@ class _GuardFinder:
                 yield from _GuardFinder(call, source).returned() if source is not None else ()
 
     def returned(self) -> Iterator[str]:
-        """Yield the values that explain the result of a function."""
+        """Yield texts such as `in f: x = 1`, which explain the value that the traced call returned."""
         statement = self._source.at(self._call.end)
         if not isinstance(statement, ast.Return) or statement.value is None or not self._call.moments:
             return
@@ -287,7 +287,7 @@ def _pairs_of(test: ast.Compare) -> list[ast.expr]:
 
 
 def _element(call: ast.Call, name: str, scope: _Scope, *, wanted: bool) -> Iterator[tuple[ast.expr, Names]]:
-    """Yield the first element that decides `all(... for ...)` or `any(... for ...)`, with its names."""
+    """Yield the element expression of `all(... for ...)` or `any(... for ...)`, with the bindings that decide it."""
     is_it = isinstance(call.func, ast.Name) and call.func.id == name and len(call.args) == 1
     found = call.args[0] if is_it else None
     if not isinstance(found, ast.GeneratorExp | ast.ListComp):

@@ -33,7 +33,7 @@ _PLAIN = (bool, int, str, NoneType, ModelValue, tuple, list, frozenset, Map)
 
 
 def never_equal(function: FunctionType, owner: type | None, definition: ast.FunctionDef) -> Iterator[tuple[int, str]]:
-    """Yield the line and text of each comparison in a method between types that are never equal."""
+    """Yield (line, warning) for each comparison in a method between values of types that are never equal."""
     compared = [node for node in nodes_of(definition, ast.Compare) if len(node.ops) == 1]
     if not compared:
         return
@@ -107,7 +107,7 @@ def _fields(owner: Any) -> Mapping[str, Any]:
 
 
 def _choices(kind: Any) -> Kinds:
-    """Return the types of a union if `_may_equal` supports each of them, else None."""
+    """Return the alternatives of a type, several for a union; None if `_may_equal` does not support one of them."""
     origin = get_origin(kind)
     if origin in (Union, UnionType):
         return _united(map(_choices, get_args(kind)))
@@ -166,7 +166,7 @@ def wrong_in_methods(modules: Iterable[ModuleType]) -> Iterator[str]:
 
 
 def _functions_of(module: ModuleType) -> Iterator[tuple[type | None, Any]]:
-    """Yield the functions of a module, and the attributes of its classes, each with its class."""
+    """Yield (class, attribute) for a module's records and protocols, and (None, value) for each of its own values."""
     own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
     classes = [one for one in own if isinstance(one, type) and issubclass(one, Record | Protocol)]
     yield from ((cls, value) for cls in classes for value in vars(cls).values())
@@ -174,7 +174,7 @@ def _functions_of(module: ModuleType) -> Iterator[tuple[type | None, Any]]:
 
 
 def _lost_steps(definition: ast.FunctionDef, function: FunctionType) -> Iterator[tuple[int, str]]:
-    """Yield the line of each statement that makes a step or a copy and discards it."""
+    """Yield (line, warning) for each statement that makes a step or a copy of a record and discards it."""
     for node in nodes_of(definition, ast.Expr):
         if not isinstance(node.value, ast.Call):
             continue
@@ -199,7 +199,7 @@ def _parameters(definition: ast.FunctionDef) -> list[str]:
 
 
 def _kept_outside(definition: ast.FunctionDef, function: FunctionType, owner: type | None) -> Iterator[tuple[int, str]]:
-    """Yield the line of each statement that mutates a global or a class attribute."""
+    """Yield (line, warning) for each statement that mutates a global or a class attribute."""
     stored = [node for node in nodes_of(definition, ast.Name) if isinstance(node.ctx, ast.Store)]
     declared = {name for node in nodes_of(definition, ast.Global) for name in node.names}
     local = {node.id for node in stored} | {one.arg for one in definition.args.args}
@@ -225,7 +225,7 @@ def _changed(definition: ast.FunctionDef) -> Iterator[ast.expr]:
 
 
 def unused(owner: type[Protocol], names: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield each unused attribute or method that a protocol adds to those of the language."""
+    """Yield (name, warning) for each unused attribute or method that a protocol class adds to its bases."""
     inherited = {name for base in owner.__mro__[1:] for name in vars(base)}
     annotated = dict.fromkeys(vars(owner).get("__annotations__", {}))
     own = {name: value for name, value in (annotated | dict(vars(owner))).items() if name not in inherited}
@@ -378,7 +378,7 @@ def unhandled_messages(protocol: Protocol, *, complete: bool) -> list[str]:
 
 
 def _is_misdirected(protocol: Protocol, kind: type, dest: Value) -> bool:
-    """Whether every action on a message is for replicas of other types than its destination."""
+    """Whether actions handle a type of message, but all for replicas of other types than the destination."""
     actors = [action.actors for action in protocol.actions.values() if issubclass(kind, action.messages)]
     types = protocol.ids.get(dest, ())
     return bool(actors and types) and not any(issubclass(one, some) for some in actors for one in types)

@@ -38,7 +38,7 @@ class TracedCall:
 
     @property
     def end(self) -> int:
-        """The line of the return."""
+        """The line of the last return or yield; the function's first line if there was none."""
         return self.ends[-1] if self.ends else self.code.co_firstlineno
 
     @property
@@ -48,7 +48,7 @@ class TracedCall:
 
 
 def trace_call(code: CodeType, call: Callable[[], T]) -> tuple[T, TracedCall]:
-    """Call a function, and trace the call with the given code."""
+    """Return the result of `call`, and the trace of its first call of the function with this `code`."""
     outer = TracedCall(code)
     traced: dict[FrameType, TracedCall] = {}
 
@@ -85,7 +85,7 @@ def trace_call(code: CodeType, call: Callable[[], T]) -> tuple[T, TracedCall]:
 
 
 def _is_followed(caller: TracedCall, outer: TracedCall) -> bool:
-    """Whether to trace the calls in a call: in the function itself, or in a generator that it delegates to."""
+    """Whether to trace the calls that `caller` makes: it is the call `outer` itself, or that of a generator."""
     return caller is outer or caller.is_generator
 
 
@@ -151,7 +151,7 @@ def definition_of(code: CodeType) -> ast.FunctionDef | None:
 
 
 def recompiled(function: Callable[..., Any], definition: ast.FunctionDef, more: Mapping[str, Any]) -> Any:
-    """Return the function of a definition, with the original's globals, defaults and closure."""
+    """Return a function compiled from `definition`, with the globals, defaults and closure of `function`."""
     code: CodeType = function.__code__
     free = [ast.arg(name) for name in (*more, *code.co_freevars)]
     no_more: dict[str, Any] = {"kwonlyargs": [], "kw_defaults": [], "defaults": []}

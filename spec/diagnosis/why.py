@@ -141,7 +141,7 @@ def _deliveries(
 
 
 def _taken(semantics: Semantics, state: State, action: Action, key: Value, message: Record | None) -> Reason:
-    """Return the explanation for one replica and message; call the action again to trace its end."""
+    """Return the `Reason` for one replica and message, from a traced call of the action."""
     me = state.replicas[key] if key is not None else None
     context = semantics.context(state, action, {})
     code = action.function.__code__
@@ -162,7 +162,7 @@ def _taken(semantics: Semantics, state: State, action: Action, key: Value, messa
 
 
 def _in_full(semantics: Semantics, state: State, step: Step, refusal: Refusal) -> Refusal:
-    """Return the refusal with the full text of the refused message."""
+    """Return `refusal`; if the network refused a message, with the text of that message."""
     if refusal.kind != "network":
         return refusal
     for operation, sent in step.sends:

@@ -74,7 +74,7 @@ Mark = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def with_or_without_arguments(make: Callable[P, Mark]) -> Decorator[P]:
-    """Return a decorator that can be used without its keyword arguments too."""
+    """Return the decorator that `make` defines, for use with keyword arguments, `@name(...)`, and without, `@name`."""
 
     @wraps(make)
     def decorator(function: Any = None, /, **options: Any) -> Any:
@@ -97,7 +97,7 @@ class Projection(NamedTuple):
 
 
 class NotProjected(enum.Enum):
-    """The value of a projection for a replica of another type; maps leave it out."""
+    """The marker for a replica of a type that a projection does not cover; the projection's map omits the replica."""
 
     OF_ANOTHER_TYPE = "a replica of another type"
 
@@ -137,7 +137,7 @@ def projection(*, of: type[Record] | tuple[type[Record], ...] = ()) -> Mark:
 
 
 def declared(reads: Callable[..., Any] | Iterable[Callable[..., Any]], owner: str) -> tuple[Projection, ...]:
-    """Return the projections listed in a `reads=`."""
+    """Return the projections of the methods in a `reads=`; raise ProtocolError for a method that is none."""
     functions = [reads] if callable(reads) else list(reads)
     for function in functions:
         if not hasattr(function, "projection"):
@@ -146,7 +146,7 @@ def declared(reads: Callable[..., Any] | Iterable[Callable[..., Any]], owner: st
 
 
 def parameters(function: Callable[..., Any], allowed: Iterable[str], reads: tuple[Projection, ...]) -> tuple[str, ...]:
-    """Return the names of a method's parameters after self, checked against the allowed ones."""
+    """Return a method's parameters after self; raise ProtocolError for one in neither `allowed` nor `reads`."""
     names = tuple(list(inspect.signature(function).parameters)[1:])
     offered = (*allowed, *(read.name for read in reads))
     for name in names:
@@ -322,7 +322,7 @@ class ActionMark:
     each: Each = ""
 
     def made(self, method: str, function: Callable[..., Any]) -> Action:
-        """Return the action of a method with this name."""
+        """Return the `Action` that this mark declares for the method named `method`."""
         name = self.name or camel_case(method)
         fairness = Fairness(self.fair, (name,), self.each) if self.fair else None
         return Action(name, self.kind, function, self.messages, self.reads, fairness)
@@ -567,7 +567,7 @@ class Property:
         return replace(self, name=f"not {self.name}", opposite=not self.opposite)
 
     def of(self, replica: Value) -> Property:
-        """Return the property of one replica, by its id."""
+        """Return the property, restricted to the replica with the id `replica`."""
         return replace(self, name=f"{self.name} at {replica}", only=replica)
 
     def formula(self, protocol: object) -> Formula:
@@ -600,7 +600,7 @@ class Property:
         names = parameters(self.function, (*MAY_ASK[self.kind], *self.given), self.reads)
         names = tuple(name for name in names if name not in self.given)
         if "peer" in names and "me" not in names:
-            raise ProtocolError(f"{place_of(self.function)}: property {self.name} asks for peer without me")
+            raise ProtocolError(f"{place_of(self.function)}: property {self.name} asks for peer without me; add me")
         needed = {"before"} if any(name in names for name in ACT) else set(STEP)
         if self.over_steps and not needed <= set(names):
             what = f"property {self.name} is about steps: it takes (self, before, after)"
@@ -616,7 +616,7 @@ class Property:
         return {name: record_types(self.function, name) for name in self.asks if name in (*QUANTIFIED, *STEP)}
 
     def speaks_of(self, actor: type, message: type) -> bool:
-        """Return whether a property of a replica's own steps covers this actor type and message type."""
+        """Return whether a step property covers the steps of replicas of type `actor` on messages of type `message`."""
         found = self._spoken_of.get((actor, message))
         if found is None:
             found = issubclass(actor, self.kinds("before"))
@@ -643,7 +643,7 @@ class PropertyMark:
     refined: Any = None
 
     def made(self, method: str, function: Callable[..., Any]) -> Property:
-        """Return the property that a decorated method declares."""
+        """Return the `Property` that this mark declares for the method named `method`."""
         plain = function.method if isinstance(function, Predicate) else function
         name = self.name or camel_case(method)
         more: dict[str, Any] = {"given": self.given, "refined": self.refined}

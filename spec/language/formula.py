@@ -181,7 +181,7 @@ def stutter_sensitive_step(formula: Formula) -> Taken | None:
 
 
 def _misplaced(formula: Formula, allowed: bool | None) -> Taken | None:
-    """Return a misplaced `taken(...)`; at this place it may be plain (True), negated (False), or neither (None)."""
+    """Return a misplaced `taken(...)`, or None; `allowed` permits it plain (True), negated (False) or never (None)."""
     match formula:
         case Taken():
             return None if allowed is True else formula
@@ -326,12 +326,12 @@ class Fairness:
         return f"{'WF' if self.kind == 'weak' else 'SF'}({' or '.join(self.actions)}){of}"
 
     def names(self, action: str) -> bool:
-        """Whether the condition names an action."""
+        """Whether the condition covers an action, by its name or by Next."""
         return NEXT in self.actions or action in self.actions
 
 
 def fairness_problem(declared: object) -> str | None:
-    """Return the problem of a value that should be a tuple of fairness conditions, or None."""
+    """Return the error text for a value that is no tuple of fairness conditions; None for a valid value."""
     wrong = [one for one in declared if not isinstance(one, Fairness)] if isinstance(declared, tuple) else [declared]
     return f"expected a tuple of weak(...) and strong(...), found {wrong[0]!r}" if wrong else None
 

@@ -102,7 +102,7 @@ class Network(ABC):
 
     def forget(self, inbox: Inbox, group: Record) -> Inbox | None:
         """Return the inbox without a message group, such as the responses on a reset connection."""
-        raise ValueError(f"{type(self).__name__} knows no groups of messages")
+        raise ValueError(f"{type(self).__name__} has no message groups, so no step can use forget(...)")
 
     def rule(self, operation: str, message: Record) -> CountingRule | None:
         """Return the counting rule of an operation on a message, or None.
@@ -129,11 +129,11 @@ class Network(ABC):
         return counts
 
     def from_items(self, items: Iterable[tuple[Record, int]]) -> Inbox:
-        """Return the inbox with an engine's counts, the inverse of `to_items`."""
+        """Return the inbox of pairs (message, count) of an engine: the inverse of `to_items`."""
         return self.from_counts(Map(items))
 
     def to_items(self, inbox: Inbox) -> Iterable[tuple[Record, int]]:
-        """Return an inbox as messages with an engine's counts; a message with a positive count is deliverable."""
+        """Return an inbox as pairs (message, count) for an engine; a message with a positive count is deliverable."""
         return self.to_counts(inbox).items()
 
     def reply(self, inbox: Inbox, response: Record) -> Inbox | None:
@@ -191,7 +191,7 @@ class Network(ABC):
 
 @cache
 def _has_rules_of_its_methods(kind: type[Network]) -> bool:
-    """Whether the counting rules describe a discipline's methods: no subclass overrides a method alone."""
+    """Whether `rule` describes a discipline's methods: no subclass overrides a method without `rule`."""
 
     def place(name: str) -> int:
         return next(number for number, cls in enumerate(kind.__mro__) if name in vars(cls))
@@ -482,7 +482,7 @@ class Channels(Network):
         return source
 
     def from_items(self, items: Iterable[tuple[Record, int]]) -> Map[Value, tuple[Record, ...]]:
-        """Return the channels of numbered messages: 1 for the oldest message of each channel, then 0, -1, and so on."""
+        """Return channels from pairs (message, number): a channel numbers its messages 1, 0, -1, ..., oldest first."""
         queues: dict[Value, list[tuple[int, Record]]] = {}
         for message, place in items:
             queues.setdefault(self.queue(message), []).append((-place, message))
@@ -490,7 +490,7 @@ class Channels(Network):
         return Map((key, tuple([one for _, one in sorted(queue, key=by_place)])) for key, queue in queues.items())
 
     def to_items(self, inbox: Map[Value, tuple[Record, ...]]) -> Iterable[tuple[Record, int]]:
-        """Return the messages of all channels, each with its number: see `from_items`."""
+        """Return pairs (message, number) of the messages of all channels, numbered as in `from_items`."""
         return [(message, 1 - place) for queue in inbox.values() for place, message in enumerate(queue)]
 
 

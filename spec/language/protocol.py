@@ -206,7 +206,7 @@ class Protocol:
 
     @classmethod
     def fairness_of(cls, specification: str | None) -> tuple[Fairness, ...]:
-        """Return the fairness of a specification: None, or `FairSpec`, stands for the actions' declarations.
+        """Return the fairness conditions of a specification; None and `FairSpec` stand for those of the actions.
 
         Raises
         ------
@@ -421,7 +421,7 @@ def _declared_at(cls: type, attribute: str) -> str:
 
 
 def _made(cls: type, mark: str) -> Mapping[str, Any]:
-    """Return the marked actions, or properties, of a class and its bases, by name.
+    """Return the actions, or the properties, of a class and its bases by name; `mark` is the decorator's attribute.
 
     They are in the order of first definition. An override inherits the mark of the overridden method unless it has its
     own.
@@ -442,7 +442,7 @@ def _made(cls: type, mark: str) -> Mapping[str, Any]:
 
 
 def _as_overridden(cls: type, read: Projection) -> Projection:
-    """Return a projection, bound to the method with which a class overrides it, if any."""
+    """Return the projection `read` with the method by which `cls` overrides it, or unchanged without an override."""
     for base in cls.__mro__:
         for method, function in vars(base).items():
             found: Projection | None = getattr(function, "projection", None)

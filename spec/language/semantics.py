@@ -145,7 +145,7 @@ def act_of(prop: Property, me: Record, message: Record | None, step: Step) -> di
 
 
 def _step_problem(protocol: Protocol, me: Record | None, message: Record | None, step: Any) -> str | None:
-    """Return the problem of a yielded step, or None."""
+    """Return the error text for an invalid step that an action yielded, or None."""
     if not isinstance(step, Step):
         return f"yielded {step!r}, which is not a step (become(...), consume(...) or Step())"
     written = step.writes
@@ -171,7 +171,7 @@ def _repeated_id(written: Sequence[Any]) -> str | None:
 
 
 def _misfit(step: Step, value: Any) -> str | None:
-    """Return the problem of a replica or a message of a step."""
+    """Return the error text for an invalid `value`: a replica that `step` writes, or a message that it sends."""
     written = value is step.me or any(value is replica for replica in step.writes)
     if not isinstance(value, Record):
         fix = "; write send(*messages)" if isinstance(value, list | tuple | frozenset) and not written else ""
@@ -181,7 +181,7 @@ def _misfit(step: Step, value: Any) -> str | None:
 
 
 def _effects_problem(protocol: Protocol, step: Step) -> str | None:
-    """Return the problem of a step's bounds, shared fields or messages, or None."""
+    """Return the error text for an invalid bound, shared field or message of a step, or None."""
     for name in (*step.spends, *step.needs):
         if name not in protocol.bounds:
             return f"spends {name!r}, which is not a bound; bounds are {', '.join(protocol.bounds) or 'none'}"
@@ -469,7 +469,7 @@ class Semantics:
             return self._inboxes[key]
 
     def _with_inbox(self, inboxes: Map[Any, Any], key: Value, inbox: Value) -> Map[Any, Any]:
-        """Return the inboxes with one replaced, or removed if it is empty."""
+        """Return the inboxes with `inbox` for the replica `key`, or without one if `inbox` is empty."""
         return inboxes.without(key) if inbox == self.network.empty else inboxes.put(key, inbox)
 
     def _spend(self, spent: Map[str, int], names: tuple[str, ...]) -> Map[str, int] | Refusal:

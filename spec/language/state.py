@@ -145,7 +145,7 @@ def consume(me: Record) -> Step:
 
 
 def note_spent(steps: Iterable[Step], most: dict[str, int]) -> None:
-    """Record the maximum number of times that one step spends a bound, if it is more than one."""
+    """Record in `most` the largest number of times that a single step spends each bound, if more than once."""
     for step in steps:
         if len(step.spends) > 1:
             for name in step.spends:
@@ -153,7 +153,7 @@ def note_spent(steps: Iterable[Step], most: dict[str, int]) -> None:
 
 
 def note_types(replicas: Iterable[Any], types: dict[Value, set[type]]) -> None:
-    """Record the types of replicas, by their ids."""
+    """Add the type of each replica to the set of types of its id in `types`."""
     for replica in replicas:
         types.setdefault(replica.id, set()).add(type(replica))
 

@@ -68,7 +68,7 @@ class HiddenReads:
         return _SeenRecord(value, shared, note) if parameter == "shared" else _SeenSpent(value, spent, note)
 
     def require_unread(self, reader: str) -> None:
-        """Raise HiddenReadError if a property read a hidden field, and the search has no fixed order."""
+        """Raise HiddenReadError if a property read what the VIEW hides, so that its verdict may vary."""
         self._properties.add(reader)
         names = ", ".join(sorted(name for name, readers in self.found.items() if reader in readers))
         if not names:
@@ -94,7 +94,7 @@ class HiddenReads:
         ]
 
     def _listed(self, verb: str, hidden: Hidden, reads: Callable[[str], bool]) -> list[str]:
-        """Return a clause that lists fields and bounds with their readers; none without readers."""
+        """Return one warning with the hidden fields and bounds that methods selected by `reads` read, or none."""
         listed = []
         for name in sorted(self.found.keys() & (hidden.shared | hidden.bounds)):
             if readers := list(filter(reads, self.found[name])):

@@ -94,7 +94,7 @@ _FLAT: dict[type, Callable[[Any], str]] = {
 
 
 class _Box(NamedTuple):
-    """A value as text on one line, and its parts."""
+    """A formatted value: its text on one line, its brackets, and the boxes of its elements and keys."""
 
     flat: str
     brackets: _Brackets = _ATOM
@@ -103,7 +103,7 @@ class _Box(NamedTuple):
 
 
 class _Boxes:
-    """Builder of boxes."""
+    """Builder of the `_Box` of a value."""
 
     def __init__(self, sort: bool) -> None:
         self._sort = sort
@@ -166,7 +166,7 @@ def _enclosed(brackets: _Brackets, items: Sequence[_Box], keys: Sequence[_Box] =
 
 
 def _is_laid_out(flat: str) -> bool:
-    """Whether TLC breaks a value into lines; its layout gives up at some ``_`` in names and quotes in strings."""
+    """Whether TLC breaks a long value into lines: not with some names with ``_`` and some strings with quotes."""
     return ("_" not in flat and '\\"' not in flat) or _LAID_OUT.fullmatch(flat) is not None
 
 

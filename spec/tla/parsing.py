@@ -72,7 +72,7 @@ class TlaSyntaxError(InputError):
 
 
 class Intervals:
-    """The remaining number of interval elements in a text or file."""
+    """Counter of the elements of intervals, such as `1..9`, that a text or file may still contain."""
 
     def __init__(self, left: int = LARGEST_INTERVAL) -> None:
         self.left = left
@@ -253,7 +253,7 @@ def _reject_repeated(keys: list[tuple[Value, Token]]) -> None:
     for key, token in keys:
         if key in seen:
             _reject_mixed(_offset(token), [key, seen[key]])
-            raise _RejectedError(_offset(token), "the same one again", "a field or argument not given before")
+            raise _RejectedError(_offset(token), "one twice", "each field or argument once")
         seen[key] = key
 
 

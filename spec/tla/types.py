@@ -114,7 +114,7 @@ class Encoder:
         self._constants: dict[type[Record], dict[str, Value]] = {}
 
     def constants(self, cls: type[Record]) -> dict[str, Value]:
-        """Return the constant fields of a record class."""
+        """Return the fields with a constant value, such as `type`, that a record class has in TLA+ only."""
         found = self._constants.get(cls)
         if found is None:
             declared = getattr(cls, "tla_constants", None)
@@ -148,7 +148,7 @@ class Encoder:
 
 
 class Shape(NamedTuple):
-    """The fields of a record class in TLA+."""
+    """A record class with the TLA+ names of its fields, and with its constant TLA+ fields."""
 
     cls: type[Record]
     names: dict[str, str]
@@ -270,7 +270,7 @@ class Decoder:
         return value if self._untyped and isinstance(value, str) else None
 
     def _name_in(self, choices: list[Any]) -> Decode:
-        """Return the decoder of given values: the members of an enum, None, the choices of a `Literal`."""
+        """Return a decoder that accepts only `choices`: the members of an enum, None, or the values of a `Literal`."""
         named: dict[Any, Value] = {}
         plain: dict[tuple[type, Any], Value] = {}
         for choice in choices:
@@ -334,7 +334,7 @@ class Decoder:
         return self._memoised(decode)
 
     def argument(self, kind: Any, key: Value) -> Value:
-        """Decode a function argument, as returned by `pairs`."""
+        """Decode `key`, an argument of a function as returned by `pairs`, to a value of the type `kind`."""
         read = self._of_keys.of(kind)
         try:
             return read(key)
@@ -346,7 +346,7 @@ class Decoder:
             raise error.inside(_argument(key)) from None
 
     def pairs(self, value: Value, *, text_keys: bool) -> list[tuple[Value, Value]]:
-        """Return the arguments and values of a function, not decoded yet."""
+        """Return a TLA+ function as pairs (argument, value), which are not decoded yet."""
         if isinstance(value, dict) and self._untyped:
             found = [(self._key(key) if text_keys else key, item) for key, item in value.items()]
             if len(dict(found)) < len(found):
@@ -442,7 +442,7 @@ class Decoder:
         return type(found) is type(wanted) and found == wanted
 
     def _unlike(self, fields: Mapping[str, Value], shapes: list[Shape], *, wrong_kind: bool) -> MismatchError:
-        """Return the error for a record that fits no class, in terms of the class with the nearest fields."""
+        """Return the error for a record that fits no class: its differences from the most similar class."""
         near = min(shapes, key=lambda s: (not self._has(fields, s.constants), len(s.fields ^ fields.keys())))
         lacking, more = sorted(near.fields - fields.keys()), sorted(fields.keys() - near.fields)
         for name, value in near.constants.items():

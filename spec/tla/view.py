@@ -121,7 +121,7 @@ class StateView:
         for number, name in enumerate(self.names):
             if name in self.names[:number]:
                 found = f"two of that name in {self._protocol.name()}"
-                raise ViewError(name, name, found, "a name of its own (give one of the records tla_names)")
+                raise ViewError(name, name, found, "a name that no other variable has (set tla_names in a record)")
 
     # To TLA+
 
@@ -205,7 +205,7 @@ class StateView:
         return State(replicas, inboxes, self._shared_type(**fields), spent)
 
     def is_known(self, name: str, value: Value) -> bool:
-        """Whether the variable is one of the protocol's; an empty ``messages`` always is."""
+        """Whether a variable belongs to the protocol; an empty ``messages`` does even without a network."""
         return name in self.names or (name == MESSAGES and not self._held and not value)
 
     def _read_replicas(self, decoder: Decoder, variables: Mapping[str, Value]) -> Iterator[Record]:
@@ -220,7 +220,7 @@ class StateView:
             yield self._read_replica(decoder, self._fitting(key, functions), key, functions)
 
     def _fitting(self, key: Value, functions: dict[str, dict[Value, Value]]) -> list[_Replica]:
-        """Return the classes of replicas whose variables are exactly the variables with a value for an id."""
+        """Return the replica classes whose variables are exactly those that have a value for the replica id `key`."""
         has = {name for name in self._replica_names if key in functions[name]}
         fitting = [r for r in self._replicas if set(_variables_of(r)) == has]
         if not fitting:
@@ -265,7 +265,7 @@ class StateView:
                 return ViewError(name, name, "none", f"a value for {quoted_value(key)}, as {other} has")
             if name in has - wanted:
                 other = next(iter(n for n in self._replica_names if n in wanted))
-                return ViewError(name, name, f"one for {quoted_value(key)}", f"no value that {other} has not")
+                return ViewError(name, name, f"one for {quoted_value(key)}", f"no value where {other} has none")
         raise AssertionError(key)
 
     def _read_messages(self, decoder: Decoder, variables: Mapping[str, Value]) -> Map[Any, Any]:

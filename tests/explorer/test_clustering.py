@@ -92,5 +92,5 @@ def test_a_column_in_no_field_is_refused() -> None:
     expander.switch_layout(flat=True)
     columns = list(range(expander.width))
     expander.pack_together([columns])
-    with pytest.raises(AssertionError, match="each column belongs to one field"):
+    with pytest.raises(AssertionError, match="each packed column in exactly one field"):
         expander.pack_together([columns[1:]])

@@ -92,7 +92,7 @@ def test_the_verdict_stands_where_no_counterexample_is_found_in_time(monkeypatch
     result = explore(given.protocol, SearchRequest.of(given, search="saturation"))
     (violation,) = result.violations
     assert (violation.property, len(violation.trace), result.verdict) == ("ToldIsKept", 1, Verdict.VIOLATION)
-    assert "no behaviour to the state shown was found; use --search bfs" in result.notes[2]
+    assert "no behaviour that leads to the state shown was found; use --search bfs" in result.notes[2]
 
 
 @pytest.mark.parametrize("search", ["saturation", "chaining"])

@@ -377,7 +377,7 @@ def test_bad_input_is_one_message(run, game: str, tmp_path: Path, arguments: lis
 def test_a_configuration_that_is_violated_without_a_slip_is_refused(run, ping: str) -> None:
     outcome = run("mutate", ping, "--engine", "reference")
     assert outcome.code == 2
-    assert "is violated without any fault; choose a configuration in which all properties hold" in outcome.err
+    assert "is violated without a mutation; choose a configuration in which all properties hold" in outcome.err
 
 
 @pytest.mark.parametrize("text", ["    why\n", "one\ntwo\n    why\n", "one\n"])

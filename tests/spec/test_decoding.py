@@ -110,7 +110,7 @@ def test_changed_encodings_are_canonical_or_refused(value: Value, data: st.DataO
         (b"i\0\0\0\x02-0", "byte 7 of an encoded value: expected a number, found '-0'"),
         (b"s\0\0\0\x01\xff", "byte 6 of an encoded value: expected text in UTF-8"),
         (encode(ModelValue("n9")), "byte 7 of an encoded value: there is no model value 'n9'"),
-        (b"y\0\0\0\x05Shade\0\0\0\0", "byte 14 of an encoded value: there are no symbols called 'Shade'"),
+        (b"y\0\0\0\x05Shade\0\0\0\0", "byte 14 of an encoded value: there is no enum called 'Shade'"),
         (b"y\0\0\0\x06Colour\0\0\0\x04Blue", "byte 19 of an encoded value: Colour has no member 'Blue'"),
         (b"e\0\0\0\x05Level\0\0\0\x06BOTTOM", "byte 20 of an encoded value: Level has no member 'BOTTOM'"),
         (b"e\0\0\0\x06Colour\0\0\0\x03RED", "byte 18 of an encoded value: Colour has no member 'RED'"),

@@ -590,7 +590,7 @@ def test_protocols_that_make_no_sense() -> None:
 
     assert "asks for 'nonsense'; it can ask for me, shared or declare a projection with reads=" in refused(asks=asks)
     assert "asks for 'nonsense'" in refused(asks_too=asks_too)
-    assert refused(peer_alone=peer_alone).endswith(": property PeerAlone asks for peer without me")
+    assert refused(peer_alone=peer_alone).endswith(": property PeerAlone asks for peer without me; add me")
     assert ": property NotATruth returned 0; expected True or False\n" in refused(not_a_truth=not_a_truth)
     assert "property Raises raised AttributeError" in refused(raises=raises)
     assert "cannot resolve the annotation of 'me'" in refused(unresolved=internal(unresolved))

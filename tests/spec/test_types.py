@@ -223,8 +223,8 @@ def test_what_does_not_fit_is_said(kind: Any, value: Any, problem: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "problem"),
     [
-        (int | Level, "a value of int and Level can be equal to another's; make the enum an enum.Enum"),
-        (str | Word, "a value of str and Word can be equal to another's"),
+        (int | Level, "values of int and Level may be equal in Python; make the enum an enum.Enum"),
+        (str | Word, "values of str and Word may be equal in Python"),
         (list[int], r"a field of type list\[int\] can change; annotate it as a tuple"),
         (dict[str, int], "annotate it as a Map"),
         (set, "annotate it as a frozenset"),

@@ -330,7 +330,7 @@ def test_fairness_of_a_part_of_an_action(engine: str, specification: str, violat
         (
             weak("Next", when="from_correct"),
             Bag(loses=True),
-            "Next has steps without an actor; expected actions of replicas",
+            "Next has steps without a replica; when= needs actions of replicas",
         ),
         (weak("Receive", when="initial"), MessageSet(), r"fairness initial"),
     ],

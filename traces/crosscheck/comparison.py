@@ -143,7 +143,7 @@ class Comparison:
         return number, None
 
     def _compared(self, counts: Counter[int]) -> StateComparison:
-        """Compare the numbers of the dump's states with those of the search."""
+        """Compare the dump's states, counted by their number in the search, with the states of the search."""
         missing = [state for number, state in enumerate(self._known) if number not in counts]
         only_theirs, same = sum(number < 0 for number in counts), counts.total() - len(counts)
         return StateComparison(

@@ -108,7 +108,7 @@ class _ItfReader:
         if mark in _MARKS:
             return _MARKS[mark](self, json[mark], place)
         if any(name.startswith("#") for name in json):
-            raise JsonError(f"the mark {mark or next(iter(json))!r} in {place}", "#bigint, #tup, #set or #map")
+            raise JsonError(f"the name {mark or next(iter(json))!r} in {place}", "only #bigint, #tup, #set or #map")
         fields = {name: self.value(item, f"{place}.{name}") for name, item in json.items()}
         return Map(fields) if fields else ()
 
@@ -146,7 +146,7 @@ _MARKS: dict[str, Callable[[_ItfReader, Json, str], Value]] = {
 
 
 def _typed(kind: type[T], json: Json, place: str) -> T:
-    """Return a JSON value; raise JsonError unless it has a type."""
+    """Return a JSON value; raise JsonError unless it has the type `kind`."""
     if type(json) is not kind:
         raise JsonError(f"{_kind(json)} in {place}", _KINDS[kind])
     return json

@@ -147,7 +147,7 @@ class _GraphReader:
         return True
 
     def _is_outside(self, line: str) -> bool:
-        """Whether a line has neither a state nor a step."""
+        """Parse a line outside of states and steps, such as one of the legend; return whether it is one."""
         if not (self._in_legend or _OUTSIDE.fullmatch(line) or _GRAPH.fullmatch(line)):
             return False
         self._in_legend = self._in_legend or _LEGEND.match(line) is not None

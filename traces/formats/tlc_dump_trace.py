@@ -34,7 +34,7 @@ LOCATION = ("beginLine", "beginColumn", "endLine", "endColumn", "module")
 
 
 def read_record(source: Source, record: Any, line: int) -> Iterator[TraceEvent]:
-    """Read the states and the end of a trace from the record."""
+    """Yield the states and the end of a trace, given the record that TLC dumps; raise TraceError if it is invalid."""
     try:
         states, end = _states(record, line)
     except (TypeError, ValueError, KeyError, AttributeError, IndexError):
@@ -48,21 +48,21 @@ def _states(record: Any, line: int) -> tuple[list[TraceState], TraceEnd]:
     """Return the states in order; an invalid record raises TypeError, ValueError or the like."""
     states, last = dict(record["state"]), len(record["state"])
     if len(states) != last:
-        raise ValueError("a state of one number twice")
+        raise ValueError("two states with the same number")
     end = TraceEnd()
     arrivals: dict[int, tuple[str | None, Location | None]] = {1: (None, None)}
     for (before, source), action, (after, target) in record["action"]:
         if (source, target) != (states[before], states[after]):
-            raise ValueError("a step between other states than those of these numbers")
+            raise ValueError("a step whose states differ from the states with its numbers")
         if after == before + 1 and after not in arrivals:
             arrivals[after] = _read_action(action)
         elif before == last and 1 <= after <= before and end.ending is None:
             name, location = _read_action(action)
             end = TraceEnd(Ending() if after == last and name is None else Ending(after, name, location))
         else:
-            raise ValueError("a step that is neither the next one nor the one that leads back")
+            raise ValueError("a step that leads neither to the next state nor back from the last state")
     if not states or len(arrivals) != last:
-        raise ValueError("states and actions that do not fit together")
+        raise ValueError("no state, or a state without an action that leads to it")
     return [_state(number, states[number], *arrivals[number], line) for number in range(1, last + 1)], end
 
 
@@ -201,7 +201,7 @@ def _copied_states(records: Any, line: int) -> Iterator[TraceState]:
         step, variables = record["_TEAction"], {name: record[name] for name in record if name != "_TEAction"}
         number = step["position"]
         if number <= before:
-            raise ValueError("a position twice")
+            raise ValueError("positions that do not ascend")
         before = number
         name, parameters, location = action_of(f"{step['name']} {step['location']}")
         yield TraceState(number, variables, None if number == 1 else name, parameters, location, line)

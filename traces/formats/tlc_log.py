@@ -244,7 +244,7 @@ class _LogReader:
         yield from self._end_of_file()
 
     def _unquoted(self, line: str) -> str:
-        """Return a line without its quotation mark; an empty line for one outside the quotation."""
+        """Return a line without the mark of a quoted log, such as `> `; an empty line if it lacks the mark."""
         if quoted := _QUOTED.match(line):
             self._quote = quoted[1]
         if line.startswith(self._quote):

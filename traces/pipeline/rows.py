@@ -61,7 +61,7 @@ class RowMaker:
         self._number = 0
 
     def hand_on(self) -> FileRows:
-        """Return and clear the rows."""
+        """Return the collected rows, and begin with none again."""
         found, self.found = self.found, FileRows()
         return found
 

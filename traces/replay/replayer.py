@@ -318,7 +318,7 @@ class Replayer:
             index += isinstance(event, TraceHead)
             if index == head.index and isinstance(event, TraceState) and event.number == number:
                 return event
-        raise TraceError(head.file, 1, 1, "a file that has changed meanwhile", f"state {number} again")
+        raise TraceError(head.file, 1, 1, "a file changed during the replay", f"state {number}")
 
     def group(self, symmetry: str | None) -> list[Permutation]:
         """Return the permutations of a symmetry without the identity; none if they exceed `LARGEST_GROUP`."""

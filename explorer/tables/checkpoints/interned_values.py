@@ -221,9 +221,9 @@ def restore_content_values(interner: Interner, inboxes: Sequence[tuple[int, Valu
         deliverable = {interner.inboxes.message(message) for message in interner.protocol.network.deliverable(inbox)}
         known = sorted({interner.inboxes.message(message) for message in interner.protocol.network.known(inbox)})
         if interner.inboxes.items_of_content(content) != [(message, int(message in deliverable)) for message in known]:
-            raise CorruptFileError("the messages of an inbox content differ from its value")
+            raise CorruptFileError("the message counts of an inbox differ from its value")
     if len(numbers) != len(inboxes):
-        raise CorruptFileError("duplicate inbox contents")
+        raise CorruptFileError("two entries for the same inbox")
     tables = interner.tables
     for (slot, inbox), content in numbers.items() if len(interner.group) > 1 else ():
         for g, permutation in enumerate(interner.group):
