@@ -44,7 +44,7 @@ from kraftcheck.spec import (
 
 
 def connection(message: Any) -> Connection | None:
-    """Return the connection of a message; None for a connection itself."""
+    """Return the connection from a message's sender to its receiver; None if `message` is itself a Connection."""
     return None if isinstance(message, Connection) else Connection(message.source, message.dest)
 
 
@@ -57,7 +57,7 @@ Pairs = Iterable[frozenset[int]]
 
 
 class Seen(Record):
-    """Fields of a server that the liveness conditions read; the defaults with TestLiveness FALSE."""
+    """State, log, configuration and end offsets of a server, which other servers' liveness conditions read."""
 
     state: ServerState = ServerState.UNATTACHED
     epoch: int = 0
@@ -149,7 +149,7 @@ class PrevoteBase(Protocol):
 
     @projection
     def alive(self, me: Server) -> bool:
-        """Whether a server is alive, for every server ever started."""
+        """Whether a server is alive, that is, has not crashed and lost its disk."""
         return me.state is not ServerState.DEAD_NO_STATE
 
     def _connected(self, shared: Shared, one: int, other: int) -> bool:
@@ -175,14 +175,14 @@ class PrevoteBase(Protocol):
 
     @projection
     def seen(self, me: Server) -> Seen:
-        """Return the fields of a server that the liveness conditions read."""
+        """Return a server's state, log, configuration and end offsets; defaults unless TestLiveness is TRUE."""
         if not self.test_liveness:
             return Seen()
         return Seen(me.state, me.current_epoch, me.leader, me.config, me.log, me.hwm, me.flwr_end_offset, is_voter(me))
 
     @projection
     def refusals(self, inbox: tuple[frozenset[Record], frozenset[Record]]) -> frozenset[RejectedPreVote]:
-        """Return the rejected pre-votes that a server has processed."""
+        """Return the rejections of pre-votes that a server has processed; none unless TestLiveness is TRUE."""
         if not self.test_liveness:
             return frozenset()
         return frozenset(
@@ -195,7 +195,7 @@ class PrevoteBase(Protocol):
         return [pair for pair, is_up in shared.connectivity.items() if is_up]
 
     def _elections_can_progress(self, pairs: Pairs, seen: Map[int, Seen]) -> bool:
-        """Whether a voter is connected to a majority that is not ahead of it (`LIVENESS_ElectionsCanProgress`)."""
+        """Whether a voter is connected to a majority without a newer epoch (`LIVENESS_ElectionsCanProgress`)."""
         if not self.test_liveness:
             return True
         connected = frozenset(pairs)
@@ -221,7 +221,7 @@ class PrevoteBase(Protocol):
         return seen[peer].votes and seen[peer].leader is not Nil.NIL and self._connected(shared, me.id, peer)
 
     def _helps(self, me: Server, peer: int, seen: Map[int, Seen]) -> bool:
-        """Whether a fetch can make progress (`LIVENESS_HelpsMakeProgress`)."""
+        """Whether a fetch can tell this server or `peer` anything new (`LIVENESS_HelpsMakeProgress`)."""
         if not self.test_liveness:
             return True
         other = seen[peer]

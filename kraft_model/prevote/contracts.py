@@ -59,7 +59,7 @@ def votes(server: Server) -> bool:
 
 
 def credited(offsets: Map[int, int], members: frozenset[int]) -> Map[int, int]:
-    """Return the end offsets of exactly the given members, 0 for an unknown one."""
+    """Return the end offset of each of `members` in `offsets`; 0 for a member that `offsets` lacks."""
     return Map((member, offsets.get(member, 0)) for member in ordered(members))
 
 
@@ -120,7 +120,7 @@ def reaches(shared: Shared, one: int, other: int) -> bool:
 
 
 def sends_only(step: Step, shared: Shared, *messages: Record) -> bool:
-    """Return whether a step sends exactly these messages, except those on a cut connection."""
+    """Return whether a step sends exactly those of `messages` whose connection is not cut."""
     arriving = [one for one in messages if reaches(shared, one.source, one.dest)]  # type: ignore[attr-defined]
     return len(step.sent) == len(arriving) and set(step.sent) == set(arriving)
 
@@ -214,7 +214,7 @@ class PrevoteContracts(PrevoteMembership):
 
     @step_invariant
     def votes_are_counted(self, before: Server, after: Server, message: RequestVoteResponse, step: Step) -> bool:
-        """A prospective counts granted pre-votes, and a candidate granted votes, of its epoch, each once.
+        """A prospective counts one granted pre-vote per server, and a candidate one granted vote, of its own epoch.
 
         A server in any other state has none. A deposed leader clears its followers' end offsets. KIP-996.
         """
@@ -355,13 +355,13 @@ class PrevoteContracts(PrevoteMembership):
         return after == noted.but(flwr_end_offset=credited(offsets, config.members))
 
     def _noted(self, leader: Server, message: FetchRequest) -> Map[int, int]:
-        """Return a leader's end offsets after a member's fetch."""
+        """Return the end offsets that a leader knows after it has recorded the offset in a member's fetch."""
         known = message.source in leader.flwr_end_offset
         end = message.fetch_offset - 1
         return leader.flwr_end_offset.put(message.source, end) if known else leader.flwr_end_offset
 
     def _agreed(self, leader: Server, message: FetchRequest) -> int:
-        """Return the high watermark after a member's fetch."""
+        """Return a leader's high watermark after it has recorded the offset in a member's fetch."""
         return agreed_end(leader, self._noted(leader, message), leader.hwm)
 
     # Fetched
@@ -657,7 +657,7 @@ class PrevoteContracts(PrevoteMembership):
 
     @invariant
     def disturbances_are_counted(self, shared: Shared) -> bool:
-        """No event is counted beyond its limit. The specification's auxiliary counters."""
+        """No counter of disruptions, crashes, restarts, voter changes or connectivity changes exceeds its limit."""
         counters = shared.counters
         return (
             counters.disruptive_ctr <= self.max_disruptions

@@ -39,7 +39,7 @@ from kraftcheck.spec import Map, Record, Step, Steps, become, consume, internal,
 
 
 class Standing(Record):
-    """Fields of a server that the timeouts of other servers read."""
+    """State and epoch of a server, and whether it is a voter; the timeouts of other servers read them."""
 
     state: ServerState
     epoch: int
@@ -47,7 +47,7 @@ class Standing(Record):
 
 
 class VoteUnderWay(Record):
-    """The candidate of a vote or pre-vote whose request or response is in flight."""
+    """A vote or pre-vote whose request or response is in flight: its candidate, and which of the two it is."""
 
     candidate: int
     pre_vote: bool
@@ -64,7 +64,7 @@ class PrevoteElections(PrevoteBase):
 
     @projection
     def votes_under_way(self, messages: tuple[Record, ...]) -> frozenset[VoteUnderWay]:
-        """The votes and pre-votes in messages to a server."""
+        """Return the votes and pre-votes whose request or response is in flight to a server."""
         return frozenset(
             VoteUnderWay(message.source if isinstance(message, RequestVoteRequest) else message.dest, message.pre_vote)
             for message in messages
@@ -73,7 +73,7 @@ class PrevoteElections(PrevoteBase):
 
     @projection
     def fetches_under_way(self, messages: tuple[Record, ...]) -> frozenset[FetchRequest]:
-        """The fetches in requests and responses to a server."""
+        """Return the fetch requests in flight to a server, and the requests of fetch responses in flight to it."""
         return frozenset(
             message if isinstance(message, FetchRequest) else message.correlation
             for message in messages

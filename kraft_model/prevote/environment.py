@@ -61,7 +61,7 @@ class PrevoteDisturbances(PrevoteBase):
 
     @internal
     def restart_with_state(self, me: Server, shared: Shared) -> Steps:
-        """A server restarts from stable storage: its log survives, with its epoch, vote, leader and most states.
+        """A server restarts from stable storage with its log and epoch; vote, leader and state depend on its old state.
 
         A leader restarts as resigned, or as unattached if it is an observer; a prospective restarts as unattached.
         """
@@ -94,7 +94,7 @@ class PrevoteDisturbances(PrevoteBase):
 class PrevoteMembership(PrevoteBase):
     @projection
     def leads(self, me: Server) -> Config:
-        """Return a leader's configuration, else an empty one: the model omits how servers find a leader."""
+        """Return a leader's configuration, an empty one for others; the model omits how a new server finds a leader."""
         return me.config if me.state is ServerState.LEADER else Config()
 
     @environment(reads=leads)

@@ -61,7 +61,7 @@ FAIRNESS = (*(weak(name, each="replica") for name in OF_SERVERS), *(weak(name, e
 
 
 class Standing(Record):
-    """Fields of a server that the temporal properties read."""
+    """State, epoch, leader, configuration and log of a server, for the temporal properties."""
 
     state: ServerState
     epoch: int
@@ -72,7 +72,7 @@ class Standing(Record):
     hwm: int
 
     def has(self, config_id: int, offset: int | None = None) -> bool:
-        """Return whether the log, up to an offset, contains the configuration with an id."""
+        """Return whether the log, up to `offset` if given, contains the configuration with id `config_id`."""
         values = [entry.value for entry in self.log[:offset]]
         return any(
             isinstance(one, InitialMembers | AddedVoter | RemovedVoter) and one.id == config_id for one in values
@@ -87,7 +87,7 @@ STANDS = (ServerState.PROSPECTIVE, ServerState.CANDIDATE)
 
 
 class Holding(Record):
-    """Fields of a server that the properties of acknowledged values read."""
+    """Whether a server leads and is a voter, its epoch and its log's values, for properties of acknowledged values."""
 
     leads: bool
     votes: bool
@@ -100,7 +100,7 @@ class PrevoteProperties(PrevoteBase):
 
     @projection
     def all_of(self, me: Server) -> Standing:
-        """Return the fields of a server that the temporal properties read."""
+        """Return a server's state, epoch, leader, configuration, log and high watermark, and whether it is a voter."""
         return Standing(me.state, me.current_epoch, is_voter(me), me.leader, me.config, me.log, me.hwm)
 
     @predicate(given=["value"])
@@ -121,7 +121,7 @@ class PrevoteProperties(PrevoteBase):
 
     @predicate(reads=all_of, given=["config_id"])
     def everywhere_or_nowhere(self, shared: Shared, all_of: Servers, config_id: int) -> bool:
-        """A current leader has committed a configuration, or no member within reach has it (ConfigAllOrNothing)."""
+        """The newest leader has committed a configuration, or no member in reach has it (ConfigAllOrNothing)."""
         newest = max(server.epoch for server in all_of.values())
         return any(
             one.state is ServerState.LEADER
@@ -131,7 +131,7 @@ class PrevoteProperties(PrevoteBase):
         )
 
     def _all_or_none(self, shared: Shared, all_of: Servers, leader: int, config_id: int) -> bool:
-        """Whether a leader has committed a configuration, or no connected member has it."""
+        """Whether a leader has committed a configuration, or no member connected to it has it in its log."""
         me = all_of[leader]
         reached = [
             all_of[member]

@@ -60,7 +60,7 @@ SYMBOLS = (ServerState, Command, Result, Error, MessageType, EpochMatch, Nil)
 
 
 class SnakeCase(Record):
-    """A record whose fields have the same names in TLA+."""
+    """A record whose fields keep their snake_case names in TLA+."""
 
     tla_snake_case: ClassVar[bool] = True
 
@@ -242,7 +242,7 @@ class Server(SnakeCase):
 
 
 class Counters(SnakeCase):
-    """Numbers of events counted towards each limit; no step counts elections."""
+    """Numbers of past events, each with a limit in the specification; no action increments `election_ctr`."""
 
     prevote_ctr: int = 0
     election_ctr: int = 0

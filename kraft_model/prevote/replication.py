@@ -45,7 +45,7 @@ class PrevoteReplication(PrevoteElections):
 
     @projection
     def announced(self, inbox: tuple[frozenset[Record], frozenset[Record]]) -> frozenset[tuple[int, int]]:
-        """Return the leaders and epochs of the announcements that are in flight to a server or processed by it."""
+        """Return the leader and epoch of each announcement that is in flight to a server or processed by it."""
         messages = inbox[0] | inbox[1]
         return frozenset((m.source, m.replica_epoch) for m in messages if isinstance(m, BeginQuorumEpochRequest))
 
@@ -159,7 +159,7 @@ class PrevoteReplication(PrevoteElections):
         return me.hwm
 
     def _may_commit(self, me: Server, offset: int) -> bool:
-        """Whether an entry is of the leader's own epoch, as a commit requires."""
+        """Whether the entry at `offset` has the leader's current epoch, as its commit requires."""
         return me.log[offset - 1].epoch == me.current_epoch
 
     def _is_removed(self, me: Server, hwm: int) -> bool:
@@ -232,7 +232,7 @@ class PrevoteReplication(PrevoteElections):
         yield consume(after.but(fetch_state=fetch_state))
 
     def _follow(self, me: Server, outcome: Transition, response: FetchResponse) -> Server:
-        """Return the server after a response, with the resulting log and its last configuration.
+        """Return the server after a fetch response, with the appended or truncated log and its last configuration.
 
         This is `MaybeSwitchConfigurations`, with the surrounding part of HandleFetchResponse.
         """

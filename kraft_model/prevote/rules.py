@@ -47,7 +47,7 @@ OFFICELESS = (ServerState.RESIGNED, ServerState.PROSPECTIVE, ServerState.UNATTAC
 
 
 class Transition(NamedTuple):
-    """The fields that change together in a transition, and whether the response is fully handled."""
+    """State, epoch, leader and votes of a server after a transition, and whether a response is fully handled by it."""
 
     state: ServerState
     epoch: int
@@ -57,7 +57,7 @@ class Transition(NamedTuple):
     handled: bool = False
 
     def of(self, me: Server) -> Server:
-        """Return the server after the transition (`ApplyState`)."""
+        """Return `me` with the state, epoch, leader and votes of the transition (`ApplyState`)."""
         return me.but(
             state=self.state,
             current_epoch=self.epoch,
@@ -76,7 +76,7 @@ def unchanged(me: Server) -> Transition:
 
 
 def voted(me: Transition, epoch: int, candidate: int) -> Transition:
-    """Return the transition with a further vote (`TransitionToUnattachedAddVote`, `TransitionToProspectiveAddVote`).
+    """Return `me` with a vote for `candidate` (`TransitionToUnattachedAddVote`, `TransitionToProspectiveAddVote`).
 
     A prospective keeps the pre-votes that it received.
     """
@@ -150,7 +150,7 @@ def has_consistent_leader(me: Server, named: int | Nil, epoch: int) -> bool:
 
 
 def maybe_transition(me: Server, named: int | Nil, epoch: int) -> Transition:
-    """Return the transition for the leader and epoch of a message (`MaybeTransition`)."""
+    """Return the transition of a server that learns of the leader `named` and of `epoch` (`MaybeTransition`)."""
     if not has_consistent_leader(me, named, epoch):
         return ILLEGAL
     if epoch > me.current_epoch:
@@ -161,7 +161,7 @@ def maybe_transition(me: Server, named: int | Nil, epoch: int) -> Transition:
 
 
 def handle_common_response(me: Server, named: int | Nil, epoch: int, error: Error | Nil) -> Transition:
-    """Return the transition for the common fields of responses (`MaybeHandleCommonResponse`)."""
+    """Return the transition by the leader, epoch and error in a response (`MaybeHandleCommonResponse`)."""
     if epoch < me.current_epoch:
         return unchanged(me)._replace(handled=True)
     if epoch > me.current_epoch or error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER):

@@ -130,7 +130,7 @@ class QuorumMembership(Protocol):
         return [voter.key for voter in ordered(me.voters) if not matches(voter.key, me.key)]
 
     def own_votes(self, me: Replica) -> frozenset[Key]:
-        """Return the replica's own voter key, with which it votes for itself; empty for an observer."""
+        """Return the set of the replica's voter key, which stands for its vote for itself; empty for an observer."""
         return frozenset(voter.key for voter in me.voters if matches(voter.key, me.key))
 
     # Majorities
@@ -291,13 +291,13 @@ class QuorumBase(QuorumMembership):
         return (me.id in self.other_cluster) != (source in self.other_cluster)
 
     def without_leader(self, me: Replica) -> Replica:
-        """Return the replica without epoch and leader, as responses to other clusters and old requests show it."""
+        """Return the replica with epoch 0 and no leader, as responses to other clusters and old requests show it."""
         return me.but(epoch=0, leader=Nil.NIL, leader_endpoint=1)
 
     def taken(
         self, before: Replica, after: Replica, *messages: Record, consumes: bool = True, starts: bool = False
     ) -> Step:
-        """Return the step that takes a replica from one state to another, with its messages.
+        """Return the step from state `before` to `after` that sends `messages` and drops responses no longer awaited.
 
         A follower without a pending request sends its next fetch. A change of mode, epoch or disk, a restart (`starts`)
         and a failure drop the responses that the replica waited for. The end of a request drops the responses to it
@@ -315,7 +315,7 @@ class QuorumBase(QuorumMembership):
         return Step(me=after, consumes=consumes).forget(*gone).send(*messages, *requests)
 
     def last_answer(self, me: Replica, sends: tuple[Record, ...]) -> list[Record]:
-        """Return NOT_LEADER_OR_FOLLOWER for a pending change at the loss of leadership, unless `sends` answers it.
+        """Return the response that fails a pending change when leadership is lost; none if `sends` already answers it.
 
         KIP-853, "AddVoter", "RemoveVoter", "UpdateVoter"; Kafka sends this error when LeaderState is closed.
         """
@@ -327,7 +327,7 @@ class QuorumBase(QuorumMembership):
         return self.answer(me, change.operation, Error.NOT_LEADER_OR_FOLLOWER, change.client)
 
     def dropped_with_mode(self, me: Replica) -> list[Record]:
-        """Return the messages to drop when a replica leaves its mode: Kafka resets its connections at every transition.
+        """Return the messages in flight to drop when a replica leaves its mode, as Kafka resets its connections.
 
         The replica would ignore these responses. With LatePreVotes its requests still arrive, as in Kafka. Without
         LatePreVotes, pre-vote requests are dropped too: their only effect would be to raise a peer's epoch.
@@ -357,7 +357,7 @@ class QuorumBase(QuorumMembership):
         return self.taken(me, failed(me))
 
     def next_request(self, me: Replica) -> tuple[Replica, tuple[Record, ...]]:
-        """Return the replica and its next request: a follower without a pending request fetches."""
+        """Return the replica and its next request: a fetch if it follows and has no pending request, else none."""
         if me.mode is not Mode.FOLLOWER or not isinstance(me.pending, Nil) or isinstance(me.leader, Nil):
             return me, ()
         fetch = self.fetch_from(me, me.leader, me.leader_endpoint)
@@ -410,7 +410,7 @@ class QuorumBase(QuorumMembership):
         return end > epoch_start(me.log, me.epoch)
 
     def commits(self, me: Replica, shared: Shared) -> tuple[Replica, list[Record], dict[str, object]]:
-        """Advance a leader's high watermark, answer a committed voter change, and resign a removed leader.
+        """Return the leader after a commit, if one is possible, the messages to send, and new values of shared fields.
 
         Committing the record of a voter change answers its client. A leader that is no longer a voter then resigns
         (KIP-853, "RemoveVoter", steps 5 to 7). The high watermark never decreases ("High watermark").
@@ -433,7 +433,7 @@ class QuorumBase(QuorumMembership):
         return after, sends, puts
 
     def messages_after_restart(self, me: Replica) -> list[Record]:
-        """Return the messages of a restart: EndQuorumEpoch if resigned, Vote if candidate (KIP-996).
+        """Return the messages that a restarted replica sends: EndQuorumEpoch if resigned, Vote if candidate (KIP-996).
 
         EndQuorumEpoch after a restart has no preferred successors.
         """
@@ -482,7 +482,7 @@ class QuorumBase(QuorumMembership):
         return [AdminResponse(operation, error, me.id, client, about)]
 
     def answered(self, me: Replica, asked: Key | int | Nil) -> Answered:
-        """Return the state of the answering replica as a history record, for properties only."""
+        """Return a history record of a replica's state as it answers a change, for properties only."""
         waits = max(epoch_start(me.log, me.epoch) + 1, self.last_voters_record(me.log)) > me.high_watermark
         busy = waits or isinstance(me.change, Change)
         return Answered(asked, me.mode, me.version, keys(me.voters), busy)
@@ -500,7 +500,7 @@ class QuorumBase(QuorumMembership):
         return Error.NONE if me.mode is Mode.LEADER else Error.NOT_LEADER_OR_FOLLOWER
 
     def learn(self, me: Replica, leader: ModelValue | Nil, epoch: int, endpoint: int) -> Replica:
-        """Return the replica after it learns of an epoch, and perhaps its leader, from a request or an error.
+        """Return the replica after a request or an error names `epoch`, and perhaps the leader of that epoch.
 
         An older epoch changes nothing. Within its epoch, the replica follows a leader that was unknown, or whose
         endpoint was, as after a restart (KIP-996). It fails if the message contradicts the leader that it knows, or
@@ -553,7 +553,7 @@ class QuorumBase(QuorumMembership):
 
     @projection
     def bystander(self, me: Replica | Admin) -> Replica | Nil:
-        """Return a replica as its peers read it: whole with WatchPreVotes, reduced with TimelyFetches, else Nil."""
+        """Return the fields of a replica that peers read: all with WatchPreVotes, few with TimelyFetches, else Nil."""
         if not isinstance(me, Replica):
             return Nil.NIL
         if self.watch_pre_votes or not self.timely_fetches:

@@ -77,7 +77,7 @@ class QuorumElections(QuorumBase):
             yield step.write(*self.notified_peers(me, bystander)).spend("pre_votes")
 
     def notified_peers(self, me: Replica, bystanders: Bystanders) -> list[Replica]:
-        """Return the leaders and active followers, each with the start of this replica's pre-vote round recorded."""
+        """Return the leaders and active followers after they record that this replica starts a pre-vote round."""
         if not self.watch_pre_votes:
             return []
         return [
@@ -170,7 +170,7 @@ class QuorumElections(QuorumBase):
         yield self.taken(me, now, self.vote_answer(now, request, Error.NONE, granted=granted))
 
     def refused_vote(self, me: Replica, request: VoteRequest) -> Error:
-        """Return the error that rejects a Vote request without a change; NONE if the replica may enter its epoch."""
+        """Return the error that rejects Vote before the replica enters the request's epoch; NONE if it may enter."""
         if request.pre_vote and me.id in self.without_pre_vote:
             return Error.UNSUPPORTED_VERSION
         if self.is_foreign(me, request.source):
@@ -190,11 +190,11 @@ class QuorumElections(QuorumBase):
         return request.last_epoch > request.epoch - (0 if request.pre_vote else 1)
 
     def is_meant(self, voter: Key, me: Replica) -> bool:
-        """Whether a request is for this replica key, and not for the key of the replica's lost disk."""
+        """Whether `voter` in a request is the receiver's replica key, and not the key of the receiver's lost disk."""
         return matches(voter, me.key)
 
     def wrong_voter(self) -> Error:
-        """Return the error for a request to another replica key.
+        """Return the error that rejects a request for another replica key than the receiver's.
 
         KIP-853, "Vote", "BeginQuorumEpoch", requires INVALID_REQUEST, on which the sender would fail in Kafka.
         """
@@ -263,7 +263,7 @@ class QuorumElections(QuorumBase):
         return response.voter not in me.granted | me.rejected
 
     def count_grant(self, me: Replica, shared: Shared) -> Iterator[Step]:
-        """Yield the step that counts one more grant: wait, become candidate, or become leader."""
+        """Yield the step that counts a granted vote or pre-vote: wait, become candidate, or become leader."""
         if not self.is_majority(me.voters, me.granted):
             yield self.taken(me, me)
         elif me.mode is Mode.PROSPECTIVE:
@@ -292,7 +292,7 @@ class QuorumElections(QuorumBase):
         yield failure.put(elected=puts["elected"]).spend("restarts")
 
     def first_records(self, me: Replica) -> tuple[LogRecord, ...]:
-        """Return the records that a new leader appends after LeaderChangeMessage."""
+        """Return the records of version and voters that a new leader appends after LeaderChangeMessage, if any."""
         own = voter_of(me.voters, me.key)
         if me.version == 0 or own is None:
             return ()
@@ -356,7 +356,7 @@ class QuorumElections(QuorumBase):
         return [response(me.epoch, me.leader, error, request.epoch, me.id, request.source, shown)]
 
     def refusal(self, response: type[Acknowledgement], me: Replica, request: Announcement) -> list[Record]:
-        """Return the response to a request of another cluster."""
+        """Return the response to BeginQuorumEpoch or EndQuorumEpoch of another cluster."""
         return self.acknowledgement(response, self.without_leader(me), request, Error.INCONSISTENT_CLUSTER_ID)
 
     @on(BeginQuorumEpochResponse, EndQuorumEpochResponse)

@@ -124,7 +124,7 @@ class QuorumEnvironment(QuorumElections):
 
     @projection
     def fetcher(self, me: Replica | Admin) -> Key | Nil:
-        """The replica key with which a running process fetches."""
+        """Return the replica key in a running replica's fetches; Nil for any other process."""
         return me.key if isinstance(me, Replica) and me.mode not in ENDED else Nil.NIL
 
     @internal(reads=fetcher)

@@ -78,7 +78,7 @@ FAIR = (*DELIVERED, *(weak(name, each="replica") for name in TIMERS))
 
 
 class Standing(Record):
-    """Fields of a replica that the temporal properties read."""
+    """Mode, epoch, leader, replica key and log of a replica, for the temporal properties."""
 
     mode: Mode
     epoch: int
@@ -93,13 +93,13 @@ Standings = Map[ModelValue, Standing | Nil]
 class QuorumLiveness(QuorumBase):
     @projection
     def standing(self, me: Replica | Admin) -> Standing | Nil:
-        """Return the fields of a running replica that the temporal properties read."""
+        """Return a running replica's mode, epoch, leader, replica key and log; Nil for any other process."""
         if not isinstance(me, Replica) or me.mode in ENDED:
             return Nil.NIL
         return Standing(me.mode, me.epoch, me.leader, me.key, me.log)
 
     def ends(self, condition: Claim) -> Formula:
-        """Return the formula that no replica satisfies a condition forever."""
+        """Return the formula which states that no replica satisfies `condition` forever."""
         return every([leads_to(at(host, condition), ~at(host, condition)) for host in ordered(self.hosts)])
 
     # Elections
@@ -261,7 +261,7 @@ class QuorumLiveness(QuorumBase):
 
     @predicate
     def knows_a_new_voter(self, me: Replica) -> bool:
-        """A replica knows a voter that is not an initial one."""
+        """The voter set in use by a replica has a voter that is not an initial one."""
         return any(voter.key.id not in self.initial_voters for voter in me.voters)
 
     # Endpoints
@@ -280,7 +280,7 @@ class QuorumLiveness(QuorumBase):
 
     @projection
     def office(self, me: Replica | Admin) -> Office | Nil:
-        """The state of a leader; Nil for any other replica."""
+        """Return a leader's epoch and voter count, and whether its whole log is committed; Nil for others."""
         if not isinstance(me, Replica) or me.mode is not Mode.LEADER:
             return Nil.NIL
         return Office(me.epoch, me.high_watermark == len(me.log), len(me.voters))
@@ -328,7 +328,7 @@ class QuorumLiveness(QuorumBase):
 
     @projection
     def has_grown(self, me: Replica | Admin) -> bool:
-        """Whether a replica uses a voter set with a voter that is not an initial one."""
+        """Whether the voter set in use by a replica has a voter that is not an initial one."""
         return isinstance(me, Replica) and any(voter.key.id not in self.initial_voters for voter in me.voters)
 
     @reachable(reads=has_grown)

@@ -184,7 +184,7 @@ class QuorumProperties(QuorumBase):
 
     @projection
     def watched(self, me: Replica | Admin) -> frozenset[ModelValue]:
-        """Return the replicas since whose pre-vote round's start this replica has led or actively followed."""
+        """Return the replicas that began a pre-vote round since this replica began to lead or actively follow."""
         return me.watched if isinstance(me, Replica) else frozenset()
 
     @invariant(reads=watched, needs=["WatchPreVotes"])
@@ -276,7 +276,7 @@ class QuorumProperties(QuorumBase):
 
     @projection
     def held(self, me: Replica | Admin) -> Held:
-        """Key and log of every replica."""
+        """Return the key and log of a replica; an empty log for the administrator."""
         return Held(me.key, me.log) if isinstance(me, Replica) else Held(Key(me.id), ())
 
     @invariant(reads=held)
@@ -303,7 +303,7 @@ class QuorumProperties(QuorumBase):
     # Voter sets
 
     def in_force(self, shared: Shared, held: Map[ModelValue, Held]) -> set[VoterSet]:
-        """Return the voter sets that can elect leaders: the last committed one, and every uncommitted one of a log."""
+        """Return the voter sets able to elect: the last committed, and later ones in logs with all committed data."""
         committed = shared.committed
         found: set[VoterSet] = set()
         for host, replica in held.items():
@@ -313,7 +313,7 @@ class QuorumProperties(QuorumBase):
         return found
 
     def sets_from(self, log: Log, committed: Log, formatted: VoterSet) -> set[VoterSet]:
-        """Return the last committed voter set and a log's uncommitted ones; the first set is the formatted one."""
+        """Return the last committed voter set, `formatted` if there is none, and the later voter sets of a log."""
         base = self.voters_in(committed, formatted)
         later = {voters for end, voters in self.voter_sets(log, formatted) if end > len(committed)}
         return later | {base} if base else later

@@ -111,7 +111,7 @@ class Voter(Record):
 
 
 class LogRecord(Record):
-    """A record of the log. A design change adds a subclass; `QuorumMembership.voters_after` gives its effect."""
+    """A record of the log. `QuorumMembership.voters_after` gives its effect on the voter set."""
 
 
 class Data(LogRecord):
@@ -165,7 +165,7 @@ class Message(Record):
 
 
 class ResponseHeader(Message, quiet=("endpoint",)):
-    """The leader's epoch and id, which begin every response of a replica about its epoch."""
+    """Epoch of the responding replica and id of its known leader, the first fields of responses between replicas."""
 
     epoch: int
     leader: ModelValue | Nil
@@ -411,7 +411,7 @@ KINDS: dict[type[Record], str] = {
 
 
 def group_of(message: Record) -> Record | None:
-    """Return the group that a message belongs to, or None."""
+    """Return the message group of a message, whose members are dropped together; None if it has no group."""
     if isinstance(message, VoteRequest):
         return PreVotes(message.source, message.dest) if message.pre_vote else None
     if isinstance(message, VoteResponse):
@@ -421,7 +421,7 @@ def group_of(message: Record) -> Record | None:
 
 
 class Change(Record):
-    """The voter change or upgrade that a leader is handling, as Kafka keeps it in its handlers."""
+    """A pending voter change or upgrade of a leader: its subject, its progress, and the client to answer."""
 
     operation: Operation  # the kind of change
     voter: Voter | Nil  # the voter to add; Nil for other operations
@@ -484,7 +484,7 @@ class Replica(Record):
 
     @property
     def key(self) -> Key:
-        """The replica key."""
+        """The replica key: the replica id, and the directory id of the current disk."""
         return Key(self.id, self.directory)
 
 

@@ -70,11 +70,11 @@ class QuorumReplication(QuorumBase):
         return request.last_epoch == common.epoch and request.offset <= common.offset
 
     def diverges(self, me: Replica, request: FetchRequest, common: Position, shared: Shared) -> Step:
-        """Return the step with a diverging response, which does not record the fetch of the sender."""
+        """Return the step in which a leader answers a fetch with a diverging epoch, and does not record its offset."""
         return self.taken(me, me, self.fetch_answer(me, request, Error.NONE, diverging=common))
 
     def note_fetch(self, me: Replica, request: FetchRequest) -> Replica:
-        """Record the sender's log end offset in the leader, by id and directory id (KIP-853, "Fetch")."""
+        """Return the leader with the sender's log end offset recorded, by id and directory id (KIP-853, "Fetch")."""
         key = Key(request.source, request.directory)
         voter = next((v.key for v in ordered(me.voters) if self.is_same(v.key, key)), key)
         return me.but(offsets=me.offsets.put(voter, request.offset))
@@ -84,7 +84,7 @@ class QuorumReplication(QuorumBase):
         return matches(voter, key)
 
     def on_fetch(self, me: Replica) -> tuple[Replica, list[Record]]:
-        """Extend the handling of a fetch: return the leader and further messages to send."""
+        """Return the leader after it has recorded a fetch, and further messages to send; here unchanged, and none."""
         return me, []
 
     def fetch_answer(
@@ -104,7 +104,7 @@ class QuorumReplication(QuorumBase):
         )  # fmt: skip
 
     def served(self, me: Replica, after: Replica, request: FetchRequest) -> FetchResponse:
-        """Return a fetch response with records, from the leader's state after the fetch."""
+        """Return a fetch response with the batches from the fetch offset on; `after` is the leader after the fetch."""
         end = len(me.log) if self.fetch_limit == 0 else min(len(me.log), request.offset + self.fetch_limit)
         answer = self.fetch_answer(after, request, Error.NONE)
         return answer.but(records=me.log[request.offset : end])
@@ -173,7 +173,7 @@ class QuorumReplication(QuorumBase):
         return me.pending == response.request
 
     def truncate(self, me: Replica, response: FetchResponse, diverging: Position) -> Replica:
-        """Return the follower with its log truncated to the leader's; its voter set follows the log."""
+        """Return the follower with its log truncated where it diverges from the leader's, and that log's voter set."""
         return self.with_log(me, truncated(me.log, diverging), flushes=self.flushes(me))
 
     def append(self, me: Replica, response: FetchResponse) -> Replica:

@@ -83,7 +83,7 @@ def keys(voters: Iterable[Voter]) -> frozenset[Key]:
 
 
 def without_directories(one: VoterSet, other: VoterSet) -> tuple[VoterSet, VoterSet]:
-    """Return two voter sets to compare, both without directory ids if a voter of either lacks its own."""
+    """Return both voter sets, without any directory ids if a voter of either set has no directory id."""
     if all(voter.key.directory != UNKNOWN_DIRECTORY for voter in one | other):
         return one, other
     return _by_id(one), _by_id(other)
@@ -94,7 +94,7 @@ def _by_id(voters: VoterSet) -> VoterSet:
 
 
 def alike(one: VoterSet, other: VoterSet) -> tuple[frozenset[Key], frozenset[Key]]:
-    """Return the replica keys of two voter sets to compare, both without directory ids if either lacks one."""
+    """Return the replica keys of both voter sets, without any directory ids if a voter of either set has none."""
     first, second = without_directories(one, other)
     return keys(first), keys(second)
 
@@ -128,7 +128,7 @@ def enter(me: Replica, mode: Mode, epoch: int, leader: ModelValue | Nil) -> Repl
 
 
 def unattached(me: Replica, epoch: int, leader: ModelValue | Nil = Nil.NIL) -> Replica:
-    """Return the replica as unattached; if it knows a leader, the endpoint is unknown."""
+    """Return the replica as unattached in `epoch`; it may know the leader's id, but not the leader's endpoint."""
     return enter(me, Mode.UNATTACHED, epoch, leader).but(leader_endpoint=1 if isinstance(leader, Nil) else 0)
 
 

@@ -104,7 +104,7 @@ class QuorumStarts(QuorumBase):
 
     @scenario
     def own_removal_cut(self) -> Iterator[Take]:
-        """As `OwnRemoval`, but the leader is cut off until it resigns, instead of restarting."""
+        """The first voter leads, appends its own removal, which no replica fetches, and is cut off until it resigns."""
         one, *others = ordered(self.initial_voters)
         yield from self.removes_itself()
         pairs = [frozenset({one, other}) for other in others[: self.cuts]]
@@ -115,7 +115,7 @@ class QuorumStarts(QuorumBase):
             yield take("Heal", result=_cut(pair, False))
 
     def removes_itself(self) -> Iterator[Take]:
-        """Elect the first voter, which appends its own removal; of more than three voters the last has crashed."""
+        """Yield the steps of `Elected`, a crash of the last of four or more voters, and the leader's own removal."""
         one, *others = ordered(self.initial_voters)
         yield from self.elected()
         if len(others) > 2:
@@ -124,20 +124,20 @@ class QuorumStarts(QuorumBase):
 
     @scenario
     def moved(self) -> Iterator[Take]:
-        """As `Observed`, and the second voter has restarted with another endpoint."""
+        """The first voter leads, an observer has its log, and the second voter has restarted with another endpoint."""
         yield from self.observed()
         yield take("MoveEndpoint", ordered(self.initial_voters)[1])
 
     @scenario
     def observed(self) -> Iterator[Take]:
-        """As `Elected`, and the first host outside the voter set has found the leader and fetched its whole log."""
+        """The first voter leads with a committed first batch, and one host outside the voter set has its log."""
         leader = ordered(self.initial_voters)[0]
         yield from self.elected()
         yield from discovers(self.outsider(), leader)
 
     @scenario
     def all_observed(self) -> Iterator[Take]:
-        """As `Elected`, and every host outside the voter set has found the leader and fetched its whole log."""
+        """The first voter leads with a committed first batch, and every host outside the voter set has its log."""
         leader = ordered(self.initial_voters)[0]
         yield from self.elected()
         for observer in ordered(self.hosts - self.initial_voters):
@@ -145,7 +145,7 @@ class QuorumStarts(QuorumBase):
 
     @scenario
     def dead_leader(self) -> Iterator[Take]:
-        """As `Elected`, and the leader has crashed for good."""
+        """The first voter led epoch 1 with its first batch committed, and has crashed for good."""
         yield from self.elected()
         yield take("Crash", ordered(self.initial_voters)[0])
 
@@ -188,7 +188,7 @@ class QuorumStarts(QuorumBase):
 
     @scenario
     def unaware_voter_restarted(self) -> Iterator[Take]:
-        """As `UnawareVoter`, and the new voter has restarted."""
+        """Two voters: leader 1 has added 3 and crashed for good; 2 alone fetched the change, and 3 has restarted."""
         yield from self.unaware_voter()
         yield take("Restart", self.outsider())
 

@@ -53,7 +53,7 @@ class QuorumVoterChanges(QuorumBase):
 
     @projection
     def identity(self, me: Replica | Admin) -> Voter | Nil:
-        """Return a controller's replica key and endpoint, which administrators know; Nil for others."""
+        """Return the replica key and endpoint of a controller, which administrators know; Nil for other processes."""
         if isinstance(me, Admin) or me.id in self.brokers:
             return Nil.NIL
         return Voter(me.key, me.endpoint)
@@ -61,7 +61,7 @@ class QuorumVoterChanges(QuorumBase):
     # Errors of every voter change
 
     def change_error(self, me: Replica) -> Error | None:
-        """Return the error of every voter change now, or None (KIP-853, "AddVoter", "RemoveVoter", steps 1 and 2).
+        """Return the error with which a replica now rejects any voter change, or None (KIP-853, steps 1 and 2).
 
         A leader that would have to wait answers REQUEST_TIMED_OUT at once, as the KIP allows.
         """
@@ -245,7 +245,7 @@ class QuorumVoterChanges(QuorumBase):
     def administrator_step(
         self, me: Replica, shared: Shared, outcome: ChangeOutcome, operation: Operation, allowance: str
     ) -> Iterator[Step]:
-        """Yield the step for an administrator's request; none for an error if errors get no response."""
+        """Yield the step for an administrator's request; with an error, only if PlainAnswers is TRUE."""
         if outcome[2] is None:
             yield self.outcome_step(me, shared, outcome, operation, ADMIN, consumes=False).spend(allowance)
         elif self.plain_answers:
@@ -262,7 +262,7 @@ class QuorumVoterChanges(QuorumBase):
         *,
         consumes: bool,
     ) -> Step:
-        """Return the step for an outcome, with the response if its error is known."""
+        """Return the step for the outcome of a request, with the response unless it must await a commit."""
         after, sends, error = outcome
         if error is not None:
             sends = [*sends, *self.answer(after, operation, error, client)]
@@ -400,7 +400,7 @@ class QuorumVoterChanges(QuorumBase):
         yield self.taken(me, after, *sends, *more).put(**puts)
 
     def begin_updating(self, me: Replica, request: UpdateVoterRequest) -> ChangeOutcome:
-        """Take steps 1 to 6 of UpdateVoter (KIP-853).
+        """Check UpdateVoter and store the voter's new key and endpoint, steps 1 to 6 (KIP-853).
 
         At kraft.version 0 no record exists for it: the leader keeps the update in memory.
         """

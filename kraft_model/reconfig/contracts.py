@@ -59,7 +59,7 @@ def majority(members: frozenset[Member], group: frozenset[Member]) -> bool:
 
 
 def agreed_end(leader: Any, offsets: Mapping[Any, int], known: int) -> int:
-    """Return the high watermark by the end offsets of the members; a leader that is no member does not count."""
+    """Return the highest offset that a majority of the members holds; `known` if its entry is of another epoch."""
     members = leader.config.members
     for offset in reversed(range(1, len(leader.log) + 1)):
         having = {member for member in members if offsets.get(member, 0) >= offset}
@@ -97,7 +97,7 @@ def with_change(leader: Server, command: Command, change: AddedMember | RemovedM
 
 
 def none_noted(server: Server, shared: Shared) -> bool:
-    """Return whether a server's end offsets are 0, for exactly the servers ever started."""
+    """Return whether a server records end offset 0 for every server ever started, and no other offset."""
     return set(server.end_offset) == shared.servers and not any(server.end_offset.values())
 
 
@@ -106,22 +106,22 @@ def sent(step: Step, kind: type[Message]) -> list[Message]:
 
 
 def sends_only(step: Step, *messages: Record) -> bool:
-    """Return whether a step sends exactly these messages, each once, in any order."""
+    """Return whether a step sends exactly `messages`, one copy of each, in any order."""
     return len(step.sent) == len(messages) and set(step.sent) == set(messages)
 
 
 def only_answers(step: Step, answer: Record) -> bool:
-    """Return whether a step only consumes the request and sends one response, apart from its server's state."""
+    """Return whether a step consumes the request, sends `answer` alone, and writes to no other server."""
     return step.sends == (("reply", answer),) and step.consumes and not (step.writes or step.spends)
 
 
 def only_listens(step: Step) -> bool:
-    """Return whether a step only consumes a message, apart from its server's state."""
+    """Return whether a step consumes a message, sends none, and changes no state but its server's."""
     return step.consumes and not (step.sends or step.puts or step.writes or step.spends)
 
 
 def clients_values(before: Sequence[Any], after: Sequence[Any]) -> list[ModelValue]:
-    """Return the clients' values in the entries that are appended to a log."""
+    """Return the clients' values among the entries of log `after` beyond the end of log `before`."""
     return [entry.value for entry in after[len(before) :] if isinstance(entry.value, ModelValue)]
 
 
@@ -143,7 +143,7 @@ class ReconfigContracts(ReconfigMembership):
 
     @step_invariant
     def votes_are_answered(self, before: Server, message: RequestVoteRequest, step: Step) -> bool:
-        """A vote is granted exactly if it is free and the candidate's log is up to date.
+        """A server votes for a candidate with an up-to-date log exactly if it has no leader or other vote in the epoch.
 
         A request of an older epoch is fenced. Any server votes: KIP-853, Vote; KIP-595, Vote, Request Handling.
         """
@@ -178,7 +178,7 @@ class ReconfigContracts(ReconfigMembership):
 
     @step_invariant
     def votes_are_counted(self, before: Server, after: Server, message: RequestVoteResponse, step: Step) -> bool:
-        """A candidate counts the granted votes of its epoch, each once. KIP-595, Vote, Response Handling.
+        """A candidate counts the granted votes of its epoch, one per server. KIP-595, Vote, Response Handling.
 
         Only voters do (the specification, HandleRequestVoteResponse). Apart from the votes, only state, epoch and
         leader may change.
@@ -321,12 +321,12 @@ class ReconfigContracts(ReconfigMembership):
         }
 
     def _noted(self, leader: Server, message: FetchRequest) -> Map[ServerId, int]:
-        """Return a leader's end offsets after a voter's fetch."""
+        """Return the end offsets that a leader knows after it has recorded the offset in a voter's fetch."""
         known = message.source in leader.end_offset
         return leader.end_offset.put(message.source, message.fetch_offset) if known else leader.end_offset
 
     def _agreed(self, leader: Server, message: FetchRequest) -> int:
-        """Return the high watermark after a voter's fetch."""
+        """Return a leader's high watermark after it has recorded the offset in a voter's fetch."""
         return agreed_end(leader, self._noted(leader, message), leader.high_watermark)
 
     # Fetched

@@ -62,7 +62,7 @@ class ReconfigElections(ReconfigBase):
 
     @projection
     def membership(self, me: Server) -> Membership:
-        """State, role and configured members of every server."""
+        """Return a server's state, role and configured members."""
         return Membership(me.state, me.role, me.config.members)
 
     @internal(reads=membership)
@@ -93,7 +93,7 @@ class ReconfigElections(ReconfigBase):
         return peer.state.value == Role.VOTER.value
 
     def _without_state(self, me: Server, dead: Server, leave_zombie: bool) -> Step:
-        """Return the old server's step in a restart without state; the specification inverts `leaveZombie`."""
+        """Return the old server's step when its host restarts without state: dead if `leave_zombie`, as specified."""
         return become(dead if leave_zombie else me).need("restarts")
 
     @internal
@@ -143,7 +143,7 @@ class ReconfigElections(ReconfigBase):
         yield consume(voter).reply(response)
 
     def _may_vote(self, me: Server, now: TransitionResult, request: RequestVoteRequest) -> bool:
-        """Whether this epoch's vote is free, or was given to this candidate."""
+        """Whether this server is unattached in the epoch, or has already voted for this candidate."""
         if now.state is ServerState.UNATTACHED:
             return True
         return now.state is ServerState.VOTED and me.voted_for == request.source

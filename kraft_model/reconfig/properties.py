@@ -47,7 +47,7 @@ from kraftcheck.spec import (
 
 
 class Holding(Record):
-    """Fields of a server that the properties of appended values and configurations read."""
+    """State, epoch, log, high watermark and configuration of a server, for properties of values and configurations."""
 
     state: ServerState
     epoch: int
@@ -79,7 +79,7 @@ OBSERVER_STATES = (ServerState.LEADER, ServerState.FOLLOWER, ServerState.UNATTAC
 
 
 class Standing(Record):
-    """Fields of a server by which properties compare leaders."""
+    """State and epoch of a server, and the client values in its log, by which properties compare leaders."""
 
     state: ServerState
     epoch: int
@@ -94,14 +94,14 @@ class ReconfigProperties(ReconfigBase):
 
     @projection
     def holding(self, me: Server) -> Holding:
-        """Return the fields of a server that the temporal properties read."""
+        """Return a server's state, epoch, log, high watermark and configuration."""
         return Holding(me.state, me.current_epoch, me.log, me.high_watermark, me.config)
 
     @predicate(reads=holding, given=["what"])
     def committed_or_nothing(
         self, spent: Map[str, int], holding: Map[ServerId, Holding], what: ModelValue | int
     ) -> bool:
-        """A value, or a configuration by its id, is everywhere or nowhere in a current leader's configuration.
+        """All members of the newest leader's configuration have committed an entry, or none has it in its log.
 
         It holds too with all elections used up. NoProgressPossible requires only that, since it looks for a server
         whose `state` is Voter, which is a role (CommittedValueOrNothing, ConfigAllOrNothing).
@@ -150,7 +150,7 @@ class ReconfigProperties(ReconfigBase):
 
     @projection
     def standing(self, me: Server) -> Standing:
-        """State, epoch and client values of every server."""
+        """Return a server's state and epoch, and the client values in its log."""
         values = frozenset(entry.value for entry in me.log if isinstance(entry.value, ModelValue))
         return Standing(me.state, me.current_epoch, values)
 
@@ -245,7 +245,7 @@ class ReconfigDetails(ReconfigProperties):
 
     @invariant
     def leaders_know_their_followers(self, me: Server, peer: Server) -> bool:
-        """A leader's end offset of a follower never exceeds its log, and every counted vote was given. KIP-595."""
+        """A leader's end offset of a follower is within the follower's log, and counted votes were given. KIP-595."""
         if me.current_epoch != peer.current_epoch or peer.state in GONE:
             return True
         if me.state is ServerState.CANDIDATE and peer.id in me.votes_granted and peer.voted_for != me.id:
@@ -288,7 +288,7 @@ class ReconfigDetails(ReconfigProperties):
         return message.result is Result.OK and len(message.entries) <= 1
 
     def _is_refusal(self, message: FetchRejected, asked: FetchRequest) -> bool:
-        """Whether the error of a rejected fetch applies."""
+        """Whether the error of a rejected fetch applies to the fetch request `asked`."""
         if message.error is Error.FENCED_LEADER_EPOCH:
             return asked.epoch < message.epoch
         if message.error is Error.UNKNOWN_LEADER:

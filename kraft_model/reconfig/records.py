@@ -72,7 +72,7 @@ class MessageType(Symbol):
 
 
 class EpochMatch(Symbol):
-    """The specification's filter of received messages; its `.cfg` files name the members."""
+    """The epochs of messages that the specification accepts: equal or any; its `.cfg` files name these values."""
 
     EQUAL_EPOCH = "EqualEpoch"
     ANY_EPOCH = "AnyEpoch"

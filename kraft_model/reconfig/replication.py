@@ -151,7 +151,7 @@ class ReconfigReplication(ReconfigBase):
         return me.high_watermark
 
     def _counted_members(self, me: Server) -> frozenset[ServerId]:
-        """Return the members that count for the high watermark."""
+        """Return the members that count towards the majority for a commit."""
         return me.config.members
 
     def _may_commit(self, me: Server, offset: int) -> bool:

@@ -93,7 +93,7 @@ class TransitionResult(NamedTuple):
     handled: bool = False
 
     def of(self, me: Server) -> Server:
-        """Return the server with this state, epoch and leader."""
+        """Return `me` with the state, epoch and leader of the transition result."""
         return me.but(state=self.state, current_epoch=self.epoch, leader=self.leader)
 
 

@@ -45,7 +45,7 @@ def change(
 
 
 def merged(before: Partition, record: PartitionRecord | PartitionChangeRecord) -> Partition:
-    """Return the partition after a record: every record raises its epoch, a new leader the leader epoch."""
+    """Return the partition after a record: a change raises the partition epoch, a new leader also the leader epoch."""
     if isinstance(record, PartitionRecord):
         return Partition(record.leader, record.leader_epoch, record.partition_epoch, record.isr, record.recovery)
     elects = record.leader is not Nil.UNCHANGED

@@ -294,7 +294,7 @@ class RecoveryBrokers(RecoveryBase):
 
 
 def _given_up(me: Broker) -> list[ClientResponse]:
-    """Return the rejections of the produced values that a former leader can no longer acknowledge."""
+    """Return the responses that reject the produced values which a former leader can no longer acknowledge."""
     return [
         ClientResponse(
             Api.PRODUCE, me.log[offset - 1].value, Error.NOT_LEADER_OR_FOLLOWER, me.partition.leader_epoch, me.id

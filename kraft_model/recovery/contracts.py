@@ -313,7 +313,7 @@ class RecoveryContracts(RecoveryBase):
         return leads and bound is not None and step == (sends.spend(bound) if bound else sends)
 
     def _bound_of(self, leader: Broker, request: AlterPartitionRequest) -> str | None:
-        """Return the bound that a leader's request uses, "" for none; None if the leader may not send the request."""
+        """Return the bound that a leader's AlterPartition uses up, "" for none; None if it may not be sent."""
         recovering, isr = leader.partition.recovery is RECOVERING, request.isr
         if request.version == 0 or request.recovery is RECOVERED:
             if recovering:
@@ -554,13 +554,13 @@ def _refusal(broker: Broker, leader_epoch: int) -> Error:
 
 
 def _asks_nothing(before: Broker, after: Broker, step: Step) -> bool:
-    """Return whether a broker that skips truncation has an empty log."""
+    """Return whether a broker skips truncation only if its log is empty."""
     if after.truncated <= before.truncated or step.consumes:
         return True
     return before.log == () and step == become(before.but(truncated=True))
 
 
 def _awaits(broker: Broker, leader_epoch: int) -> bool:
-    """Return whether a running follower has a pending request in an epoch."""
+    """Return whether a broker is a running follower in `leader_epoch` with a request to its leader pending."""
     follows = broker.running and broker.partition.leader not in (broker.id, Nil.NO_LEADER)
     return follows and broker.fetching and broker.partition.leader_epoch == leader_epoch

@@ -235,7 +235,7 @@ class RecoveryController(RecoveryBase):
 
 
 def _answer(request: AlterPartitionRequest, error: Error, partition: Partition) -> AlterPartitionResponse:
-    """Return the response in the request's version, with the current partition state."""
+    """Return the response to AlterPartition in the version of the request, with the current partition state."""
     recovery = partition.recovery if request.version >= 1 else Nil.ABSENT
     asked = request.leader_epoch, request.partition_epoch, request.attempt
     state = partition.leader_epoch, partition.partition_epoch, partition.isr, recovery

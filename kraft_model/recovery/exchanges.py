@@ -86,7 +86,7 @@ class RecoveryExchanges(RecoveryBase):
         yield self._acknowledge(appended, shared).put(served=self._served(me, shared)).but(consumes=True)
 
     def _served(self, me: Broker, shared: Shared) -> frozenset[int]:
-        """Return the leader epochs in which clients were served, including the epoch of this request."""
+        """Return the leader epochs in which clients were served; only an old broker does not add its own epoch."""
         return shared.served if me.id in self.old_brokers else shared.served | {me.partition.leader_epoch}
 
     # The follower
@@ -147,7 +147,7 @@ class RecoveryExchanges(RecoveryBase):
         yield become(me.but(fetching=True)).send(request).spend("fetches")
 
     def _may_fetch(self, me: Broker) -> bool:
-        """Whether the log is known to be a prefix of the leader's."""
+        """Whether a follower has truncated its log in this leader epoch, to a prefix of the leader's log."""
         return me.truncated
 
     @on(ReplicaFetch)

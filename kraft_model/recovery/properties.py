@@ -148,7 +148,7 @@ class RecoveryProperties(RecoveryBase):
         return self.mode is not Mode.KRAFT or image(shared.metadata) == me.partition
 
     def _does_not_know_recovery(self, me: Broker) -> bool:
-        """Whether a broker, or its source of states, has no field for the recovery state. Compatibility."""
+        """Whether a broker, or the controller that informs it, has no field for the recovery state. Compatibility."""
         return me.id in self.old_brokers | self.old_ibp or not self.controller_recovers
 
     @invariant
@@ -238,7 +238,7 @@ class RecoveryProperties(RecoveryBase):
 
     @projection
     def decided(self, me: Record) -> Decided | None:
-        """The controller's decision; None for other processes."""
+        """Return the controller's leader, recovery state and brokers with a session; None for other processes."""
         if not isinstance(me, Controller):
             return None
         leader, recovering = me.partition.leader, me.partition.recovery is RECOVERING

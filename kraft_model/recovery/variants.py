@@ -184,7 +184,7 @@ class RecoveredNotTold(Recovery, variant="recovered-not-told"):
 
 
 class RecoversWhereElected(Recovery, variant="recovers-where-elected"):
-    """A leader recovers only in the epoch of its unclean election, not after a return before its recovery."""
+    """A leader recovers only in the epoch of its unclean election, not if it is elected again before it recovers."""
 
     configuration = "live.comes-back"
 

@@ -54,7 +54,7 @@ def replayed(image: Image, record: LogRecord) -> Image:
 
 
 def image_of(snapshot: Image, log: tuple[LogRecord, ...]) -> Image:
-    """Return the image of a log after a snapshot."""
+    """Return the image after the records of a log are applied to the image `snapshot`."""
     for record in log:
         snapshot = replayed(snapshot, record)
     return snapshot

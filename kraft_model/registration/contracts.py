@@ -144,7 +144,7 @@ class RegistrationContracts(RegistrationBase):
     def _handles(
         self, before: Controller, message: Request, step: Step, shared: Shared, error: Error, record: LogRecord
     ) -> bool:
-        """Whether an active controller answers with an error, or appends a record with a due response."""
+        """Whether an active controller answers with `error`, or appends `record` and responds after its commit."""
         if not before.running or shared.active != before.id:
             return True
         if error is not Error.NONE:

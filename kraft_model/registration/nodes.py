@@ -106,7 +106,7 @@ class RegistrationNodes(RegistrationBase):
 
     @internal
     def come_back(self, me: Node, shared: Shared) -> Steps:
-        """The operator restarts a node to be unregistered, against the KIP's advice.
+        """The operator restarts a stopped node that is to be unregistered, against the KIP's advice.
 
         Source: User Experience ("does not intend to bring that node back").
         """

@@ -108,7 +108,7 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant
     def records_replay(self, shared: Shared) -> bool:
-        """Each record applies to its image: no double unregistration, rising levels, at least one voter.
+        """Each record applies to the image before it: no double unregistration, rising levels, at least one voter.
 
         Kafka, ClusterControlManager.replay ("no controller registration found for that id"); KIP-584.
         """
@@ -176,7 +176,7 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant
     def only_the_active_controller_writes(self, me: Controller, shared: Shared) -> bool:
-        """Only the running active controller has records with due responses. New RPC ("NOT_CONTROLLER")."""
+        """Only the running active controller holds responses to uncommitted records. New RPC ("NOT_CONTROLLER")."""
         return not me.due or (me.running and shared.active == me.id)
 
     @invariant
@@ -229,7 +229,7 @@ class RegistrationProperties(RegistrationBase):
         return any(self._is_reason(me.outcome, image, shared) for image in images)
 
     def _is_reason(self, outcome: Outcome, image: Image, shared: Shared) -> bool:
-        """Whether an image justifies an error."""
+        """Whether an image of the log justifies the error with which a tool ended."""
         target = outcome.command.target
         if outcome.error is Error.BROKER_ID_NOT_REGISTERED:
             of_broker = outcome.command.tool is Tool.UNREGISTER_BROKER
@@ -244,7 +244,7 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant
     def advice_after_a_removal_that_failed(self, me: Admin) -> bool:
-        """Advice follows exactly a failed voter removal. kafka-metadata-quorum, step 6."""
+        """Only a removal with an error ends with advice to the operator. kafka-metadata-quorum, step 6."""
         if not isinstance(me.outcome, Outcome) or not me.outcome.advice:
             return True
         return me.outcome.command.tool is Tool.REMOVE_AND_UNREGISTER and me.outcome.error is not Error.NONE
@@ -256,7 +256,7 @@ class RegistrationProperties(RegistrationBase):
 
     @invariant
     def tools_that_run_have_no_outcome(self, me: Admin, shared: Shared) -> bool:
-        """A running tool has no outcome, and its target is to be unregistered if the tool does so. CLI changes."""
+        """A running tool has no outcome; a node that it unregisters is in `decommissioned`. CLI changes."""
         if not isinstance(me.command, Command):
             return not me.unregistering
         unregisters = me.command.tool not in (Tool.REMOVE_CONTROLLER, Tool.UPGRADE)
@@ -347,7 +347,7 @@ class RegistrationProperties(RegistrationBase):
 
     @predicate
     def is_upgraded(self, shared: Shared) -> bool:
-        """An upgrade is committed."""
+        """The committed metadata.version is above its initial level."""
         return self.committed_image(shared).level > self.initial_level
 
     @predicate(reads=RegistrationBase.running)

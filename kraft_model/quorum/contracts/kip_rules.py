@@ -42,12 +42,12 @@ NO_REFUSAL = (Error.NONE, Error.UNSUPPORTED_VERSION, Error.SNAPSHOT_NOT_FOUND)
 
 
 def is_same(voter: Key, key: Key) -> bool:
-    """Whether a voter is this replica key; directory id 0 is unknown (KIP-853, "Key terms")."""
+    """Whether `key` is the replica key of a voter; a voter's directory id 0 matches any (KIP-853, "Key terms")."""
     return voter.id == key.id and (voter.directory == key.directory or voter.directory == 0)
 
 
 def own_voters(me: Replica) -> frozenset[Key]:
-    """Return the voter key of a replica; empty for an observer."""
+    """Return the set that contains a replica's own voter key; empty for an observer."""
     return frozenset(voter.key for voter in me.voters if is_same(voter.key, me.key))
 
 
@@ -56,7 +56,7 @@ def voter_keys(me: Replica) -> frozenset[Key]:
 
 
 def has_none(me: Replica, *names: str) -> bool:
-    """Whether all named fields of a replica are empty or FALSE."""
+    """Whether every field of a replica in `names` is empty or FALSE."""
     return not any(getattr(me, name) for name in names)
 
 
@@ -112,7 +112,7 @@ def advertised_high_watermark(me: Replica) -> int:
 
 
 def ends_of_voters(me: Replica) -> list[int]:
-    """Return the voters' log ends known to a leader, in descending order; its own only if it is a voter (KIP-853)."""
+    """Return the log end offset of each voter as known to a leader, in descending order (KIP-853)."""
     known = {voter.key: me.offsets.get(voter.key, 0) for voter in me.voters}
     return sorted((len(me.log) if is_same(key, me.key) else end for key, end in known.items()), reverse=True)
 
@@ -159,7 +159,7 @@ def is_silent(before: Replica, after: Replica, step: Step) -> bool:
 
 
 class EpochState(NamedTuple):
-    """The state that a message puts a replica in: mode, epoch, leader, and the leader's endpoint."""
+    """Mode, epoch and leader of a replica, with the leader's endpoint, as a message may change them."""
 
     mode: Mode
     epoch: int
@@ -190,13 +190,13 @@ def epoch_state_after(me: Replica, leader: ModelValue | Nil, epoch: int, endpoin
 
 
 def is_impossible(me: Replica, leader: ModelValue | Nil, epoch: int) -> bool:
-    """Whether a message names another leader of the epoch than the known one, or a replica that does not lead."""
+    """Whether a message names a second leader for the epoch, or names the receiver, which does not lead."""
     is_other = epoch == me.epoch and leader != me.leader and Nil.NIL not in (leader, me.leader)
     return is_other or (leader == me.id and me.mode is not Mode.LEADER)
 
 
 def follower(me: Replica, leader: ModelValue, epoch: int, endpoint: int) -> EpochState:
-    """Return the epoch state of a follower; it fails without an endpoint, or if it would follow itself."""
+    """Return the epoch state of a follower of `leader`; it fails if no endpoint is known, or if it is the leader."""
     place = endpoint if endpoint > 0 else known_endpoint(me, leader)
     return failure(me) if place == 0 or leader == me.id else EpochState(Mode.FOLLOWER, epoch, leader, place)
 
@@ -220,7 +220,7 @@ def heard(me: Replica, response: LeaderResponse) -> tuple[EpochState, bool]:
 
 
 def takes_epoch_state(before: Replica, after: Replica, expected: EpochState) -> bool:
-    """Whether a replica enters an epoch state, or is already in it and unchanged; see `NewRolesBeginAfresh`."""
+    """Whether a replica enters the epoch state `expected`, or is already in it and does not change at all."""
     return epoch_state(after) == expected and (epoch_state(before) != expected or after == before)
 
 
@@ -314,7 +314,7 @@ def leaves(before: Replica, after: Replica) -> bool:
 
 
 def with_new_voter(me: Replica) -> Replica:
-    """Return a leader with the new voter appended to its log once caught up (KIP-853, "AddVoter", steps 4 to 6)."""
+    """Return a leader that has appended a caught-up new voter, else unchanged (KIP-853, "AddVoter", steps 4 to 6)."""
     change = me.change
     if not isinstance(change, Change) or change.operation is not Operation.ADD_VOTER or isinstance(change.voter, Nil):
         return me
@@ -340,7 +340,7 @@ def asks_next(before: Replica, after: Replica, step: Step) -> bool:
 
 
 def change_error(me: Replica) -> Error | None:
-    """Return the error common to AddVoter and RemoveVoter of every voter, or None (KIP-853, steps 1 and 2)."""
+    """Return the error with which a replica now rejects any AddVoter or RemoveVoter, or None (KIP-853)."""
     if me.mode is not Mode.LEADER:
         return Error.NOT_LEADER_OR_FOLLOWER
     if not must_wait(me) and me.version == 0:
@@ -393,7 +393,7 @@ def appended(me: Replica, voters: frozenset[Voter], change: Change, *first: LogR
 
 
 def settled(me: Replica) -> Replica:
-    """Return a leader after it commits its majority's offset; a committed change is no longer pending."""
+    """Return a leader after it commits the offset of a majority; a change that this commits is no longer pending."""
     known = committed_end(me)
     change = me.change
     over = isinstance(change, Change) and 0 < change.offset <= known
@@ -414,7 +414,7 @@ def began(before: Replica, after: Replica, wanted: Voter | Key, client: ModelVal
 
 
 def asked_by_admin(before: Replica, after: Replica, operation: Operation, step: Step) -> bool:
-    """Whether a leader starts an administrator's change, and no error rejects the change."""
+    """Whether a leader starts the voter change that an administrator requests, and no error applies to that change."""
     change = after.change
     if operation is Operation.ADD_VOTER:
         wanted = change.voter if isinstance(change, Change) else Nil.NIL
@@ -427,12 +427,12 @@ def asked_by_admin(before: Replica, after: Replica, operation: Operation, step: 
 
 
 def without_history(step: Step) -> list[Record]:
-    """Return the messages that a step sends, without history fields."""
+    """Return the messages that a step sends, without the history field `about` of responses."""
     return [one.but(about=Nil.NIL) if isinstance(one, AdminResponse) else one for one in step.sent]
 
 
 def noted(me: Replica, request: UpdateVoterRequest) -> frozenset[Voter]:
-    """Return a leader's set of voters known to support kraft.version 1, after an UpdateVoter."""
+    """Return the voters that a leader knows to support kraft.version 1 once it has received an UpdateVoter."""
     others = frozenset(voter for voter in me.heard if voter.key.id != request.source)
     return others | {request.voter} if request.version > 0 else others
 

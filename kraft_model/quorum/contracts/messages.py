@@ -175,7 +175,7 @@ class MessageContracts(QuorumBase):
     # BeginQuorumEpoch and EndQuorumEpoch
 
     def acknowledges(self, before: Replica, after: Replica, request: Announcement, error: Error, step: Step) -> bool:
-        """Whether a replica acknowledges an announcement with this error; without PlainAnswers, errors alone."""
+        """Whether a replica answers an announcement with `error`; without PlainAnswers, only errors are sent."""
         answers = sent(step, Acknowledgement)
         if after.mode in ENDED or (error is Error.NONE and not self.plain_answers):
             return not answers
@@ -237,7 +237,7 @@ class MessageContracts(QuorumBase):
         return takes_epoch_state(before, after, expected) and (epoch_state(before) != expected or not step.sent)
 
     def leaders_error(self, me: Replica, request: FetchRequest | FetchSnapshotRequest | UpdateVoterRequest) -> Error:
-        """Return the error of checking a request's cluster, epoch and leader (KIP-595, KIP-630, KIP-853)."""
+        """Return the error of a request from another cluster or epoch, or to a replica that does not lead, or NONE."""
         if self.comes_from_elsewhere(me, request.source):
             return Error.INCONSISTENT_CLUSTER_ID
         if request.epoch != me.epoch:
@@ -413,7 +413,7 @@ class MessageContracts(QuorumBase):
         return not self.old_software.isdisjoint(self.brokers)
 
     def is_error_due(self, me: Replica, answer: AdminResponse) -> bool:
-        """Whether some request of a response's operation would get the response's error."""
+        """Whether a replica would answer some request for the operation of `answer` with the error of `answer`."""
         error = change_error(me)
         if answer.operation is Operation.UPDATE_FEATURES:
             return answer.error in (upgrade_error(self.old_brokers(), me, one) for one in (0, 1))
@@ -433,7 +433,7 @@ class MessageContracts(QuorumBase):
 
     @step_invariant
     def new_voters_are_checked(self, before: Replica, after: Replica, message: ApiVersionsResponse, step: Step) -> bool:
-        """A leader rejects a new voter without support for the kraft.version, and keeps a supporting one pending.
+        """A leader rejects a new voter that does not support its kraft.version; another one is added once caught up.
 
         KIP-853, "AddVoter", steps 4 to 6. An unexpected response changes nothing.
         """
@@ -449,7 +449,7 @@ class MessageContracts(QuorumBase):
         return after == waiting.but(high_watermark=committed_end(waiting)) and not step.sent
 
     def answers_due(self, me: Replica, change: Change, error: Error) -> list[AdminResponse | UpdateVoterResponse]:
-        """Return the response to the client of a change, without history; administrators need PlainAnswers."""
+        """Return the response that ends a change, if any; an administrator receives one only with PlainAnswers."""
         if isinstance(change.asked, UpdateVoterRequest):
             return [self.update_answer_due(me, error, change.asked)]
         if change.client == ADMIN and not self.plain_answers:

@@ -86,7 +86,7 @@ class QuorumContracts(MessageContracts):
 
     @step_invariant
     def new_roles_begin_afresh(self, before: Replica, after: Replica, step: Step) -> bool:
-        """A replica in a new role has its own vote alone, and no response, position or change of its old role.
+        """A replica in a new role counts no vote but its own, and keeps no response, offset or change of the old one.
 
         KIP-996, "Proposed Changes"; KIP-595, "Vote". Its vote lasts as long as its epoch (KAFKA-17641). The state on
         disk is the same in every role.
@@ -123,7 +123,7 @@ class QuorumContracts(MessageContracts):
         return announced and leaves_as_due(before, after, step)
 
     def is_so(self, me: Replica, message: Record) -> bool:
-        """Whether the fields of a request match its sender."""
+        """Whether a request has the fields and the receiver that the state of its sender requires."""
         if isinstance(message, VoteRequest | BeginQuorumEpochRequest):
             return message.voter in peers(me) and message.voter.id == message.dest
         if isinstance(message, FetchRequest):
@@ -161,7 +161,7 @@ class QuorumContracts(MessageContracts):
         return {group for operation, group in step.sends if operation == "forget"} == expected
 
     def awaited_in_role(self, me: Replica) -> set[Record]:
-        """Return the groups of messages that only the replica's current role waits for."""
+        """Return the message groups to drop when a replica leaves its role, since only that role awaits them."""
         groups: set[Record] = set()
         if me.mode in ANSWERS_TO_ROLES:
             groups.add(Answers(ANSWERS_TO_ROLES[me.mode], me.id))
@@ -193,7 +193,7 @@ class QuorumContracts(MessageContracts):
 
     @step_invariant
     def what_is_watched_is_so(self, before: Replica, after: Replica, step: Step) -> bool:
-        """The history fields of WatchAnswers and WatchPreVotes are accurate.
+        """The history recorded with WatchAnswers and WatchPreVotes matches the states of the replicas.
 
         Other properties read them.
         """
@@ -205,7 +205,7 @@ class QuorumContracts(MessageContracts):
         return rounds and self.watch_pre_votes and all(is_watching(peer, before.id) for peer in step.writes)
 
     def says_what_it_knows(self, before: Replica, after: Replica, answer: AdminResponse) -> bool:
-        """Whether a response to an administrator, and no other response, carries its replica's state."""
+        """Whether a response has its replica's state exactly if it goes to an administrator with WatchAnswers."""
         about = answer.about
         if isinstance(about, Nil) == (self.watch_answers and answer.dest == ADMIN):
             return False
@@ -234,7 +234,7 @@ class QuorumContracts(MessageContracts):
         return bool(own_voters(before)) and self.times_out(before, after, step)
 
     def times_out(self, before: Replica, after: Replica, step: Step) -> bool:
-        """Whether a voter whose timer expires requests pre-votes, or becomes candidate where it needs none."""
+        """Whether a voter whose timer expires requests pre-votes, or becomes candidate if it needs no pre-votes."""
         waits = [] if before.mode is Mode.FOLLOWER and before.ended else ["pre_votes"]
         if sorted(step.spends) not in (waits, sorted([*waits, "elections"])):
             return set(step.spends) >= {"elections", "restarts"}
@@ -504,7 +504,7 @@ def orders_successors(before: Replica, after: Replica, message: EndQuorumEpochRe
 
 
 def is_so_now(before: Replica, after: Replica, about: Answered, error: Error) -> bool:
-    """Whether the replica state in a response is the state before or after the step.
+    """Whether the history record `about` in a response holds the replica's state before or after the step.
 
     A completed change was pending until the step. A change that starts and completes in one step shows in the voter set
     alone.
@@ -529,7 +529,7 @@ def appends_record(before: Replica, after: Replica, record: Data) -> bool:
 
 
 def first_voters(before: Replica, after: Replica) -> list[LogRecord]:
-    """Return a new leader's records of the voters, if its log has none or its endpoint moved."""
+    """Return the records that a new leader must append if its log has no VotersRecord or its endpoint has changed."""
     if before.version == 0 or not own_voters(before):
         return []
     own = own_voters(after)
@@ -558,7 +558,7 @@ def has_ended(before: Replica, after: Replica, step: Step) -> bool:
 
 
 def starts_as_it_was(before: Replica, after: Replica, ways: set[str]) -> bool:
-    """Whether a process starts with exactly its state on disk, and the endpoint and software of the step."""
+    """Whether a process starts with its state on disk, and with another endpoint or software only as `ways` tells."""
     changes = "software_changes" in ways
     software = (0 if before.software else 1) if changes else before.software
     if changes and before.version > software:

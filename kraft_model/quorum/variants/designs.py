@@ -26,7 +26,7 @@ class JointVoter(Voter):
 
 
 def halves(voters: VoterSet) -> list[VoterSet]:
-    """Return the old and the new voter set of C_old,new; a plain voter set alone."""
+    """Return the list of the old and the new voter set of C_old,new; the list of `voters` alone if it is not joint."""
     joint = [voter for voter in voters if isinstance(voter, JointVoter)]
     if not joint:
         return [voters]
@@ -96,7 +96,7 @@ class JointConcludedEarly(JointConsensus, variant="joint-concluded-early"):
 
 
 class ObserversVote(Quorum, variant="observers-vote"):
-    """Observers vote, and their votes count; the size of a majority stays."""
+    """Observers vote and their votes count, but a majority is still more than half the number of voters."""
 
     configuration = "design.observers-vote"
 

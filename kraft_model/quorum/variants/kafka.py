@@ -104,7 +104,7 @@ class OneRequestAtATime(Quorum):
         return self.sends(me, self.update_request(me, me.leader))
 
     def sends(self, me: Replica, request: OwnRequest) -> tuple[Replica, tuple[Record, ...]]:
-        """Return the replica with its own request pending, and the request to send; the timer restarts."""
+        """Return the replica with UpdateVoter, AddVoter or RemoveVoter pending, and the request; the timer restarts."""
         return me.but(pending=request, updating=False), (request,)
 
     def dropped_with_mode(self, me: Replica) -> list[Record]:
@@ -296,7 +296,7 @@ class PreVotesBeginAnew(Quorum):
                 yield step
 
     def has_answered(self, me: Replica, request: Record) -> bool:
-        """Whether a prospective replica has recorded the response of a vote request's receiver."""
+        """Whether a prospective replica has recorded a response from the voter to which a vote request goes."""
         return isinstance(request, VoteRequest) and request.voter in me.granted | me.rejected
 
 
@@ -387,13 +387,13 @@ DIFFERENCES: tuple[type[Quorum], ...] = (
 
 
 def known_differences(*, disk: bool = False) -> dict[str, type[Quorum]]:
-    """Return all known differences, by name: `PreVotesBeginAnew` is `pre-votes-begin-anew`."""
+    """Return the class of each known difference by name, for example `pre-votes-begin-anew` for `PreVotesBeginAnew`."""
     own = DISK_DIFFERENCES if disk else MOCK_DIFFERENCES
     return {sub(r"(?<!^)(?=[A-Z])", "-", part.__name__).lower(): part for part in (*own, *DIFFERENCES)}
 
 
 def as_kafka(protocol: type[Quorum], *, disk: bool = False, without: Collection[str] = ()) -> type[Quorum]:
-    """Return a model with all known differences."""
+    """Return a subclass of `protocol` with all known differences of Kafka from the model but those in `without`."""
     known = known_differences(disk=disk)
     for name in without:
         if name not in known:

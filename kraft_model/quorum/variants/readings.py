@@ -40,7 +40,7 @@ class Draft(Quorum, variant="kip853-draft"):
     configuration = "reading.kip853-draft"
 
     def begin_adding(self, me: Replica, voter: Voter, client: ModelValue) -> ChangeOutcome:
-        """Check the request; then start step 1, the wait until the replica has caught up."""
+        """Check AddVoter as in the draft; then start its step 1, the wait until the new replica has caught up."""
         if me.mode is not Mode.LEADER:
             return me, [], Error.NOT_LEADER_OR_FOLLOWER
         if self.has_pending_operation(me):
@@ -56,7 +56,7 @@ class Draft(Quorum, variant="kip853-draft"):
         return after, sends, None
 
     def add_if_caught_up(self, me: Replica) -> tuple[Replica, list[Record]]:
-        """Take steps 1 to 4: once the replica has caught up and no change is pending, send ApiVersions."""
+        """Take steps 1 to 4 of the draft: once the replica has caught up and no change is pending, send ApiVersions."""
         change = me.change
         if not isinstance(change, Change) or not isinstance(change.voter, Voter) or change.offset > 0:
             return me, []
@@ -67,7 +67,7 @@ class Draft(Quorum, variant="kip853-draft"):
         return me, [ApiVersionsRequest(me.epoch, me.id, change.voter.key.id)]
 
     def handle_api_versions_response(self, me: Replica, response: ApiVersionsResponse, shared: Shared) -> Steps:
-        """Steps 5 to 7: append AddVoterRecord, unless the version is too low or another change is uncommitted."""
+        """Take steps 5 to 7 of the draft: append AddVoterRecord, if version and pending changes allow it."""
         change = me.change
         ready = (
             isinstance(change, Change)
@@ -129,7 +129,7 @@ class VersionAboveOne(Quorum, variant="version-above-one"):
 
 
 class UpdateVoterByKey(Quorum, variant="update-voter-by-key"):
-    """UpdateVoter needs id and directory id in the voter set, against its step 4 (KIP-853, "UpdateVoter")."""
+    """UpdateVoter needs the exact replica key in the voter set; step 4 accepts an unknown directory id (KIP-853)."""
 
     configuration = "reading.update-voter-by-key"
 
@@ -209,7 +209,7 @@ class JoinBlocksFetch(Quorum, variant="join-blocks-fetch"):
 
 
 class JoinersAnsweredWhenAppended(JoinBlocksFetch, variant="joiners-answered-when-appended"):
-    """As join-blocks-fetch; AddVoter of a joiner is answered once appended: AckWhenCommitted=false (KIP-1186).
+    """A joiner's AddVoter is answered once appended (KIP-1186), and blocks the joiner's fetches until then.
 
     `AddVoterHandler.handleApiVersionsResponse`; KAFKA-19400. The change is pending until it is committed. Since 4.2.
     """
@@ -228,7 +228,7 @@ class JoinersAnsweredWhenAppended(JoinBlocksFetch, variant="joiners-answered-whe
                 yield step
 
     def answer(self, me: Replica, operation: Operation, error: Error, client: ModelValue) -> list[Record]:
-        """Return the response to a change; none for a joiner answered early, whose change has the leader as client."""
+        """Return the response to a change; none to a joiner that has its response: the leader is then the client."""
         return [] if client == me.id else super().answer(me, operation, error, client)
 
 
@@ -254,7 +254,7 @@ class KnownLeaderFollowed(Quorum, variant="known-leader-followed"):
 
 
 class ResignsWhileAsked(Quorum, variant="resigns-while-asked"):
-    """A removed leader resigns only if the request is still pending at the commit, as in Kafka's handler."""
+    """A removed leader resigns only if the request to remove it is still pending at the commit, as in Kafka."""
 
     configuration = "reading.resigns-while-asked"
 
