@@ -48,15 +48,12 @@ def test_counts_are_those_of_tlc(port: str, run: Run, tmp_path: Path) -> None:
     assert (found["distinct_states"], found["depth"]) == (states, depth)
 
 
-@pytest.mark.slow
-@pytest.mark.tlc
+@pytest.mark.exhaustive
 @pytest.mark.kernel
-@pytest.mark.skipif(
-    EXAMPLES is None, reason="needs a copy of the TLA+ Examples: KRAFTCHECK_EXAMPLES=.../specifications"
-)
 @pytest.mark.parametrize("port", FOUND)
 def test_tlc_finds_the_same_states_and_steps(port: str, run: Run) -> None:
     _, module, _, _, more = FOUND[port]
-    spec = Path(EXAMPLES or "") / module
+    assert EXAMPLES is not None, "needs a copy of the TLA+ Examples: KRAFTCHECK_EXAMPLES=.../specifications"
+    spec = Path(EXAMPLES) / module
     outcome = run("crosscheck", model_of(port), "--config", PORTS / f"{port}.cfg", "--spec", spec, *more)
     assert (outcome.code, outcome.out.splitlines()[-1][:5]) == (0, "EQUAL"), outcome.out

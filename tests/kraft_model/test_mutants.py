@@ -26,7 +26,7 @@ LIMIT = 8_000
 
 EXPLANATIONS = Path(__file__).parents[2] / "docs" / "mutation"
 SAMPLES = [
-    ("registration", "smoke", 30, 90),
+    ("registration", "smoke", 60, 90),
     ("recovery", "smoke", 20, 90),
     ("reconfig", "smoke-details", 20, 90),
     ("quorum", "smoke-answers", 20, 80),
