@@ -230,7 +230,10 @@ ITF_ERRORS = [
         "each argument once, found an argument twice in",
     ),
     ('{"vars": ["x"], "states": [{"x": {"#what": 5}}]}', "only #bigint, #tup, #set or #map, found the name '#what'"),
-    ('{"vars": ["x"], "states": [{"x": {"#set": [], "a": 5}}]}', "#bigint, #tup, #set or #map, found the name '#set'"),
+    (
+        '{"vars": ["x"], "states": [{"x": {"#set": [], "a": 5}}]}',
+        "only #bigint, #tup, #set or #map, found the name '#set'",
+    ),
     (
         '{"vars": ["x"], "states": [{"x": {"#unserializable": ""}}]}',
         "only #bigint, #tup, #set or #map, found the name '#uns",
