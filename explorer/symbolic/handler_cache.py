@@ -57,7 +57,7 @@ class HandlerCache(Calls):
         self._known: dict[tuple[str, Value, Value], _Node | CallResult] = {}
 
     def set_layout(self, layout: Layout) -> None:
-        """Set the replicas and exploded sets of a layout; drop the memoized calls that depended on the old layout."""
+        """Take over a layout's exploded sets and replicas; drop the memoized calls that depend on a change."""
         sets: dict[Value, dict[str, list[Value]]] = {}
         for (replica, field), elements in layout.exploded.items():
             sets.setdefault(replica, {})[field] = list(elements)

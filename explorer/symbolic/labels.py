@@ -46,7 +46,7 @@ class Classes:
         return found
 
     def number(self, one: Hashable) -> int:
-        """Return the number of a class."""
+        """Return the number of an abstract value; a new value gets the next number."""
         key = keyed(one)
         found = self._numbers.get(key)
         if found is None:

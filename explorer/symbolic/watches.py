@@ -14,7 +14,7 @@ Dim = tuple[int, int]  # level, map
 
 
 class Watch(NamedTuple):
-    """A projection that is watched for new vectors."""
+    """A callback, called once for each combination of values that some diagram variables take."""
 
     number: int
     dims: tuple[Dim, ...]  # dimensions, sorted by level
@@ -22,7 +22,7 @@ class Watch(NamedTuple):
 
 
 class Watches:
-    """The projections of one search."""
+    """The watches of one search, and the value combinations that each has seen."""
 
     def __init__(self, store: Store, labels: Labels, groups: EventGroups) -> None:
         self.active: list[int] = []

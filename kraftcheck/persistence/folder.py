@@ -187,7 +187,7 @@ class Checkpoint(Folder):
 
     @contextmanager
     def rejecting(self) -> Iterator[None]:
-        """Convert errors of the content into InputError with the folder."""
+        """Convert errors in a file's content into an InputError that names the folder."""
         try:
             yield
         except (CorruptFileError, DecodingError) as error:

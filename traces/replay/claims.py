@@ -96,7 +96,7 @@ class ClaimEvaluator:
         return all(semantics.step_satisfies(prop, before, step._replace(target=state)) for step in steps)
 
     def judge(self, semantics: Semantics, ending: Ending | None, *, is_cut: bool = False) -> Claim | None:
-        """Return the claim with its verdict; None for a trace without a claim. `is_cut` means a missing end."""
+        """Return the claim with its verdict; None for a trace without a claim. `is_cut`: the trace's end is missing."""
         claim = self._judged(semantics, ending)
         if is_cut and claim is not None and claim.verdict is ClaimVerdict.REFUTED:
             return claim._replace(verdict=ClaimVerdict.UNKNOWN, says="the trace is cut")

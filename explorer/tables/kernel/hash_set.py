@@ -301,7 +301,7 @@ def insert_rows(
 
 @jit
 def insert_found(found: Any, tables: Any, p: Any, first: Any, end: Any, new: Any, new_n: Any, enough: Any) -> Any:
-    """Insert a worker's successors of partitions `p` to `end` into these partitions, from successor `first` on.
+    """Insert a worker's successors into partitions `p` to `end` of the visited set, from successor `first` on.
 
     Returns the partition that must grow first (or `end`), the number of its states done, and the number of new states.
     The function returns early once `enough` is set. The states of the current partition then stay in `found`; those
