@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping
-from kraftcheck.explorer.result import SearchRequest, TraceStep, Unmapped
+from kraftcheck.explorer.canonical import canonicalizer
+from kraftcheck.explorer.result import SearchRequest, Unmapped
 from kraftcheck.explorer.state_graph import StateGraph
 from kraftcheck.spec.errors import ProtocolError, RaisedError
 from kraftcheck.spec.kinds import describe_value, mismatch
@@ -88,7 +89,11 @@ def check_refinements(graph: StateGraph, semantics: Semantics, options: SearchRe
         books.followed.add(prop.name)
         if found is not None:
             source, target = found
-            trace = graph.store.path_to(source) if target is None else _with_step(graph, semantics, source, target)
+            trace: Behaviour | None = graph.store.path_to(source)
+            if target is not None:
+                trace = _with_step(graph, semantics, options.view, source, target)
+            if trace is None:
+                raise graph.bounds.spends_too_much(prop.name)
             ends = [refinement.mapped[refinement.number(step.state)] for step in trace[-2:]]
             books.violation(prop.name, trace, unmapped=Unmapped(None if target is None else ends[0], ends[-1]))
 
@@ -130,9 +135,12 @@ def _unmapped(
             yield int(sources[place]), int(targets[place])
 
 
-def _with_step(graph: StateGraph, semantics: Semantics, source: int, target: int) -> Behaviour:
-    """Return the behaviour to the state `source`, extended by a step to the state `target`."""
-    trace, wanted = graph.store.path_to(source), graph.store.state(target)
-    steps = (step for step in semantics.transitions(trace[-1].state) if step.target == wanted)
+def _with_step(
+    graph: StateGraph, semantics: Semantics, view: str | None, source: int, target: int
+) -> Behaviour | None:
+    """Return the behaviour to the state `source` and on to `target`; None if a bound hidden by the VIEW is used up."""
+    trace, key_of = graph.store.path_to(source), canonicalizer(semantics.protocol, None, view)
+    wanted = key_of(graph.store.state(target))
+    steps = (step for step in semantics.transitions(trace[-1].state) if key_of(step.target) == wanted)
     step = next(steps, None)
-    return (*trace, TraceStep(wanted) if step is None else step_of(step))
+    return None if step is None else (*trace, step_of(step))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -267,3 +268,37 @@ def test_a_trace_that_the_toolbox_copies(last: str, indent: str, tmp_path: Path)
 )
 def test_a_copy_that_is_damaged(old: str, new: str, message: str, tmp_path: Path) -> None:
     assert message in (replayed(copied(behaviour(ROUND)).replace(old, new), tmp_path).problem or "")
+
+
+def lasso(back: str, *omitted: int) -> str:
+    """Return a cycle of the lock service that returns to a state, without some states."""
+    return without(*omitted).replace(END, f"Back to state {back}: <Free>\n")
+
+
+def test_a_cycle_to_a_state_left_out(tmp_path: Path) -> None:
+    found = replayed(lasso("2", 1, 2, 3), tmp_path)
+    assert found.verdict is ReplayVerdict.CONFORMS
+    assert "the step back to state 2 not compared" in found.partial
+    (tmp_path / "whole").write_text(lasso("1"))
+    (whole,) = Replayer(LOCKS).replay(tmp_path / "whole")
+    assert (whole.verdict, whole.partial) == (ReplayVerdict.DIVERGES, ())  # compared: Free does not lead to state 1
+
+
+def test_a_cycle_to_a_state_that_never_was(tmp_path: Path) -> None:
+    trace = behaviour(ROUND)
+    ended = replace(trace, ending=Ending(9, "Free"))
+    found = Replayer(LOCKS, reach_first=0).replay_trace(ended)
+    assert (found.verdict, found.problem) == (
+        ReplayVerdict.UNREADABLE,
+        "sample: expected a step back to one of 6 states, found state 9",
+    )
+
+
+def test_a_comment_after_many_spaces(tmp_path: Path) -> None:
+    """A search for the comment that is quadratic in the spaces before it would take minutes."""
+    spaces = " " * 400_000
+    (tmp_path / "part").write_text(
+        f"State 1: <Initial predicate>\n/\\ x = {{1,\n{spaces}2}}\n \\* a\n /\\ y = 1 \\* b\n\n{END}"
+    )
+    (trace,) = read_traces(tmp_path / "part")
+    assert trace.states[0].variables == {"x": frozenset({1, 2}), "y": 1}

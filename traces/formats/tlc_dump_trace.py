@@ -178,11 +178,13 @@ class _Copied(TraceFormat):
 
     def read(self, source: Source, cache: ValueCache) -> Iterator[TraceEvent]:
         text = source.document()
+        line, counted = 1, 0  # the line of the character at `counted`
         for index, found in enumerate(_TRACE.finditer(text)):
+            line, counted = line + text.count("\n", counted, found.start()), found.start()
             end = re.compile(f"^{found[1]}>>", re.MULTILINE).search(text, found.end())
             if end is None:
                 raise source.at_end("'>>', the end of the trace")
-            body, line = text[found.start() : end.start()], text.count("\n", 0, found.start()) + 1
+            body = text[found.start() : end.start()]
             last = _LAST.search(body)
             body = body[: last.start()] if last else body
             value, _ = cache.read(f"{body}>>", where=source.file, line=line, column=1)

@@ -27,7 +27,7 @@ _LABEL = re.compile(
     r"(?: line (\d+), col (\d+) to line (\d+), col (\d+) of module (\w+)| Unknown location| unknown location)?"
 )
 _NAME = re.compile(r"([A-Za-z_]\w*)(?: (?:line|in|of) .*|\(.*| ?\.\.\.)")
-_COMMENT = re.compile(r"""^((?:[^"\\\n]|"(?:[^"\\\n]|\\.)*"|\\[^*\n])*?)\s*\\\*.*""", re.MULTILINE)
+_COMMENT = re.compile(r"""^((?:[^"\\\n]|"(?:[^"\\\n]|\\.)*"|\\[^*\n])*?)\\\*.*""", re.MULTILINE)
 _NO_ACTION = ("Action", "UnnamedAction")
 
 
@@ -87,7 +87,7 @@ class StateText:
         line, column = self._begins
         value = "\n".join(self._text)
         if "\\*" in value:
-            value = _COMMENT.sub(r"\1", value)
+            value = _COMMENT.sub(lambda found: found[1].rstrip(), value)
         try:
             found = self._cache.read(value, where=self._file, line=line, column=column)
         except TraceError as error:

@@ -359,6 +359,7 @@ class _Walk:
     partial: list[str] = field(default_factory=list)
     claim: Claim | None = None
     first: int | None = None
+    gaps: list[range] = field(default_factory=list)  # numbers of the states that the trace omits
 
     def __post_init__(self) -> None:
         self._judge = ClaimEvaluator(self.replayer.protocol, self.replayer.fairness, self.head, self.replayer.temporal)
@@ -366,6 +367,8 @@ class _Walk:
     def take(self, found: TraceState) -> None:
         """Replay the next state."""
         before, self.number = self.number, found.number
+        if found.number > before + 1:
+            self.gaps.append(range(before + 1, found.number))
         self.first = found.number if self.first is None else self.first
         self.replayer.count_state()
         if self.verdict is not ReplayVerdict.CONFORMS:
@@ -561,6 +564,8 @@ class _Walk:
 
     def _back(self, number: int, action: str | None) -> None:
         """Replay the step from the last state back to an earlier state."""
+        if not self._has(number):
+            return
         found = self._compared(self.earlier(number))
         target = self.replayer.reader(self.head).state(found)
         assert isinstance(target, State)  # it was replayed before
@@ -572,6 +577,18 @@ class _Walk:
         if alike is not None:
             self._note(f"it returns to state {number} up to the bounds outside VIEW {self.replayer.seen_as}")
         self._step(found, self.number, action, self.state, alike or target)
+
+    def _has(self, number: int) -> bool:
+        """Whether the trace shows a state; if not, record that the step back to it is not compared."""
+        if number > self.number:
+            expected = f"a step back to one of {self.number} states"
+            self.problem = f"{self.head.file}: expected {expected}, found state {number}"
+        elif any(number in gap for gap in self.gaps):
+            self._judge.leaves_out = f"the trace omits state {number}, to which it returns"
+            self.partial.append(f"the step back to state {number} not compared")
+        else:
+            return True
+        return False
 
     def _made_equal(self, steps: list[Transition], target: State) -> State | None:
         """Return a step's target that equals `target` in all but bounds hidden by the VIEW; None if there is none."""
