@@ -213,8 +213,8 @@ def _unchecked_index(context: Any, builder: Any, kind: Any, index: Any, size: An
 arrayobj.fix_integer_index = _unchecked_index
 
 
-class _MachineCodeReader(_Results):  # type: ignore[misc]
-    """Cache reader that loads machine code without the intermediate code beside it, which takes longer to read."""
+class _MachineCode(_Results):  # type: ignore[misc]
+    """Serializer of compiled code. It loads machine code without the intermediate code, which takes longer to read."""
 
     def rebuild(self, target_context: Any, payload: Any) -> Any:
         (name, kind, data), function, *rest = payload
@@ -223,6 +223,10 @@ class _MachineCodeReader(_Results):  # type: ignore[misc]
         library = _library(target_context.codegen(), name, data[0], function)
         given = _KnownLibrary(target_context, library)
         return super().rebuild(given, (None, function, *rest))._replace(target_context=target_context)
+
+    def check_cachable(self, data: Any) -> bool:
+        # Python drops a Ctrl-C in the callback that LLVM hands the machine code to, so there may be none to save.
+        return data.library._compiled_object is not None and bool(super().check_cachable(data))
 
 
 class _KnownLibrary:
@@ -295,7 +299,7 @@ class _Cache(_FunctionCache):  # type: ignore[misc]
     in the cache prepares the compiler then.
     """
 
-    _impl_class = _MachineCodeReader
+    _impl_class = _MachineCode
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)

@@ -102,6 +102,38 @@ def test_while_the_kernel_is_compiled(tmp_path: Path) -> None:
         ended_by(process, signal.SIGTERM)
 
 
+DROPPED = """
+import sys
+from numba.core.codegen import JITCodeLibrary
+
+keep, pending = JITCodeLibrary._object_compiled_hook, [KeyboardInterrupt]
+
+def hook(module, code):
+    library = getattr(module, "_CPUCodeLibrary__library", None)
+    if pending and library is not None and library._object_caching_enabled:
+        raise pending.pop()
+    keep(module, code)
+
+JITCodeLibrary._object_compiled_hook = hook
+from kraftcheck.__main__ import main
+
+code = main()
+assert not pending
+sys.exit(code)
+"""
+
+
+@pytest.mark.kernel
+def test_ctrl_c_while_llvm_hands_over_machine_code(tmp_path: Path) -> None:
+    """Python drops it in that callback, and the code does not reach Numba's cache."""
+    command = [sys.executable, "-c", DROPPED, "check", "lock-service", "--engine", "tables", "--quiet"]
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 130
+    assert done.stderr.startswith("\ninterrupted: finishing the current work") and "Traceback" not in done.stderr
+    assert done.stdout.startswith("INCOMPLETE: ") or "\nINCOMPLETE: " in done.stdout
+
+
 INTERRUPTED_IMPORT = """
 import os, runpy, signal, sys
 
