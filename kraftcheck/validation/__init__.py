@@ -1,0 +1,1 @@
+"""Validation of the logs and disks of a real Kafka cluster."""

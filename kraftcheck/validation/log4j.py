@@ -1,0 +1,322 @@
+"""Reader of Kafka's log4j files: the lines of `org.apache.kafka.raft`, as events."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from functools import cache
+from sys import intern
+from typing import Any
+
+from kraftcheck.spec.errors import InputError
+from kraftcheck.validation.events import Body, Event, Kind
+
+DEFAULT_PATTERN = "[%d] %p %m (%c)%n"
+"""Kafka's own pattern."""
+
+CONVERSIONS = {"d": r"(?P<d>\d.*?)", "p": r"(?P<p>[A-Z]+)", "m": r"(?P<m>.*)", "c": r"(?P<c>[\w.$]+)", "n": ""}
+
+
+@cache
+def line_pattern(pattern: str) -> re.Pattern[str]:
+    """Return the regular expression of a log4j pattern layout; raise InputError unless it has %d, %p and %m."""
+    text, position = "", 0
+    for found in re.finditer(r"%-?(?:\d+)?(?:\.-?\d+)?([a-zA-Z]+)(?:\{[^}]*\})*", pattern):
+        text += re.escape(pattern[position : found.start()])
+        name = {"date": "d", "level": "p", "msg": "m", "message": "m", "logger": "c"}.get(found[1], found[1])
+        text += CONVERSIONS.get(name, r".*?") + (r"\s*" if name == "p" else "")
+        position = found.end()
+    try:
+        made = re.compile(text + re.escape(pattern[position:]) + "$")
+    except re.error:
+        made = re.compile("$.")
+    missing = [f"%{name}" for name in "dpm" if name not in made.groupindex]
+    if missing:
+        raise InputError(
+            f"--pattern {pattern!r}: found no {missing[0]}; expected a log4j pattern such as {DEFAULT_PATTERN}"
+        )
+    return made
+
+
+SCALAR = re.compile(r"(\w+)=('[^']*'|[^\s,()\[\]{}']+)(?=[,)\]}])")
+RECORDS = re.compile(r", (?:unalignedR|r)ecords=(?:[\w.$]+@[0-9a-f]+|\w+\(size=(\d+)[^)]*\))")
+API = re.compile(r"data=(\w+?)(Request|Response)Data\(")
+VOTER = re.compile(
+    r"voterKey=ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\), listeners=Endpoints\(endpoints=\{([^}]*)\}\)"
+    r"(?:, supportedKRaftVersion=SupportedVersionRange\[min_version:(\d+), max_version:(\d+)\])?"
+)
+ENDPOINT = re.compile(r"ListenerName\(([^)]*)\)=([^,]*?)(?:/[^:,]*)?:(\d+)")
+OFFSET = re.compile(r"offset=(\d+)")
+NODE = re.compile(r"\[\w+ (?:nodeI|i)d=(\d+)\] ")
+CREATED = re.compile(r"correlationId=(\d+).*?createdTimeMs=(\d+)\)?$")
+DESTINATION = re.compile(r"createdTimeMs=(\d+), destination=(\S+) ")
+STATE_KEY = re.compile(r"ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\)")
+ELECTION = re.compile(r"(\d+)=VoterState\(replicaKey=ReplicaKey\(id=\d+, directoryId=[\w<>-]+\), state=(\w+)\)")
+LEADER_VOTER = re.compile(r"(\d+)=ReplicaState\(replicaKey=ReplicaKey\(id=\d+, directoryId=([\w<>-]+)\)")
+
+DROPPED = frozenset({"topic", "pos", "lim", "cap", "file", "start", "end", "createdTimeMs", "correlationId"})
+"""Fields that the sender and the receiver of a message show differently."""
+
+
+@cache
+def _names(names: tuple[str, ...]) -> tuple[str, ...]:
+    return names
+
+
+def body_of(api: str, text: str) -> Body:
+    """Return the body of a request or a response from its text, without the contents of records."""
+    text = RECORDS.sub(lambda found: f", size={found[1]}" if found[0][2] == "r" else "", text)
+    pairs = [(name, value) for name, value in SCALAR.findall(text) if name not in DROPPED]
+    return Body(api, _names(tuple(intern(name) for name, _ in pairs)), tuple(intern(value) for _, value in pairs))
+
+
+def offset_in(text: str) -> int:
+    """Return the first offset in a text, -1 without one."""
+    found = OFFSET.search(text)
+    return int(found[1]) if found else -1
+
+
+def voters_in(text: str) -> tuple[tuple[int, str, str, int], ...]:
+    """Return the voters of a VoterSet's text: id, directory id, host and port, highest kraft.version."""
+    return tuple(
+        (
+            int(node),
+            directory,
+            ",".join(f"{host}:{port}" for _, host, port in ENDPOINT.findall(endpoints)),
+            int(high or 0),
+        )
+        for node, directory, endpoints, _, high in VOTER.findall(text)
+    )
+
+
+STATE = re.compile(r"(\w+?)(?:State)?\(")
+
+
+def state_in(text: str) -> dict[str, Any] | None:
+    """Return the fields of an epoch state: mode, epoch, leader, voted, granted, rejected, voters, high watermark."""
+    named = STATE.match(text)
+    epoch = re.search(r"[( ]epoch=(\d+)", text)
+    if named is None or epoch is None:
+        return None
+    mode = named[1]
+    found: dict[str, Any] = {"mode": mode, "epoch": int(epoch[1])}
+    leader = re.search(r"leader(?:Id)?=(?:OptionalInt\[)?(\d+)", text)
+    if mode in ("Unattached", "Prospective", "Follower"):
+        found["leader"] = int(leader[1]) if leader else None
+        voted = re.search(r"votedKey=Optional\[(.*?)\]", text)
+        key = STATE_KEY.search(voted[1]) if voted else None
+        found["voted"] = (int(key[1]), key[2]) if key else None
+    if mode in ("Prospective", "Candidate"):
+        states = ELECTION.findall(text)
+        found["granted"] = frozenset(int(node) for node, state in states if state == "GRANTED")
+        found["rejected"] = frozenset(int(node) for node, state in states if state == "REJECTED")
+        found["voters"] = frozenset(int(node) for node, _ in states)
+    if mode == "Leader":
+        found["voters"] = frozenset(int(node) for node, _ in LEADER_VOTER.findall(text))
+        start = re.search(r"epochStartOffset=(\d+)", text)
+        found["start"] = int(start[1]) if start else -1
+    if mode in ("Unattached", "Resigned"):
+        ids = re.search(r"[( ]voters=[\[{]([\d, ]*)[\]}]", text)
+        found["voters"] = frozenset(map(int, filter(None, ids[1].split(", ")))) if ids else None
+    if mode == "Follower":
+        told = ENDPOINT.search(text.partition("votedKey=")[0])
+        found["address"] = f"{told[2]}:{told[3]}" if told else None
+    if mode not in ("Leader", "Resigned"):
+        high = text.partition("ighWatermark=")[2]
+        found["high"] = offset_in(high.partition(", ")[0]) if high.startswith("Optional[") else 0
+    return found
+
+
+# Parsers by the first characters of a message
+
+
+def _message(kind: Kind, event: Event, text: str) -> bool:
+    api = API.search(text)
+    if api is None:
+        return False
+    event.kind, head = kind, text[: api.start()]
+    correlation = re.search(r"correlationId=(\d+)", head)
+    event.correlation = int(correlation[1]) if correlation else -1
+    event.body = body_of(api[1], text[api.end() :])
+    return True
+
+
+def _received(event: Event, text: str) -> None:
+    kind = Kind.REQUEST if "InboundRequest(" in text[:45] else Kind.RESPONSE
+    if _message(kind, event, text):
+        created = re.search(r"createdTimeMs=(\d+)", text[-40:])
+        event.created = int(created[1]) if created else -1
+        event.peer = sender_of(event.body) if kind is Kind.REQUEST else None
+
+
+def _sent(event: Event, text: str) -> None:
+    if _message(Kind.SEND, event, text):
+        found = DESTINATION.search(text)
+        if found:
+            event.created, event.address = int(found[1]), found[2]
+
+
+def _answered(event: Event, text: str) -> None:
+    answer, _, request = text.partition(" to inbound request ")
+    if _message(Kind.ANSWER, event, answer):
+        found = CREATED.search(request)
+        event.created = int(found[2]) if found else -1
+        api = API.search(request)
+        event.peer = sender_of(body_of(api[1], request[api.end() :])) if api else None
+
+
+def _ignored(event: Event, text: str) -> None:
+    _message(Kind.IGNORED, event, text.partition(" since it is no longer")[0])
+
+
+def _transition(kind: Kind) -> Callable[[Event, str], None]:
+    def parse(event: Event, text: str) -> None:
+        after, _, before = text.partition(" to ")[2].partition(" from ")
+        state = state_in(after)
+        if state is not None:
+            event.kind, event.body = kind, (state, None if before == "null" else state_in(before))
+
+    return parse
+
+
+def _append(event: Event, text: str) -> None:
+    found = re.search(r"base offset (\d+), new end offset is OffsetAndEpoch[\[(]offset=(\d+), epoch=(\d+)", text)
+    if found:
+        event.kind, event.body = Kind.APPEND, (int(found[1]), int(found[2]), int(found[3]))
+
+
+def _stored(event: Event, text: str) -> None:
+    found = re.search(r"offset=(\d+), epoch=(\d+)", text)
+    if found:
+        event.kind, event.body = Kind.STORED, (int(found[1]), int(found[2]))
+
+
+def _offset(kind: Kind) -> Callable[[Event, str], None]:
+    def parse(event: Event, text: str) -> None:
+        found = re.search(r"(?:offset=|to offset |to )(\d+)", text)
+        if found:
+            event.kind, event.body = kind, int(found[1])
+
+    return parse
+
+
+def _voters(event: Event, text: str) -> None:
+    found = re.search(r" at offset (-?\d+)$", text)
+    if found:
+        event.kind, event.body = Kind.VOTERS, (voters_in(text), int(found[1]))
+
+
+def _version(event: Event, text: str) -> None:
+    found = re.search(r"KRAFT_VERSION_(\d+) at offset (-?\d+)$", text)
+    if found:
+        event.kind, event.body = Kind.VERSION, (int(found[1]), int(found[2]))
+
+
+def _starting(event: Event, text: str) -> None:
+    event.kind, event.body = Kind.STARTING_VOTERS, voters_in(text)
+
+
+def _boot(event: Event, text: str) -> None:
+    event.kind = Kind.BOOT
+
+
+def _disk(event: Event, text: str) -> None:
+    event.kind = Kind.DISK
+    event.body = tuple((int(a), int(b)) for a, b in re.findall(r"offset=(\d+), epoch=(\d+)", text))
+
+
+def _bootstrap(event: Event, text: str) -> None:
+    event.kind = Kind.BOOTSTRAP
+    event.body = tuple((address, int(node)) for address, node in re.findall(r"(\S+:\d+) \(id: (-?\d+)", text))
+
+
+def _parked(kind: Kind) -> Callable[[Event, str], None]:
+    def parse(event: Event, text: str) -> None:
+        found = re.search(r"ReplicaKey\(id=(\d+), .*?(?:starting at offset|at) (\d+)", text)
+        if found:
+            event.kind, event.peer, event.body = kind, int(found[1]), int(found[2])
+
+    return parse
+
+
+def _fetching(event: Event, text: str) -> None:
+    found = re.search(r"offset=(\d+), epoch=(\d+)", text)
+    if found:
+        event.kind, event.body = Kind.FETCHING, (int(found[1]), int(found[2]))
+
+
+PARSERS: dict[str, Callable[[Event, str], None]] = {
+    "Received inbound mes": _received,
+    "Sent outbound reques": _sent,
+    "Sent response Outbou": _answered,
+    "Ignoring response In": _ignored,
+    "Attempting durable t": _transition(Kind.ATTEMPT),
+    "Completed transition": _transition(Kind.TRANSITION),
+    "Leader appended reco": _append,
+    "Follower end offset ": _stored,
+    "Leader high watermar": _offset(Kind.LEADER_HIGH_WATERMARK),
+    "Follower high waterm": _offset(Kind.FOLLOWER_HIGH_WATERMARK),
+    "Latest set of voters": _voters,
+    "Latest kraft.version": _version,
+    "Starting voters are ": _starting,
+    "Reading KRaft snapsh": _boot,
+    "Initialized snapshot": _disk,
+    "Starting request man": _bootstrap,
+    "Truncated to offset ": _offset(Kind.TRUNCATED),
+    "Fully truncated the ": _offset(Kind.REPLACED),
+    "Fetching snapshot Of": _fetching,
+    "Completing delayed f": _parked(Kind.PARKED),
+    "Failed to handle fet": _parked(Kind.REJECTED),
+}
+"""Parser of a message by its first 20 characters; other lines are no events."""
+
+
+SENDERS = {
+    "Fetch": ("replicaId", 1),
+    "FetchSnapshot": ("replicaId", 0),
+    "Vote": ("replicaId", 0),
+    "BeginQuorumEpoch": ("leaderId", 0),
+    "EndQuorumEpoch": ("leaderId", 0),
+    "UpdateRaftVoter": ("voterId", 0),
+}
+"""The field of a request that names its sender."""
+
+
+def sender_of(body: Body) -> int | None:
+    """Return the node that sent a request; None for an administrator."""
+    if body.api in ("AddRaftVoter", "RemoveRaftVoter"):  # a joining controller does not wait for the commit
+        return body.number("voterId") if body.get("ackWhenCommitted") == "false" else None
+    field = SENDERS.get(body.api)
+    node = body.number(*field) if field else -1
+    return node if node >= 0 else None
+
+
+def milliseconds(text: str) -> int:
+    """Return a time of a log line in milliseconds, 0 if it is in an unknown form."""
+    try:
+        return int(datetime.fromisoformat(text.replace(",", ".")).replace(tzinfo=UTC).timestamp() * 1000)
+    except ValueError:
+        return 0
+
+
+def read_lines(lines: Iterable[str], file: str, pattern: str = DEFAULT_PATTERN) -> Iterator[Event]:
+    """Yield the events of a log file; node -1 stands for the node of the file."""
+    match = line_pattern(pattern).match
+    last_text, last_time = "", 0
+    for number, line in enumerate(lines, start=1):
+        found = match(line.rstrip("\r\n"))
+        if found is None:
+            continue
+        text = found["m"]
+        node = NODE.match(text)
+        start = node.end() if node else text.find("] ") + 2 if text.startswith("[") else 0
+        parse = PARSERS.get(text[start : start + 20])
+        if parse is None:
+            continue
+        if found["d"] != last_text:
+            last_text, last_time = found["d"], milliseconds(found["d"])
+        event = Event(int(node[1]) if node else -1, last_time, Kind.THREW, file, number, level=found["p"])
+        parse(event, text[start:])
+        if event.kind is not Kind.THREW:
+            yield event
