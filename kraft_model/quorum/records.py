@@ -488,6 +488,12 @@ class Replica(Record):
         return Key(self.id, self.directory)
 
 
+class DiskReplica(Replica):
+    """A replica with the snapshots beside its log, by end offset, oldest first; its log may begin before them."""
+
+    snapshots: tuple[int, ...] = ()
+
+
 class Told(Record):
     """History, for properties only: a completed operation that an administrator learned of, with its subject."""
 

@@ -42,8 +42,7 @@ class QuorumReplication(QuorumBase):
             yield self.taken(me, me, self.fetch_answer(me, request, error))
             return
         if self.needs_snapshot(me, request):
-            snapshot = Position(me.start, me.log[me.start - 1].epoch)
-            yield self.taken(me, me, self.fetch_answer(me, request, Error.NONE, snapshot=snapshot))
+            yield self.taken(me, me, self.fetch_answer(me, request, Error.NONE, snapshot=self.latest_snapshot(me)))
             return
         common = end_offset_for_epoch(me.log, request.last_epoch)
         if not self.is_valid_position(request, common):
@@ -64,6 +63,14 @@ class QuorumReplication(QuorumBase):
         if request.offset < me.start or request.last_epoch < epoch:
             return True
         return request.offset == me.start and request.last_epoch != epoch
+
+    def latest_snapshot(self, me: Replica) -> Position:
+        """Return the id of the snapshot that a fetch response names: its end offset and last epoch."""
+        return Position(me.start, me.log[me.start - 1].epoch)
+
+    def holds_snapshot(self, me: Replica, snapshot: Position) -> bool:
+        """Whether a leader still holds a snapshot."""
+        return snapshot.offset == me.start
 
     def is_valid_position(self, request: FetchRequest, common: Position) -> bool:
         """Whether the leader's log contains the sender's log end."""
@@ -195,6 +202,10 @@ class QuorumReplication(QuorumBase):
             return me
         return me.but(high_watermark=min(response.high_watermark, len(me.log)))
 
+    def servers(self, me: Replica) -> frozenset[ModelValue]:
+        """Return the bootstrap servers from which a replica may fetch."""
+        return self.bootstrap_servers - {me.id}
+
     @internal
     def fetch_from_bootstrap_server(self, me: Replica) -> Steps:
         """A replica without a known leader fetches from the bootstrap servers.
@@ -205,7 +216,7 @@ class QuorumReplication(QuorumBase):
             return
         if not isinstance(me.pending, Nil):
             return
-        for server in ordered(self.bootstrap_servers - {me.id}):
+        for server in ordered(self.servers(me)):
             fetch = self.fetch_from(me, server, 0)
             yield self.taken(me, me.but(pending=fetch), fetch, consumes=False)
 
@@ -223,7 +234,7 @@ class QuorumReplication(QuorumBase):
         free = me.but(pending=Nil.NIL)
         yield self.taken(me, free, consumes=False).spend("retries")
         if me.mode is Mode.FOLLOWER and not self.is_voter(me):
-            for server in ordered(self.bootstrap_servers - {me.id}):
+            for server in ordered(self.servers(me)):
                 fetch = self.fetch_from(me, server, 0)
                 yield self.taken(me, me.but(pending=fetch), fetch, consumes=False).spend("retries")
 
@@ -256,7 +267,7 @@ class QuorumReplication(QuorumBase):
             yield self.taken(me, me, refusal)
             return
         error = self.epoch_error(me, request.epoch)
-        if error is Error.NONE and request.snapshot.offset != me.start:
+        if error is Error.NONE and not self.holds_snapshot(me, request.snapshot):
             error = Error.SNAPSHOT_NOT_FOUND
         yield self.taken(me, me, self.snapshot_answer(me, request, error))
 

@@ -95,4 +95,5 @@ class Event:
 
     @property
     def place(self) -> str:
+        """Return file and line."""
         return f"{self.file}:{self.line}"

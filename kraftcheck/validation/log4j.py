@@ -91,41 +91,67 @@ def voters_in(text: str) -> tuple[tuple[int, str, str, int], ...]:
 
 
 STATE = re.compile(r"(\w+?)(?:State)?\(")
+EPOCH = re.compile(r"[( ]epoch=(\d+)")
 
 
 def state_in(text: str) -> dict[str, Any] | None:
-    """Return the fields of an epoch state: mode, epoch, leader, voted, granted, rejected, voters, high watermark."""
-    named = STATE.match(text)
-    epoch = re.search(r"[( ]epoch=(\d+)", text)
+    """Return the fields of an epoch state, by the names of `STATE_FIELDS`; None for another text."""
+    named, epoch = STATE.match(text), EPOCH.search(text)
     if named is None or epoch is None:
         return None
-    mode = named[1]
-    found: dict[str, Any] = {"mode": mode, "epoch": int(epoch[1])}
-    leader = re.search(r"leader(?:Id)?=(?:OptionalInt\[)?(\d+)", text)
-    if mode in ("Unattached", "Prospective", "Follower"):
-        found["leader"] = int(leader[1]) if leader else None
-        voted = re.search(r"votedKey=Optional\[(.*?)\]", text)
-        key = STATE_KEY.search(voted[1]) if voted else None
-        found["voted"] = (int(key[1]), key[2]) if key else None
-    if mode in ("Prospective", "Candidate"):
-        states = ELECTION.findall(text)
-        found["granted"] = frozenset(int(node) for node, state in states if state == "GRANTED")
-        found["rejected"] = frozenset(int(node) for node, state in states if state == "REJECTED")
-        found["voters"] = frozenset(int(node) for node, _ in states)
-    if mode == "Leader":
-        found["voters"] = frozenset(int(node) for node, _ in LEADER_VOTER.findall(text))
-        start = re.search(r"epochStartOffset=(\d+)", text)
-        found["start"] = int(start[1]) if start else -1
-    if mode in ("Unattached", "Resigned"):
-        ids = re.search(r"[( ]voters=[\[{]([\d, ]*)[\]}]", text)
-        found["voters"] = frozenset(map(int, filter(None, ids[1].split(", ")))) if ids else None
-    if mode == "Follower":
-        told = ENDPOINT.search(text.partition("votedKey=")[0])
-        found["address"] = f"{told[2]}:{told[3]}" if told else None
-    if mode not in ("Leader", "Resigned"):
-        high = text.partition("ighWatermark=")[2]
-        found["high"] = offset_in(high.partition(", ")[0]) if high.startswith("Optional[") else 0
-    return found
+    fields = {name: read(text) for name, (modes, read) in STATE_FIELDS.items() if named[1] in modes}
+    return {"mode": named[1], "epoch": int(epoch[1]), **fields}
+
+
+def _leader(text: str) -> int | None:
+    found = re.search(r"leader(?:Id)?=(?:OptionalInt\[)?(\d+)", text)
+    return int(found[1]) if found else None
+
+
+def _voted(text: str) -> tuple[int, str] | None:
+    voted = re.search(r"votedKey=Optional\[(.*?)\]", text)
+    key = STATE_KEY.search(voted[1]) if voted else None
+    return (int(key[1]), key[2]) if key else None
+
+
+def _with_state(wanted: str) -> Callable[[str], frozenset[int]]:
+    return lambda text: frozenset(int(node) for node, state in ELECTION.findall(text) if wanted in ("", state))
+
+
+def _start(text: str) -> int:
+    found = re.search(r"epochStartOffset=(\d+)", text)
+    return int(found[1]) if found else -1
+
+
+def _voter_ids(text: str) -> frozenset[int] | None:
+    ids = re.search(r"[( ]voters=[\[{]([\d, ]*)[\]}]", text)
+    return frozenset(map(int, filter(None, ids[1].split(", ")))) if ids else None
+
+
+def _leader_address(text: str) -> str | None:
+    told = ENDPOINT.search(text.partition("votedKey=")[0])
+    return f"{told[2]}:{told[3]}" if told else None
+
+
+def _high(text: str) -> int:
+    high = text.partition("ighWatermark=")[2]
+    return offset_in(high.partition(", ")[0]) if high.startswith("Optional[") else 0
+
+
+IN_ELECTION = ("Prospective", "Candidate")
+STATE_FIELDS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
+    "leader": (("Unattached", "Prospective", "Follower"), _leader),
+    "voted": (("Unattached", "Prospective", "Follower"), _voted),
+    "granted": (IN_ELECTION, _with_state("GRANTED")),
+    "rejected": (IN_ELECTION, _with_state("REJECTED")),
+    "candidates": (IN_ELECTION, _with_state("")),
+    "voters": (("Unattached", "Resigned"), _voter_ids),
+    "leader voters": (("Leader",), lambda text: frozenset(int(node) for node, _ in LEADER_VOTER.findall(text))),
+    "start": (("Leader",), _start),
+    "address": (("Follower",), _leader_address),
+    "high": (("Unattached", *IN_ELECTION, "Follower"), _high),
+}
+"""The fields of an epoch state: the modes that show them, and their readers."""
 
 
 # Parsers by the first characters of a message
@@ -228,7 +254,7 @@ def _disk(event: Event, text: str) -> None:
 
 def _bootstrap(event: Event, text: str) -> None:
     event.kind = Kind.BOOTSTRAP
-    event.body = tuple((address, int(node)) for address, node in re.findall(r"(\S+:\d+) \(id: (-?\d+)", text))
+    event.body = tuple((address, int(node)) for address, node in re.findall(r"([^\s\[]+:\d+) \(id: (-?\d+)", text))
 
 
 def _parked(kind: Kind) -> Callable[[Event, str], None]:

@@ -6,18 +6,23 @@ difference never falls within an incarnation of the sender. The order of the pai
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import chain, count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kraftcheck.validation.events import Event, Kind
 
 LOOKAHEAD = 12
-"""Receipts that decide to which value the difference of correlation ids rises."""
+"""Receipts that decide to which incarnation of their sender a row of receipts belongs."""
 
+USUAL_RISE = 3
 LARGEST_RISE = 200
-"""The largest rise of the difference between two receipts; each handshake or failed request adds one."""
+"""Rises of the difference between two receipts: each handshake of a connection adds one."""
+
+MOST_PATHS = 8
+"""Alignments of equal requests that are kept until later requests decide between them."""
 
 
 class Pairs(NamedTuple):
@@ -103,7 +108,10 @@ def _pair_sender(
             assigned[best] += run
     for incarnation, found in assigned.items():
         found.sort(key=lambda event: event.correlation)
-        _align(found, sends[incarnation], responses[incarnation], answers, homes, pairs)
+        alignment = _Alignment(sends[incarnation], responses[incarnation], answers, homes)
+        for receipt in found:
+            alignment.add(receipt)
+        alignment.pair(pairs)
 
 
 def _score(run: list[Event], sends: dict[int, Event]) -> int:
@@ -112,54 +120,74 @@ def _score(run: list[Event], sends: dict[int, Event]) -> int:
     return sum(event.body in bodies for event in run[:LOOKAHEAD])
 
 
-def _align(
-    receipts: list[Event],
-    sends: dict[int, Event],
-    responses: dict[int, Event],
-    answers: dict[int, Event],
-    homes: dict[str, int],
-    pairs: Pairs,
-) -> None:
-    """Pair the receipts of an incarnation's requests at differences of correlation ids that never fall."""
+class _Alignment:
+    """Alignments of the receipts of an incarnation's requests with their sendings, the best first."""
 
-    def fits(receipt: Event, difference: int) -> bool:
-        sent = sends.get(receipt.correlation - difference)
-        if sent is None or sent.body != receipt.body or homes.get(sent.address, receipt.node) != receipt.node:
+    def __init__(
+        self,
+        sends: dict[int, Event],
+        responses: dict[int, Event],
+        answers: dict[int, Event],
+        homes: dict[str, int],
+    ) -> None:
+        self.sends = sends
+        self.responses = responses
+        self.answers = answers
+        self.homes = homes
+        self.least = min(sends, default=0)
+        self.answered = sorted(
+            number
+            for number, sent in sends.items()
+            if (response := responses.get(number)) and not is_lost(response) and sent.address in homes
+        )
+        # By difference of ids: the score, the number of answered requests up to the last pair, and the pairs as a list
+        # linked backwards.
+        self.paths: dict[int, tuple[float, int, Any]] = {0: (0.0, 0, None)}
+
+    def fits(self, receipt: Event, difference: int) -> bool:
+        """Return whether a receipt and the sending at a difference of ids have equal contents and responses."""
+        sent = self.sends.get(receipt.correlation - difference)
+        if sent is None or sent.body != receipt.body or self.homes.get(sent.address, receipt.node) != receipt.node:
             return False
-        answer, response = answers.get(id(receipt)), responses.get(sent.correlation)
+        answer, response = self.answers.get(id(receipt)), self.responses.get(sent.correlation)
         return answer is None or response is None or is_lost(response) or answer.body == response.body
 
-    least = min(sends, default=0)
+    def rises(self, receipt: Event, difference: int) -> list[int]:
+        """Return the differences at which a receipt pairs: those within the usual rise, else higher ones."""
+        most = min(receipt.correlation - self.least, difference + LARGEST_RISE)
+        usual = difference + USUAL_RISE
+        found = [d for d in range(difference, min(most, usual) + 1) if self.fits(receipt, d)]
+        return found or [d for d in range(usual + 1, most + 1) if self.fits(receipt, d)][:USUAL_RISE]
 
-    def raised(receipt: Event, difference: int) -> list[int]:
-        most = min(receipt.correlation - least, difference + LARGEST_RISE)
-        return [higher for higher in range(difference + 1, most + 1) if fits(receipt, higher)]
+    def add(self, receipt: Event) -> None:
+        """Extend the alignments by a receipt. Skipping an answered request costs more than a rise."""
+        found: dict[int, tuple[float, int, Any]] = {}
+        for difference, (score, passed, link) in self.paths.items():
+            skip = (score - 1, passed, (receipt, None, link))
+            if difference not in found or skip[0] > found[difference][0]:
+                found[difference] = skip
+            for rise in self.rises(receipt, difference):
+                number = receipt.correlation - rise
+                now = bisect_right(self.answered, number)
+                skipped = max(0, now - passed - (number in self.responses))
+                gained = score + 1 - 2 * skipped - (0.1 if rise > difference else 0)
+                if rise not in found or gained > found[rise][0]:
+                    found[rise] = (gained, now, (receipt, self.sends[number], link))
+        best = sorted(found, key=lambda difference: -found[difference][0])[:MOST_PATHS]
+        self.paths = {difference: found[difference] for difference in best}
 
-    def paired(position: int, difference: int) -> int:
-        """Return how many of the next receipts pair at this difference, raised where that is necessary."""
-        count = 0
-        for receipt in receipts[position : position + LOOKAHEAD]:
-            if not fits(receipt, difference):
-                higher = raised(receipt, difference)
-                if not higher:
-                    continue
-                difference = higher[0]
-            count += 1
-        return count
-
-    difference = 0
-    for position, receipt in enumerate(receipts):
-        if not fits(receipt, difference):
-            higher = raised(receipt, difference)
-            if not higher:
+    def pair(self, pairs: Pairs) -> None:
+        """Add the pairs of the best alignment."""
+        link = max(self.paths.values(), key=lambda path: path[0])[2]
+        while link is not None:
+            receipt, sent, link = link
+            if sent is None:
                 pairs.unpaired.append(receipt)
                 continue
-            difference = max(higher, key=lambda rise: (paired(position, rise), -rise))
-        sent = sends[receipt.correlation - difference]
-        pairs.sent[id(receipt)] = sent
-        answer, response = answers.get(id(receipt)), responses.get(sent.correlation)
-        if answer is not None and response is not None and not is_lost(response):
-            pairs.answered[id(response)] = answer
+            pairs.sent[id(receipt)] = sent
+            answer, response = self.answers.get(id(receipt)), self.responses.get(sent.correlation)
+            if answer is not None and response is not None and not is_lost(response):
+                pairs.answered[id(response)] = answer
 
 
 TRANSPORT = frozenset({"7", "8", "13"})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from re import sub
+from typing import ClassVar
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import ADMIN, Bystanders
@@ -15,7 +16,9 @@ from kraftcheck.kraft_model.quorum.records import (
     AddVoterRequest,
     AdminResponse,
     Answers,
+    DiskReplica,
     Error,
+    FetchRequest,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     Key,
@@ -25,6 +28,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Mode,
     Nil,
     Operation,
+    Position,
     RemoveVoterRequest,
     Replica,
     Shared,
@@ -239,7 +243,7 @@ class RetriesAtBootstrapServers(Quorum):
         if me.mode is not Mode.FOLLOWER or isinstance(me.leader, Nil):
             yield self.taken(me, me.but(pending=Nil.NIL), consumes=False).spend("retries")
             return
-        servers = [(me.leader, me.leader_endpoint), *((host, 0) for host in ordered(self.bootstrap_servers - {me.id}))]
+        servers = [(me.leader, me.leader_endpoint), *((host, 0) for host in ordered(self.servers(me)))]
         for server, address in servers:
             fetch = self.fetch_from(me, server, address)
             yield self.taken(me, me.but(pending=fetch), fetch, consumes=False).spend("retries")
@@ -360,6 +364,65 @@ class EmptyMockLogKills(Quorum):
         yield from super().handle_fetch_snapshot_response(me, response, shared)
 
 
+class SeveralSnapshots(Quorum):
+    """A replica keeps several snapshots beside a log that begins earlier, and deletes them and the log later.
+
+    `KafkaRaftLog.maybeClean`; in the model a snapshot replaces the log before it. A fetch at offset 0 loads the latest
+    snapshot, even if the log begins at 0 (`KafkaRaftClient.tryCompleteFetchRequest`). All versions.
+    """
+
+    replica_type = DiskReplica
+
+    def take_snapshot(self, me: Replica) -> Steps:
+        assert isinstance(me, DiskReplica)
+        for end in range(max((0, *me.snapshots)) + 1, me.high_watermark + 1):
+            yield self.taken(me, me.but(snapshots=(*me.snapshots, end)), consumes=False).spend("snapshots")
+        for kept, end in enumerate(me.snapshots):
+            if end > me.start:
+                trimmed = me.but(start=end, snapshots=me.snapshots[kept:])
+                yield self.taken(me, trimmed, consumes=False).spend("snapshots")
+
+    def needs_snapshot(self, me: Replica, request: FetchRequest) -> bool:
+        assert isinstance(me, DiskReplica)
+        return (request.offset == 0 and bool(me.snapshots)) or super().needs_snapshot(me, request)
+
+    def latest_snapshot(self, me: Replica) -> Position:
+        assert isinstance(me, DiskReplica)
+        end = max(me.snapshots, default=me.start)
+        return Position(end, me.log[end - 1].epoch)
+
+    def holds_snapshot(self, me: Replica, snapshot: Position) -> bool:
+        assert isinstance(me, DiskReplica)
+        return snapshot.offset in me.snapshots
+
+    def load(self, me: Replica, response: FetchSnapshotResponse) -> Replica:
+        loaded = super().load(me, response)
+        return loaded.but(snapshots=(loaded.start,))
+
+
+class FetchesFromItself(Quorum):
+    """A replica that is one of its bootstrap servers fetches from itself too.
+
+    `KafkaRaftClient.maybeSendFetchToAnyBootstrap` does not leave out the local node. All versions.
+    """
+
+    def servers(self, me: Replica) -> frozenset[ModelValue]:
+        return self.bootstrap_servers
+
+
+class ParkedFetches(Quorum):
+    """A leader delays the response to a fetch while it has nothing to send, and handles the fetch again at its end.
+
+    `KafkaRaftClient.handleFetchRequest`. The first response is lost where the log has grown since. Since 4.1 a leader
+    does not delay it for a follower whose high watermark is lower than its own (KIP-1166). All versions.
+    """
+
+    parks_fetches: ClassVar[bool] = True
+
+
+CLUSTER_DIFFERENCES: tuple[type[Quorum], ...] = (SeveralSnapshots, FetchesFromItself, ParkedFetches)
+"""Differences of a whole server, for logs of a cluster."""
+
 MOCK_DIFFERENCES: tuple[type[Quorum], ...] = (EmptyMockLogKills,)
 """A leader that must defer a request answers INVALID_REQUEST, a final error (KIP-853, "RemoveVoter")."""
 
@@ -386,15 +449,19 @@ DIFFERENCES: tuple[type[Quorum], ...] = (
 """All known differences; an earlier class overrides the later ones."""
 
 
-def known_differences(*, disk: bool = False) -> dict[str, type[Quorum]]:
+def known_differences(*, disk: bool = False, cluster: bool = False) -> dict[str, type[Quorum]]:
     """Return the class of each known difference by name, for example `pre-votes-begin-anew` for `PreVotesBeginAnew`."""
     own = DISK_DIFFERENCES if disk else MOCK_DIFFERENCES
+    if cluster:
+        own = (*CLUSTER_DIFFERENCES, *DISK_DIFFERENCES)
     return {sub(r"(?<!^)(?=[A-Z])", "-", part.__name__).lower(): part for part in (*own, *DIFFERENCES)}
 
 
-def as_kafka(protocol: type[Quorum], *, disk: bool = False, without: Collection[str] = ()) -> type[Quorum]:
+def as_kafka(
+    protocol: type[Quorum], *, disk: bool = False, cluster: bool = False, without: Collection[str] = ()
+) -> type[Quorum]:
     """Return a subclass of `protocol` with all known differences of Kafka from the model but those in `without`."""
-    known = known_differences(disk=disk)
+    known = known_differences(disk=disk, cluster=cluster)
     for name in without:
         if name not in known:
             raise InputError(unknown("difference", name, known))

@@ -1,0 +1,77 @@
+"""The replay of a cluster, built from the events of its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.kraft_model.quorum.base import QuorumBase
+from kraftcheck.kraft_model.quorum.records import Voter
+from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
+from kraftcheck.spec import ModelValue
+from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.pairing import addresses, numbered, pair
+from kraftcheck.validation.replay import ClusterReplay
+from kraftcheck.validation.state import Node
+from kraftcheck.validation.terms import Terms
+
+MANY = 1_000_000
+"""A bound that no log exhausts."""
+
+
+def replay_of(logs: dict[int, Sequence[Event]], *, without: Collection[str] = ()) -> ClusterReplay:
+    """Return the replay of the events of a cluster's nodes, each in the order of its log."""
+    for events in logs.values():
+        numbered(events)
+    terms = Terms(_nodes(logs))
+    nodes = {node: Node(node, events) for node, events in logs.items()}
+    replay = ClusterReplay(_protocol(logs, terms, without), terms, nodes, pair(logs))
+    replay.homes = addresses(logs)
+    return replay
+
+
+def _nodes(logs: dict[int, Sequence[Event]]) -> set[int]:
+    found = set(logs)
+    for events in logs.values():
+        for event in events:
+            if event.peer is not None:
+                found.add(event.peer)
+            if event.kind is Kind.VOTERS:
+                found.update(voter[0] for voter in event.body[0])
+            elif event.kind is Kind.STARTING_VOTERS:
+                found.update(voter[0] for voter in event.body)
+    return found
+
+
+def _protocol(logs: dict[int, Sequence[Event]], terms: Terms, without: Collection[str]) -> QuorumBase:
+    """Return `quorum` as Kafka runs it, with the voter set that each disk was formatted with."""
+    formatted: dict[tuple[ModelValue, int], frozenset[Voter]] = {}
+    version, servers = 0, set[ModelValue]()
+    homes = addresses(logs)
+    for node, events in logs.items():
+        for event in events:
+            if event.kind is Kind.BOOTSTRAP:
+                servers |= {terms.hosts[homes[address]] for address, _ in event.body if address in homes}
+            elif event.kind is Kind.STARTING_VOTERS and event.incarnation == 0:
+                formatted.setdefault((terms.hosts[node], 1), terms.voters(event.body))
+            elif event.kind is Kind.VERSION and event.body[1] < 0:
+                version = max(version, event.body[0])
+    initial = {voter.key.id for voters in formatted.values() for voter in voters} or set(terms.hosts.values())
+
+    def formatted_voters(self: QuorumBase, host: ModelValue, directory: int) -> frozenset[Voter]:
+        return formatted.get((host, directory), frozenset())
+
+    kind = as_kafka(Quorum, cluster=True, without=without)
+    made: Any = type("RecordedQuorum", (kind,), {"__doc__": kind.__doc__, "formatted_voters": formatted_voters})
+    bounds = {c.attribute: MANY for c in made.constants.values() if c.is_bound}
+    protocol: QuorumBase = made(
+        **{**bounds, "cuts": 0, "losses": 0, "duplicates": 0},
+        hosts=frozenset(terms.hosts.values()),
+        initial_voters=frozenset(initial),
+        bootstrap_servers=frozenset(servers),
+        initial_version=version,
+        plain_answers=True,
+        auto_join=True,
+    )
+    return protocol

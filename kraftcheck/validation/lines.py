@@ -1,0 +1,278 @@
+"""Checks of single lines against the state of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from kraftcheck.kraft_model.quorum.records import (
+    ApiVersionsRequest,
+    Change,
+    FetchRequest,
+    FetchSnapshotRequest,
+    Mode,
+    Nil,
+    Replica,
+)
+from kraftcheck.kraft_model.quorum.rules import version_in
+from kraftcheck.spec import Map, ModelValue, Record
+from kraftcheck.validation.effects import OPERATIONS, Effects
+from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.pairing import request_key
+from kraftcheck.validation.state import Due, Node, NodeState, Refusal, Waiting
+from kraftcheck.validation.terms import (
+    Difference,
+    compare,
+    count_of,
+    end_offset,
+    offset_of,
+)
+
+
+class LineChecks(Effects):
+    """Checks that return the state after a line, or raise Refusal."""
+
+    def _sends(self, node: Node, state: NodeState, event: Event) -> NodeState:
+        send = SENDS.get(event.body.api)
+        if send is None:
+            return state
+        request, state = send(self, node, state, event)
+        node.asked[event.correlation] = request
+        return state
+
+    def _differs(self, request: Record, me: Replica, event: Event) -> list[Difference]:
+        expected = self.terms.expected(request, me.log, me.start)
+        return compare(event.body, expected or {})
+
+    def _send_fetch(self, node: Node, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+        """A fetch is the pending request of the model, or replaces one that has timed out."""
+        best: list[Difference] | None = None
+        for me, name in self._fetches(state):
+            pending = me.pending
+            if not isinstance(pending, FetchRequest):
+                continue
+            found = self._differs(pending, me, event)
+            high = event.body.get("highWatermark")
+            if high is not None and high != str(offset_of(me.log, me.high_watermark) or -1):
+                found.append(Difference("highWatermark", high, str(offset_of(me.log, me.high_watermark) or -1)))
+            if not found and self._reaches(event, pending.dest):
+                actions = (*state.actions, name) if name else state.actions
+                return pending, state._replace(me=me, sent=event.correlation, actions=actions)
+            best = found if best is None or len(found) < len(best) else best
+        raise Refusal(event, "is a fetch that the model does not send", best or (), "FetchFromBootstrapServer")
+
+    def _reaches(self, event: Event, dest: ModelValue) -> bool:
+        node = self.homes.get(event.address)
+        return node is None or node == self.terms.nodes[dest]
+
+    homes: dict[str, int] = {}
+
+    def _fetches(self, state: NodeState) -> Iterator[tuple[Replica, str]]:
+        me = state.me
+        if state.sent is None:
+            yield me, ""
+        for step in self.protocol.retry(me, self.shared, Map()):  # type: ignore[attr-defined]
+            yield step.me, "" if state.sent is None else "Retry"
+        free = me.but(pending=Nil.NIL)
+        for step in self.protocol.fetch_from_bootstrap_server(free):  # type: ignore[attr-defined]
+            yield step.me, ""
+
+    def _send_fetch_snapshot(self, node: Node, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+        pending = state.me.pending
+        if not isinstance(pending, FetchSnapshotRequest):
+            raise Refusal(event, "is a request for a snapshot that no response named")
+        found = self._differs(pending, state.me, event)
+        if found:
+            raise Refusal(event, "is not the request that the model sends", found)
+        return pending, state._replace(sent=event.correlation)
+
+    def _send_one_of(self, node: Node, state: NodeState, event: Event, allowed: Iterable[Record]) -> tuple[Record, Any]:
+        best: list[Difference] | None = None
+        for request in allowed:
+            found = self._differs(request, state.me, event)
+            if not found:
+                return request, state
+            best = found if best is None or len(found) < len(best) else best
+        raise Refusal(event, "is a request that the model does not send", best or ())
+
+    def _send_vote(self, node: Node, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+        me = state.me
+        stands = me.mode in (Mode.PROSPECTIVE, Mode.CANDIDATE)
+        allowed = self.protocol.vote_requests(me, pre_vote=me.mode is Mode.PROSPECTIVE) if stands else []
+        return self._send_one_of(node, state, event, allowed)
+
+    def _send_begin(self, node: Node, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+        me = state.me
+        leads = me.mode is Mode.LEADER
+        allowed = [self.protocol.announcement(me, key) for key in self.protocol.others(me)] if leads else []  # type: ignore[attr-defined]
+        return self._send_one_of(node, state, event, allowed)
+
+    def _send_end(self, node: Node, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+        me = state.me
+        allowed: Sequence[Record] = state.ends
+        if me.mode is not Mode.RESIGNED:
+            allowed = []
+        elif not allowed:
+            allowed = self.protocol.end_quorum_epoch_requests(me, ())
+        return self._send_one_of(node, state, event, allowed)
+
+    def _send_own(self, node: Node, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+        """The replica's own UpdateVoter, AddVoter or RemoveVoter, in place of its next fetch."""
+        me = state.me
+        if state.sent is not None:
+            raise Refusal(event, "is sent while another request is pending")
+        after, requests = self.protocol.next_request(me.but(pending=Nil.NIL, updating=True))
+        request, state = self._send_one_of(node, state._replace(me=after), event, requests)
+        return request, state._replace(sent=event.correlation)
+
+    def _send_versions(self, node: Node, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+        change = state.me.change
+        if not isinstance(change, Change) or change.checked or isinstance(change.voter, Nil):
+            raise Refusal(event, "is a question for which no voter is being added")
+        return ApiVersionsRequest(state.me.epoch, state.me.id, change.voter.key.id), state
+
+    def _answers(self, node: Node, state: NodeState, event: Event) -> NodeState:
+        key = request_key(event)
+        waiting = state.waiting.get(key)
+        if waiting is None:
+            raise Refusal(event, "responds to no request")
+        rest = {known: value for known, value in state.waiting.items() if known != key}
+        state = state._replace(waiting=rest)
+        if event.body.api not in (*OPERATIONS, *SENDS) and event.body.api != "DescribeQuorum":
+            return state
+        due = next((d for d in state.due if d.api == event.body.api and d.key in (key, None)), None)
+        if due is not None:
+            state = state._replace(due=tuple(d for d in state.due if d is not due))
+            if self._parks(due) and compare(event.body, due.expected):
+                return self._unparked(node, state, event, Waiting(waiting.event, due))
+            return self._matched(state, event, due)
+        if event.body.api == "Fetch":
+            return self._unparked(node, state, event, waiting)
+        for step in self.protocol.expire_operation(state.me):  # type: ignore[attr-defined]
+            expired = self._taken(state, step, node, event, None)
+            return self._matched(expired._replace(due=()), event, expired.due[-1])
+        raise Refusal(event, "is a response that the model does not send")
+
+    def _matched(self, state: NodeState, event: Event, due: Due) -> NodeState:
+        found = compare(event.body, due.expected)
+        if due.records and event.body.api == "Fetch" and event.body.number("size") <= 0:
+            found.append(Difference("records", "none", f"up to offset {end_offset(due.records[-1])}"))
+        if found:
+            raise Refusal(event, "is another response than the model's", found, due.api)
+        if due.records:
+            self.records[id(event)] = due.records
+        return state
+
+    def _unparked(self, node: Node, state: NodeState, event: Event, waiting: Waiting) -> NodeState:
+        """A parked fetch ends: with its first response, handled again, or with an error as leadership is lost."""
+        first, best = waiting.first, None
+        if first is not None:
+            best = compare(event.body, first.expected)
+            if not best and event.body.number("size") <= 0:
+                return state
+        if event.body.number("errorCode", 1) == 6:
+            return state  # the end of this unit shows that the leader has lost its office
+        request = self.terms.request(waiting.event.body, waiting.event.peer, node.number, state.me.log)
+        assert request is not None
+        for step in self.protocol.handle_fetch_request(state.me, request, self.shared):  # type: ignore[attr-defined]
+            after = self._taken(state, step, node, waiting.event, request_key(event))
+            due = next(d for d in reversed(after.due) if d.key == request_key(event))
+            found = compare(event.body, due.expected)
+            if not found:
+                rest = after._replace(due=tuple(d for d in after.due if d is not due))
+                return self._matched(rest, event, due)
+            best = found if best is None or len(found) < len(best) else best
+        raise Refusal(event, "is another response than the model's", best or (), "HandleFetchRequest")
+
+    def _appends(self, node: Node, state: NodeState, event: Event) -> NodeState:
+        base, end, epoch = event.body
+        if event.seq > state.appended:
+            steps = self.protocol.client_append(state.me, self.shared)  # type: ignore[attr-defined]
+            step = next(iter(steps), None)
+            if step is None:
+                raise Refusal(event, "is an append of a replica that does not lead", action="ClientAppend")
+            state = self._taken(state, step, node, event, None)
+        log = state.me.log
+        count = count_of(log, end)
+        shown = (base, end, epoch)
+        if (
+            count > len(log)
+            or (ours := (offset_of(log, count - 1), end_offset(log[count - 1]), log[count - 1].epoch)) != shown
+        ):
+            found = [Difference("base offset, end offset, epoch", shown, "none" if count > len(log) else ours)]
+            raise Refusal(event, "is another append than the model's", found)
+        return state
+
+    def _stores(self, node: Node, state: NodeState, event: Event) -> NodeState:
+        log = state.me.log
+        return self._equal(
+            state,
+            event,
+            ("end offset, epoch",),
+            (event.body,),
+            ((offset_of(log, len(log)), log[-1].epoch if log else 0),),
+        )
+
+    def _equal(
+        self, state: NodeState, event: Event, names: Iterable[str], kafka: Iterable[Any], model: Iterable[Any]
+    ) -> NodeState:
+        found = [Difference(*one) for one in zip(names, kafka, model, strict=True) if one[1] != one[2]]
+        if found:
+            raise Refusal(event, "shows another value than the model's", found)
+        return state
+
+    def _high_watermark(self, node: Node, state: NodeState, event: Event) -> NodeState:
+        ours = offset_of(state.me.log, state.me.high_watermark)
+        return self._equal(state, event, ("high watermark",), (event.body,), (ours,))
+
+    def _ends_at(self, node: Node, state: NodeState, event: Event) -> NodeState:
+        return self._equal(state, event, ("log end",), (event.body,), (offset_of(state.me.log, len(state.me.log)),))
+
+    def _reads_voters(self, node: Node, state: NodeState, event: Event) -> NodeState:
+        voters, offset = event.body
+        wanted = self.terms.voters(voters)
+        if self._voters_at(state.me, offset) != wanted:
+            for step in self.protocol.upgrade(state.me, self.shared) if offset >= 0 else ():  # type: ignore[attr-defined]
+                upgraded = self._taken(state, step, node, event, None)
+                if self._voters_at(upgraded.me, offset) == wanted:
+                    return upgraded._replace(actions=(*state.actions, "Upgrade"))
+        return self._equal(state, event, ("voters",), (wanted,), (self._voters_at(state.me, offset),))
+
+    def _voters_at(self, me: Replica, offset: int) -> frozenset[Any]:
+        formatted = self.protocol.formatted_voters(me.id, me.directory)
+        return self.protocol.voters_in(me.log[: count_of(me.log, offset + 1)], formatted)
+
+    def _reads_version(self, node: Node, state: NodeState, event: Event) -> NodeState:
+        version, offset = event.body
+        me = state.me
+        formatted = self.protocol.formatted_voters(me.id, me.directory)
+        ours = version_in(me.log[: count_of(me.log, offset + 1)], self.protocol.initial_version if formatted else 0)
+        if ours != version and offset >= 0 and me.mode is Mode.LEADER:
+            return state  # an upgrade: the voters' line comes next
+        return self._equal(state, event, ("kraft.version",), (version,), (ours,))
+
+
+SENDS: dict[str, Any] = {
+    "Fetch": LineChecks._send_fetch,
+    "FetchSnapshot": LineChecks._send_fetch_snapshot,
+    "Vote": LineChecks._send_vote,
+    "BeginQuorumEpoch": LineChecks._send_begin,
+    "EndQuorumEpoch": LineChecks._send_end,
+    "UpdateRaftVoter": LineChecks._send_own,
+    "AddRaftVoter": LineChecks._send_own,
+    "RemoveRaftVoter": LineChecks._send_own,
+    "ApiVersions": LineChecks._send_versions,
+}
+
+CHECKS: dict[Kind, Any] = {
+    Kind.SEND: LineChecks._sends,
+    Kind.ANSWER: LineChecks._answers,
+    Kind.APPEND: LineChecks._appends,
+    Kind.STORED: LineChecks._stores,
+    Kind.LEADER_HIGH_WATERMARK: LineChecks._high_watermark,
+    Kind.FOLLOWER_HIGH_WATERMARK: LineChecks._high_watermark,
+    Kind.TRUNCATED: LineChecks._ends_at,
+    Kind.REPLACED: LineChecks._ends_at,
+    Kind.VOTERS: LineChecks._reads_voters,
+    Kind.VERSION: LineChecks._reads_version,
+}

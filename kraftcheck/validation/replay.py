@@ -1,0 +1,356 @@
+"""Replay of a cluster's events through the actions of `quorum`, one unit of a node at a time, in causal order.
+
+A unit is a received message with the lines up to the next one. The model's action gives the possible outcomes of the
+message; the lines select one. Transitions without a message are found among the timers of the model. A receipt runs
+once the sending has run; times are never compared.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
+
+from kraftcheck.kraft_model.quorum.base import ADMIN
+from kraftcheck.kraft_model.quorum.records import (
+    ApiVersionsRequest,
+    Batch,
+    DiskReplica,
+    Error,
+    FetchSnapshotRequest,
+    KRaftVersion,
+    Nil,
+    Replica,
+    Voters,
+)
+from kraftcheck.kraft_model.quorum.rules import candidate, prospective, unattached
+from kraftcheck.spec import Record
+from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.lines import CHECKS, LineChecks
+from kraftcheck.validation.pairing import is_lost, request_key
+from kraftcheck.validation.starts import Starts
+from kraftcheck.validation.state import (
+    BOOTS,
+    Node,
+    NodeState,
+    Refusal,
+    Waiting,
+    transition_differences,
+    unit_of,
+)
+from kraftcheck.validation.terms import (
+    Difference,
+    count_of,
+    data_batch,
+    end_offset,
+    offset_of,
+)
+
+HANDLERS = {
+    "Fetch": "handle_fetch_request",
+    "FetchSnapshot": "handle_fetch_snapshot_request",
+    "Vote": "handle_vote_request",
+    "BeginQuorumEpoch": "handle_begin_quorum_epoch_request",
+    "EndQuorumEpoch": "handle_end_quorum_epoch_request",
+    "AddRaftVoter": "handle_add_voter_request",
+    "RemoveRaftVoter": "handle_remove_voter_request",
+    "UpdateRaftVoter": "handle_update_voter_request",
+}
+"""The action for a received request, by API."""
+
+RESPONSES = {
+    "Fetch": "handle_fetch_response",
+    "FetchSnapshot": "handle_fetch_snapshot_response",
+    "Vote": "handle_vote_response",
+    "BeginQuorumEpoch": "handle_acknowledgement",
+    "EndQuorumEpoch": "handle_acknowledgement",
+    "AddRaftVoter": "handle_join_response",
+    "RemoveRaftVoter": "handle_join_response",
+    "UpdateRaftVoter": "handle_update_voter_response",
+    "ApiVersions": "handle_api_versions_response",
+}
+"""The action for a received response, by API."""
+
+
+class ClusterReplay(Starts, LineChecks):
+    """Replays the events of a cluster; `explained` counts them by kind, `found` the steps that no line shows."""
+
+    # Order
+
+    def run(self) -> Iterator[Node]:
+        """Replay every unit; yield the node of each. Stops at the first divergence."""
+        ready = deque(sorted(self.nodes))
+        idle = 0
+        while ready and idle < len(ready):
+            number = ready.popleft()
+            node = self.nodes[number]
+            moved = False
+            while not node.is_done and not self._blocked(node):
+                moved = True
+                try:
+                    self.advance(node)
+                except Refusal as refusal:
+                    node.diverged = True
+                    self.divergence = refusal
+                    return
+                yield node
+            if not node.is_done:
+                ready.append(number)
+            idle = 0 if moved else idle + 1
+        for number in ready:  # a receipt whose sending comes later in the same circle
+            node = self.nodes[number]
+            self.divergence = Refusal(node.events[node.position], "is received before it is sent")
+            return
+
+    def _blocked(self, node: Node) -> bool:
+        event = node.events[node.position]
+        origin = self.pairs.sent.get(id(event)) or self.pairs.answered.get(id(event))
+        return origin is not None and id(origin) not in self.done
+
+    def advance(self, node: Node) -> None:
+        """Replay a node's next unit; raise Refusal if the model does not allow it."""
+        unit = unit_of(node)
+        end = node.position + len(unit)
+        is_last = end >= len(node.events) or node.events[end].incarnation != unit[0].incarnation
+        best: Refusal | None = None
+        for start in self._starts(node, unit):
+            try:
+                origin = start.me if node.state is None else node.state.me
+                state = self._follow(node, start._replace(origin=origin), unit)
+                settled = self._settled(node, state, unit[-1], is_last=is_last)
+            except Refusal as refusal:
+                if best is None or refusal.event.seq > best.event.seq:
+                    best = refusal
+                continue
+            node.alternatives = [] if settled.due == () or node.state is None else [node.state]
+            node.state = self._accept(node, settled._replace(due=()), unit)
+            return
+        raise best or Refusal(unit[0], "is not allowed")
+
+    def _accept(self, node: Node, state: NodeState, unit: Sequence[Event]) -> NodeState:
+        node.position += len(unit)
+        for event in unit:
+            self.explained[event.kind] += 1
+            if event.kind in (Kind.SEND, Kind.ANSWER):
+                self.done.add(id(event))
+        if state.puts:
+            self.shared = self.shared.but(**dict(state.puts))
+        self.found.update(state.actions)
+        return state._replace(puts=(), actions=())
+
+    # The first event of a unit
+
+    def _starts(self, node: Node, unit: Sequence[Event]) -> Iterator[NodeState]:
+        """Yield the states after each outcome that the model has for the first event of a unit."""
+        event, state = unit[0], node.state
+        if event.kind in BOOTS:
+            yield from self._boots(node, unit)
+        elif state is None:
+            raise Refusal(event, "comes before the process starts")
+        elif event.kind is Kind.REQUEST:
+            yield from self._requested(state, node, unit)
+        elif event.kind is Kind.RESPONSE:
+            yield from self._responded(state, node, unit)
+        else:
+            yield state
+
+    def _requested(self, state: NodeState, node: Node, unit: Sequence[Event]) -> Iterator[NodeState]:
+        event = unit[0]
+        key = request_key(event)
+        state = state._replace(waiting={**state.waiting, key: Waiting(event, None)})
+        if event.body.api == "DescribeQuorum":
+            for step in self.protocol.describe_quorum(state.me):  # type: ignore[attr-defined]
+                yield self._taken(state, step, node, event, key)
+            return
+        if event.body.api not in HANDLERS:
+            yield state
+            return
+        for before in self._prepared(state, unit):
+            request = self.terms.request(event.body, event.peer, node.number, before.me.log)
+            assert request is not None
+            handler = getattr(self.protocol, HANDLERS[event.body.api])
+            for step in handler(before.me, request, self.shared):
+                yield self._taken(before, step, node, event, key)
+
+    def _prepared(self, state: NodeState, unit: Sequence[Event]) -> Iterator[NodeState]:
+        """Yield the state, and the state after a snapshot or a deletion of the log that the response shows."""
+        yield state
+        answer = next((e for e in unit if e.kind is Kind.ANSWER and request_key(e) == request_key(unit[0])), None)
+        me = state.me
+        if answer is None or answer.body.api != "Fetch" or not isinstance(me, DiskReplica):
+            return
+        shown = {
+            count_of(me.log, answer.body.number("endOffset", 1)),
+            count_of(me.log, answer.body.number("logStartOffset")),
+        }
+        for step in self.protocol.take_snapshot(me):  # type: ignore[attr-defined]
+            after = step.me
+            changed = after.start if after.start != me.start else after.snapshots[-1]
+            if changed in shown:
+                yield state._replace(me=after, actions=(*state.actions, "TakeSnapshot"))
+
+    def _responded(self, state: NodeState, node: Node, unit: Sequence[Event]) -> Iterator[NodeState]:
+        event, me = unit[0], state.me
+        request = node.asked.get(event.correlation)
+        if request is None:
+            raise Refusal(event, "answers no request of this process")
+        if is_lost(event):
+            yield state._replace(sent=None) if state.sent == event.correlation else state
+            return
+        source = request.dest  # type: ignore[attr-defined]
+        if isinstance(request, ApiVersionsRequest):
+            response: Record | None = self.terms.versions(event.body, request.of, source, me.id)
+        else:
+            if state.sent == event.correlation and not isinstance(me.pending, Nil):
+                request = me.pending
+            if isinstance(request, FetchSnapshotRequest) and self._is_piece(event):
+                yield state._replace(sent=None)
+                return
+            response = self.terms.response(event.body, request, me, source, self._batches(event, unit, me))
+        if response is None:
+            raise Refusal(event, f"has an error that the model lacks: {event.body.get('errorCode', 1)}")
+        free = state._replace(sent=None) if state.sent == event.correlation else state
+        for step in getattr(self.protocol, RESPONSES[event.body.api])(me, response, self.shared):
+            yield self._taken(free, step, node, event, None)
+
+    @staticmethod
+    def _is_piece(event: Event) -> bool:
+        """Whether a FetchSnapshot response carries only a part of its snapshot, and not the last one."""
+        return False
+
+    def _batches(self, event: Event, unit: Sequence[Event], me: Replica) -> tuple[Batch, ...]:
+        """Return the batches of a received response: those of the sender, up to the end offset that is stored."""
+        body = event.body
+        origin = self.pairs.answered.get(id(event))
+        known = self.records.pop(id(origin), None) if origin is not None else None
+        if body.api == "FetchSnapshot":
+            return self._snapshot_content(body.number("endOffset"), body.number("epoch"), unit, known)
+        if body.api != "Fetch" or body.number("size") <= 0:
+            return ()
+        stored = next((e for e in unit if e.kind is Kind.STORED), None)
+        if stored is None:
+            return known or ()
+        end, epoch = stored.body
+        if known is None:
+            return self._unknown(me, end, epoch, unit)
+        return tuple(takewhile(lambda batch: end_offset(batch) <= end, known))
+
+    def _unknown(self, me: Replica, end: int, epoch: int, unit: Sequence[Event]) -> tuple[Batch, ...]:
+        """Return a batch of a leader that has no log, with the voters that the follower has read."""
+        records: list[Record] = []
+        for event in unit:
+            if event.kind is Kind.VERSION:
+                records.append(KRaftVersion(event.body[0]))
+            elif event.kind is Kind.VOTERS:
+                records.append(Voters(self.terms.voters(event.body[0])))
+        batch = data_batch(epoch, end)
+        return (batch.but(records=(*records, *batch.records)),) if records else (batch,)
+
+    def _snapshot_content(
+        self, end: int, epoch: int, unit: Sequence[Event], known: tuple[Batch, ...] | None
+    ) -> tuple[Batch, ...]:
+        if known:
+            return known
+        logs = (node.state.me.log for node in self.nodes.values() if node.state is not None)
+        for log in (self.shared.committed, *logs):
+            count = count_of(log, end)
+            if 0 < count <= len(log) and offset_of(log, count) == end and log[count - 1].epoch == epoch:
+                return log[:count]
+        return self._unknown(self.protocol.replica_type(ADMIN), end, epoch, unit)
+
+    # The other events of a unit
+
+    def _follow(self, node: Node, state: NodeState, unit: Sequence[Event]) -> NodeState:
+        """Return the state after the lines of a unit; raise Refusal at the first that the model does not allow."""
+        position = 0
+        while position < len(unit):
+            event = unit[position]
+            position += 1
+            if event.kind is Kind.TRANSITION:
+                run = [event]
+                while position < len(unit) and unit[position].kind in (Kind.TRANSITION, Kind.ATTEMPT):
+                    run += [unit[position]] if unit[position].kind is Kind.TRANSITION else []
+                    position += 1
+                state = self._transitions(node, state, run)
+            else:
+                check = CHECKS.get(event.kind)
+                if check is not None:
+                    state = check(self, node, state, event)
+        return state
+
+    def _settled(self, node: Node, state: NodeState, last: Event, *, is_last: bool) -> NodeState:
+        """Return the state at the end of a unit, with its parked fetches.
+
+        Raise Refusal if the model has taken a step whose lines are missing. At the end of a log or of a process they
+        may be missing: the returned state then still has responses that are due.
+        """
+        parked = {due.key: Waiting(state.waiting[due.key].event, due) for due in state.due if self._parks(due)}
+        left = tuple(due for due in state.due if not self._parks(due))
+        state = state._replace(waiting={**state.waiting, **parked}, due=left)
+        if is_last:
+            return state
+        if state.shown is not None:
+            found = transition_differences(state.me, state.shown, self.terms)
+            wrong = [d for d in found if d.field in ("mode", "epoch", "leader", "voted")]
+            if wrong:
+                raise Refusal(last, "is not followed by the transition that the model takes", wrong)
+        if left:
+            raise Refusal(last, f"is not followed by the response to {left[0].api}")
+        return state
+
+    def _transitions(self, node: Node, state: NodeState, run: list[Event]) -> NodeState:
+        """Return the state after transitions in a row; the last one must be a state of the model."""
+        if not run:
+            return state
+        self._chained(state, run)
+        best: list[Difference] = []
+        action = ""
+        for start, name in self._moves(node, state, run[0]):
+            for position in range(len(run) - 1, -1, -1):
+                found = transition_differences(start.me, run[position].body[0], self.terms)
+                if found:
+                    if position == len(run) - 1 and (not best or len(found) < len(best)):
+                        best, action = found, name
+                    continue
+                if not all(self._passes(state, start, between) for between in run[:position]):
+                    continue
+                shown = start._replace(shown=run[position].body[0], origin=start.me)
+                if name:
+                    shown = shown._replace(actions=(*shown.actions, name))
+                try:
+                    return self._transitions(node, shown, run[position + 1 :])
+                except Refusal:
+                    continue
+        raise Refusal(run[-1], "is not a transition that the model takes", best, action)
+
+    def _passes(self, before: NodeState, after: NodeState, event: Event) -> bool:
+        """Whether a transition is an intermediate one of a step: to a newer epoch, or of a sole voter's election."""
+        shown = event.body[0]
+        first = before.origin or before.me
+        if not after.me.epoch >= shown["epoch"] >= first.epoch:
+            return False
+        for me in (first, before.me):
+            own = self.protocol.own_votes(me)
+            between = [unattached(me, shown["epoch"]), prospective(me, own), candidate(me, own)]
+            if any(not transition_differences(one, shown, self.terms) for one in between):
+                return True
+        return False
+
+    @staticmethod
+    def _chained(state: NodeState, run: Iterable[Event]) -> None:
+        """Raise Refusal unless each transition starts where the one before it ended."""
+        last = state.shown
+        for event in run:
+            after, before = event.body
+            if before is not None and last is not None:
+                wrong = [
+                    Difference(f"from {name}", before.get(name), last.get(name))
+                    for name in ("mode", "epoch", "leader", "voted")
+                    if before.get(name) != last.get(name)
+                ]
+                if wrong:
+                    raise Refusal(event, "does not start from the state before it", wrong)
+            last = after
+
+
+__all__ = ["ClusterReplay", "Error", "Node", "Refusal"]

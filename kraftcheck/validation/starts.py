@@ -1,0 +1,122 @@
+"""Starts of a process: the states of the model in which it may begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kraftcheck.kraft_model.quorum.records import (
+    DiskReplica,
+    KRaftVersion,
+    Mode,
+    Nil,
+    Replica,
+    Voters,
+)
+from kraftcheck.spec import ModelValue, Record
+from kraftcheck.validation.effects import Effects
+from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.state import Node, NodeState
+from kraftcheck.validation.terms import (
+    count_of,
+    data_batch,
+)
+
+
+class Starts(Effects):
+    """States of a starting process."""
+
+    def _boots(self, node: Node, unit: Sequence[Event]) -> Iterator[NodeState]:
+        """Yield the states in which a process may start."""
+        node.asked = {}
+        number = self._directory(node, unit[0].incarnation)
+        host = self.terms.hosts[node.number]
+        if node.state is None:
+            fresh = self.protocol.formatted(host, number or 1)
+            yield NodeState(self._first(node, unit, fresh))
+            return
+        known = [node.state, *node.alternatives]
+        if number and number != node.state.me.directory:
+            lost = self.shared.lost.put(node.state.me.key, node.state.me.log)
+            yield NodeState(self.protocol.formatted(host, number), puts=(("lost", lost),), actions=("LoseDisk",))
+            return
+        for before in (*known, *(after for one in known for after, name in self._moves(node, one, unit[0]) if name)):
+            me = self.protocol.after_restart(self._kept(before.me, node))
+            yield NodeState(self._with_snapshots(me, unit), ends=())
+
+    def _kept(self, me: Replica, node: Node) -> Replica:
+        """Return a replica without a last batch whose append line its killed process never wrote."""
+        return me
+
+    def _with_snapshots(self, me: Replica, unit: Sequence[Event]) -> Replica:
+        """Return a replica with the snapshots that its starting process finds."""
+        disk = next((event for event in unit if event.kind is Kind.DISK), None)
+        if disk is None or not isinstance(me, DiskReplica):
+            return me
+        ends = sorted(count_of(me.log, end) for end, _ in disk.body if end > 0)
+        return me.but(snapshots=tuple(end for end in ends if end <= len(me.log)))
+
+    def _first(self, node: Node, unit: Sequence[Event], fresh: Replica) -> Replica:
+        """Return a replica at its first start: as formatted, or as its lines show it if it has run before."""
+        shown = next((event.body[0] for event in unit if event.kind is Kind.TRANSITION), None)
+        if shown is None:
+            return fresh
+        me = fresh
+        voters = [event for event in unit if event.kind is Kind.VOTERS and event.body[1] >= 0]
+        end, epoch = self._known_end(node, unit[0].incarnation)
+        if end > 0 or voters:
+            records: list[Record] = []
+            versions = [event.body[0] for event in unit if event.kind is Kind.VERSION]
+            records += [KRaftVersion(versions[-1])] if versions else []
+            records += [Voters(self.terms.voters(voters[-1].body[0]))] if voters else []
+            batch = data_batch(epoch, end)
+            me = self.protocol.with_log(me, (batch.but(records=(*records, *batch.records)),), flushes=True)
+            self.notes.append(f"node {node.number}: the log up to offset {end} is older than these events")
+        if shown["epoch"] == 0 and end <= 0:
+            return me
+        voted = shown.get("voted")
+        return self._with_snapshots(
+            me.but(
+                mode=Mode(shown["mode"]),
+                epoch=shown["epoch"],
+                leader=self._leader(node, shown),
+                leader_endpoint=self._endpoint(me, shown),
+                voted=self.terms.key(*voted) if voted else Nil.NIL,
+                granted=self.protocol.own_votes(me) if shown["mode"] == "Candidate" else frozenset(),
+            ),
+            unit,
+        )
+
+    def _leader(self, node: Node, shown: dict[str, Any]) -> ModelValue | Nil:
+        if shown["mode"] in ("Leader", "Resigned"):
+            return self.terms.hosts[node.number]
+        leader = shown.get("leader")
+        return Nil.NIL if leader is None else self.terms.host(leader)
+
+    def _endpoint(self, me: Replica, shown: dict[str, Any]) -> int:
+        leader, address = shown.get("leader"), shown.get("address")
+        if leader is None:
+            return 1
+        return self.terms.endpoint(leader, address) if address else 0
+
+    def _known_end(self, node: Node, incarnation: int) -> tuple[int, int]:
+        """Return the end offset and last epoch of a log at a start, from the first event that shows them."""
+        for event in node.events[node.position :]:
+            if event.incarnation != incarnation or event.kind in (Kind.STORED, Kind.REPLACED, Kind.TRUNCATED):
+                break
+            if event.kind is Kind.SEND and event.body.api == "Fetch":
+                return event.body.number("fetchOffset"), event.body.number("lastFetchedEpoch")
+            if event.kind is Kind.SEND and event.body.api == "Vote":
+                return event.body.number("lastOffset"), event.body.number("lastOffsetEpoch")
+            if event.kind is Kind.APPEND:
+                return event.body[0], max(event.body[2] - 1, 0)
+        return 0, 0
+
+    def _directory(self, node: Node, incarnation: int) -> int:
+        """Return the number of the directory id of an incarnation; 0 if no event shows it."""
+        for event in node.events[node.position :]:
+            if event.incarnation != incarnation:
+                break
+            if event.kind is Kind.SEND and event.body.api in ("Fetch", "FetchSnapshot", "Vote"):
+                return self.terms.directory(node.number, event.body.get("replicaDirectoryId"))
+        return 0

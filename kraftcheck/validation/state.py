@@ -1,0 +1,145 @@
+"""State of the replay of a node, and the comparison of transitions with the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kraftcheck.kraft_model.quorum.records import (
+    Batch,
+    EndQuorumEpochRequest,
+    Key,
+    Mode,
+    Nil,
+    Replica,
+)
+from kraftcheck.spec import Record
+from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.terms import (
+    NO_DIRECTORY,
+    Difference,
+    Fields,
+    Terms,
+    offset_of,
+)
+
+VOTE_IS_HIDDEN = (Mode.LEADER, Mode.RESIGNED, Mode.CANDIDATE)
+
+
+class Due(NamedTuple):
+    """A response that the model has sent, and whose line is still to come."""
+
+    api: str
+    key: tuple[int, int, str, int | None] | None  # the request's; None for the client of an earlier change
+    expected: Fields
+    records: tuple[Batch, ...]
+
+
+class Waiting(NamedTuple):
+    """A received request without a response: a parked fetch with its first response, or a voter change."""
+
+    event: Event
+    first: Due | None
+
+
+class NodeState(NamedTuple):
+    """A replica of the model, and the part of the log's lines that it has explained."""
+
+    me: Replica
+    shown: dict[str, Any] | None = None  # the last transition
+    sent: int | None = None  # the correlation id of the pending request, once it is sent
+    waiting: dict[Any, Waiting] = {}
+    due: tuple[Due, ...] = ()
+    ends: tuple[EndQuorumEpochRequest, ...] = ()  # the EndQuorumEpoch requests of a resigned leader
+    puts: tuple[tuple[str, Any], ...] = ()
+    appended: int = -1  # position of the last append line that the log of the model contains
+    actions: tuple[str, ...] = ()
+    origin: Replica | None = None  # the replica at its last transition or at the start of the unit
+
+
+class Refusal(Exception):  # noqa: N818 - the model's, not a fault of the program
+    """The model does not allow an event: the fields that differ, with the action that came nearest."""
+
+    def __init__(self, event: Event, what: str, differences: Sequence[Difference] = (), action: str = "") -> None:
+        super().__init__(what)
+        self.event = event
+        self.what = what
+        self.differences = tuple(differences)
+        self.action = action
+
+
+class Node:
+    """The events of a node, and how far they are replayed."""
+
+    def __init__(self, number: int, events: Sequence[Event]) -> None:
+        self.number = number
+        self.events = events
+        self.position = 0
+        self.state: NodeState | None = None
+        self.alternatives: list[NodeState] = []
+        self.asked: dict[int, Record] = {}  # requests of this incarnation, by correlation id
+        self.diverged = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all events are replayed, or the node has diverged."""
+        return self.diverged or self.position >= len(self.events)
+
+
+def unit_of(node: Node) -> Sequence[Event]:
+    """Return the events of a node's next unit."""
+    events, start = node.events, node.position
+    first, end = events[start], start + 1
+    boots = first.kind in BOOTS
+    while end < len(events):
+        event = events[end]
+        if event.incarnation != first.incarnation or event.kind in MESSAGES or (event.kind in BOOTS and not boots):
+            break
+        end += 1
+    return events[start:end]
+
+
+BOOTS = (Kind.DISK, Kind.BOOTSTRAP, Kind.BOOT)
+MESSAGES = (Kind.REQUEST, Kind.RESPONSE, Kind.IGNORED)
+
+
+def next_append(node: Node, start: int) -> int:
+    """Return the position of a node's next append line; one behind all events if none comes in this incarnation."""
+    incarnation = node.events[min(start, len(node.events) - 1)].incarnation
+    for position in range(start, len(node.events)):
+        event = node.events[position]
+        if event.incarnation != incarnation:
+            break
+        if event.kind is Kind.APPEND:
+            return position
+    return len(node.events)
+
+
+def transition_differences(me: Replica, shown: dict[str, Any], terms: Terms) -> list[Difference]:
+    """Return the fields of a shown state that differ from a replica of the model."""
+    found = [Difference("mode", shown["mode"], str(me.mode)), Difference("epoch", shown["epoch"], me.epoch)]
+    leader = None if isinstance(me.leader, Nil) else terms.nodes[me.leader]
+    if "leader" in shown:
+        found.append(Difference("leader", shown["leader"], leader))
+    if "voted" in shown and me.mode not in VOTE_IS_HIDDEN:
+        voted = me.voted
+        ours = None
+        if isinstance(voted, Key):
+            ours = (terms.nodes[voted.id], terms.directory_text(voted.id, voted.directory))
+        theirs = shown["voted"]
+        if theirs is not None and theirs[1] in NO_DIRECTORY:
+            theirs = (theirs[0], NO_DIRECTORY[0])
+        found.append(Difference("voted", theirs, ours))
+    for name in ("granted", "rejected"):
+        if name in shown:
+            ids = frozenset(terms.nodes[key.id] for key in getattr(me, name))
+            found.append(Difference(name, shown[name], ids))
+    voters = frozenset(terms.nodes[voter.key.id] for voter in me.voters)
+    found += [
+        Difference("voters", shown[name], voters)
+        for name in ("voters", "candidates", "leader voters")
+        if shown.get(name) is not None
+    ]
+    if "high" in shown:
+        found.append(Difference("high watermark", shown["high"], offset_of(me.log, me.high_watermark)))
+    return [one for one in found if one.kafka != one.model]

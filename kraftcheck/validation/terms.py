@@ -1,0 +1,505 @@
+"""Hosts, directory ids, endpoints, offsets and messages of a cluster, in the terms of the model and back."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from kraftcheck.kraft_model.quorum.base import ADMIN
+from kraftcheck.kraft_model.quorum.records import (
+    AddVoterRequest,
+    AdminResponse,
+    ApiVersionsResponse,
+    Batch,
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    Data,
+    DescribeQuorumResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    Error,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    Key,
+    Nil,
+    Operation,
+    Position,
+    RemoveVoterRequest,
+    Replica,
+    UpdateVoterRequest,
+    UpdateVoterResponse,
+    Voter,
+    VoteRequest,
+    VoteResponse,
+)
+from kraftcheck.lockstep.messages import ERRORS
+from kraftcheck.spec import ModelValue, Record
+from kraftcheck.validation.events import Body
+
+CODES = {error: code for code, error in ERRORS.items()}
+"""Kafka's code of each error of the model."""
+
+NO_DIRECTORY = ("AAAAAAAAAAAAAAAAAAAAAA", "<undefined>")
+
+Log = tuple[Batch, ...]
+
+
+class OffsetBatch(Batch):
+    """A batch with its end offset in records; data batches of one epoch in a row may be one of them."""
+
+    end: int
+
+
+def data_batch(epoch: int, end: int) -> OffsetBatch:
+    """Return a batch of unknown contents."""
+    return OffsetBatch(epoch, (Data(end),), end)
+
+
+def end_offset(batch: Batch) -> int:
+    """Return the end offset of a batch, in records."""
+    return batch.end  # type: ignore[attr-defined, no-any-return]
+
+
+def offset_of(log: Log, count: int) -> int:
+    """Return the record offset up to which the first `count` batches of a log reach."""
+    return end_offset(log[count - 1]) if count > 0 else 0
+
+
+def count_of(log: Log, offset: int) -> int:
+    """Return the number of batches up to a record offset, rounded up; one more than the log has if it lies behind."""
+    return 0 if offset <= 0 else bisect_left(log, offset, key=end_offset) + 1
+
+
+class Difference(NamedTuple):
+    """A field whose value in the log differs from the model's."""
+
+    field: str
+    kafka: Any
+    model: Any
+
+
+class Terms:
+    """The names of a cluster. Directory ids and endpoints are numbered by node, in the order of their appearance."""
+
+    def __init__(self, nodes: Iterable[int]) -> None:
+        self.hosts = {node: ModelValue(f"n{node}", node) for node in sorted(nodes)}
+        self.nodes = {host: node for node, host in self.hosts.items()}
+        self._directories: dict[int, list[str]] = {}
+        self._endpoints: dict[int, list[str]] = {}
+
+    def host(self, node: int) -> ModelValue | Nil:
+        """Return a node's name in the model; Nil for a negative id."""
+        return self.hosts.get(node, Nil.NIL)
+
+    def directory(self, node: int, text: str | None) -> int:
+        """Return the number of a node's directory id, 0 for an unknown one."""
+        if text is None or text in NO_DIRECTORY:
+            return 0
+        known = self._directories.setdefault(node, [])
+        if text not in known:
+            known.append(text)
+        return known.index(text) + 1
+
+    def endpoint(self, node: int, address: str) -> int:
+        """Return the number of a node's endpoint."""
+        known = self._endpoints.setdefault(node, [])
+        if address not in known:
+            known.append(address)
+        return known.index(address) + 1
+
+    def key(self, node: int, directory: str | None) -> Key:
+        """Return a replica key."""
+        return Key(self.hosts[node], self.directory(node, directory))
+
+    def voters(self, found: Iterable[tuple[int, str, str, int]]) -> frozenset[Voter]:
+        """Return a voter set."""
+        return frozenset(
+            Voter(self.key(node, directory), self.endpoint(node, address)) for node, directory, address, _ in found
+        )
+
+    def directory_text(self, host: ModelValue, number: int) -> str:
+        """Return the directory id with a number."""
+        known = self._directories.get(self.nodes[host], [])
+        return known[number - 1] if 0 < number <= len(known) else NO_DIRECTORY[0]
+
+    def address(self, host: ModelValue, number: int) -> tuple[str, str] | None:
+        """Return host and port of an endpoint, as in a message; None if no event shows them."""
+        known = self._endpoints.get(self.nodes[host], [])
+        if not 0 < number <= len(known):
+            return None
+        name, _, port = known[number - 1].split(",")[0].rpartition(":")
+        return f"'{name}'", port
+
+    # From a log to the model; `log` is that of the replica which receives the message
+
+    def request(self, body: Body, source: int | None, dest: int, log: Log) -> Record | None:
+        """Return the model's request; None if the model lacks it."""
+        read = REQUESTS.get(body.api)
+        sender = ADMIN if source is None else self.hosts[source]
+        return None if read is None else read(self, body, sender, self.hosts[dest], log)
+
+    def position(self, body: Body, offset: tuple[str, int], epoch: tuple[str, int], log: Log) -> Position | Nil:
+        """Return the position in two fields of a body, Nil where they are -1."""
+        found = body.number(*offset)
+        return Nil.NIL if found < 0 else Position(count_of(log, found), body.number(*epoch))
+
+    def response(
+        self, body: Body, request: Record, me: Replica, source: ModelValue, records: Sequence[Batch]
+    ) -> Record | None:
+        """Return the model's response to a request of a replica, with the records that it carries."""
+        error = ERRORS.get(body.number("errorCode", 1 if body.get("errorCode", 1) is not None else 0))
+        make = RESPONSES.get(type(request))
+        if error is None or make is None:
+            return None
+        leader = self.host(body.number("leaderId"))
+        common = Common(max(body.number("leaderEpoch"), 0), leader, error, source, me.id, self._told(body, leader))
+        return make(self, body, request, common, me.log, tuple(records))
+
+    def _told(self, body: Body, leader: ModelValue | Nil) -> int:
+        """Return the endpoint that a response names for the leader, 0 without one."""
+        if isinstance(leader, Nil):
+            return 1
+        host, port = body.get("host"), body.get("port")
+        return 0 if host is None or port in (None, "0") else self.endpoint(self.nodes[leader], f"{host[1:-1]}:{port}")
+
+    def snapshot(self, body: Body) -> Position | Nil:
+        """Return the id of the snapshot that a fetch response names, with its end offset in records."""
+        end = body.number("endOffset", 1)
+        return Nil.NIL if end < 0 else Position(end, body.number("epoch", 1))  # in records: its batches are unknown
+
+    def versions(self, body: Body, epoch: int, source: ModelValue, dest: ModelValue) -> ApiVersionsResponse:
+        """Return a response to ApiVersions; kraft.version 0 where it does not list the feature."""
+        after = body.after("name", "'kraft.version'")
+        return ApiVersionsResponse(max(after.number("maxVersion"), 0), epoch, source, dest)
+
+    # From the model to a log: the expected value of each field, by name and occurrence
+
+    def leader_fields(self, message: Any) -> dict[tuple[str, int], str]:
+        """Return the expected epoch, leader and endpoint of a response."""
+        leader = message.leader
+        node = -1 if isinstance(leader, Nil) else self.nodes[leader]
+        found = {("leaderId", 0): str(node), ("leaderEpoch", 0): str(message.epoch)}
+        if node >= 0:
+            address = self.address(leader, message.endpoint)
+            if address is not None:
+                found |= {("host", 0): address[0], ("port", 0): address[1]}
+        return found
+
+    def expected(self, message: Record, log: Log, start: int) -> dict[tuple[str, int], str] | None:
+        """Return the expected fields of a message that a replica with this log sends; None if none is known."""
+        show = SHOWN.get(type(message))
+        return None if show is None else show(self, message, log, start)
+
+    def key_fields(self, key: Key, node: str, directory: str, occurrence: int = 0) -> dict[tuple[str, int], str]:
+        """Return the expected fields of a replica key."""
+        return {
+            (node, occurrence): str(self.nodes[key.id]),
+            (directory, occurrence): self.directory_text(key.id, key.directory),
+        }
+
+
+def _covered(log: Log, offset: int) -> int:
+    """Return the number of whole batches of a log up to a record offset; one more if the offset lies behind it."""
+    if log and offset > end_offset(log[-1]):
+        return len(log) + 1
+    found = bisect_left(log, offset, key=end_offset)
+    return found + 1 if found < len(log) and end_offset(log[found]) == offset else found
+
+
+# Responses, from a log
+
+
+class Common(NamedTuple):
+    """The fields of every response between replicas."""
+
+    epoch: int
+    leader: ModelValue | Nil
+    error: Error
+    source: ModelValue
+    dest: ModelValue
+    endpoint: int
+
+
+def _fetched(terms: Terms, body: Body, request: Any, c: Common, log: Log, records: Log) -> Record:
+    high = body.number("highWatermark")
+    return FetchResponse(
+        c.epoch, c.leader, c.error, 0 if high < 0 else _covered((*log, *records), high), records,
+        terms.position(body, ("endOffset", 0), ("epoch", 0), log), terms.snapshot(body), request,
+        c.source, c.dest, c.endpoint,
+    )  # fmt: skip
+
+
+def _snapshot_fetched(terms: Terms, body: Body, request: Any, c: Common, log: Log, records: Log) -> Record:
+    return FetchSnapshotResponse(c.epoch, c.leader, c.error, records, request, c.source, c.dest, c.endpoint)
+
+
+def _voted(terms: Terms, body: Body, request: Any, c: Common, log: Log, records: Log) -> Record:
+    granted = body.get("voteGranted") == "true"
+    return VoteResponse(
+        c.epoch, c.leader, granted, c.error, request.pre_vote, request.voter, request.epoch, c.source, c.dest,
+        c.endpoint,
+    )  # fmt: skip
+
+
+def _begun(terms: Terms, body: Body, request: Any, c: Common, log: Log, records: Log) -> Record:
+    return BeginQuorumEpochResponse(c.epoch, c.leader, c.error, request.epoch, c.source, c.dest, c.endpoint)
+
+
+def _ended(terms: Terms, body: Body, request: Any, c: Common, log: Log, records: Log) -> Record:
+    return EndQuorumEpochResponse(c.epoch, c.leader, c.error, request.epoch, c.source, c.dest, c.endpoint)
+
+
+def _updated(terms: Terms, body: Body, request: Any, c: Common, log: Log, records: Log) -> Record:
+    return UpdateVoterResponse(c.epoch, c.leader, c.error, request, c.source, c.dest, c.endpoint)
+
+
+def _changed(terms: Terms, body: Body, request: Any, c: Common, log: Log, records: Log) -> Record:
+    operation = Operation.ADD_VOTER if isinstance(request, AddVoterRequest) else Operation.REMOVE_VOTER
+    return AdminResponse(operation, c.error, c.source, c.dest)
+
+
+RESPONSES: dict[type[Record], Callable[..., Record]] = {
+    FetchRequest: _fetched,
+    FetchSnapshotRequest: _snapshot_fetched,
+    VoteRequest: _voted,
+    BeginQuorumEpochRequest: _begun,
+    EndQuorumEpochRequest: _ended,
+    UpdateVoterRequest: _updated,
+    AddVoterRequest: _changed,
+    RemoveVoterRequest: _changed,
+}
+"""The model's response by the type of its request."""
+
+
+# Requests, from a log
+
+
+def _fetch(terms: Terms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+    offset, directory = body.number("fetchOffset"), body.get("replicaDirectoryId")
+    return FetchRequest(
+        body.number("currentLeaderEpoch"), count_of(log, offset), body.number("lastFetchedEpoch"),
+        terms.directory(terms.nodes[source], directory), source, dest,
+    )  # fmt: skip
+
+
+def _fetch_snapshot(terms: Terms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+    wanted = Position(count_of(log, body.number("endOffset")), body.number("epoch"))
+    directory = terms.directory(terms.nodes[source], body.get("replicaDirectoryId"))
+    return FetchSnapshotRequest(body.number("currentLeaderEpoch"), wanted, directory, source, dest)
+
+
+def _vote(terms: Terms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+    return VoteRequest(
+        body.number("replicaEpoch"), body.get("preVote") == "true",
+        terms.key(terms.nodes[source], body.get("replicaDirectoryId")),
+        terms.key(body.number("voterId"), body.get("voterDirectoryId")), body.number("lastOffsetEpoch"),
+        count_of(log, body.number("lastOffset")), source, dest,
+    )  # fmt: skip
+
+
+def _begin(terms: Terms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+    voter = terms.key(body.number("voterId"), body.get("voterDirectoryId"))
+    endpoint = terms.endpoint(terms.nodes[source], f"{(body.get('host') or '')[1:-1]}:{body.get('port')}")
+    return BeginQuorumEpochRequest(body.number("leaderEpoch"), voter, source, dest, endpoint=endpoint)
+
+
+def _end(terms: Terms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+    named = zip(body.all("candidateId"), body.all("candidateDirectoryId"), strict=False)
+    preferred = tuple(terms.key(int(node), directory) for node, directory in named)
+    return EndQuorumEpochRequest(body.number("leaderEpoch"), preferred, source, dest)
+
+
+def _voter(terms: Terms, body: Body) -> Voter:
+    node = body.number("voterId")
+    addresses = zip(body.all("host"), body.all("port"), strict=False)
+    address = ",".join(f"{host[1:-1]}:{port}" for host, port in addresses)
+    return Voter(terms.key(node, body.get("voterDirectoryId")), terms.endpoint(node, address))
+
+
+def _add(terms: Terms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+    return AddVoterRequest(_voter(terms, body), source, dest)
+
+
+def _remove(terms: Terms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+    return RemoveVoterRequest(terms.key(body.number("voterId"), body.get("voterDirectoryId")), source, dest)
+
+
+def _update(terms: Terms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
+    epoch, version = body.number("currentLeaderEpoch"), body.number("maxSupportedVersion")
+    return UpdateVoterRequest(epoch, _voter(terms, body), version, source, dest)
+
+
+REQUESTS: dict[str, Callable[[Terms, Body, ModelValue, ModelValue, Log], Record]] = {
+    "Fetch": _fetch,
+    "FetchSnapshot": _fetch_snapshot,
+    "Vote": _vote,
+    "BeginQuorumEpoch": _begin,
+    "EndQuorumEpoch": _end,
+    "AddRaftVoter": _add,
+    "RemoveRaftVoter": _remove,
+    "UpdateRaftVoter": _update,
+}
+
+
+# Messages, to a log
+
+Fields = dict[tuple[str, int], str]
+
+
+def _show_fetch(terms: Terms, r: FetchRequest, log: Log, start: int) -> Fields:
+    return {
+        ("replicaId", 1): str(terms.nodes[r.source]),
+        ("currentLeaderEpoch", 0): str(r.epoch),
+        ("fetchOffset", 0): str(offset_of(log, r.offset)),
+        ("lastFetchedEpoch", 0): str(r.last_epoch),
+        ("replicaDirectoryId", 0): terms.directory_text(r.source, r.directory),
+    }
+
+
+def _show_fetch_snapshot(terms: Terms, r: FetchSnapshotRequest, log: Log, start: int) -> Fields:
+    return {
+        ("replicaId", 0): str(terms.nodes[r.source]),
+        ("currentLeaderEpoch", 0): str(r.epoch),
+        ("endOffset", 0): str(r.snapshot.offset),  # in records: see Terms.snapshot
+        ("epoch", 0): str(r.snapshot.epoch),
+        ("replicaDirectoryId", 0): terms.directory_text(r.source, r.directory),
+    }
+
+
+def _show_vote(terms: Terms, r: VoteRequest, log: Log, start: int) -> Fields:
+    return {
+        ("replicaEpoch", 0): str(r.epoch),
+        ("lastOffsetEpoch", 0): str(r.last_epoch),
+        ("lastOffset", 0): str(offset_of(log, r.last_offset)),
+        ("preVote", 0): str(r.pre_vote).lower(),
+        **terms.key_fields(r.candidate, "replicaId", "replicaDirectoryId"),
+        **terms.key_fields(r.voter, "voterId", "voterDirectoryId"),
+    }
+
+
+def _show_begin(terms: Terms, r: BeginQuorumEpochRequest, log: Log, start: int) -> Fields:
+    leader = {("leaderId", 0): str(terms.nodes[r.source]), ("leaderEpoch", 0): str(r.epoch)}
+    return leader | terms.key_fields(r.voter, "voterId", "voterDirectoryId")
+
+
+def _show_end(terms: Terms, r: EndQuorumEpochRequest, log: Log, start: int) -> Fields:
+    shown = {("leaderId", 0): str(terms.nodes[r.source]), ("leaderEpoch", 0): str(r.epoch)}
+    for place, key in enumerate(r.preferred):
+        shown |= terms.key_fields(key, "candidateId", "candidateDirectoryId", place)
+    return shown
+
+
+def _show_voter(terms: Terms, r: AddVoterRequest | UpdateVoterRequest, log: Log, start: int) -> Fields:
+    shown = terms.key_fields(r.voter.key, "voterId", "voterDirectoryId")
+    return shown | ({("currentLeaderEpoch", 0): str(r.epoch)} if isinstance(r, UpdateVoterRequest) else {})
+
+
+def _show_removed(terms: Terms, r: RemoveVoterRequest, log: Log, start: int) -> Fields:
+    return terms.key_fields(r.voter, "voterId", "voterDirectoryId")
+
+
+def _refused(error: Error) -> Fields | None:
+    """Return the fields of a response that refuses the whole request; None if the error is that of a partition."""
+    if error in (Error.INCONSISTENT_CLUSTER_ID, Error.UNSUPPORTED_VERSION):
+        return {("errorCode", 0): str(CODES[error])}
+    return None
+
+
+def _show_fetch_response(terms: Terms, r: FetchResponse, log: Log, start: int) -> Fields:
+    refused = _refused(r.error)
+    if refused is not None:
+        return refused
+    parting, snapshot = r.diverging, r.snapshot
+    return {
+        ("errorCode", 0): "0",
+        ("errorCode", 1): str(CODES[r.error]),
+        ("highWatermark", 0): str(offset_of(log, r.high_watermark) or -1),
+        ("logStartOffset", 0): str(offset_of(log, start)),
+        ("epoch", 0): "-1" if isinstance(parting, Nil) else str(parting.epoch),
+        ("endOffset", 0): "-1" if isinstance(parting, Nil) else str(offset_of(log, parting.offset)),
+        ("endOffset", 1): "-1" if isinstance(snapshot, Nil) else str(offset_of(log, snapshot.offset)),
+        ("epoch", 1): "-1" if isinstance(snapshot, Nil) else str(snapshot.epoch),
+        **({("size", 0): "0"} if not r.records else {}),
+        **terms.leader_fields(r),
+    }
+
+
+def _show_fetch_snapshot_response(terms: Terms, r: FetchSnapshotResponse, log: Log, start: int) -> Fields:
+    refused = _refused(r.error)
+    if refused is not None:
+        return refused
+    shown = {("errorCode", 0): "0", ("errorCode", 1): str(CODES[r.error]), **terms.leader_fields(r)}
+    if r.error is Error.NONE:
+        wanted = r.request.snapshot
+        shown |= {("endOffset", 0): str(offset_of(log, wanted.offset)), ("epoch", 0): str(wanted.epoch)}
+    return shown
+
+
+def _show_vote_response(terms: Terms, r: VoteResponse, log: Log, start: int) -> Fields:
+    refused = _refused(r.error)
+    if refused is not None:
+        return refused
+    granted = {("voteGranted", 0): str(r.granted).lower()}
+    return {("errorCode", 0): "0", ("errorCode", 1): str(CODES[r.error])} | granted | terms.leader_fields(r)
+
+
+def _show_acknowledgement(
+    terms: Terms, r: BeginQuorumEpochResponse | EndQuorumEpochResponse, log: Log, start: int
+) -> Fields:
+    refused = _refused(r.error)
+    if refused is not None:
+        return refused
+    return {("errorCode", 0): "0", ("errorCode", 1): str(CODES[r.error]), **terms.leader_fields(r)}
+
+
+def _show_update_response(terms: Terms, r: UpdateVoterResponse, log: Log, start: int) -> Fields:
+    return {("errorCode", 0): str(CODES[r.error]), **terms.leader_fields(r)}
+
+
+def _show_admin_response(terms: Terms, r: AdminResponse, log: Log, start: int) -> Fields:
+    return {("errorCode", 0): str(CODES[r.error])}
+
+
+def _show_description(terms: Terms, r: DescribeQuorumResponse, log: Log, start: int) -> Fields:
+    if r.error is not Error.NONE:
+        return {("errorCode", 1): str(CODES[r.error])}
+    return {
+        ("errorCode", 0): "0",
+        ("errorCode", 1): "0",
+        ("leaderId", 0): str(terms.nodes[r.source]),
+        ("leaderEpoch", 0): str(r.epoch),
+        ("highWatermark", 0): str(offset_of(log, r.high_watermark) or -1),
+    }
+
+
+SHOWN: dict[type[Record], Callable[..., Fields]] = {
+    FetchRequest: _show_fetch,
+    FetchSnapshotRequest: _show_fetch_snapshot,
+    VoteRequest: _show_vote,
+    BeginQuorumEpochRequest: _show_begin,
+    EndQuorumEpochRequest: _show_end,
+    AddVoterRequest: _show_voter,
+    UpdateVoterRequest: _show_voter,
+    RemoveVoterRequest: _show_removed,
+    FetchResponse: _show_fetch_response,
+    FetchSnapshotResponse: _show_fetch_snapshot_response,
+    VoteResponse: _show_vote_response,
+    BeginQuorumEpochResponse: _show_acknowledgement,
+    EndQuorumEpochResponse: _show_acknowledgement,
+    UpdateVoterResponse: _show_update_response,
+    AdminResponse: _show_admin_response,
+    DescribeQuorumResponse: _show_description,
+}
+
+
+def compare(body: Body, expected: Fields) -> list[Difference]:
+    """Return the fields of a body that differ from their expected values."""
+    found = []
+    for (name, occurrence), value in expected.items():
+        shown = body.get(name, occurrence)
+        if shown != value and not (shown is None and value == "-1"):
+            found.append(Difference(name, shown, value))
+    return found
