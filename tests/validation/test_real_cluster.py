@@ -1,0 +1,78 @@
+"""Clusters of real Kafka controllers: they run, and they end for certain."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.support.kafka_cluster import Cluster, until
+from tests.support.kafka_scenarios import Scenario
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(minutes=1)]
+
+VERSION = "4.3.0"
+
+
+def run_long(folder: str) -> None:
+    """Start a cluster, print its processes, and sleep: for a parent that is killed."""
+    cluster = Cluster(Path(folder), VERSION)
+    cluster.begin("initial")
+    print(*processes(cluster), flush=True)
+    time.sleep(300)
+
+
+def processes(cluster: Cluster) -> list[int]:
+    return [one.pid for one in [cluster.admin.process, *(node.process for node in cluster.nodes)] if one]
+
+
+def is_alive(pid: int) -> bool:
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def test_a_scenario_has_what_it_promises(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "run", VERSION, seed=1) as cluster:
+        least = {"elections": 2, "kills": 1, "pauses": 1, "changes": 2}
+        done = Scenario(cluster, Random(1), "standalone").run(least)
+        assert all(done[kind] >= count for kind, count in least.items()), done
+        pids = [node.process.pid for node in cluster.nodes if node.process]
+    assert not any(map(is_alive, pids))
+    for node in cluster.nodes:
+        text = node.trace.read_text()
+        assert " TRACE [RaftManager id=" in text
+        assert "Completed transition to" in text
+
+
+def test_no_node_outlives_a_failure(tmp_path: Path) -> None:
+    pids: list[int] = []
+    with pytest.raises(RuntimeError, match="in the middle"), Cluster(tmp_path / "run", VERSION) as cluster:  # noqa: PT012
+        cluster.begin("initial")
+        cluster.node(2).send(signal.SIGSTOP)
+        pids += processes(cluster)
+        assert all(map(is_alive, pids))
+        raise RuntimeError("in the middle")
+    assert len(pids) == 4
+    assert not any(map(is_alive, pids))
+
+
+def test_no_node_outlives_a_killed_parent(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", f"from {__name__} import run_long; run_long({str(tmp_path / 'run')!r})"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pids = [int(word) for word in parent.stdout.readline().split()]
+        assert len(pids) == 4
+        assert all(map(is_alive, pids))
+        os.kill(pids[2], signal.SIGSTOP)
+        parent.kill()
+        parent.wait()
+    until("the end of all nodes", lambda: not any(map(is_alive, pids)), 10)
