@@ -69,7 +69,7 @@ class Scenario:
 
     def observers(self) -> list[Node]:
         """Return the controllers that are no voters, or with another disk."""
-        voters = self.cluster.describe().voters
+        voters = self.cluster.settle().voters
         return [node for node in self.cluster.controllers if voters.get(node.number) != node.directory]
 
     def upgrade(self) -> None:
@@ -128,7 +128,7 @@ class Scenario:
     def lose_disk(self) -> None:
         """Kill a voter and replace its disk; remove the old voter and add the new one."""
         node = self.pick(0.3)
-        old, before = node.directory, self.cluster.describe()
+        old, before = node.directory, self.cluster.settle()
         node.kill()
         self.done["kills"] += 1
         node.lose_disk()
@@ -145,7 +145,7 @@ class Scenario:
 
     def remove(self) -> None:
         """Remove a voter; add it again at once or later."""
-        voters = self.cluster.describe().voters
+        voters = self.cluster.settle().voters
         if len(voters) < 3:
             return self.add()
         leader = self.cluster.leader()
@@ -173,8 +173,7 @@ class Scenario:
         node.stop()
         self.cluster.move(node)
         node.start()
-        self.cluster.settle()
-        if self.cluster.describe().voters.get(node.number) == node.directory:
+        if self.cluster.settle().voters.get(node.number) == node.directory:
             with suppress(TimeoutError, AdminError):
                 until("another port", lambda: self.cluster.describe().ports.get(node.number) == node.port, 12)
                 self.changed("update", node.number)
@@ -186,7 +185,7 @@ class Scenario:
         if self.cluster.version < "4.2":
             return self.update()
         if not observers:
-            if len(self.cluster.describe().voters) < 3:
+            if len(self.cluster.settle().voters) < 3:
                 return None
             self.change("remove", node.number)
             self.cluster.settle()
