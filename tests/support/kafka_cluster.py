@@ -211,6 +211,7 @@ class Node:
         self.send(signal.SIGKILL)
         assert self.process is not None
         self.process.wait()
+        self.process = None
 
     def stop(self) -> None:
         """End the process in good order, or kill it after some seconds."""
@@ -218,6 +219,7 @@ class Node:
         assert self.process is not None
         try:
             self.process.wait(15)
+            self.process = None
         except subprocess.TimeoutExpired:
             self.kill()
 
@@ -345,6 +347,7 @@ class Cluster:
 
         def settled() -> bool:
             nonlocal said
+            self.revive()
             try:
                 said = now = self.describe()
             except AdminError as error:
@@ -366,6 +369,13 @@ class Cluster:
             raise TimeoutError(f"{error}: {said}") from None
         self.note(f"settled leader={last[0].leader} epoch={last[0].epoch} voters={sorted(last[0].voters)}")
         return last[0]
+
+    def revive(self) -> None:
+        """Start the nodes again that ended by themselves."""
+        for node in self.nodes:
+            if node.process is not None and node.process.poll() is not None:
+                self.note(f"died {node.number} {node.process.returncode}")
+                node.start()
 
     # Changes
 
@@ -404,6 +414,13 @@ class Cluster:
         self._ports.insert(0, old)
 
     # The end
+
+    def stop(self) -> None:
+        """End all nodes in good order, one after another."""
+        for node in self.rng.sample(self.nodes, len(self.nodes)):
+            if node.process is not None and node.process.poll() is None:
+                node.stop()
+        self.note("end")
 
     def close(self) -> None:
         """Kill all processes."""

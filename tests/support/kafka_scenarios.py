@@ -44,9 +44,8 @@ class Scenario:
             if not missing:
                 break
             self.step(self.rng.choice(STEPS[self.rng.choice(missing)]))
-        for node in self.rng.sample(cluster.nodes, len(cluster.nodes)):
-            node.stop()
-        cluster.note(f"end {dict(self.done)}")
+        cluster.note(f"done {dict(self.done)}")
+        cluster.stop()
         return self.done
 
     def step(self, name: str) -> None:
@@ -129,6 +128,8 @@ class Scenario:
         """Kill a voter and replace its disk; remove the old voter and add the new one."""
         node = self.pick(0.3)
         old, before = node.directory, self.cluster.settle()
+        if len(before.voters) < 3:  # the other one would have no majority
+            return self.add()
         node.kill()
         self.done["kills"] += 1
         node.lose_disk()
@@ -142,6 +143,7 @@ class Scenario:
             self.joined(node)
         else:
             self.change("add", node.number)
+        return None
 
     def remove(self) -> None:
         """Remove a voter; add it again at once or later."""
