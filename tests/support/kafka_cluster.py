@@ -122,8 +122,9 @@ class Quorum(NamedTuple):
 class Node:
     """A node with its folder, its port and its process."""
 
-    def __init__(self, cluster: Cluster, number: int, port: int, role: str = "controller") -> None:
-        self.cluster, self.number, self.port, self.role = cluster, number, port, role
+    def __init__(self, cluster: Cluster, number: int, role: str = "controller") -> None:
+        self.cluster, self.number, self.role = cluster, number, role
+        self.port, self.other_port = cluster.ports.pop(), cluster.ports.pop()
         self.process: subprocess.Popen[str] | None = None
         self.paused = False
         self.resumed = 0  # ms since 1970
@@ -178,7 +179,9 @@ class Node:
                 f"{node.number}@127.0.0.1:{node.port}" for node in map(cluster.node, cluster.static)
             )
         else:
-            settings["controller.quorum.bootstrap.servers"] = cluster.servers
+            # Both ports of each: an observer that once missed the leader asks these servers alone.
+            ports = sorted(port for node in cluster.controllers for port in (node.port, node.other_port))
+            settings["controller.quorum.bootstrap.servers"] = ",".join(f"127.0.0.1:{port}" for port in ports)
         path = cluster.folder / f"node{self.number}.properties"
         path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         return path
@@ -256,10 +259,10 @@ class Cluster:
             self.options = (f"-XX:SharedArchiveFile={archive(version)}", *self.options)
         self.identity = uuid(self.rng)
         self.static: list[int] = []
-        self._ports = free_ports(Random(), 2 * nodes + 2)
-        self.nodes = [Node(self, number, self._ports.pop()) for number in range(1, nodes + 1)]
+        self.ports = free_ports(Random(), 2 * nodes + 2)
+        self.nodes = [Node(self, number) for number in range(1, nodes + 1)]
         if broker:
-            self.nodes.append(Node(self, 9, self._ports.pop(), "broker"))
+            self.nodes.append(Node(self, 9, "broker"))
         self.admin = Admin(jars)
 
     def node(self, number: int) -> Node:
@@ -273,7 +276,7 @@ class Cluster:
 
     @property
     def servers(self) -> str:
-        """The addresses of all controllers."""
+        """The addresses of all controllers, for the administrator."""
         return ",".join(f"127.0.0.1:{node.port}" for node in self.controllers)
 
     def note(self, text: str) -> None:
@@ -397,7 +400,7 @@ class Cluster:
         """Append records."""
         for _ in range(count):
             with suppress(AdminError):
-                self.admin.ask("write", self.servers, f"user-{self.rng.randrange(9)}", self.rng.randrange(1, 99))
+                self.admin.ask("write", self.servers, self.rng.randrange(10**9, 10**10))
 
     def _tell(self, command: str, *words: object) -> None:
         self.note(" ".join(map(str, (command, *words))))
@@ -410,8 +413,7 @@ class Cluster:
 
     def move(self, node: Node) -> None:
         """Give an ended node another port, so that it sends UpdateVoter once it runs again."""
-        node.port, old = self._ports.pop(), node.port
-        self._ports.insert(0, old)
+        node.port, node.other_port = node.other_port, node.port
 
     # The end
 

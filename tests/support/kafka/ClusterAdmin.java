@@ -13,14 +13,15 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.DescribeMetadataQuorumOptions;
 import org.apache.kafka.clients.admin.FeatureUpdate;
 import org.apache.kafka.clients.admin.QuorumInfo;
 import org.apache.kafka.clients.admin.RaftVoterEndpoint;
 import org.apache.kafka.clients.admin.UpdateFeaturesOptions;
 import org.apache.kafka.common.Uuid;
-import org.apache.kafka.common.quota.ClientQuotaAlteration;
-import org.apache.kafka.common.quota.ClientQuotaEntity;
+import org.apache.kafka.common.config.ConfigResource;
 
 /** Administers a cluster: a command and its answer are each one line, with tabs between the words. */
 public final class ClusterAdmin {
@@ -74,9 +75,9 @@ public final class ClusterAdmin {
                     .all().get(PATIENCE_MS, TimeUnit.MILLISECONDS);
                 return "";
             case "write":
-                admin.alterClientQuotas(List.of(new ClientQuotaAlteration(
-                    new ClientQuotaEntity(Map.of(ClientQuotaEntity.USER, words[2])),
-                    List.of(new ClientQuotaAlteration.Op("request_percentage", Double.valueOf(words[3]))))))
+                ConfigResource brokers = new ConfigResource(ConfigResource.Type.BROKER, "");
+                admin.incrementalAlterConfigs(Map.of(brokers, List.of(new AlterConfigOp(
+                    new ConfigEntry("log.retention.ms", words[2]), AlterConfigOp.OpType.SET))))
                     .all().get(PATIENCE_MS, TimeUnit.MILLISECONDS);
                 return "";
             default:
