@@ -65,7 +65,7 @@ def holds(jar: Path, name: str) -> bool:
         raise InputError(f"--kafka: {jar}: not a jar: {error}") from None
 
 
-def _jdk(name: str) -> Path:
+def jdk(name: str) -> Path:
     """Return the path of a JDK program."""
     found, where = java_program(name)
     if found is None:
@@ -73,7 +73,8 @@ def _jdk(name: str) -> Path:
     return found
 
 
-def _require_new_enough(program: Path) -> None:
+def require_new_enough(program: Path) -> None:
+    """Require a JDK program of a version that can run Kafka."""
     version = java_version(program)
     if version is None or version < LEAST_JAVA:
         raise InputError(f"{NEEDS}; {program} is {'of unknown version' if version is None else f'version {version}'}")
@@ -93,9 +94,9 @@ def built(java: Path, jars: Sequence[Path], kafka: str) -> Path:
         digest.update(_identity(jar).encode())
     target = cache() / "driver" / digest.hexdigest()
     if not target.is_dir():
-        _require_new_enough(java)
-        compiler = _jdk("javac")
-        _require_new_enough(compiler)
+        require_new_enough(java)
+        compiler = jdk("javac")
+        require_new_enough(compiler)
         _require_kafka(jars, kafka)
         target.parent.mkdir(parents=True, exist_ok=True)
         new = target.with_name(f"{target.name}.{os.getpid()}.new")
@@ -212,7 +213,7 @@ class Classpath(NamedTuple):
 
 def classpath(kafka: str, *, disk: bool = False) -> Classpath:
     """Return the class path that drives a version of Kafka."""
-    java = _jdk("java")
+    java = jdk("java")
     jars = _from_folder(Path(kafka)) if Path(kafka).is_dir() else _by_maven(kafka)
     driver = built(java, jars, kafka) / "driver.jar"
     if disk and not any(holds(jar, LOG) for jar in jars):

@@ -21,9 +21,10 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple, Self
 
 from kraftcheck.files import replacing
-from kraftcheck.lockstep.jars import cache
+from kraftcheck.lockstep.building import compiled
+from kraftcheck.lockstep.jars import cache, jdk
 from kraftcheck.processes import end_all
-from tests.support.kafka_jars import SOURCES, compiled, program, server_jars
+from tests.support.kafka_jars import SOURCES, server_jars
 
 HEAP = ("-Xmx160m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xlog:disable")
 PARTITION = "__cluster_metadata-0"
@@ -92,7 +93,7 @@ class Admin:
         jar = compiled([SOURCES / "ClusterAdmin.java"], jars)
         quiet = f"-Dlog4j2.configurationFile={SOURCES / 'quiet.xml'}"
         path = os.pathsep.join(map(str, [jar, *jars]))
-        command = [str(program("java")), *HEAP, quiet, "-cp", path, "ClusterAdmin"]
+        command = [str(jdk("java")), *HEAP, quiet, "-cp", path, "ClusterAdmin"]
         pipe = subprocess.PIPE
         self.process = launch(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, bufsize=1)
 
@@ -195,7 +196,7 @@ class Node:
         cluster = self.cluster
         files = (f"-Dnode={cluster.folder}/node{self.number}", f"-Dlog4j2.configurationFile={SOURCES / 'log4j2.xml'}")
         options = (*HEAP, *cluster.options, *self.options, *files)
-        command = [str(program("java")), *options, "-cp", cluster.path, "kafka.Kafka", str(self.configure())]
+        command = [str(jdk("java")), *options, "-cp", cluster.path, "kafka.Kafka", str(self.configure())]
         cluster.note(f"start {self.number}")
         with (cluster.folder / f"node{self.number}.out").open("a") as said:
             self.process = launch(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)

@@ -13,13 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 
-from kraftcheck.lockstep.jars import Artifact, fetched
+from kraftcheck.lockstep.building import agent_jar
 from tests.support.kafka_cluster import AdminError, Cluster, Node, until
-from tests.support.kafka_jars import SOURCES, VERSIONS, compiled, server_jars
+from tests.support.kafka_jars import SOURCES, VERSIONS
 from tests.support.kafka_scenarios import SNAPSHOT
 
-BYTE_BUDDY = Artifact("net.bytebuddy", "byte-buddy", "1.18.14")
-MANIFEST = "Manifest-Version: 1.0\nPremain-Class: FaultAgent\n"
 SLOW = {f"controller.quorum.{name}.timeout.ms": 6_000 for name in ("election", "fetch")}
 TRIES = 4
 
@@ -30,9 +28,7 @@ class Faulty(Cluster):
     def __init__(self, folder: Path, version: str, fault: str | None, **more: object) -> None:
         super().__init__(folder, version, **more)  # type: ignore[arg-type]
         if fault is not None:
-            buddy = fetched([BYTE_BUDDY], "byte-buddy")
-            agent = compiled([SOURCES / "FaultAgent.java"], [*server_jars(version), *buddy], MANIFEST)
-            self.path += f":{buddy[0]}"
+            agent = agent_jar(SOURCES / "FaultAgent.java")
             for node in self.nodes:
                 node.options = (f"-javaagent:{agent}={fault},{self.folder}/node{node.number}.fault",)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from random import Random
 
 import pytest
 
+from kraftcheck.validation.observer import observer
 from tests.support.kafka_cluster import Cluster, until
 from tests.support.kafka_scenarios import Scenario
 
@@ -75,3 +78,24 @@ def test_no_node_outlives_a_killed_parent(tmp_path: Path) -> None:
         parent.kill()
         parent.wait()
     until("the end of all nodes", lambda: not any(map(is_alive, pids)), 10)
+
+
+def test_the_agent_sees_the_transitions_of_the_log(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "run", VERSION) as cluster:
+        for node in cluster.nodes:
+            node.options = (f"-javaagent:{observer()}={cluster.folder}/node{node.number}.ndjson",)
+        cluster.begin("initial")
+        leader = cluster.leader()
+        assert leader is not None
+        cluster.node(leader).kill()
+        until("another leader", lambda: cluster.leader() not in (None, leader))
+        cluster.node(leader).start()
+        cluster.settle()
+        cluster.stop()
+    for node in cluster.nodes:
+        lines = [json.loads(line) for line in (cluster.folder / f"node{node.number}.ndjson").read_text().splitlines()]
+        seen = [(line["mode"], line["epoch"]) for line in lines if line["event"] == "state"]
+        logged = re.findall(r"Completed transition to (\w+?)(?:State)?\(.*?\bepoch=(\d+)", node.trace.read_text())
+        assert {(mode, int(epoch)) for mode, epoch in logged} >= set(seen) > set()
+        received = sum(line["event"] == "receive" for line in lines)
+        assert received == node.trace.read_text().count("Received inbound message")

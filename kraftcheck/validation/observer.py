@@ -1,0 +1,14 @@
+"""The Java agent that writes each step of Kafka's Raft client with its states."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kraftcheck.lockstep.building import agent_jar
+
+SOURCE = Path(__file__).with_name("agent") / "ObservingAgent.java"
+
+
+def observer() -> Path:
+    """Return the agent's jar: `-javaagent:JAR=FILE[,BYTES]` writes to FILE, at most BYTES."""
+    return agent_jar(SOURCE)
