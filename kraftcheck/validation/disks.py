@@ -1,0 +1,455 @@
+"""Disks of Kafka's controllers and brokers, in folders and tarballs: metadata log, snapshots, quorum-state."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import re
+import tarfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, TypeVar, cast
+
+import numpy as np
+
+from kraftcheck.files import real_path
+from kraftcheck.spec.errors import InputError
+from kraftcheck.validation.records import (
+    MOST_BATCHES,
+    KRaftVersion,
+    MalformedError,
+    Scan,
+    Scanner,
+    SnapshotHeader,
+    Voter,
+    Voters,
+)
+
+DEFAULT_LIMIT = 64 << 30
+"""Default limit on the unpacked size of a tarball, in bytes."""
+MOST_FILES = 100_000
+DEEPEST = 4
+"""Tarballs in tarballs."""
+SMALL = 1 << 20
+"""Maximum size of quorum-state and meta.properties."""
+
+PARTITION = "__cluster_metadata-0"
+META = "meta.properties"
+_INSIDE = "\0"
+"""Between the name of a tarball and a name in it."""
+_SEGMENT = re.compile(r"(\d{20})\.log")
+_SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_TARBALL = re.compile(r".+\.(tar|tgz|tar\.gz)")
+_READ = re.compile(rf"{_SEGMENT.pattern}|{_SNAPSHOT.pattern}|quorum-state|meta\.properties")
+_UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\ud7ff]")
+
+
+@dataclass(frozen=True)
+class QuorumState:
+    """The file quorum-state; an id is -1 where there is none."""
+
+    epoch: int
+    leader: int
+    voted: int
+    voted_directory: str
+    version: int
+    voters: tuple[int, ...] = ()
+    """The voters of data version 0."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot: its id, and the control records in it."""
+
+    offset: int
+    epoch: int
+    file: str
+    scan: Scan
+
+    @property
+    def voters(self) -> tuple[Voter, ...] | None:
+        """The voter set, if the snapshot has one."""
+        return next((one.body.voters for one in self.scan.controls if isinstance(one.body, Voters)), None)
+
+    @property
+    def version(self) -> int | None:
+        """The value of kraft.version, if the snapshot has one."""
+        return next((one.body.version for one in self.scan.controls if isinstance(one.body, KRaftVersion)), None)
+
+    @property
+    def time(self) -> int | None:
+        """Time of the last record that the snapshot contains, in ms."""
+        return next((one.body.time for one in self.scan.controls if isinstance(one.body, SnapshotHeader)), None)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A problem of a file that is not a log or a snapshot."""
+
+    file: str
+    message: str
+
+
+@dataclass
+class Disk:
+    """The metadata partition of one replica."""
+
+    path: str
+    node_id: int | None = None
+    directory_id: str = ""
+    cluster_id: str = ""
+    quorum_state: QuorumState | None = None
+    log: Scan = field(default_factory=Scan)
+    files: list[str] = field(default_factory=list)
+    """The segments, in order of their offsets."""
+    starts: list[int] = field(default_factory=list)
+    """The first offsets of the segments, from their names."""
+    snapshots: list[Snapshot] = field(default_factory=list)
+    """By offset and epoch."""
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The node's number, or the path where it is unknown."""
+        return f"node {self.node_id}" if self.node_id is not None else self.path
+
+    @property
+    def start(self) -> int:
+        """First offset of the log."""
+        return int(self.log.batches["base"][0]) if len(self.log.batches) else self.end
+
+    @property
+    def end(self) -> int:
+        """Offset behind the last batch."""
+        if len(self.log.batches):
+            return int(self.log.batches["last"][-1]) + 1
+        return self.starts[-1] if self.starts else 0
+
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the last batch, or of the last snapshot of an empty log."""
+        if len(self.log.batches):
+            return int(self.log.batches["epoch"][-1])
+        return self.snapshots[-1].epoch if self.snapshots else 0
+
+    @cached_property
+    def voters(self) -> list[tuple[int, tuple[Voter, ...], str]]:
+        """Voter sets by the offset from which each is in force, with the file of each."""
+        found = [(one.offset - 1, one.voters, one.file) for one in self.snapshots if one.voters is not None]
+        records = [one for one in self.log.controls if isinstance(one.body, Voters)]
+        found += [
+            (one.offset, one.body.voters, self.files[one.file]) for one in records if isinstance(one.body, Voters)
+        ]
+        return _changes(found)
+
+    @cached_property
+    def versions(self) -> list[tuple[int, int, str]]:
+        """The values of kraft.version, likewise."""
+        found = [(one.offset - 1, one.version, one.file) for one in self.snapshots if one.version is not None]
+        records = [one for one in self.log.controls if isinstance(one.body, KRaftVersion)]
+        found += [
+            (one.offset, one.body.version, self.files[one.file])
+            for one in records
+            if isinstance(one.body, KRaftVersion)
+        ]
+        return _changes(found)
+
+    def batch_at(self, offset: int) -> np.void | None:
+        """Return the batch that holds an offset."""
+        place = int(np.searchsorted(self.log.batches["base"], offset, "right")) - 1
+        if place < 0 or self.log.batches["last"][place] < offset:
+            return None
+        return cast(np.void, self.log.batches[place])
+
+
+_T = TypeVar("_T")
+
+
+def _changes(found: list[tuple[int, _T, str]]) -> list[tuple[int, _T, str]]:
+    """Return values in order of their offsets, each where it replaces another one."""
+    ordered = sorted(found, key=lambda one: one[0])
+    return [one for before, one in zip([None, *ordered], ordered, strict=False) if not before or before[1] != one[1]]
+
+
+@dataclass(frozen=True)
+class _File:
+    label: str
+    open: Callable[[], BinaryIO]
+
+
+def _opener(path: Path) -> Callable[[], BinaryIO]:
+    return lambda: path.open("rb")
+
+
+def printable(text: str) -> str:
+    """Escape control characters of a name from a tarball or a file."""
+    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text[:300])
+
+
+class _Bounded(io.RawIOBase):
+    """A file of a tarball that is read in small parts, up to a limit: headers may ask for any size."""
+
+    def __init__(self, stream: BinaryIO, name: str, limit: int) -> None:
+        self._stream, self._name, self._limit = stream, name, limit
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= 32 << 20:
+            raise InputError(f"{self._name}: expected a tarball with headers of at most 32 MiB, found more; repack it")
+        return self._stream.read(size)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        if offset > self._limit:
+            raise InputError(f"{self._name}: expected at most {self._limit:,} bytes, unpacked, found more; split it")
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+
+def _unpacked(stream: BinaryIO, name: str, limit: int) -> _Bounded:
+    """Return a possibly gzipped stream, unpacked."""
+    magic = stream.read(2)
+    stream.seek(0)
+    return _Bounded(cast(BinaryIO, gzip.GzipFile(fileobj=stream)) if magic == b"\x1f\x8b" else stream, name, limit)
+
+
+_BROKEN = (OSError, EOFError, zlib.error, tarfile.TarError, ValueError, OverflowError)
+
+
+@contextmanager
+def _reported(name: str) -> Iterator[None]:
+    """Turn errors of a file's content into InputError."""
+    try:
+        yield
+    except InputError:
+        raise
+    except FileNotFoundError:
+        raise InputError(f"{name}: not found; name a data folder or a tarball of data folders") from None
+    except MalformedError as error:
+        raise InputError(
+            f"{name}: expected the log of a cluster's metadata, found {error}; leave the file out"
+        ) from None
+    except _BROKEN as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{name}: cannot be read: {printable(reason)}; copy the file again") from None
+
+
+def _is_tar(stream: BinaryIO, name: str) -> bool:
+    """Whether a file begins as a tarball does, gzipped or not."""
+    try:
+        block = _unpacked(stream, name, DEFAULT_LIMIT).read(512)
+    except _BROKEN:
+        block = b""
+    finally:
+        stream.seek(0)
+    return block[257:262] == b"ustar"
+
+
+class _Collector:
+    """Finds the files to be read, in folders and tarballs."""
+
+    def __init__(self, limit: int, stack: ExitStack) -> None:
+        self._limit, self._stack = limit, stack
+        self.folders: dict[str, dict[str, _File]] = {}
+        self.order: list[tuple[str, str]] = []
+
+    def add(self, folder: str, name: str, file: _File) -> None:
+        if len(self.order) >= MOST_FILES:
+            raise InputError(f"{file.label}: expected at most {MOST_FILES:,} files; name fewer folders")
+        if name not in self.folders.setdefault(folder, {}):
+            self.order.append((folder, name))
+        self.folders[folder][name] = file
+
+    def path(self, path: Path) -> None:
+        """Collect the files of a folder or a tarball."""
+        name = printable(str(path))
+        with _reported(name):
+            if path.is_dir():
+                self._folder(path)
+                return
+            if not path.is_file() and path.exists():
+                raise InputError(f"{name}: expected a folder or a tarball, found a device or a pipe; name a folder")
+            with path.open("rb") as stream:
+                found = _is_tar(stream, name)
+            if not found:
+                raise InputError(f"{name}: expected a data folder or a tarball of data folders; name one")
+            self._tarball(_opener(path), name, str(path), 1)
+
+    def _folder(self, path: Path) -> None:
+        for where, _, names in os.walk(path):
+            for name in sorted(names):
+                file = Path(where, name)
+                if file.is_symlink() or not file.is_file():
+                    continue
+                label = printable(str(file))
+                if _READ.fullmatch(name):
+                    self.add(str(real_path(where)), name, _File(label, lambda file=file: file.open("rb")))  # type: ignore[misc]
+                elif _TARBALL.fullmatch(name):
+                    with _reported(label), file.open("rb") as stream:
+                        found = _is_tar(stream, label)
+                    if found:
+                        self._tarball(_opener(file), label, str(file), 1)
+
+    def _tarball(self, opened: Callable[[], BinaryIO], label: str, key: str, depth: int) -> None:
+        """Collect the files of a tarball, without unpacking it to disk."""
+        if depth > DEEPEST:
+            raise InputError(f"{label}: expected at most {DEEPEST} tarballs in one another; unpack it")
+        with _reported(label):
+            unpacked = _unpacked(self._stack.enter_context(opened()), label, self._limit)
+            archive = tarfile.open(fileobj=unpacked, mode="r:")  # noqa: SIM115
+            members = 0
+            for member in archive:
+                members += 1
+                if members > 10 * MOST_FILES:
+                    raise InputError(f"{label}: expected at most {10 * MOST_FILES:,} entries; repack the data folders")
+                place = PurePosixPath("/", member.name)
+                if not member.isreg() or ".." in place.parts:
+                    continue
+                inner = f"{label}:{printable(str(place)[1:])}"
+
+                def extracted(member: tarfile.TarInfo = member) -> BinaryIO:
+                    found = archive.extractfile(member)
+                    assert found is not None
+                    return cast(BinaryIO, found)
+
+                if _READ.fullmatch(place.name):
+                    self.add(f"{key}{_INSIDE}{place.parent}", place.name, _File(inner, extracted))
+                elif _TARBALL.fullmatch(place.name) and _is_tar(extracted(), inner):
+                    self._tarball(extracted, inner, f"{key}{_INSIDE}{place}", depth + 1)
+
+
+def _is_partition(folder: str, names: Iterable[str]) -> bool:
+    """Whether files are those of the metadata partition: other partitions have segments alone."""
+    if PurePosixPath(folder.rpartition(_INSIDE)[2]).name == PARTITION:
+        return any(name != META for name in names)
+    return any(name == "quorum-state" or _SNAPSHOT.fullmatch(name) for name in names)
+
+
+def is_disk(path: str | Path) -> bool:
+    """Whether a path is, or holds, a replica's metadata partition, or is a tarball that cannot be read to its end."""
+    try:
+        with ExitStack() as stack:
+            collector = _Collector(DEFAULT_LIMIT, stack)
+            collector.path(Path(path))
+            return any(_is_partition(folder, names) for folder, names in collector.folders.items())
+    except InputError:
+        if not os.path.isfile(path):
+            return False
+        with _reported(str(path)), open(path, "rb") as stream:
+            return _is_tar(stream, str(path))
+
+
+def read_disks(paths: Iterable[str | Path], *, limit_bytes: int = DEFAULT_LIMIT) -> list[Disk]:
+    """Read the disks in folders and tarballs, by node id."""
+    disks: list[Disk] = []
+    room = MOST_BATCHES
+    for path in paths:
+        with ExitStack() as stack:
+            collector = _Collector(limit_bytes, stack)
+            collector.path(Path(path))
+            found = _read(collector, room)
+        room -= sum(len(disk.log.batches) for disk in found)
+        if not found:
+            name = printable(str(path))
+            raise InputError(f"{name}: expected a folder {PARTITION}, found none; name a data folder of a controller")
+        disks += found
+    return sorted(disks, key=lambda disk: (disk.node_id is None, disk.node_id or 0, disk.path))
+
+
+def _read(collector: _Collector, room: int) -> list[Disk]:
+    """Read the collected partitions, files in the order of the archives: a seek backwards would unpack again."""
+    partitions = {folder: names for folder, names in collector.folders.items() if _is_partition(folder, names)}
+    segments = {folder: sorted(filter(_SEGMENT.fullmatch, names)) for folder, names in partitions.items()}
+    contents: dict[tuple[str, str], bytes | Scan] = {}
+    for folder, name in collector.order:
+        file = collector.folders[folder][name]
+        if not name.endswith((".log", ".checkpoint")):
+            contents[folder, name] = _small(file)
+        elif folder in partitions:
+            scanner = Scanner(room)
+            with _reported(file.label), file.open() as stream:
+                scanner.read(stream, segments[folder].index(name) if name.endswith(".log") else 0)
+            scan = contents[folder, name] = scanner.finish()
+            room -= len(scan.batches)
+    return [_disk(folder, names, segments[folder], contents) for folder, names in partitions.items()]
+
+
+def _disk(
+    folder: str, names: dict[str, _File], segments: list[str], contents: dict[tuple[str, str], bytes | Scan]
+) -> Disk:
+    """Build a disk from its files; meta.properties is in the folder above, or beside the segments."""
+    name, file = next(iter(names.items()))
+    disk = Disk(file.label.removesuffix(name).rstrip("/:"))
+    _read_properties(disk, folder, contents)
+    if isinstance(raw := contents.get((folder, "quorum-state")), bytes):
+        _read_quorum_state(disk, names["quorum-state"].label, raw)
+    scans = [contents[folder, segment] for segment in segments]
+    for segment, scan in zip(segments, scans, strict=True):
+        assert isinstance(scan, Scan)
+        disk.files.append(names[segment].label)
+        disk.starts.append(int(segment[:20]))
+        disk.log.controls += scan.controls
+        disk.log.faults += scan.faults
+        disk.log.broken += scan.broken
+    if scans:
+        disk.log.batches = np.concatenate([scan.batches for scan in scans if isinstance(scan, Scan)])
+    for name in sorted(names):
+        scan = contents[folder, name]
+        if isinstance(scan, Scan) and (found := _SNAPSHOT.fullmatch(name)):
+            disk.snapshots.append(Snapshot(int(found[1]), int(found[2]), names[name].label, scan))
+    return disk
+
+
+def _small(file: _File) -> bytes:
+    with _reported(file.label), file.open() as stream:
+        raw = stream.read(SMALL + 1)
+    if len(raw) > SMALL:
+        raise InputError(f"{file.label}: expected at most {SMALL:,} bytes, found more; copy the file again")
+    return raw
+
+
+def _read_properties(disk: Disk, folder: str, contents: dict[tuple[str, str], bytes | Scan]) -> None:
+    container, separator, inner = folder.rpartition(_INSIDE)
+    above = str(PurePosixPath(inner).parent)
+    raw = contents.get((container + separator + above, META)) or contents.get((folder, META))
+    if raw is None and not separator and Path(above, META).is_file():
+        raw = _small(_File(printable(f"{above}/{META}"), _opener(Path(above, META))))
+    if not isinstance(raw, bytes):
+        return
+    lines = raw.decode(errors="replace").splitlines()
+    pairs = [line.split("=", 1) for line in lines if "=" in line and not line.startswith(("#", "!"))]
+    found = {key.strip(): printable(value.strip().replace("\\", "")) for key, value in pairs}
+    number = found.get("node.id", found.get("broker.id", ""))
+    if re.fullmatch(r"[0-9]{1,9}", number):
+        disk.node_id = int(number)
+    else:
+        disk.problems.append(Problem(f"{disk.path}/{META}", f"expected node.id to be a number, found {number!r}"))
+    disk.directory_id = found.get("directory.id", "")
+    disk.cluster_id = found.get("cluster.id", "")
+
+
+def _read_quorum_state(disk: Disk, file: str, raw: bytes) -> None:
+    try:
+        found: Any = json.loads(raw)
+        numbers = [found["leaderEpoch"], found.get("leaderId", -1), found.get("votedId", -1), found["data_version"]]
+        if not all(type(number) is int and -1 <= number < 1 << 31 for number in numbers):
+            raise ValueError("a number out of its range")
+        epoch, leader, voted, version = numbers
+        voters = tuple(int(one["voterId"]) for one in found.get("currentVoters") or ())
+        directory = printable(str(found.get("votedDirectoryId", "")))
+        disk.quorum_state = QuorumState(epoch, leader, voted, directory, version, voters)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else printable(str(error))
+        disk.problems.append(Problem(file, f"expected a quorum-state of Kafka, found {reason}"))
