@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import combinations, pairwise
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.disks import Disk, QuorumState, Snapshot
 from kraftcheck.validation.records import (
-    ZERO_UUID,
+    NO_DIRECTORY,
     Control,
     LeaderChange,
     Scan,
@@ -308,11 +309,11 @@ def _keys(voters: tuple[Voter, ...]) -> frozenset[Voter]:
     return frozenset(voter._replace(endpoints=tuple(sorted(voter.endpoints))) for voter in voters)
 
 
-def _is_one_step(before: tuple[Voter, ...], after: tuple[Voter, ...]) -> bool:
+def is_one_step(before: Iterable[tuple[Any, ...]], after: Iterable[tuple[Any, ...]]) -> bool:
     """Whether one AddVoter, RemoveVoter or UpdateVoter changes a voter set so."""
     old, new = ({voter[:2] for voter in voters} for voters in (before, after))
     removed, added = old - new, new - old
-    replaced = {number for number, directory in removed if directory == ZERO_UUID} == {number for number, _ in added}
+    replaced = {number for number, directory in removed if directory in NO_DIRECTORY} == {number for number, _ in added}
     return len(removed) + len(added) <= 1 or (len(added) == 1 and len(removed) == 1 and replaced)
 
 
@@ -330,7 +331,7 @@ def _records(disk: Disk) -> list[VoterSet]:
 def _voter_changes(disk: Disk, report: Report) -> None:
     for (_, before, _), (offset, after, file) in pairwise(_records(disk)):
         report.checks["voter sets"] += 1
-        if not _is_one_step(before, after):
+        if not is_one_step(before, after):
             message = f"voters {ids(before)} become {ids(after)} in one step"
             report.add(Finding("voter sets", message, file, f"offset {offset}", (node_of(disk),)))
 

@@ -23,7 +23,8 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 _CHECKED_FROM = 21  # the CRC covers a batch from its attributes on
 _BEFORE_LENGTH = 12
 CONTROL, COMPRESSION = 0x20, 0x07
-ZERO_UUID = "A" * 22
+NO_DIRECTORY = ("", "A" * 22, "<undefined>")
+"""Directory ids that stand for none: of a voter of kraft.version 0."""
 
 BATCH = np.dtype(
     [("base", "i8"), ("last", "i8"), ("time", "i8"), ("at", "i8"), ("epoch", "i4"), ("crc", "u4"), ("file", "i4")]
