@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, TypeVar, cast
 
@@ -204,7 +204,8 @@ class _Bounded(io.RawIOBase):
         return self._stream.read(size)
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        if offset > self._limit:
+        place = self._stream.tell() if whence == os.SEEK_CUR else 0
+        if place + offset > self._limit:
             raise InputError(f"{self._name}: expected at most {self._limit:,} bytes, unpacked, found more; split it")
         return self._stream.seek(offset, whence)
 
@@ -309,25 +310,39 @@ class _Collector:
         with _reported(label):
             unpacked = _unpacked(self._stack.enter_context(opened()), label, self._limit)
             archive = tarfile.open(fileobj=unpacked, mode="r:")  # noqa: SIM115
-            members = 0
-            for member in archive:
-                members += 1
-                if members > 10 * MOST_FILES:
+            for number, member in enumerate(archive):
+                if number > 10 * MOST_FILES:
                     raise InputError(f"{label}: expected at most {10 * MOST_FILES:,} entries; repack the data folders")
-                place = PurePosixPath("/", member.name)
-                if not member.isreg() or ".." in place.parts:
-                    continue
-                inner = f"{label}:{printable(str(place)[1:])}"
+                if member.isreg():
+                    self._member(partial(_extracted, archive, member), member.name, label, key, depth)
+            _require_end(unpacked, archive.offset, label)
 
-                def extracted(member: tarfile.TarInfo = member) -> BinaryIO:
-                    found = archive.extractfile(member)
-                    assert found is not None
-                    return cast(BinaryIO, found)
+    def _member(self, opened: Callable[[], BinaryIO], name: str, label: str, key: str, depth: int) -> None:
+        place = PurePosixPath("/", name)
+        inner = f"{label}:{printable(str(place)[1:])}"
+        if ".." in place.parts:
+            return
+        if _READ.fullmatch(place.name):
+            self.add(f"{key}{_INSIDE}{place.parent}", place.name, _File(inner, opened))
+        elif _TARBALL.fullmatch(place.name) and _is_tar(opened(), inner):
+            self._tarball(opened, inner, f"{key}{_INSIDE}{place}", depth + 1)
 
-                if _READ.fullmatch(place.name):
-                    self.add(f"{key}{_INSIDE}{place.parent}", place.name, _File(inner, extracted))
-                elif _TARBALL.fullmatch(place.name) and _is_tar(extracted(), inner):
-                    self._tarball(extracted, inner, f"{key}{_INSIDE}{place}", depth + 1)
+
+def _extracted(archive: tarfile.TarFile, member: tarfile.TarInfo) -> BinaryIO:
+    found = archive.extractfile(member)
+    assert found is not None
+    return cast(BinaryIO, found)
+
+
+def _require_end(stream: _Bounded, offset: int, label: str) -> None:
+    """Raise InputError unless a tarball has an end, which tarfile does not require, and gzip's checksum is right."""
+    stream.seek(offset)
+    block = stream.read(tarfile.BLOCKSIZE)
+    if len(block) < tarfile.BLOCKSIZE or block.strip(b"\0"):
+        found = "a damaged header" if block else "none"
+        raise InputError(f"{label}: expected the end of a tarball at byte {offset}, found {found}; copy the file again")
+    while stream.read(1 << 20):
+        stream.seek(0, os.SEEK_CUR)  # compares the place with the limit
 
 
 def _is_partition(folder: str, names: Iterable[str]) -> bool:

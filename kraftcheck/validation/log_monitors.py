@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import permutations
 from operator import itemgetter
@@ -25,7 +25,6 @@ LOG_CHECKS = {
 """The checks of logs, with their meaning."""
 
 _DURABLE = ("Unattached", "Follower", "Candidate", "Leader")
-_HIGH = (Kind.LEADER_HIGH_WATERMARK, Kind.FOLLOWER_HIGH_WATERMARK)
 _STANDING = ("Prospective", "Candidate", "Leader")
 _VoterSet = tuple[int, tuple[Any, ...], Event]
 
@@ -77,23 +76,37 @@ class _Monitor:
         self._starts: dict[int, tuple[int, Event]] = {}
         self._highs: dict[int, tuple[int, Event]] = {}
         """The highest high watermark by epoch."""
+        self._readers: dict[Kind, Callable[[_Node, Event], None]] = {
+            Kind.DISK: self._disk,
+            Kind.BOOT: self._boot,
+            Kind.ATTEMPT: self._transition,
+            Kind.TRANSITION: self._transition,
+            Kind.VOTERS: self._voters,
+            Kind.TRUNCATED: self._truncated,
+            Kind.REPLACED: self._truncated,
+            Kind.LEADER_HIGH_WATERMARK: self._high_watermark,
+            Kind.FOLLOWER_HIGH_WATERMARK: self._high_watermark,
+        }
 
     def add(self, event: Event) -> None:
         """Read an event."""
-        node = self._nodes.setdefault(event.node, _Node())
-        if event.kind in (Kind.TRANSITION, Kind.ATTEMPT):
-            self._transition(node, event, *event.body)
-        elif event.kind is Kind.BOOT:
-            node.kept = [node.stored[kind] for kind in (Kind.TRANSITION, Kind.ATTEMPT) if kind in node.stored]
-            node.state, node.stored, node.voters = None, {}, []
-        elif event.kind is Kind.VOTERS:
-            self._voters(node, event, *event.body)
-        elif event.kind in (Kind.TRUNCATED, Kind.REPLACED):
-            left = event.body if event.kind is Kind.TRUNCATED else -2
-            node.voters, node.ever = ([one for one in sets if one[0] < left] for sets in (node.voters, node.ever))
-        elif event.kind is Kind.DISK:
-            node.snapshots = event.body
-        elif event.kind in _HIGH and node.state:
+        read = self._readers.get(event.kind)
+        if read:
+            read(self._nodes.setdefault(event.node, _Node()), event)
+
+    def _disk(self, node: _Node, event: Event) -> None:
+        node.snapshots = event.body
+
+    def _boot(self, node: _Node, event: Event) -> None:
+        node.kept = [node.stored[kind] for kind in (Kind.TRANSITION, Kind.ATTEMPT) if kind in node.stored]
+        node.state, node.stored, node.voters = None, {}, []
+
+    def _truncated(self, node: _Node, event: Event) -> None:
+        left = event.body if event.kind is Kind.TRUNCATED else -2
+        node.voters, node.ever = ([one for one in sets if one[0] < left] for sets in (node.voters, node.ever))
+
+    def _high_watermark(self, node: _Node, event: Event) -> None:
+        if node.state:
             self._high(node, event, node.state["epoch"], event.body)
 
     def _found(self, check: str, message: str, event: Event, *others: Event, is_note: bool = False) -> None:
@@ -103,7 +116,8 @@ class _Monitor:
 
     # Transitions
 
-    def _transition(self, node: _Node, event: Event, state: dict[str, Any], before: dict[str, Any] | None) -> None:
+    def _transition(self, node: _Node, event: Event) -> None:
+        state, before = event.body
         stored = _stored(event.node, state)
         if state["mode"] in _DURABLE:
             node.stored[event.kind] = stored
@@ -189,7 +203,8 @@ class _Monitor:
 
     # Voter sets
 
-    def _voters(self, node: _Node, event: Event, voters: tuple[Any, ...], offset: int) -> None:
+    def _voters(self, node: _Node, event: Event) -> None:
+        voters, offset = event.body
         node.voters = [one for one in node.voters if one[0] < offset]
         if node.voters:
             self.report.checks["voter sets by offset"] += 1

@@ -382,11 +382,11 @@ def _claims(disk: Disk) -> Iterator[tuple[int, int, frozenset[Voter], str, Disk]
 def _elections(disks: list[Disk], report: Report) -> None:
     """Check that an epoch has one leader, elected by a majority whose disks remember the vote."""
     claims: dict[int, list[tuple[int, Disk, str, str]]] = defaultdict(list)
-    elections: dict[tuple[int, int, LeaderChange], Disk] = {}
+    elections: dict[tuple[int, int, LeaderChange], tuple[Disk, Control]] = {}
     for disk in disks:
         for control, body in _changes(disk):
             claims[control.epoch].append((body.leader, disk, *_at(disk, control)))
-            elections.setdefault((control.epoch, control.base, body), disk)
+            elections.setdefault((control.epoch, control.base, body), (disk, control))
         state = disk.quorum_state
         if state and state.leader >= 0:
             claims[state.epoch].append((state.leader, disk, f"{disk.path}/quorum-state", ""))
@@ -397,14 +397,13 @@ def _elections(disks: list[Disk], report: Report) -> None:
             if other != leader:
                 message = f"epoch {epoch} has leader {other} on {disk.name}, leader {leader} on {first.name}"
                 report.add(Finding("elections", message, file, where, (node_of(first), node_of(disk))))
-    for (epoch, offset, change), disk in elections.items():
-        _election(disks, disk, epoch, offset, change, report)
+    for (_, _, body), (disk, control) in elections.items():
+        _election(disks, disk, control, body, report)
 
 
-def _election(disks: list[Disk], disk: Disk, epoch: int, offset: int, change: LeaderChange, report: Report) -> None:
-    row = disk.batch_at(offset)
-    assert row is not None
-    file, where = _place(disk, row)
+def _election(disks: list[Disk], disk: Disk, control: Control, change: LeaderChange, report: Report) -> None:
+    epoch, offset = control.epoch, control.base
+    file, where = _at(disk, control)
     voters, granting = set(ids(change.voters)), set(ids(change.granting))
     report.checks["elections"] += 1
     if not granting <= voters or 2 * len(granting) <= len(voters) or change.leader not in voters:
