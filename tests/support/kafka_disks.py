@@ -103,6 +103,7 @@ class Replica:
     leader: int = -1
     voted: int = -1
     commit: int = 0
+    static: frozenset[int] | None = None
 
     @property
     def end(self) -> int:
@@ -117,6 +118,8 @@ class Replica:
 
     def voters(self, offset: int | None = None) -> frozenset[int]:
         """Return the voter set in force before an offset."""
+        if self.static:
+            return self.static
         end = self.end if offset is None else offset
         found = [(offset, voters) for (offset, _), (_, voters) in self.snapshots.items() if offset <= end]
         found += [(one.end, one.voters) for one in self.log if one.voters is not None and one.end <= end]
@@ -142,16 +145,19 @@ class Replica:
 
 
 class Raft:
-    """Replicas that take random honest steps: elections, appends, fetches, snapshots, changes of the voter set."""
+    """Replicas that take random honest steps: elections, appends, fetches, snapshots, changes of the voter set.
 
-    def __init__(self, random: Random, size: int, spare: int = 1) -> None:
-        self.random = random
+    With kraft.version 0 the voter set is configured, and neither the log nor snapshots have it.
+    """
+
+    def __init__(self, random: Random, size: int, spare: int = 1, version: int = 1) -> None:
+        self.random, self.version = random, version
         voters = frozenset(range(1, size + 1))
         self.replicas = {number: Replica(number) for number in range(1, size + spare + 1)}
-        for number in voters:
-            self.replicas[number].snapshots[0, 0] = snapshot(0, 1, set(voters)), voters
-        for number in range(size + 1, size + spare + 1):
-            self.replicas[number].snapshots[0, 0] = snapshot(0, 1, set(voters)), voters
+        for replica in self.replicas.values():
+            replica.static = None if version else voters
+            if version:
+                replica.snapshots[0, 0] = snapshot(0, 1, set(voters)), voters
         self.time = 1_700_000_000_000
         self.leads: dict[int, int] = {}
         """Leader by epoch."""
@@ -213,8 +219,8 @@ class Raft:
         theirs = {one.base: one for one in leader.log}
         while follower.end > leader.start and follower.log and theirs.get(follower.log[-1].base) != follower.log[-1]:
             follower.log.pop()
-        oldest = min(leader.snapshots)
-        if follower.end <= leader.start and follower.last != oldest[::-1]:
+        oldest = min(leader.snapshots, default=(0, 0))
+        if follower.end <= leader.start > 0 and follower.last != oldest[::-1]:
             newest = max(leader.snapshots)
             follower.snapshots, follower.log, follower.start = {newest: leader.snapshots[newest]}, [], newest[0]
         ahead = [one for one in leader.log if one.base >= follower.end]
@@ -241,9 +247,14 @@ class Raft:
         held = [entry for entry in one.log if entry.end <= one.commit]
         if held:
             entry = self.random.choice(held[-5:])
-            if entry.end > max(one.snapshots)[0]:
+            if entry.end > max(one.snapshots, default=(0, 0))[0]:
                 voters = one.voters(entry.end)
-                one.snapshots[entry.end, entry.epoch] = snapshot(entry.epoch, self.time, set(voters)), voters
+                raw = (
+                    snapshot(entry.epoch, self.time, set(voters))
+                    if self.version
+                    else snapshot(1, self.time, None, None)
+                )
+                one.snapshots[entry.end, entry.epoch] = raw, voters
 
     def clean(self) -> None:
         one = self.random.choice(list(self.replicas.values()))
@@ -256,7 +267,7 @@ class Raft:
     def change(self) -> None:
         """Add or remove a voter where the leader has committed its epoch and the last change."""
         leader = self._leader()
-        if leader is None:
+        if leader is None or not self.version:
             return
         self._commit(leader)
         begin = next((one.base for one in leader.log if one.epoch == leader.epoch), 1 << 60)
