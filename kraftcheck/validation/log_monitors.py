@@ -177,7 +177,7 @@ class _Monitor:
 
     def _stands(self, node: _Node, event: Event, state: dict[str, Any]) -> None:
         self.report.checks["observers"] += 1
-        sets = [frozenset(state["voters"])] if state.get("voters") is not None else []
+        sets = [state["leader voters" if state["mode"] == "Leader" else "candidates"]]
         sets += [frozenset(voter[0] for voter in node.voters[-1][1])] if node.voters else []
         for voters in sets:
             if event.node not in voters:
@@ -188,7 +188,7 @@ class _Monitor:
         epoch = state["epoch"]
         self._starts.setdefault(epoch, (state["start"], event))
         if before and before["mode"] == "Candidate":
-            granted, voters = before["granted"], before["voters"]
+            granted, voters = before["granted"], before["candidates"]
             self.report.checks["votes"] += 1
             if 2 * len(granted) <= len(voters):
                 message = f"node {event.node} leads epoch {epoch} with votes {sorted(granted)} of {sorted(voters)}"
