@@ -4,12 +4,14 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Collectors;
 
 import org.apache.kafka.clients.admin.Admin;
@@ -20,6 +22,7 @@ import org.apache.kafka.clients.admin.FeatureUpdate;
 import org.apache.kafka.clients.admin.QuorumInfo;
 import org.apache.kafka.clients.admin.RaftVoterEndpoint;
 import org.apache.kafka.clients.admin.UpdateFeaturesOptions;
+import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.ConfigResource;
 
@@ -74,15 +77,50 @@ public final class ClusterAdmin {
                 admin.updateFeatures(Map.of(words[2], update), new UpdateFeaturesOptions())
                     .all().get(PATIENCE_MS, TimeUnit.MILLISECONDS);
                 return "";
+            case "load":
+                return load(Integer.parseInt(words[2]), Integer.parseInt(words[3]));
             case "write":
-                ConfigResource brokers = new ConfigResource(ConfigResource.Type.BROKER, "");
-                admin.incrementalAlterConfigs(Map.of(brokers, List.of(new AlterConfigOp(
-                    new ConfigEntry("log.retention.ms", words[2]), AlterConfigOp.OpType.SET))))
-                    .all().get(PATIENCE_MS, TimeUnit.MILLISECONDS);
+                set(admin, words[2]).get(PATIENCE_MS, TimeUnit.MILLISECONDS);
                 return "";
             default:
                 throw new IllegalArgumentException("no such command: " + words[0]);
         }
+    }
+
+    private static KafkaFuture<Void> set(Admin admin, String value) {
+        ConfigResource brokers = new ConfigResource(ConfigResource.Type.BROKER, "");
+        return admin.incrementalAlterConfigs(Map.of(brokers, List.of(new AlterConfigOp(
+            new ConfigEntry("log.retention.ms", value), AlterConfigOp.OpType.SET)))).all();
+    }
+
+    /** Change a configuration for some time over several connections; return the number of changes. */
+    private static String load(int milliseconds, int connections) throws Exception {
+        AtomicInteger done = new AtomicInteger();
+        List<Thread> threads = new ArrayList<>();
+        for (int number = 0; number < connections; number++) {
+            int first = (number + 1) * 1_000_000;
+            threads.add(new Thread(() -> {
+                try (Admin own = open(servers)) {
+                    long end = System.nanoTime() + milliseconds * 1_000_000L;
+                    for (int value = first; System.nanoTime() < end; value++) {
+                        set(own, String.valueOf(value)).get(PATIENCE_MS, TimeUnit.MILLISECONDS);
+                        done.incrementAndGet();
+                    }
+                } catch (Exception error) {
+                    error.printStackTrace();
+                }
+            }));
+        }
+        threads.forEach(Thread::start);
+        for (Thread thread : threads) {
+            thread.join();
+        }
+        return String.valueOf(done.get());
+    }
+
+    private static Admin open(String wanted) {
+        return Admin.create(Map.of("bootstrap.controllers", wanted, "request.timeout.ms", 4_000,
+            "default.api.timeout.ms", PATIENCE_MS - 1_000, "reconnect.backoff.max.ms", 200));
     }
 
     private static void connect(String wanted) {
@@ -90,8 +128,7 @@ public final class ClusterAdmin {
             if (admin != null) {
                 admin.close(Duration.ZERO);
             }
-            admin = Admin.create(Map.of("bootstrap.controllers", wanted, "request.timeout.ms", 4_000,
-                "default.api.timeout.ms", PATIENCE_MS - 1_000, "reconnect.backoff.max.ms", 200));
+            admin = open(wanted);
             servers = wanted;
         }
     }
