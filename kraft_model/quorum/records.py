@@ -489,7 +489,10 @@ class Replica(Record):
 
 
 class DiskReplica(Replica):
-    """A replica with the snapshots beside its log, by end offset, oldest first; its log may begin before them."""
+    """A replica with the snapshots beside its log, by end offset, oldest first; its log may begin before them.
+
+    The snapshot that formatting writes ends at 0.
+    """
 
     snapshots: tuple[int, ...] = ()
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import chain
 from typing import Any
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import QuorumBase
-from kraftcheck.kraft_model.quorum.records import Voter
+from kraftcheck.kraft_model.quorum.records import UNKNOWN_DIRECTORY, Voter
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.spec import ModelValue
 from kraftcheck.validation.events import Event, Kind
@@ -46,18 +47,17 @@ def _nodes(logs: dict[int, Sequence[Event]]) -> set[int]:
 
 def _protocol(logs: dict[int, Sequence[Event]], terms: Terms, without: Collection[str]) -> QuorumBase:
     """Return `quorum` as Kafka runs it, with the voter set that each disk was formatted with."""
-    formatted: dict[tuple[ModelValue, int], frozenset[Voter]] = {}
-    version, servers = 0, set[ModelValue]()
     homes = addresses(logs)
-    for node, events in logs.items():
-        for event in events:
-            if event.kind is Kind.BOOTSTRAP:
-                servers |= {terms.hosts[homes[address]] for address, _ in event.body if address in homes}
-            elif event.kind is Kind.STARTING_VOTERS and event.incarnation == 0:
-                formatted.setdefault((terms.hosts[node], 1), terms.voters(event.body))
-            elif event.kind is Kind.VERSION and event.body[1] < 0:
-                version = max(version, event.body[0])
-    initial = {voter.key.id for voters in formatted.values() for voter in voters} or set(terms.hosts.values())
+    every = list(chain.from_iterable(logs.values()))
+    formatted: dict[tuple[ModelValue, int], frozenset[Voter]] = {}
+    for event in every:
+        if event.kind is Kind.STARTING_VOTERS and event.incarnation == 0:
+            formatted.setdefault((terms.hosts[event.node], 1), terms.voters(event.body))
+    named = [address for event in every if event.kind is Kind.BOOTSTRAP for address, _ in event.body]
+    servers = {homes[address] for address in named if address in homes}
+    versions = [event.body[0] for event in every if event.kind is Kind.VERSION and event.body[1] < 0]
+    initial = set(chain.from_iterable(formatted.values()))
+    is_static = any(voter.key.directory == UNKNOWN_DIRECTORY for voter in initial)
 
     def formatted_voters(self: QuorumBase, host: ModelValue, directory: int) -> frozenset[Voter]:
         return formatted.get((host, directory), frozenset())
@@ -68,9 +68,9 @@ def _protocol(logs: dict[int, Sequence[Event]], terms: Terms, without: Collectio
     protocol: QuorumBase = made(
         **{**bounds, "cuts": 0, "losses": 0, "duplicates": 0},
         hosts=frozenset(terms.hosts.values()),
-        initial_voters=frozenset(initial),
-        bootstrap_servers=frozenset(servers),
-        initial_version=version,
+        initial_voters=frozenset({voter.key.id for voter in initial} or terms.hosts.values()),
+        bootstrap_servers=frozenset(terms.hosts[node] for node in servers),
+        initial_version=0 if is_static else max(versions, default=0),
         plain_answers=True,
         auto_join=True,
     )

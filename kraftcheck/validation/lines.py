@@ -8,6 +8,7 @@ from typing import Any
 from kraftcheck.kraft_model.quorum.records import (
     ApiVersionsRequest,
     Change,
+    Error,
     FetchRequest,
     FetchSnapshotRequest,
     Mode,
@@ -21,6 +22,7 @@ from kraftcheck.validation.events import Event, Kind
 from kraftcheck.validation.pairing import request_key
 from kraftcheck.validation.state import Due, Node, NodeState, Refusal, Waiting
 from kraftcheck.validation.terms import (
+    CODES,
     Difference,
     compare,
     count_of,
@@ -53,8 +55,8 @@ class LineChecks(Effects):
                 continue
             found = self._differs(pending, me, event)
             high = event.body.get("highWatermark")
-            if high is not None and high != str(offset_of(me.log, me.high_watermark) or -1):
-                found.append(Difference("highWatermark", high, str(offset_of(me.log, me.high_watermark) or -1)))
+            if high is not None and high != str(state.high or -1):
+                found.append(Difference("highWatermark", high, str(state.high or -1)))
             if not found and self._reaches(event, pending.dest):
                 actions = (*state.actions, name) if name else state.actions
                 return pending, state._replace(me=me, sent=event.correlation, actions=actions)
@@ -165,24 +167,35 @@ class LineChecks(Effects):
 
     def _unparked(self, node: Node, state: NodeState, event: Event, waiting: Waiting) -> NodeState:
         """A parked fetch ends: with its first response, handled again, or with an error as leadership is lost."""
-        first, best = waiting.first, None
+        first, best = waiting.first, list[Difference]()
         if first is not None:
             best = compare(event.body, first.expected)
             if not best and event.body.number("size") <= 0:
                 return state
-        if event.body.number("errorCode", 1) == 6:
+        if event.body.number("errorCode", 1) == CODES[Error.NOT_LEADER_OR_FOLLOWER]:
             return state  # the end of this unit shows that the leader has lost its office
-        request = self.terms.request(waiting.event.body, waiting.event.peer, node.number, state.me.log)
+        me = self._before_resigning(state)
+        request = self.terms.request(waiting.event.body, waiting.event.peer, node.number, me.log)
         assert request is not None
-        for step in self.protocol.handle_fetch_request(state.me, request, self.shared):  # type: ignore[attr-defined]
-            after = self._taken(state, step, node, waiting.event, request_key(event))
+        for step in self.protocol.handle_fetch_request(me, request, self.shared):  # type: ignore[attr-defined]
+            after = self._taken(state._replace(me=me), step, node, waiting.event, request_key(event))
+            if me is not state.me:
+                after = after._replace(me=state.me, sent=state.sent)
             due = next(d for d in reversed(after.due) if d.key == request_key(event))
             found = compare(event.body, due.expected)
             if not found:
                 rest = after._replace(due=tuple(d for d in after.due if d is not due))
                 return self._matched(rest, event, due)
-            best = found if best is None or len(found) < len(best) else best
-        raise Refusal(event, "is another response than the model's", best or (), "HandleFetchRequest")
+            best = min(best or found, found, key=len)
+        raise Refusal(event, "is another response than the model's", best, "HandleFetchRequest")
+
+    @staticmethod
+    def _before_resigning(state: NodeState) -> Replica:
+        """Return the leader that ends parked fetches: the model resigns with a commit, Kafka after their responses."""
+        me, before = state.me, state.origin
+        if me.mode is Mode.RESIGNED and before is not None and before.mode is Mode.LEADER and before.epoch == me.epoch:
+            return before.but(high_watermark=me.high_watermark)
+        return me
 
     def _appends(self, node: Node, state: NodeState, event: Event) -> NodeState:
         base, end, epoch = event.body
@@ -223,7 +236,7 @@ class LineChecks(Effects):
 
     def _high_watermark(self, node: Node, state: NodeState, event: Event) -> NodeState:
         ours = offset_of(state.me.log, state.me.high_watermark)
-        return self._equal(state, event, ("high watermark",), (event.body,), (ours,))
+        return self._equal(state, event, ("high watermark",), (event.body,), (ours,))._replace(high=ours)
 
     def _ends_at(self, node: Node, state: NodeState, event: Event) -> NodeState:
         return self._equal(state, event, ("log end",), (event.body,), (offset_of(state.me.log, len(state.me.log)),))

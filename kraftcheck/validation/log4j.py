@@ -46,7 +46,7 @@ VOTER = re.compile(
     r"voterKey=ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\), listeners=Endpoints\(endpoints=\{([^}]*)\}\)"
     r"(?:, supportedKRaftVersion=SupportedVersionRange\[min_version:(\d+), max_version:(\d+)\])?"
 )
-ENDPOINT = re.compile(r"ListenerName\(([^)]*)\)=([^,]*?)(?:/[^:,]*)?:(\d+)")
+ENDPOINT = re.compile(r"ListenerName\([^)]*\)=([^,/]*)(?:/([^:,]*))?:(\d+)")
 OFFSET = re.compile(r"offset=(\d+)")
 NODE = re.compile(r"\[\w+ (?:nodeI|i)d=(\d+)\] ")
 CREATED = re.compile(r"correlationId=(\d+).*?createdTimeMs=(\d+)\)?$")
@@ -77,13 +77,19 @@ def offset_in(text: str) -> int:
     return int(found[1]) if found else -1
 
 
+def _address(endpoint: tuple[str, str, str]) -> str:
+    """Return host and port of an endpoint; its host may be resolved, unresolved, or an address without a name."""
+    name, address, port = endpoint
+    return f"{name or address}:{port}"
+
+
 def voters_in(text: str) -> tuple[tuple[int, str, str, int], ...]:
     """Return the voters of a VoterSet's text: id, directory id, host and port, highest kraft.version."""
     return tuple(
         (
             int(node),
             directory,
-            ",".join(f"{host}:{port}" for _, host, port in ENDPOINT.findall(endpoints)),
+            ",".join(map(_address, ENDPOINT.findall(endpoints))),
             int(high or 0),
         )
         for node, directory, endpoints, _, high in VOTER.findall(text)
@@ -129,8 +135,8 @@ def _voter_ids(text: str) -> frozenset[int] | None:
 
 
 def _leader_address(text: str) -> str | None:
-    told = ENDPOINT.search(text.partition("votedKey=")[0])
-    return f"{told[2]}:{told[3]}" if told else None
+    told = ENDPOINT.findall(text.partition("votedKey=")[0])
+    return _address(told[0]) if told else None
 
 
 def _high(text: str) -> int:

@@ -37,7 +37,7 @@ def pair(logs: dict[int, Sequence[Event]]) -> Pairs:
     """Pair the receipts of all nodes with the sendings of the nodes that have a log."""
     pairs = Pairs({}, {}, [])
     answers, homes = _answers(logs), addresses(logs)
-    receipts: dict[int, list[list[Event]]] = defaultdict(list)
+    receipts: dict[int, list[list[list[Event]]]] = defaultdict(list)
     for log in logs.values():
         of_sender: dict[int, list[list[Event]]] = defaultdict(list)
         for event in log:
@@ -47,9 +47,9 @@ def pair(logs: dict[int, Sequence[Event]]) -> Pairs:
                     runs.append([])
                 runs[-1].append(event)
         for sender, runs in of_sender.items():
-            receipts[sender] += runs
-    for sender, runs in receipts.items():
-        _pair_sender(logs[sender], runs, answers, homes, pairs)
+            receipts[sender].append(runs)
+    for sender, of_receivers in receipts.items():
+        _pair_sender(logs[sender], of_receivers, answers, homes, pairs)
     return pairs
 
 
@@ -89,7 +89,7 @@ def request_key(event: Event) -> tuple[int, int, str, int | None]:
 
 
 def _pair_sender(
-    log: Sequence[Event], runs: list[list[Event]], answers: dict[int, Event], homes: dict[str, int], pairs: Pairs
+    log: Sequence[Event], runs: list[list[list[Event]]], answers: dict[int, Event], homes: dict[str, int], pairs: Pairs
 ) -> None:
     """Pair the receipts of one sender; each run of receipts belongs to one incarnation of the sender."""
     sends: dict[int, dict[int, Event]] = defaultdict(dict)
@@ -100,12 +100,9 @@ def _pair_sender(
         elif event.kind in (Kind.RESPONSE, Kind.IGNORED):
             responses[event.incarnation][event.correlation] = event
     assigned: dict[int, list[Event]] = defaultdict(list)
-    for run in runs:
-        best = max(sends, key=lambda incarnation: _score(run, sends[incarnation]), default=None)
-        if best is None or not _score(run, sends[best]):
-            pairs.unpaired.extend(run)
-        else:
-            assigned[best] += run
+    for of_receiver in runs:
+        for run, incarnation in zip(of_receiver, _incarnations(of_receiver, sends), strict=True):
+            assigned[incarnation] += run
     for incarnation, found in assigned.items():
         found.sort(key=lambda event: event.correlation)
         alignment = _Alignment(sends[incarnation], responses[incarnation], answers, homes)
@@ -114,10 +111,28 @@ def _pair_sender(
         alignment.pair(pairs)
 
 
-def _score(run: list[Event], sends: dict[int, Event]) -> int:
-    """Return how many of a run's first requests were sent in an incarnation."""
-    bodies = {event.body for event in sends.values()}
-    return sum(event.body in bodies for event in run[:LOOKAHEAD])
+def _incarnations(runs: list[list[Event]], sends: dict[int, dict[int, Event]]) -> list[int]:
+    """Return the incarnation of the sender for each run of receipts of one node: the most likely ones, in order."""
+    best: dict[int, tuple[float, list[int]]] = {0: (0.0, [])}
+    for run in runs:
+        found: dict[int, tuple[float, list[int]]] = {}
+        for incarnation, sent in sends.items():
+            score = _score(run, sent)
+            for last, (total, chosen) in best.items():
+                if last <= incarnation and (incarnation not in found or total + score > found[incarnation][0]):
+                    found[incarnation] = (total + score, [*chosen, incarnation])
+        best = found
+    return max(best.values(), key=lambda path: path[0])[1]
+
+
+def _score(run: list[Event], sent: dict[int, Event]) -> float:
+    """Return how many of a run's first and last requests an incarnation has sent, with a similar id."""
+    ids = defaultdict(list)
+    for number, event in sent.items():
+        ids[event.body].append(number)
+    sample = run[:LOOKAHEAD] + run[LOOKAHEAD:][-LOOKAHEAD:]
+    near = range(LARGEST_RISE + 1)
+    return sum(any(receipt.correlation - number in near for number in ids[receipt.body]) for receipt in sample)
 
 
 class _Alignment:
@@ -140,14 +155,16 @@ class _Alignment:
             for number, sent in sends.items()
             if (response := responses.get(number)) and not is_lost(response) and sent.address in homes
         )
-        # By difference of ids: the score, the number of answered requests up to the last pair, and the pairs as a list
-        # linked backwards.
-        self.paths: dict[int, tuple[float, int, Any]] = {0: (0.0, 0, None)}
+        # By difference of ids: the score, the number of answered requests up to the last pair, its id, and the pairs as
+        # a list linked backwards.
+        self.paths: dict[int, tuple[float, int, int, Any]] = {0: (0.0, 0, -1, None)}
 
     def fits(self, receipt: Event, difference: int) -> bool:
         """Return whether a receipt and the sending at a difference of ids have equal contents and responses."""
         sent = self.sends.get(receipt.correlation - difference)
         if sent is None or sent.body != receipt.body or self.homes.get(sent.address, receipt.node) != receipt.node:
+            return False
+        if sent.node == receipt.node and sent.seq > receipt.seq:
             return False
         answer, response = self.answers.get(id(receipt)), self.responses.get(sent.correlation)
         return answer is None or response is None or is_lost(response) or answer.body == response.body
@@ -161,24 +178,26 @@ class _Alignment:
 
     def add(self, receipt: Event) -> None:
         """Extend the alignments by a receipt. Skipping an answered request costs more than a rise."""
-        found: dict[int, tuple[float, int, Any]] = {}
-        for difference, (score, passed, link) in self.paths.items():
-            skip = (score - 1, passed, (receipt, None, link))
+        found: dict[int, tuple[float, int, int, Any]] = {}
+        for difference, (score, passed, last, link) in self.paths.items():
+            skip = (score - 1, passed, last, (receipt, None, link))
             if difference not in found or skip[0] > found[difference][0]:
                 found[difference] = skip
             for rise in self.rises(receipt, difference):
                 number = receipt.correlation - rise
+                if number <= last:
+                    continue
                 now = bisect_right(self.answered, number)
                 skipped = max(0, now - passed - (number in self.responses))
-                gained = score + 1 - 2 * skipped - (0.1 if rise > difference else 0)
+                gained = score + 1 - 2 * skipped - 0.1 * (rise - difference)
                 if rise not in found or gained > found[rise][0]:
-                    found[rise] = (gained, now, (receipt, self.sends[number], link))
+                    found[rise] = (gained, now, number, (receipt, self.sends[number], link))
         best = sorted(found, key=lambda difference: -found[difference][0])[:MOST_PATHS]
         self.paths = {difference: found[difference] for difference in best}
 
     def pair(self, pairs: Pairs) -> None:
         """Add the pairs of the best alignment."""
-        link = max(self.paths.values(), key=lambda path: path[0])[2]
+        link = max(self.paths.values(), key=lambda path: path[0])[3]
         while link is not None:
             receipt, sent, link = link
             if sent is None:

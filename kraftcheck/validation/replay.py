@@ -290,7 +290,7 @@ class ClusterReplay(Starts, LineChecks):
         if is_last:
             return state
         if state.shown is not None:
-            found = transition_differences(state.me, state.shown, self.terms)
+            found = transition_differences(state.me, state.shown, self.terms, state.shown.get("high", 0))
             wrong = [d for d in found if d.field in ("mode", "epoch", "leader", "voted")]
             if wrong:
                 raise Refusal(last, "is not followed by the transition that the model takes", wrong)
@@ -307,14 +307,17 @@ class ClusterReplay(Starts, LineChecks):
         action = ""
         for start, name in self._moves(node, state, run[0]):
             for position in range(len(run) - 1, -1, -1):
-                found = transition_differences(start.me, run[position].body[0], self.terms)
+                found = transition_differences(start.me, run[position].body[0], self.terms, state.high)
                 if found:
                     if position == len(run) - 1 and (not best or len(found) < len(best)):
                         best, action = found, name
                     continue
                 if not all(self._passes(state, start, between) for between in run[:position]):
                     continue
-                shown = start._replace(shown=run[position].body[0], origin=start.me)
+                lost = run[position].body[0]["mode"] in ("Leader", "Resigned")
+                shown = start._replace(
+                    shown=run[position].body[0], origin=start.me, high=0 if lost else state.high
+                )
                 if name:
                     shown = shown._replace(actions=(*shown.actions, name))
                 try:
@@ -332,7 +335,7 @@ class ClusterReplay(Starts, LineChecks):
         for me in (first, before.me):
             own = self.protocol.own_votes(me)
             between = [unattached(me, shown["epoch"]), prospective(me, own), candidate(me, own)]
-            if any(not transition_differences(one, shown, self.terms) for one in between):
+            if any(not transition_differences(one, shown, self.terms, before.high) for one in between):
                 return True
         return False
 

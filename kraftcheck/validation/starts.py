@@ -29,31 +29,29 @@ class Starts(Effects):
     def _boots(self, node: Node, unit: Sequence[Event]) -> Iterator[NodeState]:
         """Yield the states in which a process may start."""
         node.asked = {}
-        number = self._directory(node, unit[0].incarnation)
+        number, endpoint = self._directory(node, unit[0].incarnation), self._own_endpoint(node, unit[0].incarnation)
         host = self.terms.hosts[node.number]
         if node.state is None:
-            fresh = self.protocol.formatted(host, number or 1)
-            yield NodeState(self._first(node, unit, fresh))
+            fresh = self.protocol.formatted(host, number or 1, endpoint or 1)
+            yield NodeState(self._first(node, unit, self._with_snapshots(fresh, unit)))
             return
         known = [node.state, *node.alternatives]
         if number and number != node.state.me.directory:
             lost = self.shared.lost.put(node.state.me.key, node.state.me.log)
-            yield NodeState(self.protocol.formatted(host, number), puts=(("lost", lost),), actions=("LoseDisk",))
+            blank = self.protocol.formatted(host, number, endpoint or node.state.me.endpoint)
+            yield NodeState(self._with_snapshots(blank, unit), puts=(("lost", lost),), actions=("LoseDisk",))
             return
         for before in (*known, *(after for one in known for after, name in self._moves(node, one, unit[0]) if name)):
-            me = self.protocol.after_restart(self._kept(before.me, node))
+            kept = before.me if not endpoint else before.me.but(endpoint=endpoint)
+            me, _ = self.protocol.next_request(self.protocol.after_restart(kept))
             yield NodeState(self._with_snapshots(me, unit), ends=())
-
-    def _kept(self, me: Replica, node: Node) -> Replica:
-        """Return a replica without a last batch whose append line its killed process never wrote."""
-        return me
 
     def _with_snapshots(self, me: Replica, unit: Sequence[Event]) -> Replica:
         """Return a replica with the snapshots that its starting process finds."""
         disk = next((event for event in unit if event.kind is Kind.DISK), None)
         if disk is None or not isinstance(me, DiskReplica):
             return me
-        ends = sorted(count_of(me.log, end) for end, _ in disk.body if end > 0)
+        ends = sorted(count_of(me.log, end) for end, _ in disk.body)
         return me.but(snapshots=tuple(end for end in ends if end <= len(me.log)))
 
     def _first(self, node: Node, unit: Sequence[Event], fresh: Replica) -> Replica:
@@ -119,4 +117,17 @@ class Starts(Effects):
                 break
             if event.kind is Kind.SEND and event.body.api in ("Fetch", "FetchSnapshot", "Vote"):
                 return self.terms.directory(node.number, event.body.get("replicaDirectoryId"))
+        return 0
+
+    def _own_endpoint(self, node: Node, incarnation: int) -> int:
+        """Return the number of the endpoint that an incarnation names for itself; 0 if no event shows it."""
+        for event in node.events[node.position :]:
+            if event.incarnation != incarnation:
+                break
+            body = event.body
+            named = event.kind is Kind.SEND and body.api in ("BeginQuorumEpoch", "UpdateRaftVoter", "AddRaftVoter")
+            if named or (event.kind is Kind.ANSWER and body.number("leaderId") == node.number):
+                host, port = body.get("host"), body.get("port")
+                if host not in (None, "''") and port is not None:
+                    return self.terms.endpoint(node.number, f"{host[1:-1]}:{port}")
         return 0

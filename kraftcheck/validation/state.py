@@ -20,7 +20,6 @@ from kraftcheck.validation.terms import (
     Difference,
     Fields,
     Terms,
-    offset_of,
 )
 
 VOTE_IS_HIDDEN = (Mode.LEADER, Mode.RESIGNED, Mode.CANDIDATE)
@@ -54,6 +53,7 @@ class NodeState(NamedTuple):
     puts: tuple[tuple[str, Any], ...] = ()
     appended: int = -1  # position of the last append line that the log of the model contains
     actions: tuple[str, ...] = ()
+    high: int = 0  # the high watermark of Kafka's epoch state: a leader starts without one, and loses it as it resigns
     origin: Replica | None = None  # the replica at its last transition or at the start of the unit
 
 
@@ -115,8 +115,8 @@ def next_append(node: Node, start: int) -> int:
     return len(node.events)
 
 
-def transition_differences(me: Replica, shown: dict[str, Any], terms: Terms) -> list[Difference]:
-    """Return the fields of a shown state that differ from a replica of the model."""
+def transition_differences(me: Replica, shown: dict[str, Any], terms: Terms, high: int) -> list[Difference]:
+    """Return the fields of a shown state that differ from a replica of the model and the known high watermark."""
     found = [Difference("mode", shown["mode"], str(me.mode)), Difference("epoch", shown["epoch"], me.epoch)]
     leader = None if isinstance(me.leader, Nil) else terms.nodes[me.leader]
     if "leader" in shown:
@@ -141,5 +141,5 @@ def transition_differences(me: Replica, shown: dict[str, Any], terms: Terms) -> 
         if shown.get(name) is not None
     ]
     if "high" in shown:
-        found.append(Difference("high watermark", shown["high"], offset_of(me.log, me.high_watermark)))
+        found.append(Difference("high watermark", shown["high"], high))
     return [one for one in found if one.kafka != one.model]

@@ -163,7 +163,9 @@ class Terms:
         if isinstance(leader, Nil):
             return 1
         host, port = body.get("host"), body.get("port")
-        return 0 if host is None or port in (None, "0") else self.endpoint(self.nodes[leader], f"{host[1:-1]}:{port}")
+        if host in (None, "''") or port in (None, "0", "-1"):
+            return 0
+        return self.endpoint(self.nodes[leader], f"{host[1:-1]}:{port}")
 
     def snapshot(self, body: Body) -> Position | Nil:
         """Return the id of the snapshot that a fetch response names, with its end offset in records."""
@@ -302,7 +304,8 @@ def _vote(terms: Terms, body: Body, source: ModelValue, dest: ModelValue, log: L
 
 def _begin(terms: Terms, body: Body, source: ModelValue, dest: ModelValue, log: Log) -> Record:
     voter = terms.key(body.number("voterId"), body.get("voterDirectoryId"))
-    endpoint = terms.endpoint(terms.nodes[source], f"{(body.get('host') or '')[1:-1]}:{body.get('port')}")
+    host, port = body.get("host"), body.get("port")
+    endpoint = 0 if host is None else terms.endpoint(terms.nodes[source], f"{host[1:-1]}:{port}")
     return BeginQuorumEpochRequest(body.number("leaderEpoch"), voter, source, dest, endpoint=endpoint)
 
 

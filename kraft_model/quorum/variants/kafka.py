@@ -367,8 +367,9 @@ class EmptyMockLogKills(Quorum):
 class SeveralSnapshots(Quorum):
     """A replica keeps several snapshots beside a log that begins earlier, and deletes them and the log later.
 
-    `KafkaRaftLog.maybeClean`; in the model a snapshot replaces the log before it. A fetch at offset 0 loads the latest
-    snapshot, even if the log begins at 0 (`KafkaRaftClient.tryCompleteFetchRequest`). All versions.
+    `KafkaRaftLog.maybeClean`, `ReplicatedLog.validateOffsetAndEpoch`; in the model a snapshot replaces the log before
+    it. A fetch at offset 0 loads the latest snapshot, even if the log begins at 0
+    (`KafkaRaftClient.tryCompleteFetchRequest`). All versions.
     """
 
     replica_type = DiskReplica
@@ -383,8 +384,15 @@ class SeveralSnapshots(Quorum):
                 yield self.taken(me, trimmed, consumes=False).spend("snapshots")
 
     def needs_snapshot(self, me: Replica, request: FetchRequest) -> bool:
+        """Whether the fetch begins at 0, before the log, or in an epoch before that of the earliest snapshot."""
         assert isinstance(me, DiskReplica)
-        return (request.offset == 0 and bool(me.snapshots)) or super().needs_snapshot(me, request)
+        if not me.snapshots:
+            return False
+        if request.offset == 0 and me.snapshots != (0,):
+            return True
+        earliest = me.log[me.snapshots[0] - 1].epoch if me.snapshots[0] > 0 else 0
+        starts = request.offset == me.start and request.last_epoch != earliest and request.offset > 0
+        return request.offset < me.start or starts or request.last_epoch < earliest
 
     def latest_snapshot(self, me: Replica) -> Position:
         assert isinstance(me, DiskReplica)
