@@ -72,6 +72,12 @@ class Report:
         """Number of comparisons."""
         return self.checks.total()
 
+    def include(self, other: Report) -> None:
+        """Add the checks, findings and notes of another report."""
+        self.checks.update(other.checks)
+        self.findings += other.findings
+        self.notes += other.notes
+
     def add(self, finding: Finding, *, is_note: bool = False) -> None:
         """Keep a finding once; limit those of one check of the same nodes."""
         kept = self.notes if is_note else self.findings
@@ -411,23 +417,29 @@ def _election(disks: list[Disk], disk: Disk, control: Control, change: LeaderCha
         report.add(Finding("elections", message, file, where, (node_of(disk),)))
     before = disk.batch_at(offset - 1)
     log_end = (int(before["epoch"]), offset) if before is not None else None
-    known = voters_at(disk, offset)
-    for voter, state in _granters(disks, known[1] if known else (), change):
+    for voter, state, is_known in _granters(disks, disk, offset, change):
         report.checks["elections"] += 1
         if fault := _vote_fault(voter, state, epoch, change.leader, log_end):
+            is_new = not is_known and not state.epoch
             message = f"{voter.name} granted its vote of epoch {epoch} to node {change.leader}, but {fault}"
+            message += "; a disk that is replaced forgets votes, which kraft.version 0 cannot tell" if is_new else ""
             nodes = node_of(voter), change.leader
-            report.add(Finding("elections", message, f"{voter.path}/quorum-state", where, nodes))
+            found = Finding("elections", message, f"{voter.path}/quorum-state", where, nodes)
+            report.add(found, is_note=is_new)
 
 
-def _granters(disks: list[Disk], voters: tuple[Voter, ...], change: LeaderChange) -> Iterator[tuple[Disk, QuorumState]]:
-    """Yield the disks of the replicas that granted their votes: another directory is another replica."""
-    directories = {voter.id: voter.directory for voter in (*voters, *change.granting) if voter.directory}
+def _granters(
+    disks: list[Disk], log: Disk, offset: int, change: LeaderChange
+) -> Iterator[tuple[Disk, QuorumState, bool]]:
+    """Yield the disks of granted votes, and whether the directory is known; another one is another replica."""
+    known = voters_at(log, offset)
+    voters = (*(known[1] if known else ()), *change.granting)
+    directories = {voter.id: voter.directory for voter in voters if voter.directory not in NO_DIRECTORY}
     granting = ids(change.granting)
     for disk in disks:
-        is_same = directories.get(disk.node_id or 0, disk.directory_id) == disk.directory_id
-        if disk.quorum_state and disk.node_id in granting and is_same:
-            yield disk, disk.quorum_state
+        directory = directories.get(disk.node_id or 0)
+        if disk.quorum_state and disk.node_id in granting and directory in (None, disk.directory_id):
+            yield disk, disk.quorum_state, directory is not None
 
 
 def _vote_fault(voter: Disk, state: QuorumState, epoch: int, leader: int, log_end: tuple[int, int] | None) -> str:
@@ -481,13 +493,24 @@ def _log_matching(one: Disk, other: Disk, report: Report) -> None:
 def _difference(one: Disk, other: Disk) -> tuple[int, int | None]:
     """Return the number of batches that were compared, and the first offset where two logs differ."""
     start, end = max(one.start, other.start), min(one.end, other.end)
-    found = [disk.log.batches for disk in (one, other)]
-    found = [batches[(batches["base"] >= start) & (batches["base"] < end)] for batches in found]
-    _, here, there = np.intersect1d(found[0]["base"], found[1]["base"], return_indices=True)
-    compared = [found[0][here], found[1][there]]
-    same = np.logical_and.reduce([compared[0][key] == compared[1][key] for key in ("last", "epoch", "crc")])
-    differing = np.union1d(compared[0]["base"][~same], np.setxor1d(found[0]["base"], found[1]["base"]))
-    return len(here), int(differing[0]) if len(differing) else None
+    mine, theirs = _between(one.log.batches, start, end), _between(other.log.batches, start, end)
+    bases = mine["base"]
+    missing = np.empty(0, np.int64)
+    if not np.array_equal(bases, theirs["base"]):
+        missing = np.setxor1d(bases, theirs["base"])
+        bases, here, there = np.intersect1d(bases, theirs["base"], return_indices=True)
+        mine, theirs = mine[here], theirs[there]
+    same = np.logical_and.reduce([mine[key] == theirs[key] for key in ("last", "epoch", "crc")])
+    differing = np.union1d(bases[~same], missing)
+    return len(bases), int(differing[0]) if len(differing) else None
+
+
+def _between(batches: np.ndarray, start: int, end: int) -> np.ndarray:
+    """Return the batches that begin in a range of offsets."""
+    bases = batches["base"]
+    if np.all(bases[1:] > bases[:-1]):
+        return batches[np.searchsorted(bases, start) : np.searchsorted(bases, end)]
+    return batches[(bases >= start) & (bases < end)]
 
 
 def _about_voters(disk: Disk, offset: int) -> str:
@@ -515,8 +538,8 @@ def _committed(disk: Disk, other: Disk, snapshot: Snapshot, report: Report) -> N
     rest = disk.log.batches[disk.log.batches["base"] >= row["base"]]["epoch"]
     state = other.quorum_state
     latest = max(other.last_epoch, snapshot.epoch, state.epoch if state else 1 << 31)
-    too_short = any(one.offset >= snapshot.offset for one in disk.snapshots)
-    is_breach = too_short or snapshot.epoch in rest or int(rest.max()) > latest
+    is_committed_too = any(one.offset >= snapshot.offset for one in disk.snapshots)
+    is_breach = is_committed_too or snapshot.epoch in rest or int(rest.max()) > latest
     file, where = _place(disk, row)
     message = f"epoch {row['epoch']} at offset {snapshot.offset - 1} of {disk.name}, of {when(row['time'])}; "
     message += f"{other.name} holds that offset committed with epoch {snapshot.epoch}; "

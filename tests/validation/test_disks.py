@@ -11,6 +11,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.disks import Disk, is_disk, read_disks
 from kraftcheck.validation.monitors import Report, check_disks
 from kraftcheck.validation.records import BATCH, HEADER, Voters, crc32c
@@ -290,6 +291,75 @@ def test_other_forgeries_are_told(folder: Path, change: Callable[[Path], None]) 
     change(folder)
     disks, report = checked(folder)
     assert OTHERS[change] in {one.check for one in report.findings}, render(disks, report)
+
+
+def forked(folder: Path, epoch: int, *, also: bool, granting: set[int]) -> Report:
+    """Write two disks that differ from offset 4 on: node 1 has a snapshot of offset 6, node 2 leads epoch 2.
+
+    The first argument is the epoch of node 1's quorum-state. With `also`, node 2 has a snapshot behind the fork too.
+    """
+    change = cluster.leader_change
+    old = [cluster.batch(0, 1, 1, [change(1, {1, 2, 3}, {1, 2})], cluster.CONTROL)]
+    old += [cluster.batch(base, 1, base, [(None, b"old")]) for base in range(1, 7)]
+    new = [*old[:4], cluster.batch(4, 2, 9, [change(2, {1, 2, 3}, granting)], cluster.CONTROL)]
+    new += [cluster.batch(base, 2, base, [(None, b"new")]) for base in (5, 6)]
+    for node, raw in ((1, old), (2, new)):
+        replica = cluster.Replica(node, epoch=epoch if node == 1 else 2)
+        replica.log = [cluster.Entry(base, base + 1, 1, one) for base, one in enumerate(raw)]
+        if node == 1 or also:
+            replica.snapshots[6, node] = cluster.snapshot(node, 5, None, None), frozenset()
+        replica.write(folder / f"d{node}")
+    return checked(folder)[1]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "also", "is_breach"),
+    [(1, False, True), (2, False, False), (3, False, False), (1, True, True), (3, True, True)],
+)
+def test_committed_batches_do_not_differ(tmp_path: Path, epoch: int, *, also: bool, is_breach: bool) -> None:
+    """A snapshot is committed in an epoch up to that of quorum-state; later leaders have all committed batches."""
+    report = forked(tmp_path, epoch, also=also, granting={2, 3})
+    assert {one.check for one in report.findings} == ({"committed"} if is_breach else set())
+    assert "log matching" in {one.check for one in report.notes}
+    assert is_breach or "committed" in {one.check for one in report.notes}
+
+
+@pytest.mark.parametrize(
+    ("epoch", "granting", "message"),
+    [
+        (2, {1, 2}, "has a log that is ahead: to 7 of epoch 1; the leader's: to 4 of 1"),
+        (1, {1, 2}, "is in epoch 1"),
+        (3, {2}, "leads epoch 2 with the votes [2] of [1, 2, 3]"),
+        (3, {2, 4}, "leads epoch 2 with the votes [2, 4] of [1, 2, 3]"),
+    ],
+)
+def test_elections_are_compared_with_disks(tmp_path: Path, epoch: int, granting: set[int], message: str) -> None:
+    report = forked(tmp_path, epoch, also=False, granting=granting)
+    assert [message in one.message for one in report.findings if one.check == "elections"] == [True]
+
+
+def test_a_replaced_disk_of_a_static_voter_is_a_note(tmp_path: Path) -> None:
+    report = forked(tmp_path, 1, also=False, granting={1, 2})
+    assert "elections" in {one.check for one in report.findings}
+    state = tmp_path / "d1" / "__cluster_metadata-0" / "quorum-state"
+    state.write_text(state.read_text().replace('"leaderEpoch": 1', '"leaderEpoch": 0'))
+    report = check_disks(read_disks([tmp_path]))
+    assert "elections" not in {one.check for one in report.findings}
+    assert "forgets votes" in next(one.message for one in report.notes if one.check == "elections")
+
+
+def test_disks_of_two_clusters_are_refused(folder: Path) -> None:
+    path = folder / "d3" / "meta.properties"
+    path.write_text(path.read_text().replace("cluster.id=P", "cluster.id=Q"))
+    with pytest.raises(InputError, match=r"expected those of one cluster, found Py.*, Qy"):
+        checked(folder)
+
+
+def test_a_report_includes_another(folder: Path) -> None:
+    _, report = checked(SAMPLE)
+    total = report.total
+    report.include(report)
+    assert report.total == 2 * total
 
 
 def test_a_killed_process_is_no_breach(folder: Path) -> None:
