@@ -14,6 +14,7 @@ import java.util.stream.Stream;
 
 import net.bytebuddy.agent.builder.AgentBuilder;
 import net.bytebuddy.asm.Advice;
+import net.bytebuddy.description.method.MethodDescription;
 import net.bytebuddy.implementation.bytecode.assign.Assigner;
 import net.bytebuddy.matcher.ElementMatcher;
 import net.bytebuddy.matcher.ElementMatchers;
@@ -37,9 +38,11 @@ public final class FaultAgent {
         Map.entry("high-watermark-ahead", List.of(
             new Change(RAFT + "LeaderState", "followersByDescendingFetchOffset", 0, WatermarkAhead.class))),
         Map.entry("truncation-not-done", List.of(
-            new Change(RAFT + "internals.KafkaRaftLog", "truncateTo", 1, Skipped.class))),
+            new Change(RAFT + "internals.KafkaRaftLog", "truncateTo", 1, Skipped.class),
+            new Change("kafka.raft.KafkaMetadataLog", "truncateTo", 1, Skipped.class))),  // until 4.2
         Map.entry("divergence-not-told", List.of(
-            new Change(RAFT + "RaftLog", "validateOffsetAndEpoch", 2, DivergenceNotTold.class))),
+            new Change(RAFT + "RaftLog", "validateOffsetAndEpoch", 2, DivergenceNotTold.class),
+            new Change(RAFT + "ReplicatedLog", "validateOffsetAndEpoch", 2, DivergenceNotTold.class))),  // until 4.2
         Map.entry("voter-set-not-taken-over", List.of(
             new Change(RAFT + "internals.VoterSetHistory", "addAt", 2, Skipped.class))),
         Map.entry("old-epoch-accepted", List.of(
@@ -65,13 +68,10 @@ public final class FaultAgent {
         AgentBuilder builder = new AgentBuilder.Default().disableClassFormatChanges()
             .with(AgentBuilder.Listener.StreamWriting.toSystemError().withErrorsOnly());
         for (Change change : FAULTS.get(words[0])) {
-            ElementMatcher.Junction<net.bytebuddy.description.method.MethodDescription> method =
-                ElementMatchers.named(change.method);
-            boolean whichever = change.method.equals("transitionToProspective");
-            ElementMatcher.Junction<net.bytebuddy.description.method.MethodDescription> matched =
-                whichever ? method : method.and(ElementMatchers.takesArguments(change.arguments));
+            ElementMatcher<MethodDescription> method = ElementMatchers.<MethodDescription>named(change.method)
+                .and(ElementMatchers.takesArguments(change.arguments));
             builder = builder.type(ElementMatchers.named(change.type)).transform((type, description, loader, module, domain) ->
-                type.visit(Advice.to(change.advice).on(matched)));
+                type.visit(Advice.to(change.advice).on(method)));
         }
         builder.installOn(instrumentation);
     }
