@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from kraftcheck.explorer.canonical import hidden_reads
@@ -25,6 +26,7 @@ from kraftcheck.explorer.result import (
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.semantics import Semantics
 
 
 class SearchClock:
@@ -110,7 +112,6 @@ class Bookkeeping:
             result.warnings += self.reads.warnings()
         result.notes += self._unchecked(self.options.reachable, "reachability was")
         result.notes += self._unchecked(self.options.temporal, "temporal properties were")
-        result.notes += self._unchecked(self.options.refines, "refinement was")
         if not result.violations:
             result.verdict = Verdict.OK if result.complete else Verdict.INCOMPLETE
             return result
@@ -173,15 +174,23 @@ class Bookkeeping:
         trace: tuple[TraceStep, ...],
         trap: Trap | None = None,
         loop: Loop | None = None,
-        unmapped: Unmapped | None = None,
     ) -> None:
         """Record a violated property once; end the search unless it continues after violations."""
         if name in self.violated:
             return
         self.violated.add(name)
-        self.result.violations.append(Violation(name, trace, trap, loop, unmapped=unmapped))
+        self.result.violations.append(self._with_mapping(Violation(name, trace, trap, loop)))
         if not self.options.keep_going:
             raise SearchStopped
+
+    def _with_mapping(self, violation: Violation) -> Violation:
+        """Return a violation of a refinement with the abstract states of its last step, another one unchanged."""
+        prop = next((prop for prop in self.options.refinements if prop.name == violation.property), None)
+        if prop is None or violation.failed is not None:
+            return violation
+        refinement = Semantics(self._protocol).refinement(prop)
+        ends = [refinement.mapped[refinement.number(step.state)] for step in violation.trace[-2:]]
+        return replace(violation, unmapped=Unmapped(ends[-2] if len(ends) > 1 else None, ends[-1]))
 
     def restart(self) -> None:
         """Drop the findings of the search; its clock keeps running."""
@@ -190,7 +199,7 @@ class Bookkeeping:
 
     def restore(self, violations: list[Violation], seconds: float) -> None:
         """Restore the violations and the elapsed seconds of a resumed search."""
-        self.result.violations = violations
+        self.result.violations = list(map(self._with_mapping, violations))
         self.violated = {violation.property for violation in violations}
         self.earlier = seconds
 

@@ -13,9 +13,9 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 
 ALL = frozenset(Feature)
-ON_THE_GRAPH = {Feature.REACHABLE, Feature.TEMPORAL, Feature.REFINES}
+ON_THE_GRAPH = {Feature.REACHABLE, Feature.TEMPORAL}
 DEEP = ALL - {*ON_THE_GRAPH, Feature.CHECKPOINT, Feature.MEMORY}
-SETS = ALL - {Feature.SYMMETRY, Feature.VIEW, Feature.TEMPORAL, Feature.REFINES}
+SETS = ALL - {Feature.SYMMETRY, Feature.VIEW, Feature.TEMPORAL}
 IN_NO_ORDER = SETS - {Feature.VIEW_OF_BOUNDS, Feature.LIMITS}
 
 CAPABILITIES = {
@@ -66,7 +66,7 @@ def require_supported(engine: str, protocol: Protocol, options: SearchRequest, n
             raise _unsupported(engine, order, feature, text)
     if options.temporal:
         conditions.require_temporal(protocol, options)
-    conditions.require_shown(protocol, options.view, options.refines, "the mapping")
+    conditions.require_shown(protocol, options.view, options.refinements, "the mapping")
 
 
 def _unsupported(engine: str, order: str, feature: Feature, text: str) -> InputError:
@@ -82,11 +82,12 @@ def _with(feature: Feature) -> list[str]:
 
 
 def without_symmetry(options: SearchRequest) -> tuple[SearchRequest, list[str]]:
-    """Return the options without SYMMETRY if there are temporal properties, and a note about it.
+    """Return the options without SYMMETRY if there are temporal properties or refinements, and a note about it.
 
-    A cycle of orbits need not be a cycle of states: states of one orbit differ in the replica that is starved.
+    A cycle of orbits need not be a cycle of states: states of one orbit differ in the replica that is starved. A
+    mapping may map states of one orbit to different orbits.
     """
-    told_apart = (*options.temporal, *options.refines)
+    told_apart = (*options.temporal, *options.refinements)
     if not told_apart or options.symmetry is None:
         return options, []
     names = ", ".join(prop.name for prop in told_apart)

@@ -181,6 +181,8 @@ def _violates(semantics: Semantics, prop: Property | None, trace: Behaviour) -> 
         return not any(True for _ in semantics.transitions(trace[-1].state))
     if not prop.over_steps:
         return not semantics.holds(prop, trace[-1].state)
+    if len(trace) == 1:
+        return not semantics.begins(prop, trace[0].state)
     for before, last in list(pairwise(trace))[-1:]:
         taken = (step for step in semantics.transitions(before.state) if step_of(step) == last)
         return any(not semantics.step_satisfies(prop, before.state, step) for step in taken)

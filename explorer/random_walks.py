@@ -293,6 +293,9 @@ class RandomWalks:
             for place, row in enumerate(walks.rows(w, length)):
                 for name in self.checker.python.violated_by(row):
                     found.setdefault(name, place)
+        if self.expander.step_checks is not None:
+            for place, mask in self.expander.step_checks.along(walks.rows(w, length)):
+                found |= {prop.name: place for prop in self.learner.properties_in(mask, over_steps=True)}
         if walks.status[w] == NO_SUCCESSOR and self.options.deadlock:
             found[DEADLOCK] = length - 1
         return dict(sorted(found.items(), key=lambda item: item[1]))

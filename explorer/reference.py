@@ -14,7 +14,6 @@ from kraftcheck.explorer.bookkeeping import Bookkeeping, SearchCounts, SearchSto
 from kraftcheck.explorer.calls.handlers import PurityTest, TestedSemantics
 from kraftcheck.explorer.capabilities import require_supported, without_symmetry
 from kraftcheck.explorer.plain_system import PlainSystem
-from kraftcheck.explorer.refinement import check_refinements
 from kraftcheck.explorer.result import DEADLOCK, Result, Search, SearchRequest, TraceStep
 from kraftcheck.explorer.state_graph import HiddenBounds, StateGraph
 from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
@@ -81,8 +80,6 @@ class ReferenceSearch:
                 (self._breadth_first if breadth_first else self._depth_first)(starts)
                 if options.reachable:
                     check_reachable(self._graph(), options, self._books)
-                if options.refines:
-                    check_refinements(self._graph(), self.semantics, options, self._books)
                 if options.temporal:
                     check_temporal(self._graph(), self.semantics, options, self._books)
             self.purity.call_again()
@@ -193,6 +190,9 @@ class ReferenceSearch:
         for prop in self._state_properties:
             if not self.semantics.holds(prop, state):
                 self._violation(prop.name, source, transition)
+        for prop in self._step_properties if transition is None else ():
+            if not self.semantics.begins(prop, state):
+                self._violation(prop.name, source, None)
 
     def _note(self, identity: Value, source: State, transition: Transition | None, depth: int) -> None:
         """Count a new state and its level, even if it violates a property, as TLC does."""

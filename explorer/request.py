@@ -18,7 +18,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self, get_type_hints
 
-from kraftcheck.spec.language.declarations import Property
+from kraftcheck.spec.language.declarations import REFINES, Property
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.values import cut
 
@@ -49,7 +49,6 @@ class Feature(StrEnum):
     NON_LOCAL = "non-local properties and constraints"
     REACHABLE = "@reachable"
     TEMPORAL = "@temporal"
-    REFINES = "@refines"
     CHECKPOINT = "--checkpoint, --resume"
     MEMORY = "--memory"
 
@@ -182,7 +181,7 @@ class SearchRequest:
         ),
     ] = Search.BFS  # fmt: skip
     properties: Annotated[
-        _Properties, Option("the invariants and step invariants to check", identity="properties")
+        _Properties, Option("the invariants, step invariants and refinements to check", identity="properties")
     ] = ()
     constraints: Annotated[
         _Properties,
@@ -210,9 +209,6 @@ class SearchRequest:
     ] = ()
     temporal: Annotated[
         _Properties, Option("the temporal properties to check", asks=Feature.TEMPORAL, identity="temporal properties")
-    ] = ()
-    refines: Annotated[
-        _Properties, Option("the refinements to check", asks=Feature.REFINES, identity="refinements")
     ] = ()
     fairness: Annotated[
         tuple[Fairness, ...], Option("fairness of temporal properties, besides their own", identity="fairness")
@@ -273,8 +269,13 @@ class SearchRequest:
 
     @property
     def over_behaviours(self) -> tuple[Property, ...]:
-        """Properties that need the complete state graph: `@reachable`, temporal and refinement properties."""
-        return (*self.reachable, *self.temporal, *self.refines)
+        """Properties that need the complete state graph: `@reachable` and temporal properties."""
+        return (*self.reachable, *self.temporal)
+
+    @property
+    def refinements(self) -> tuple[Property, ...]:
+        """The refinements among the properties."""
+        return tuple(prop for prop in self.properties if prop.kind == REFINES)
 
     def fairness_of(self, prop: Property) -> tuple[Fairness, ...]:
         """Return the fairness conditions that a temporal property assumes."""

@@ -102,7 +102,7 @@ class Violation:
 
     def is_of_behaviours(self) -> bool:
         """Whether the violation was found on the complete state graph, not in a state or a step."""
-        return self.trap is not None or self.loop is not None or self.unmapped is not None
+        return self.trap is not None or self.loop is not None
 
 
 INTERRUPTED = "interrupted"

@@ -24,6 +24,7 @@ from kraftcheck.explorer.plain_system import PlainSystem
 from kraftcheck.explorer.result import DEADLOCK, SearchRequest, TraceStep, Violation
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import RaisedError
+from kraftcheck.spec.language.declarations import REFINES
 from kraftcheck.spec.language.network import Network
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
@@ -225,7 +226,9 @@ class Simplifier:
             steps = self._steps(state) if self._is_expanded(before, state) else None
             return self._violation.property == DEADLOCK and steps == []
         if prop.over_steps:
-            return before is not None and taken is not None and not self._semantics.step_satisfies(prop, before, taken)
+            if before is None or taken is None:
+                return not self._semantics.begins(prop, state)
+            return not self._semantics.step_satisfies(prop, before, taken)
         return not self._semantics.holds(prop, state)
 
     def shows_it(self) -> bool:
@@ -376,7 +379,7 @@ def _kind(message: Any) -> tuple[Any, ...]:
 
 def violation_of(protocol: Protocol, trace: Behaviour, name: str | None) -> Violation | None:
     """Return the violation at the end of a behaviour, or None."""
-    kinds = [prop for prop in protocol.properties.values() if prop.kind in ("invariant", "step_invariant")]
+    kinds = [prop for prop in protocol.properties.values() if prop.kind in ("invariant", "step_invariant", REFINES)]
     names = [name] if name in (DEADLOCK, *protocol.properties) else [prop.name for prop in kinds]
     for one in names:
         violation = Violation(one, trace)

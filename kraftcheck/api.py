@@ -401,7 +401,7 @@ def _simulate(job: Job, runs: int, depth: int, seed: int, keep: Keep | None = No
 def _graph(job: Job) -> Graph:
     from kraftcheck.explorer.graph import explore_graph
 
-    asked = replace(job.options, properties=(), reachable=(), temporal=(), refines=(), deadlock=False)
+    asked = replace(job.options, properties=(), reachable=(), temporal=(), deadlock=False)
     return explore_graph(job.protocol, asked, lambda state: state)[1]
 
 

@@ -25,7 +25,7 @@ from kraftcheck.spec.cfg.config import (
 from kraftcheck.spec.cfg.tables import ShippedConfig, read_configurations
 from kraftcheck.spec.discovery import line_to_blame, load, protocol_in, variant, variants_of
 from kraftcheck.spec.errors import InputError, ProtocolError, RaisedError, told_error, unknown
-from kraftcheck.spec.language.declarations import OF_BEHAVIOURS
+from kraftcheck.spec.language.declarations import OF_BEHAVIOURS, REFINES
 from kraftcheck.spec.language.protocol import Protocol
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def everything(protocol: type[Protocol]) -> ModelConfig:
     place = TextPosition("no configuration", 1, 1)
     names = {
         kind: tuple(Named(prop.name, place) for prop in protocol.properties.values() if prop.kind == kind)
-        for kind in ("invariant", "step_invariant", *OF_BEHAVIOURS)
+        for kind in ("invariant", "step_invariant", REFINES, *OF_BEHAVIOURS)
     }
     invariants = names.pop("invariant")
     return ModelConfig(place.file, invariants=invariants, properties=tuple(chain.from_iterable(names.values())))

@@ -89,7 +89,7 @@ def bound_by_names(protocol: Protocol, asked: dict[str, Any]) -> BoundConfig:
     everything = protocol.properties
     local = {name: p for name, p in everything.items() if p.kind not in OF_BEHAVIOURS}
     of_states = {name: p for name, p in local.items() if not p.over_steps}
-    of_steps = {name: p for name, p in local.items() if p.over_steps}
+    of_steps = {name: p for name, p in local.items() if p.over_steps and p.kind != REFINES}
     default = [p.name for p in everything.values() if not p.kind.endswith(("constraint", PREDICATE))]
 
     def chosen(field: str, what: str, known: Mapping[str, Any], default: Iterable[str] = ()) -> list[str]:
@@ -115,7 +115,6 @@ def bound_by_names(protocol: Protocol, asked: dict[str, Any]) -> BoundConfig:
         init=init,
         reachable=of_kind(REACHABLE),
         temporal=of_kind(TEMPORAL),
-        refines=of_kind(REFINES),
         fairness=type(protocol).fairness_of(asked.pop("specification", None)),
     )
 

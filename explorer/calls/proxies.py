@@ -11,7 +11,7 @@ from functools import wraps
 from operator import is_
 from typing import Any, Protocol
 
-from kraftcheck.spec.language.state import Step
+from kraftcheck.spec.language.state import State, Step
 from kraftcheck.spec.values import Map, Record, Value, field_names, ordered
 
 ABSENT = object()
@@ -85,6 +85,20 @@ class SharedProxy(ReadProxy):
             f"{self._type.__name__} has no field {name!r}; the shared state is read field by field: "
             f"{', '.join(field_names(self._type))}"
         )
+
+
+class StateProxy(SharedProxy):
+    """Proxy of a state, read part by part."""
+
+    __slots__ = ()
+
+    def __init__(self, read: Callable[[str], Value]) -> None:
+        super().__init__(State, read)
+
+    def but(self, **changes: Value) -> State:
+        """Return a copy of the state with the named parts changed."""
+        state: State = self._whole().but(**changes)
+        return state
 
 
 class LocalProxy(ReadProxy):

@@ -40,12 +40,15 @@ def explore(protocol: Protocol, options: SearchRequest) -> Result:
         for prop in (*parts.non_local, *parts.non_local_constraints)
     ]
     capabilities.require_supported("spark", protocol, options, others)
+    options, notes = capabilities.without_symmetry(options)
     with closing(SparkCheckpoint(protocol, options)) as checkpoint:
         title = f"kraftcheck {protocol.name()}"
         with Cluster(title, options, type(protocol)) as cluster:
             if checkpoint.temporary and not cluster.local:
                 raise InputError("--checkpoint: expected a folder that the driver and all executors share")
-            return SparkSearch(protocol, options, cluster, checkpoint).run()
+            result = SparkSearch(protocol, options, cluster, checkpoint).run()
+            result.notes += notes
+            return result
 
 
 class SparkSearch:

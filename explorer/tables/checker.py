@@ -90,10 +90,8 @@ class Checker:
         """Check the properties of the initial states."""
         for state in self.starts:
             for prop in self._options.properties:
-                if prop.over_steps:
-                    continue
                 try:
-                    holds = self.semantics.holds(prop, state)
+                    holds = (self.semantics.begins if prop.over_steps else self.semantics.holds)(prop, state)
                 except RaisedError as error:
                     error.trace = (TraceStep(state),)
                     raise

@@ -35,6 +35,7 @@ from kraftcheck.explorer.tables.states.packed_rows import (
     Words,
     packing,
 )
+from kraftcheck.explorer.tables.step_checks import StepChecks
 from kraftcheck.explorer.tables.threads import SERIAL, Threads
 from kraftcheck.explorer.tables.worker_buffers import Worker
 from kraftcheck.explorer.transition_system import MOST_LABELS
@@ -81,6 +82,10 @@ class Expander:
         self._own: Layout = self.layout  # the search's layout, which `with_control_rows` does not change
         self._packed_counts: list[int] = []
         self._deadlock = deadlock
+        self._noted: list[Event] = []  # violations of refinements
+        self.step_checks = StepChecks(learner) if learner.refinements else None
+        for worker in self.pool if self.step_checks else ():
+            worker.collect()
 
     @classmethod
     def of(cls, protocol: Protocol, options: SearchRequest, workers: int | None = None) -> Self:
@@ -183,6 +188,7 @@ class Expander:
                 worker.successors.fit(room, self.width, self.packing.words)
             pieces = work_pieces(which, len(workers))
             self.threads.run(partial(self._run_kernel, pieces, rest), len(workers))
+            self.check_steps(workers)
             rest += pieces  # left over if every worker's buffers are full
             which = np.concatenate([worker.missed_states() for worker in workers])
             learn = partial(self.learner.resolve, workers, self.layout.resolver(self.packing))
@@ -192,6 +198,16 @@ class Expander:
                 learn()
             self._make_room(workers)
         return rows, np.concatenate([which, *rest])
+
+    def check_steps(self, workers: Iterable[Worker]) -> None:
+        """Evaluate refinements on the steps that the kernel collected; record an event for each new violation."""
+        checks = self.step_checks
+        for worker in workers if checks is not None else ():
+            sources, targets = worker.take_steps()
+            seen = int(worker.stats[codes.S_STEP_SEEN])
+            for source, mask in checks.violated_by(worker.states, targets, sources, seen) if checks else ():
+                self._noted.append(Event(source, codes.BAD_STEP, mask))
+                worker.stats[codes.S_STEP_SEEN] |= mask
 
     def _make_room(self, workers: Iterable[Worker]) -> None:
         """Grow the buffers or tables that a worker found full."""
@@ -331,7 +347,7 @@ class Expander:
 
     def events(self) -> list[Event]:
         """Return the events since the last call, ordered by state."""
-        noted: list[Event] = []
+        noted, self._noted = self._noted, []
         for worker in self.pool:
             noted += [Event(*event) for event in worker.events[: worker.stats[codes.S_EVENTS]].tolist()]
             worker.stats[codes.S_EVENTS] = 0
@@ -351,6 +367,7 @@ class Expander:
 
     def restart(self, violated: Iterable[str] = ()) -> None:
         """Clear successors, counts and events; suppress events for properties already violated."""
+        self._noted = []
         for worker in self.pool:
             worker.fired[:] = 0
             worker.stats[:] = 0

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.behaviour import Behaviour
-from kraftcheck.explorer.refinement import check_refinements
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.spill_arrays import SpillArena
 from kraftcheck.explorer.state_graph import HiddenBounds, StateGraph, require_countable
@@ -120,7 +119,6 @@ def check_behaviours(
         bounds = HiddenBounds(semantics, options, expander.learner.calls.most_spent)
         graph = StateGraph(system, store, bounds, room=room, pause=pause, why_slow=system.why_slow)
         check_reachable(graph, options, books, mark_back)
-        check_refinements(graph, semantics, options, books)
         check_temporal(graph, semantics, options, books)
     finally:
         if room.on_disk:

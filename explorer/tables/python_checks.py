@@ -50,7 +50,7 @@ class Verdicts:
         inputs = self._inputs(rows) if self._repeats and len(rows) else None
         if inputs is None:
             return np.array([self._judge(row) for row in rows], bool)
-        first, which = _distinct(inputs)
+        first, which = distinct(inputs)
         found = np.zeros(len(first), bool)
         for number, index in enumerate(first.tolist()):
             key = inputs[:, index].tobytes()
@@ -141,7 +141,7 @@ class Verdicts:
         return tuple(message for message in known if isinstance(message, kinds))
 
 
-def _distinct(inputs: Rows) -> tuple[Indices, Indices]:
+def distinct(inputs: Rows) -> tuple[Indices, Indices]:
     """Return the first index of each distinct column, and for each column the number of its distinct value."""
     lowest = inputs.min(axis=1).tolist()
     ranges = [high + 1 - low for high, low in zip(inputs.max(axis=1).tolist(), lowest, strict=True)]

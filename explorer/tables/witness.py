@@ -134,7 +134,7 @@ class LeastStates:
             while len(which):
                 rows, which = expander.expand(rows, which)
                 for worker in expander.pool:
-                    worker.take_pruned()
+                    worker.take_collected()
                     worker.successors.clear()
             return expander.events()
         finally:

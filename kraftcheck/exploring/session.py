@@ -141,7 +141,7 @@ class StateInspector:
                 if not prop.over_steps:
                     return self._semantics.holds(prop, node.step.state)
                 if before is None or node.transition is None:
-                    return True
+                    return self._semantics.begins(prop, node.step.state)
                 return self._semantics.step_satisfies(prop, before.state, node.transition)
         except InputError as error:
             return str(error)
@@ -155,7 +155,7 @@ class StateInspector:
             found: dict[str, Any] = {"name": prop.name, "kind": prop.kind.replace("_", " "), "holds": verdict is True}
             found["error"] = verdict if isinstance(verdict, str) else None
             found["why"] = self.why(node, prop.name) if verdict is False and prop in options.properties else None
-            if prop.over_steps and before is None:
+            if prop.over_steps and before is None and verdict is True:
                 found["holds"] = None
             yield found
 

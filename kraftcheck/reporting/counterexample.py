@@ -8,13 +8,12 @@ from itertools import pairwise, zip_longest
 from textwrap import wrap
 from typing import NamedTuple
 
-from kraftcheck.explorer.refinement import abstract_protocol
 from kraftcheck.explorer.result import DEADLOCK, Loop, TraceStep, Trap, Violation
 from kraftcheck.reporting.changes import FieldChange, Message, changes, initial, message_words, messages
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, Part, many, plain
 from kraftcheck.spec.diagnosis.conditions import why_assertion, why_false
 from kraftcheck.spec.errors import RaisedError
-from kraftcheck.spec.language.declarations import QUANTIFIED, STEP, Property
+from kraftcheck.spec.language.declarations import QUANTIFIED, REFINES, STEP, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition, act_of
 from kraftcheck.spec.language.state import State
@@ -52,28 +51,27 @@ def why(protocol: Protocol, violation: Violation) -> Why:
         return Why("every state has a successor", {}, None)
     says = inspect.cleandoc(prop.function.__doc__ or "").split("\n\n")[0].replace("\n", " ")
     code = prop.function.__code__
-    known = {} if violation.is_of_behaviours() else _known(protocol, prop, violation)
+    is_refinement = prop.kind == REFINES
+    known = {} if violation.is_of_behaviours() or is_refinement else _known(protocol, prop, violation)
     culprits = _by_id({name: known[name] for name in (*QUANTIFIED, STEP[0]) if name in prop.asks and name in known})
     asked = [known.get(name) for name in prop.asks]
-    because = why_false(prop.function, protocol, *asked) if known else _why_unmapped(protocol, prop, violation)
+    because = why_false(prop.function, protocol, *asked) if known else ()
+    because = _why_unmapped(protocol, prop, violation.trace) if is_refinement else because
     return Why(says, culprits, (code.co_filename, code.co_firstlineno), because)
 
 
-def _why_unmapped(protocol: Protocol, prop: Property, violation: Violation) -> tuple[str, ...]:
-    """Return the reason why the last step of a refinement maps to no step of the abstract protocol."""
-    found, number = violation.unmapped, len(violation.trace)
-    if found is None:
-        return ()
+def _why_unmapped(protocol: Protocol, prop: Property, trace: Sequence[TraceStep]) -> tuple[str, ...]:
+    """Return the reason why the last step of a behaviour maps to no step of the abstract protocol."""
     from kraftcheck.spec.tla.view import StateView  # few counterexamples are of a refinement
     from kraftcheck.traces.replay.divergence import DivergenceExplainer, Wanted
 
-    other = Semantics(abstract_protocol(protocol, prop))
+    refinement, number = Semantics(protocol).refinement(prop), len(trace)
+    mapped = [refinement.mapped[refinement.number(step.state)] for step in trace[-2:]]
+    other = Semantics(refinement.other.protocol)
     view = StateView(other.protocol)
     judge = DivergenceExplainer(other, view, "mapping")
-    wanted = Wanted(number, 1, number - 1, None, view.variables(found.after))
-    divergence = judge.no_start(wanted, other.initial())
-    if found.before is not None:
-        divergence = judge.no_step(wanted, found.before)
+    wanted = Wanted(number, 1, number - 1, None, view.variables(mapped[-1]))
+    divergence = judge.no_start(wanted, other.initial()) if number == 1 else judge.no_step(wanted, mapped[0])
     return (f"as a behaviour of {other.protocol.name()}: {divergence.reason}",)
 
 
@@ -247,7 +245,7 @@ def _loop_lines(protocol: Protocol, last: TraceStep, loop: Loop) -> Iterator[Lin
     """Yield the end of a lasso: the closing step, its fairness, and the actions that never happen."""
     yield []
     if loop.again is None:
-        fix = "" if loop.kept else "; to require a step, declare fairness: fair=\"weak\" at its action"
+        fix = "" if loop.kept else '; to require a step, declare fairness: fair="weak" at its action'
         yield [(HEAD, "Stuttering"), (PLAIN, f"  nothing more happens after state {loop.back_to}{fix}")]
     else:
         heading = _heading(protocol, loop.back_to, loop.again)

@@ -239,7 +239,8 @@ class ScenarioRun:
                 raise ScenarioError(unknown("property", name, known, self._semantics.protocol.name()))
             prop = known[name]
             if prop.over_steps:
-                holds = self._before is None or self._semantics.step_satisfies(prop, *self._before)
+                semantics, before = self._semantics, self._before
+                holds = semantics.step_satisfies(prop, *before) if before else semantics.begins(prop, self._state)
             else:
                 holds = self._semantics.holds(prop, self._state)
             yield f"{name} {'holds' if holds else 'is violated'}"

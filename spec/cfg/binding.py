@@ -28,8 +28,8 @@ def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
     instance = bind_constants(protocol, config)
     _refuse_unsupported(config)
     found = protocol.properties.values()
-    goals = [p for p in found if p.kind in OF_BEHAVIOURS]
-    steps = [p for p in found if p.over_steps]
+    goals = [p for p in found if p.kind in (*OF_BEHAVIOURS, REFINES)]
+    steps = [p for p in found if p not in goals and p.over_steps]
     states = [p for p in found if p not in goals and not p.over_steps]
     invariants = _properties("invariant", config.invariants, states, [*steps, *goals], protocol)
     behaviours = [_over_behaviours(named, [*steps, *goals], protocol) for named in config.properties]
@@ -44,7 +44,6 @@ def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
         _init(protocol, config),
         tuple(p for p in behaviours if p.kind == REACHABLE),
         tuple(p for p in behaviours if p.kind == TEMPORAL),
-        tuple(p for p in behaviours if p.kind == REFINES),
         _fairness(protocol, config),
     )
 
@@ -194,7 +193,7 @@ def _properties(
 
 def _misplaced(name: str, kind: str, what: str) -> str:
     """Return the error message for a property under the wrong `.cfg` keyword; it names the right keyword."""
-    if kind in OF_BEHAVIOURS:
+    if kind in (*OF_BEHAVIOURS, REFINES):
         known = {REACHABLE: "is a reachability goal", REFINES: "is a refinement"}
         says = known.get(kind, "is a temporal property")
         return f"{name} {says}, so it is no {what}; name it under PROPERTY"
@@ -210,7 +209,7 @@ def _over_behaviours(named: Named, fitting: list[Property], protocol: type[Proto
             return prop
     if named.name in protocol.properties:
         _refuse(f"{named.name} is about states, so it is no temporal property; name it under INVARIANT", named)
-    known = [prop.name for prop in fitting if prop.kind in ("step_invariant", *OF_BEHAVIOURS)]
+    known = [prop.name for prop in fitting if prop.kind in ("step_invariant", REFINES, *OF_BEHAVIOURS)]
     _refuse(unknown("property", named.name, known, protocol.name()), named)
 
 

@@ -442,7 +442,7 @@ class BoundConfig(NamedTuple):
     """A configuration bound to a protocol: the protocol with its constants, and the properties to check."""
 
     protocol: Protocol  # the protocol with its constants
-    properties: tuple[Property, ...] = ()  # its invariants and step invariants to check
+    properties: tuple[Property, ...] = ()  # its invariants, step invariants and refinements to check
     constraints: tuple[Property, ...] = ()  # state predicates that bound the search
     action_constraints: tuple[Property, ...] = ()
     deadlock: bool = True  # whether to check for deadlock
@@ -451,5 +451,4 @@ class BoundConfig(NamedTuple):
     init: str = "Init"  # the initial state: "Init" or the name of a scenario
     reachable: tuple[Property, ...] = ()  # reachability goals (AG EF)
     temporal: tuple[Property, ...] = ()  # its temporal properties to check
-    refines: tuple[Property, ...] = ()  # its refinements to check
     fairness: tuple[Fairness, ...] = ()  # fairness that the temporal properties assume

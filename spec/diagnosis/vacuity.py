@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.spec.diagnosis.source import definition_of, recompiled
 from kraftcheck.spec.errors import ProtocolError, unknown
-from kraftcheck.spec.language.declarations import Property
+from kraftcheck.spec.language.declarations import REFINES, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import cut, text_of
 
@@ -224,8 +224,8 @@ def _is_negation(node: ast.expr) -> bool:
 
 
 def watch(protocol: Protocol, properties: Iterable[Property]) -> list[Watch]:
-    """Install coverage probes on a protocol's properties, and return them."""
-    found = [Watch(prop) for prop in properties]
+    """Install coverage probes on a protocol's properties, except refinements, and return them."""
+    found = [Watch(prop) for prop in properties if prop.kind != REFINES]
     for one in found:
         for name in one.prop.needs:
             if name not in protocol.constants:

@@ -46,7 +46,7 @@ REACHABLE = "reachable"
 TEMPORAL = "temporal"
 REFINES = "refines"
 PREDICATE = "predicate"
-OF_BEHAVIOURS = (REACHABLE, TEMPORAL, REFINES)
+OF_BEHAVIOURS = (REACHABLE, TEMPORAL)
 """Kinds of property that a search evaluates after it has visited every state."""
 
 MAY_ASK = {
@@ -587,7 +587,7 @@ class Property:
     @property
     def over_steps(self) -> bool:
         """Whether the property is over steps rather than states."""
-        return self.kind in ("step_invariant", "action_constraint")
+        return self.kind in ("step_invariant", "action_constraint", REFINES)
 
     @cached_property
     def of_actor(self) -> bool:
@@ -602,7 +602,7 @@ class Property:
         if "peer" in names and "me" not in names:
             raise ProtocolError(f"{place_of(self.function)}: property {self.name} asks for peer without me; add me")
         needed = {"before"} if any(name in names for name in ACT) else set(STEP)
-        if self.over_steps and not needed <= set(names):
+        if self.over_steps and self.kind != REFINES and not needed <= set(names):
             what = f"property {self.name} is about steps: it takes (self, before, after)"
             raise ProtocolError(f"{place_of(self.function)}: {what}")
         return names

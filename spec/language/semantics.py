@@ -17,6 +17,7 @@ from kraftcheck.spec.kinds import describe_type, describe_value, fits, mismatch
 from kraftcheck.spec.language.declarations import (
     NOT_PROJECTED,
     QUANTIFIED,
+    REFINES,
     SPENT,
     Action,
     Projection,
@@ -26,6 +27,7 @@ from kraftcheck.spec.language.declarations import (
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.network import NoNetwork
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.refinement import Refinement, abstract_protocol
 from kraftcheck.spec.language.state import NO_SENDING, State, Step, is_within, note_spent, note_types
 from kraftcheck.spec.values import Map, Record, Value, is_enum, is_same, ordered
 
@@ -272,6 +274,7 @@ class Semantics:
         self._inboxes: dict[tuple[str, Value, Value], Value] = {}
         self._projected: dict[tuple[str, Value], Value] = {}
         self._verdicts: dict[tuple[Any, ...], bool] = {}
+        self._refinements: dict[str, Refinement] = {}
 
     def intern(self, value: Value) -> Value:
         """Return the interned object of a value."""
@@ -538,12 +541,29 @@ class Semantics:
 
     def step_satisfies(self, prop: Property, before: State, transition: Transition) -> bool:
         """Return whether a transition satisfies a step property."""
+        if prop.kind == REFINES:
+            refinement = self.refinement(prop)
+            return refinement.allows(refinement.number(before), refinement.number(transition.target))
         if not prop.of_actor:
             return self.holds_over(prop, before, transition.target)
         if transition.actor is None or transition.action not in self.protocol.actions:
             return True
         known = act_of(prop, before.replicas[transition.actor], transition.message, transition.step)
         return known is None or self.verdict(prop, {**known, "shared": before.shared})
+
+    def begins(self, prop: Property, state: State) -> bool:
+        """Return whether a behaviour that satisfies a step property may begin in a state."""
+        if prop.kind != REFINES:
+            return True
+        refinement = self.refinement(prop)
+        return refinement.begins(refinement.number(state))
+
+    def refinement(self, prop: Property) -> Refinement:
+        """Return the refinement that a property declares."""
+        if prop.name not in self._refinements:
+            other = Semantics(abstract_protocol(self.protocol, prop))
+            self._refinements[prop.name] = Refinement(self.protocol, prop, other)
+        return self._refinements[prop.name]
 
     def verdict(self, prop: Property, known: dict[str, Value]) -> bool:
         """Return whether a property is true of its arguments; memoized."""

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from kraftcheck.spec.errors import RaisedError
-from kraftcheck.spec.language.declarations import OF_BEHAVIOURS, REACHABLE, REFINES, TEMPORAL, Property
+from kraftcheck.spec.language.declarations import OF_BEHAVIOURS, REACHABLE, TEMPORAL, Property
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import DEADLOCK, Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
@@ -92,7 +92,7 @@ class ClaimEvaluator:
         if not prop.over_steps:
             return semantics.holds(prop, state)
         if before is None:
-            return True
+            return semantics.begins(prop, state)
         return all(semantics.step_satisfies(prop, before, step._replace(target=state)) for step in steps)
 
     def judge(self, semantics: Semantics, ending: Ending | None, *, is_cut: bool = False) -> Claim | None:
@@ -123,8 +123,6 @@ class ClaimEvaluator:
         prop, what = self._prop, f"a violation of {name}"
         if prop is None:
             return Claim(what, ClaimVerdict.UNKNOWN, f"{self.protocol.name()} has no property {name}")
-        if prop.kind == REFINES:
-            return Claim(what, ClaimVerdict.UNKNOWN, "refinement is checked by `check` alone")
         if prop.kind == REACHABLE:
             return Claim(what, ClaimVerdict.UNKNOWN, "a reachability property depends on all states")
         if prop.kind == TEMPORAL:

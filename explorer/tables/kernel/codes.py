@@ -139,7 +139,7 @@ def pair(first: Any, second: Any) -> Any:
     S_MISSES,
     S_MISSED,
     S_BLOCKED,
-    S_PRUNED,
+    S_COLLECTED,
     S_NOTABLE,
 ) = range(13)
 STATS_SIZE = 16
@@ -184,7 +184,8 @@ KEY_LIMIT, MOST_PROPERTIES, MOST_STEP_PROPERTIES, MOST_ACT_PROPERTIES = 1 << 24,
     M_CLUSTERS,
     M_CLUSTER_ITEMS,
     M_CLUSTER_ROOM,
-) = range(30)
+    M_COLLECTS,
+) = range(31)
 META_SIZE = 32
 
 

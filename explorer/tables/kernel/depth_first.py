@@ -7,12 +7,19 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.arrays import Arrays, array
-from kraftcheck.explorer.tables.kernel.codes import M_PERMUTATIONS, MISSING, S_EVENTS, STATS_SIZE
+from kraftcheck.explorer.tables.kernel.codes import (
+    M_COLLECTS,
+    M_PERMUTATIONS,
+    MISSING,
+    S_COLLECTED,
+    S_EVENTS,
+    STATS_SIZE,
+)
 from kraftcheck.explorer.tables.kernel.expand import expand
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, keep
 from kraftcheck.explorer.tables.kernel.packing import MIXED_BITS, hash_words, pack, repack_one
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
-from kraftcheck.explorer.tables.kernel.worker import accept_successor, record_deadlock
+from kraftcheck.explorer.tables.kernel.worker import accept_successor, collect, record_deadlock
 
 MAX_LOAD = 0.75
 S_BASE, S_DEPTH = STATS_SIZE - 1, STATS_SIZE - 2  # first stack place of the last state's successors, and its depth
@@ -55,6 +62,8 @@ def lacks_room(worker: Any, stack: Any, met: Any, top: Any, count: Any) -> Any:
     depths, most = stack.depths, len(worker.succ)
     if top + most >= len(depths) or depths[top - 1] + 1 >= len(worker.states):
         return STACK_FULL
+    if len(worker.collected) > 0 and worker.stats[S_COLLECTED] + most >= len(worker.collected):
+        return TURN_OVER
     return SET_FULL if count + most >= np.int64(len(met.keys) * MAX_LOAD) else 0
 
 
@@ -100,6 +109,7 @@ def descend(
 
     Returns the reason, the top of the stack and the number of states in the set. The worker's states are the path to
     the expanded state, by depth. With a limit, a state is expanded again whenever it is reached at a smaller depth.
+    For step properties in Python, each expanded state is collected with its depth, and then its successors.
     """
     depths, path = stack.depths, worker.states
     stats, succ, columns = worker.stats, worker.succ, worker.states.shape[1]
@@ -124,10 +134,14 @@ def descend(
         top -= 1
         stats[S_BASE], stats[S_DEPTH] = top, depth
         expanded += 1
+        if t.meta[M_COLLECTS]:
+            collect(worker, path, depth, 0, depth)
         if n == 0 and deadlocks:
             record_deadlock(worker, depth)
         # Push the successors, the last one first, so that the first one is expanded first.
         for k in range(n - 1, -1, -1):
+            if t.meta[M_COLLECTS]:
+                collect(worker, succ, k, 2, ~depth)
             if not accept_successor(t, worker, depth, k):
                 continue
             pack_canonical(t, worker, succ, k, 2, image, packing, words)

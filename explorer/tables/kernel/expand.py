@@ -21,10 +21,10 @@ from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, 
 from kraftcheck.explorer.tables.kernel.worker import (
     accept_successor,
     check_evaluated,
+    collect_successor,
     record_deadlock,
     record_miss,
     retry_state,
-    save_pruned,
     stop_batch,
 )
 
@@ -416,6 +416,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
     forget_recent(recent)
     best = bare_or_none(images)
     room, fullest, hides = found.rows.shape[1], np.int64(0), hides_columns(t)
+    collects = len(worker.collected) > 0
     stats[codes.S_CODE] = codes.OK
     for p in range(len(found.counts)):
         fullest = codes.larger(fullest, found.counts[p])
@@ -429,7 +430,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
             retry_state(worker, which[i])
             continue
         # Stop before an array that might have no room for all of them.
-        full = len(worker.pruned) > 0 and stats[codes.S_PRUNED] + n > len(worker.pruned)
+        full = len(worker.collected) > 0 and stats[codes.S_COLLECTED] + n > len(worker.collected)
         if n == FULL or fullest + n >= room or full:
             stop_batch(worker, i, codes.MANY_SUCCESSORS if n == FULL else codes.NO_ROOM)
             return
@@ -442,8 +443,10 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
         for k in range(n):
             if not notable:
                 worker.fired[succ[k, 0]] += 1
-            elif not accept_successor(t, worker, which[i], k):
-                save_pruned(worker, which[i], k)
+            pruned = notable and not accept_successor(t, worker, which[i], k)
+            if collects:
+                collect_successor(t, worker, which[i], k, pruned)
+            if pruned:
                 continue
             count = append_successor(t, packing, hides, worker, found, which[i], k, best, words, recent)
             fullest = codes.larger(fullest, count)

@@ -30,7 +30,7 @@ class WorkerArrays(Arrays):
     misses = array(np.int64, 5)  # cache misses: kind and arguments
     retry = array(np.int64)  # states that met a cache miss
     events = array(np.int64, 3)  # state, kind, properties
-    pruned = array(np.int32, -1)  # pruned successors: their state, control row, inboxes ...; empty where unused
+    collected = array(np.int32, -1)  # successors for Python: source, control row, inboxes ...; empty where unused
     words = array(np.uint64, -1)  # packed flat successors; the last entry is the state itself
     left = array(np.int64)  # permutations that may still lead to the least image
     sources = array(np.int32, -1)  # permutation, slot -> slot that it moves there
@@ -147,14 +147,24 @@ def stop_batch(worker: Any, done: Any, code: Any) -> None:
 
 
 @inlined
-def save_pruned(worker: Any, state: Any, k: Any) -> None:
-    """Copy pruned successor `k` to `worker.pruned`, where Python checks more invariants on it, if there is room."""
-    n = worker.stats[codes.S_PRUNED]
-    if n < len(worker.pruned):
-        worker.pruned[n, 0] = state
-        for c in range(2, worker.succ.shape[1]):
-            worker.pruned[n, c - 1] = worker.succ[k, c]
-        worker.stats[codes.S_PRUNED] = n + 1
+def collect(worker: Any, states: Any, at: Any, column: Any, mark: Any) -> None:
+    """Copy a state, which begins at a column of states[at], to `worker.collected` behind a mark, if there is room."""
+    n = worker.stats[codes.S_COLLECTED]
+    if n < len(worker.collected):
+        worker.collected[n, 0] = mark
+        for c in range(column, states.shape[1]):
+            worker.collected[n, c - column + 1] = states[at, c]
+        worker.stats[codes.S_COLLECTED] = n + 1
+
+
+@inlined
+def collect_successor(t: Any, worker: Any, state: Any, k: Any, pruned: Any) -> None:
+    """Copy successor `k` to `worker.collected`, for checks in Python: a pruned one, or every one for step properties.
+
+    The first column has the index of the source state, or its complement if the successor is not pruned.
+    """
+    if pruned or t.meta[codes.M_COLLECTS]:
+        collect(worker, worker.succ, k, 2, state if pruned else ~state)
 
 
 @inlined

@@ -25,7 +25,7 @@ from kraftcheck.explorer.tables.learning.shared_sets import SharedFields
 from kraftcheck.explorer.tables.states.packed_rows import Rows
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State, permutation_group
-from kraftcheck.spec.values import Map, Record, Value
+from kraftcheck.spec.values import Map, Record, Value, field_names
 
 
 class Interner:
@@ -186,14 +186,23 @@ class Interner:
 
     def decode_state(self, row: Any) -> State:
         """Return the state of a row."""
+        return State(*map(self.decoder(row), field_names(State)))
+
+    def decoder(self, row: Any) -> Callable[[str], Value]:
+        """Return a function that decodes one part of a row's state, a field of `State`."""
         base = self.base
         (control,), (contents,) = (part.tolist() for part in self.parts_of(np.asarray(row)[None]))
-        shared = self.shared.record_of(control)
-        replicas = {key: self.locals[control[base + s]] for key, s in self.slots.items() if control[base + s]}
         known = len(contents)  # a row is shorter if a replica appeared after it
-        filled = {key: contents[s] for key, s in self.slots.items() if s < known and contents[s]}
-        inboxes = {key: self.inboxes.decode_content(content) for key, content in filled.items()}
-        return State(Map(replicas), Map(inboxes), shared, Map(zip(self.bounds, control, strict=False)))
+
+        def read(name: str) -> Value:
+            if name == "replicas":
+                return Map({key: self.locals[control[base + s]] for key, s in self.slots.items() if control[base + s]})
+            if name == "inboxes":
+                filled = {key: contents[s] for key, s in self.slots.items() if s < known and contents[s]}
+                return Map({key: self.inboxes.decode_content(content) for key, content in filled.items()})
+            return self.shared.record_of(control) if name == "shared" else Map(zip(self.bounds, control, strict=False))
+
+        return read
 
     @property
     def first_inbox(self) -> int:

@@ -29,7 +29,7 @@ from kraftcheck.explorer.tables.learning.queries import Query
 from kraftcheck.explorer.tables.learning.read_log import ReadLog
 from kraftcheck.explorer.transition_system import LabelTable
 from kraftcheck.spec.errors import ActionError, ProtocolError, RaisedError
-from kraftcheck.spec.language.declarations import Action, Property
+from kraftcheck.spec.language.declarations import REFINES, Action, Property
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import act_of
@@ -68,8 +68,10 @@ class Learner:
     ) -> None:
         local = (*properties, *constraints)
         self.state_properties = (*local, *message_properties)
-        of_pairs = (*[prop for prop in step_properties if not prop.of_actor], *action_constraints)
-        self.step_properties = (*of_pairs, *[prop for prop in step_properties if prop.of_actor])
+        mapped = [prop for prop in step_properties if prop.kind == REFINES]
+        of_pairs = (*[p for p in step_properties if not p.of_actor and p not in mapped], *action_constraints)
+        self.step_properties = (*of_pairs, *[prop for prop in step_properties if prop.of_actor], *mapped)
+        self.refinements = [(bit, prop) for bit, prop in enumerate(self.step_properties) if prop in mapped]
         require_below(len(self.state_properties), MOST_PROPERTIES, "properties of states")
         require_below(len(of_pairs), MOST_STEP_PROPERTIES, "properties of steps")
         require_below(len(self.step_properties), MOST_ACT_PROPERTIES, "properties of steps")
@@ -102,6 +104,7 @@ class Learner:
         tables.meta[codes.M_PROPERTIES] = len(local)
         tables.meta[codes.M_CONSTRAINTS] = len(constraints)
         tables.meta[codes.M_STEP_PROPERTIES] = len(of_pairs)
+        tables.meta[codes.M_COLLECTS] = len(mapped)
         tables.meta[codes.M_NETWORK_STEPS] = len(own)
 
     @property

@@ -47,7 +47,7 @@ class BreadthFirst:
         if self.checker.python is not None:
             self.checker.python.least = lambda name: self.witness.to_violation(name, self.levels.depth - 1)
             for worker in self.expander.pool if self.checker.python.checks_pruned else ():
-                worker.collect_pruned()
+                worker.keep_pruned()
         self._interruption = Interruption()
         self._position = 0  # number of expanded states of the last complete level
         self._at_batch_boundary = False  # whether the search is between two batches
@@ -139,7 +139,7 @@ class BreadthFirst:
         count, which = len(rows), expander.layout.order(rows)
         while len(which):
             rows, which = expander.expand(rows, which, self.states.add_early)
-            pruned, events = [worker.take_pruned() for worker in expander.pool], expander.events()
+            pruned, events = [worker.take_collected() for worker in expander.pool], expander.events()
             self._append_new(self.states.new())
             if expander.layout.is_outgrown:
                 rows = expander.unflattened(rows)

@@ -11,10 +11,9 @@ from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.expander import Expander
-from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, S_DEADLOCK
+from kraftcheck.explorer.tables.kernel.codes import BAD_STEP, FULL, MISSING, S_DEADLOCK, S_STEP_SEEN
 from kraftcheck.explorer.tables.kernel.depth_first import (
     DONE,
-    EVENT,
     S_BASE,
     S_DEPTH,
     SET_FULL,
@@ -83,6 +82,7 @@ class DepthFirst:
             self.checker.books.result.notes.append(note)
         self._worker = self.expander.pool[0]
         self._path: Rows = np.zeros((0, 0), np.int32)
+        self._before = self._path  # the path at the beginning of the turn
         self._stack = StackArrays()
 
     def run(self) -> Result:
@@ -105,15 +105,14 @@ class DepthFirst:
         python, top, turns = checker.python, self._start(starts), 0
         while True:
             code, top = self._descend(top, limit)
+            self._check_steps()
             if python is not None and worker.stats[S_BASE] >= 0:
                 top = self._check_in_python(python, int(worker.stats[S_BASE]), top)
             checker.stop_at_max_states()
+            checker.report_events(self.expander.events(), self._trace_to)
             if code == DONE:
                 return limit > 0 and self.visited.has_at(limit)
-            if code == EVENT:
-                checker.report_events(self.expander.events(), self._trace_to)
-            else:
-                self._make_room(code, top)
+            self._make_room(code, top)
             turns += 1
             if python is None or turns % TURNS_A_LOOK == 0:
                 checker.books.check_time_limit(top)
@@ -146,6 +145,7 @@ class DepthFirst:
         worker.stats[S_BASE] = -1
         expander.fit_packing()
         visited.fit(expander.packing)
+        self._before = self._path.copy() if expander.step_checks else self._path
         turn = 1 if self.checker.python else self.checker.batch_size(STATES_A_TURN)
         code, top, visited.count = descend(
             expander.learner.tables, worker, stack, visited, visited.packing, top, visited.count, limit,
@@ -170,6 +170,27 @@ class DepthFirst:
                 self._path = _doubled(self._path)
         elif code == SET_FULL:
             self.visited.grow(4 * len(worker.succ))
+
+    def _check_steps(self) -> None:
+        """Evaluate refinements on the steps of the last turn."""
+        found, checks = self._worker.take_collected(), self.expander.step_checks
+        if checks is None:
+            return
+        is_source, seen = found[:, 0] >= 0, int(self._worker.stats[S_STEP_SEEN])
+        depths, rows, sources = found[is_source, 0], found[is_source, 1:], np.cumsum(is_source)[~is_source] - 1
+
+        def trace_to(source: int) -> Behaviour:
+            path = list(self._before)
+            for depth, row in zip(depths[: source + 1].tolist(), rows, strict=False):
+                path[depth] = row
+            return self.checker.behaviour(path[1 : int(depths[source]) + 1])
+
+        try:
+            for source, mask in checks.violated_by(rows, found[~is_source, 1:], sources, seen):
+                self._worker.stats[S_STEP_SEEN] |= mask
+                self.checker.report_event(BAD_STEP, mask, trace_to(source))
+        except RaisedError as error:
+            raise self.checker.traced(error, rows, trace_to) from None
 
     def _check_in_python(self, python: PythonChecks, base: int, top: int) -> int:
         """Check the successors stack[base:top] in Python; return the top of the stack without pruned ones."""

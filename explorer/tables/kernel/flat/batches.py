@@ -29,10 +29,10 @@ from kraftcheck.explorer.tables.kernel.maps import GROUP, first_place, group_of
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, on_stack, prefetch
 from kraftcheck.explorer.tables.kernel.packing import hash_words, owner, put_bits
 from kraftcheck.explorer.tables.kernel.worker import (
+    collect_successor,
     record_deadlock,
     record_violations,
     retry_state,
-    save_pruned,
     stop_batch,
 )
 
@@ -181,7 +181,7 @@ def lacks_room_for(t: Any, packing: Any, worker: Any, found: Any, n: Any, fulles
     if n == FULL:
         code = codes.MANY_SUCCESSORS
     elif fullest + codes.larger(n, 0) >= found.rows.shape[1] or (
-        len(worker.pruned) > 0 and worker.stats[codes.S_PRUNED] + n > len(worker.pruned)
+        len(worker.collected) > 0 and worker.stats[codes.S_COLLECTED] + n > len(worker.collected)
     ):
         code = codes.NO_ROOM
     elif n > 0 and packing.clusters[0] > 0 and not reserve_room(t, packing, n):
@@ -222,8 +222,10 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
             worker.fired[succ[k, 0]] += 1
             if succ[k, 1] == codes.LOOP:
                 continue
-            if notable and not accept_successor(t, worker, which[i], k):
-                save_pruned(worker, which[i], k)
+            pruned = notable and not accept_successor(t, worker, which[i], k)
+            if len(worker.collected) > 0:
+                collect_successor(t, worker, which[i], k, pruned)
+            if pruned:
                 continue
             count = append_or_queue(t, packing, worker, found, recent, k, waiting)
             fullest = codes.larger(fullest, count)
