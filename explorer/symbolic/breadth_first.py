@@ -52,7 +52,7 @@ class BreadthFirst:
         self._states = tuple(prop for prop in books.options.properties if not prop.over_steps)
         self._steps = tuple(prop for prop in books.options.properties if prop.over_steps)
         self._state_checks = StateChecks(space, books.semantics)
-        self._step_checks = StepChecks(space, is_asked_again=True)
+        self._step_checks = StepChecks(space, books.semantics, is_asked_again=True)
         self._levels: list[int] = []
 
     def run(self) -> int:

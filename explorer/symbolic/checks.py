@@ -12,13 +12,14 @@ from kraftcheck.explorer.calls.proxies import DeltaStep, SharedProxy
 from kraftcheck.explorer.symbolic.exploded_sets import ExplodedLocalState, OpaqueSetRequired
 from kraftcheck.explorer.symbolic.handler_cache import Read
 from kraftcheck.explorer.symbolic.labels import IDENTITY, Label
+from kraftcheck.explorer.symbolic.mappings import MappedSets
 from kraftcheck.explorer.symbolic.relations import BY_VALUE, GENERAL, Change, Event, EventInfo
 from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import EMPTY
 from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, LOCAL, Key
 from kraftcheck.explorer.symbolic.watches import Dim
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.declarations import REACHABLE, SPENT, Property
+from kraftcheck.spec.language.declarations import REACHABLE, REFINES, SPENT, Property
 from kraftcheck.spec.language.semantics import Semantics, act_of
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Map, field_names
@@ -198,8 +199,10 @@ class Judged(NamedTuple):
 class StepChecks:
     """Evaluates step properties on the learned events."""
 
-    def __init__(self, space: StateSpace, *, is_asked_again: bool) -> None:
+    def __init__(self, space: StateSpace, semantics: Semantics, *, is_asked_again: bool) -> None:
         self._space = space
+        self._semantics = semantics
+        self._mapped: dict[str, MappedSets] = {}
         self._is_asked_again = is_asked_again
         self._verdicts: dict[Any, bool] = {}
         self._cores: dict[int, Step] = {}  # by the id of a learned step; learned steps are never freed
@@ -211,6 +214,10 @@ class StepChecks:
 
     def violating(self, prop: Property, states: int) -> int:
         """Return the states of a set with an outgoing step that violates a property."""
+        if prop.kind == REFINES:
+            if prop.name not in self._mapped:
+                self._mapped[prop.name] = MappedSets(self._space, self._semantics.refinement(prop))
+            return self._mapped[prop.name].violating(states)
         if (states, self._space.store.collections) != self._states:
             self._states, self._found = (states, self._space.store.collections), {}
         judged, taken = self._judged.setdefault(prop.name, Judged([], [], 0)), self._space.learning.events.infos

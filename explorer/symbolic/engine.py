@@ -14,7 +14,7 @@ from kraftcheck.explorer.bookkeeping import Bookkeeping, SearchCounts, SearchSto
 from kraftcheck.explorer.calls.type_inspection import note_types
 from kraftcheck.explorer.checkpoint import folder_of
 from kraftcheck.explorer.interruption import Interruption
-from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, MEMORY, Result, Search, SearchRequest, Trap
+from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, MEMORY, Result, Search, SearchRequest, TraceStep, Trap
 from kraftcheck.explorer.symbolic.breadth_first import BreadthFirst, violating_step
 from kraftcheck.explorer.symbolic.checkpoint import SATURATION, SavedSearch, SetsCheckpoint
 from kraftcheck.explorer.symbolic.counterexamples import VIOLATING, WitnessPaths
@@ -175,6 +175,10 @@ class SymbolicSearch:
         self._violations = Violations(space, self.options, self.semantics)
         checks = self._violations.states
         self.note(space.view.of(checks.within(self.options.constraints, space.start)), EMPTY)
+        for prop in self.options.refinements:
+            first = next((state for state in self.starts if not self.semantics.begins(prop, state)), None)
+            if first is not None:
+                self.found(prop.name, (TraceStep(first),))
         self._pace.next_look = 0.0
         if space.kept() and self._checkpoint is not None:
             self._checkpoint.require_same(space, checks, self._violations.of)

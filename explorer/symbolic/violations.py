@@ -24,7 +24,7 @@ class Violations:
 
     def __init__(self, space: StateSpace, options: SearchRequest, semantics: Semantics) -> None:
         self.states = StateChecks(space, semantics)
-        self._steps = StepChecks(space, is_asked_again=False)
+        self._steps = StepChecks(space, semantics, is_asked_again=False)
         self._space = space
         self._options = options
         self._nodes, self._not_before, self._at_once = FEWEST, time.monotonic() + SECONDS, AT_ONCE
