@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from kraftcheck.explorer.result import TraceStep
+from kraftcheck.explorer.result import TraceStep, Unmapped
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.declarations import Property
@@ -23,6 +23,13 @@ class NoSuchPathError(InputError):
             f"{semantics.protocol.name()}: the behaviour found cannot be replayed: {problem}; most likely an"
             " action is not pure, as kraftcheck check --check-actions shows"
         )
+
+
+def unmapped(semantics: Semantics, prop: Property, trace: Behaviour) -> Unmapped:
+    """Return the abstract states of the last step of a behaviour under a refinement mapping."""
+    refinement = semantics.refinement(prop)
+    ends = [refinement.mapped[refinement.number(step.state)] for step in trace[-2:]]
+    return Unmapped(ends[0] if len(ends) > 1 else None, ends[-1])
 
 
 def step_of(transition: Transition) -> TraceStep:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from kraftcheck.explorer.behaviour import unmapped
 from kraftcheck.explorer.canonical import hidden_reads
 from kraftcheck.explorer.result import (
     DEADLOCK,
@@ -19,7 +20,6 @@ from kraftcheck.explorer.result import (
     SearchRequest,
     TraceStep,
     Trap,
-    Unmapped,
     Verdict,
     Violation,
 )
@@ -188,9 +188,7 @@ class Bookkeeping:
         prop = next((prop for prop in self.options.refinements if prop.name == violation.property), None)
         if prop is None or violation.failed is not None:
             return violation
-        refinement = Semantics(self._protocol).refinement(prop)
-        ends = [refinement.mapped[refinement.number(step.state)] for step in violation.trace[-2:]]
-        return replace(violation, unmapped=Unmapped(ends[-2] if len(ends) > 1 else None, ends[-1]))
+        return replace(violation, unmapped=unmapped(Semantics(self._protocol), prop, violation.trace))
 
     def restart(self) -> None:
         """Drop the findings of the search; its clock keeps running."""

@@ -19,9 +19,9 @@ from heapq import heappop, heappush
 from itertools import count, pairwise
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.behaviour import Behaviour, step_of
+from kraftcheck.explorer.behaviour import Behaviour, step_of, unmapped
 from kraftcheck.explorer.plain_system import PlainSystem
-from kraftcheck.explorer.result import DEADLOCK, SearchRequest, TraceStep, Violation
+from kraftcheck.explorer.result import DEADLOCK, SearchRequest, TraceStep, Unmapped, Violation
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import REFINES
@@ -168,7 +168,11 @@ class Simplifier:
         if self._failed is not None:
             self._shows(*self._end(self.best))
             self._failed.trace = self.best
-        return replace(self._violation, trace=self.best, failed=self._failed)
+        return replace(self._violation, trace=self.best, failed=self._failed, unmapped=self._unmapped())
+
+    def _unmapped(self) -> Unmapped | None:
+        known, prop = self._violation.unmapped, self._property
+        return known if known is None or prop is None else unmapped(self._semantics, prop, self.best)
 
     def _pass(self, what: str, tried: Iterator[Behaviour | None]) -> None:
         """Replace the best behaviour by each cheaper one that a pass proposes; note the pass if it helped."""

@@ -14,7 +14,7 @@ from kraftcheck.options import given
 from kraftcheck.spec.cfg.binding import bind, bind_leniently
 from kraftcheck.spec.cfg.config import BoundConfig, ModelConfig
 from kraftcheck.spec.errors import InputError, unknown
-from kraftcheck.spec.language.declarations import OF_BEHAVIOURS, PREDICATE, REACHABLE, REFINES, TEMPORAL, Property
+from kraftcheck.spec.language.declarations import OF_BEHAVIOURS, OF_STEPS, PREDICATE, REACHABLE, TEMPORAL, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import start_names
 
@@ -89,7 +89,7 @@ def bound_by_names(protocol: Protocol, asked: dict[str, Any]) -> BoundConfig:
     everything = protocol.properties
     local = {name: p for name, p in everything.items() if p.kind not in OF_BEHAVIOURS}
     of_states = {name: p for name, p in local.items() if not p.over_steps}
-    of_steps = {name: p for name, p in local.items() if p.over_steps and p.kind != REFINES}
+    of_steps = {name: p for name, p in local.items() if p.kind in OF_STEPS}
     default = [p.name for p in everything.values() if not p.kind.endswith(("constraint", PREDICATE))]
 
     def chosen(field: str, what: str, known: Mapping[str, Any], default: Iterable[str] = ()) -> list[str]:

@@ -175,10 +175,7 @@ class SymbolicSearch:
         self._violations = Violations(space, self.options, self.semantics)
         checks = self._violations.states
         self.note(space.view.of(checks.within(self.options.constraints, space.start)), EMPTY)
-        for prop in self.options.refinements:
-            first = next((state for state in self.starts if not self.semantics.begins(prop, state)), None)
-            if first is not None:
-                self.found(prop.name, (TraceStep(first),))
+        self._check_starts()
         self._pace.next_look = 0.0
         if space.kept() and self._checkpoint is not None:
             self._checkpoint.require_same(space, checks, self._violations.of)
@@ -202,6 +199,13 @@ class SymbolicSearch:
             if stuck != EMPTY:
                 self._traps[prop.name] = Trap(space.store.count(stuck), self._counted)
                 self._show(space, {prop.name: stuck})
+
+    def _check_starts(self) -> None:
+        """Check that the initial states are initial states of refined protocols."""
+        for prop in self.options.refinements:
+            first = next((state for state in self.starts if not self.semantics.begins(prop, state)), None)
+            if first is not None:
+                self.found(prop.name, (TraceStep(first),))
 
     def _look_for_order(self, space: StateSpace) -> None:
         self._orders.look(space, self._tick)

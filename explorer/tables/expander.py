@@ -83,7 +83,7 @@ class Expander:
         self._packed_counts: list[int] = []
         self._deadlock = deadlock
         self._noted: list[Event] = []  # violations of refinements
-        self.step_checks = StepChecks(learner) if learner.refinements else None
+        self.step_checks = StepChecks(learner.interner, learner.refinements) if learner.refinements else None
         for worker in self.pool if self.step_checks else ():
             worker.collect()
 

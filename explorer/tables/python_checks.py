@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from kraftcheck.explorer.behaviour import Behaviour, canonical_first, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.locality import Parts, reason
-from kraftcheck.explorer.tables.states.packed_rows import Indices, Rows
+from kraftcheck.explorer.tables.states.packed_rows import Rows, distinct
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, SPENT, Property
 from kraftcheck.spec.language.semantics import Semantics, assignments
@@ -139,29 +138,6 @@ class Verdicts:
         """Return an inbox's messages of some types."""
         known = self._learner.protocol.network.known(inbox)
         return tuple(message for message in known if isinstance(message, kinds))
-
-
-def distinct(inputs: Rows) -> tuple[Indices, Indices]:
-    """Return the first index of each distinct column, and for each column the number of its distinct value."""
-    lowest = inputs.min(axis=1).tolist()
-    ranges = [high + 1 - low for high, low in zip(inputs.max(axis=1).tolist(), lowest, strict=True)]
-    if prod(ranges) >= 1 << 63:  # a column does not fit into one number
-        whole = np.ascontiguousarray(inputs.T).view(np.dtype((np.void, len(inputs) * inputs.itemsize))).ravel()
-        return np.unique(whole, return_index=True, return_inverse=True)[1:]
-    keys = np.zeros(inputs.shape[1], np.int64)
-    for row, low, each in zip(inputs, lowest, ranges, strict=True):
-        if each > 1:
-            keys *= each
-            keys += row
-            keys -= low
-    if prod(ranges) > 4 * len(keys):
-        return np.unique(keys, return_index=True, return_inverse=True)[1:]
-    places = np.full(prod(ranges), -1, np.int64)
-    places[keys[::-1]] = np.arange(len(keys) - 1, -1, -1)
-    found = np.flatnonzero(places >= 0)
-    first = places[found]
-    places[found] = np.arange(len(found))
-    return first, places[keys]
 
 
 class PythonChecks:

@@ -1,7 +1,7 @@
 """Refinements on the steps that the kernel collects: each step as a pair of numbered abstract states.
 
-A state's abstract state is looked up by the parts of the state that the mapping reads. So the mapping is called once
-for each distinct input, and the abstract protocol is asked once for each distinct pair.
+An abstract state is looked up by the parts of the state that the mapping reads. The mapping is called once for each
+distinct input, and the steps of the abstract protocol are computed once for each abstract state.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.calls.proxies import StateProxy
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.learning.learner import Learner
-from kraftcheck.explorer.tables.python_checks import distinct
-from kraftcheck.explorer.tables.states.packed_rows import Rows
+from kraftcheck.explorer.tables.states.packed_rows import Rows, distinct
+from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.refinement import Refinement
 from kraftcheck.spec.language.semantics import Semantics
 
@@ -86,11 +85,9 @@ class Mapping:
 class StepChecks:
     """Evaluates the refinements of a search on collected steps."""
 
-    def __init__(self, learner: Learner) -> None:
-        semantics = Semantics(learner.protocol)
-        self._mappings = [
-            (1 << bit, Mapping(learner.interner, semantics.refinement(prop))) for bit, prop in learner.refinements
-        ]
+    def __init__(self, interner: Interner, refinements: list[tuple[int, Property]]) -> None:
+        semantics = Semantics(interner.protocol)
+        self._mappings = [(1 << bit, Mapping(interner, semantics.refinement(prop))) for bit, prop in refinements]
 
     def violated_by(self, rows: Rows, targets: Rows, sources: Numbers, seen: int) -> Iterator[tuple[int, int]]:
         """Yield the first source with a violating step, and the bit of the property, unless the mask `seen` has it.

@@ -8,6 +8,7 @@ from itertools import pairwise, zip_longest
 from textwrap import wrap
 from typing import NamedTuple
 
+from kraftcheck.explorer.behaviour import unmapped
 from kraftcheck.explorer.result import DEADLOCK, Loop, TraceStep, Trap, Violation
 from kraftcheck.reporting.changes import FieldChange, Message, changes, initial, message_words, messages
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, Part, many, plain
@@ -51,27 +52,27 @@ def why(protocol: Protocol, violation: Violation) -> Why:
         return Why("every state has a successor", {}, None)
     says = inspect.cleandoc(prop.function.__doc__ or "").split("\n\n")[0].replace("\n", " ")
     code = prop.function.__code__
-    is_refinement = prop.kind == REFINES
-    known = {} if violation.is_of_behaviours() or is_refinement else _known(protocol, prop, violation)
+    known = {} if violation.is_of_behaviours() else _known(protocol, prop, violation)
     culprits = _by_id({name: known[name] for name in (*QUANTIFIED, STEP[0]) if name in prop.asks and name in known})
     asked = [known.get(name) for name in prop.asks]
-    because = why_false(prop.function, protocol, *asked) if known else ()
-    because = _why_unmapped(protocol, prop, violation.trace) if is_refinement else because
+    because = why_false(prop.function, protocol, *asked) if known else _why_unmapped(protocol, prop, violation.trace)
     return Why(says, culprits, (code.co_filename, code.co_firstlineno), because)
 
 
 def _why_unmapped(protocol: Protocol, prop: Property, trace: Sequence[TraceStep]) -> tuple[str, ...]:
-    """Return the reason why the last step of a behaviour maps to no step of the abstract protocol."""
+    """Return the reason why the last step of a behaviour maps to no abstract step; () if this is no refinement."""
+    if prop.kind != REFINES:
+        return ()
     from kraftcheck.spec.tla.view import StateView  # few counterexamples are of a refinement
     from kraftcheck.traces.replay.divergence import DivergenceExplainer, Wanted
 
-    refinement, number = Semantics(protocol).refinement(prop), len(trace)
-    mapped = [refinement.mapped[refinement.number(step.state)] for step in trace[-2:]]
-    other = Semantics(refinement.other.protocol)
+    semantics, number = Semantics(protocol), len(trace)
+    before, after = unmapped(semantics, prop, tuple(trace))
+    other = Semantics(semantics.refinement(prop).other.protocol)
     view = StateView(other.protocol)
     judge = DivergenceExplainer(other, view, "mapping")
-    wanted = Wanted(number, 1, number - 1, None, view.variables(mapped[-1]))
-    divergence = judge.no_start(wanted, other.initial()) if number == 1 else judge.no_step(wanted, mapped[0])
+    wanted = Wanted(number, 1, number - 1, None, view.variables(after))
+    divergence = judge.no_start(wanted, other.initial()) if before is None else judge.no_step(wanted, before)
     return (f"as a behaviour of {other.protocol.name()}: {divergence.reason}",)
 
 
@@ -91,6 +92,8 @@ def _failed(error: RaisedError) -> Why:
 def _known(protocol: Protocol, prop: Property, violation: Violation) -> dict[str, Value]:
     """Return the arguments that violate a property, keyed by parameter."""
     semantics, last = Semantics(protocol), violation.trace[-1]
+    if prop.kind == REFINES:
+        return {}
     if not prop.over_steps:
         return semantics.falsifying(prop, last.state) or {}
     before = violation.trace[-2].state

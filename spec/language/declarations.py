@@ -46,6 +46,9 @@ REACHABLE = "reachable"
 TEMPORAL = "temporal"
 REFINES = "refines"
 PREDICATE = "predicate"
+OF_STEPS = ("step_invariant", "action_constraint")
+"""Kinds of property over the replicas that a step changes."""
+
 OF_BEHAVIOURS = (REACHABLE, TEMPORAL)
 """Kinds of property that a search evaluates after it has visited every state."""
 
@@ -587,7 +590,7 @@ class Property:
     @property
     def over_steps(self) -> bool:
         """Whether the property is over steps rather than states."""
-        return self.kind in ("step_invariant", "action_constraint", REFINES)
+        return self.kind in (*OF_STEPS, REFINES)
 
     @cached_property
     def of_actor(self) -> bool:

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from kraftcheck.spec.errors import ProtocolError, RaisedError
+from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.kinds import describe_value, mismatch
 from kraftcheck.spec.language.declarations import Property
-from kraftcheck.spec.language.protocol import MISSING
-from kraftcheck.spec.language.protocol import Protocol as Language
 from kraftcheck.spec.language.state import State
 
 MOST_KNOWN = 1 << 18
@@ -24,7 +22,7 @@ MOST_KNOWN = 1 << 18
 class Abstract(Protocol):
     """The semantics of an abstract protocol."""
 
-    protocol: Language
+    protocol: Any
 
     def initial(self) -> list[State]:
         """Return the initial states."""
@@ -36,7 +34,7 @@ class Abstract(Protocol):
 class Refinement:
     """A mapping of a protocol's states to numbered states of an abstract protocol, with its steps known so far."""
 
-    def __init__(self, protocol: Language, prop: Property, other: Abstract) -> None:
+    def __init__(self, protocol: Any, prop: Property, other: Abstract) -> None:
         self.protocol, self.prop, self.other = protocol, prop, other
         self.mapped: list[State] = []  # abstract states that occur, by number
         self._numbers: dict[State, int] = {}
@@ -64,7 +62,7 @@ class Refinement:
 
     def _called(self, state: Any) -> State:
         prop, reads, found = self.prop, self.protocol.hidden_reads, None
-        reader, cause, problem = f"{prop.kind} {prop.name}", None, ""
+        reader, cause = f"{prop.kind} {prop.name}", None
         given = {"state": state, "other": self.other.protocol}
         if reads is not None:
             given["state"] = reads.seen(reader, prop.name, "state", state)
@@ -74,15 +72,18 @@ class Refinement:
             cause = error
         if reads is not None:
             reads.require_unread(reader)
-        if cause is None:
-            is_state = isinstance(found, State)
-            problem = (mismatch(found, State, "") or "") if is_state else f"returned {describe_value(found)}"
-            problem += "" if is_state else f"; expected a state of {self.other.protocol.name()}, made by start(...)"
+        problem = "" if cause is not None else self._problem(found)
         if cause is not None or problem:
             what, shown = f"property {prop.name}", {"state": state.but()}
             raise RaisedError(self.protocol, what, prop.function, problem, shown, cause) from cause
         assert isinstance(found, State)
         return found if type(found) is State else found.but()
+
+    def _problem(self, found: Any) -> str:
+        """Return the error text for an invalid result of the mapping, or ""."""
+        if isinstance(found, State):
+            return mismatch(found, State, "") or ""
+        return f"returned {describe_value(found)}; expected a state of {self.other.protocol.name()}, made by start(...)"
 
     def begins(self, number: int) -> bool:
         """Whether an abstract state is an initial state of the abstract protocol."""
@@ -100,16 +101,3 @@ class Refinement:
                 self._next[before] = frozenset(step.target for step in self.other.transitions(self.mapped[before]))
             found = self._allowed[before, after] = self.mapped[after] in self._next[before]
         return found
-
-
-def abstract_protocol(protocol: Language, prop: Property) -> Language:
-    """Return the abstract protocol of a refinement; constants that both protocols have are equal."""
-    other: type[Language] = prop.refined
-    names = [constant.attribute for constant in other.constants.values()]
-    given = {name: getattr(protocol, name) for name in names if hasattr(protocol, name)}
-    missing = [c.attribute for c in other.constants.values() if c.attribute not in given and c.default is MISSING]
-    if missing:
-        code = prop.function.__code__
-        expected = f"{other.name()} needs the constant {missing[0]}, which {protocol.name()} does not have"
-        raise ProtocolError(f"{code.co_filename}:{code.co_firstlineno}: refinement {prop.name}: {expected}")
-    return other(**given)

@@ -26,8 +26,8 @@ from kraftcheck.spec.language.declarations import (
 )
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.network import NoNetwork
-from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.refinement import Refinement, abstract_protocol
+from kraftcheck.spec.language.protocol import MISSING, Protocol
+from kraftcheck.spec.language.refinement import Refinement
 from kraftcheck.spec.language.state import NO_SENDING, State, Step, is_within, note_spent, note_types
 from kraftcheck.spec.values import Map, Record, Value, is_enum, is_same, ordered
 
@@ -561,7 +561,7 @@ class Semantics:
     def refinement(self, prop: Property) -> Refinement:
         """Return the refinement that a property declares."""
         if prop.name not in self._refinements:
-            other = Semantics(abstract_protocol(self.protocol, prop))
+            other = Semantics(_abstract(self.protocol, prop))
             self._refinements[prop.name] = Refinement(self.protocol, prop, other)
         return self._refinements[prop.name]
 
@@ -574,6 +574,19 @@ class Semantics:
             if "state" not in prop.asks:
                 self._verdicts[key] = found
         return found
+
+
+def _abstract(protocol: Protocol, prop: Property) -> Protocol:
+    """Return the abstract protocol of a refinement; constants that both protocols have are equal."""
+    other: type[Protocol] = prop.refined
+    names = [constant.attribute for constant in other.constants.values()]
+    given = {name: getattr(protocol, name) for name in names if hasattr(protocol, name)}
+    missing = [c.attribute for c in other.constants.values() if c.attribute not in given and c.default is MISSING]
+    if missing:
+        code = prop.function.__code__
+        expected = f"{other.name()} needs the constant {missing[0]}, which {protocol.name()} does not have"
+        raise ProtocolError(f"{code.co_filename}:{code.co_firstlineno}: refinement {prop.name}: {expected}")
+    return other(**given)
 
 
 class Take(NamedTuple):

@@ -37,7 +37,7 @@ from kraftcheck.spec import (
     projection,
 )
 from kraftcheck.spec.language.state import Step
-from tests.support.explorer.random_protocols import LADDER, Description, Effect, describe
+from tests.support.explorer.random_protocols import LADDER, MAPPINGS, Description, Effect, describe
 
 pytestmark = pytest.mark.kernel
 DEEP = ("dfs", "iddfs")
@@ -176,7 +176,7 @@ def noting(effect: Effect, random: Random, view: str | None) -> Effect:
     return replace(effect, puts=effect.puts + noted, spends=effect.spends + marks)
 
 
-def drawn(combination: Combination, seed: int) -> tuple[Description, SearchRequest, Result]:
+def drawn(combination: Combination, seed: int, *, refining: bool = False) -> tuple[Description, SearchRequest, Result]:
     """Return a random protocol for a combination, its options without limits, and what the reference engine finds."""
     for number in count(seed * 1_000):
         random = Random(number)
@@ -196,6 +196,7 @@ def drawn(combination: Combination, seed: int) -> tuple[Description, SearchReque
             action_constraints=(("only_steps", 0),) if combination.action_constraint else (),
             several_starts=random.random() < 0.5,
             limits=random.choice(LADDER[:3]),
+            refinements=tuple((name, random.choice((1, 2, 3))) for name in MAPPINGS) if refining else (),
         )
         options = replace(description.options(description.build()), view=combination.view)
         result = reference.explore(description.build(), replace(options, max_states=MOST))
@@ -247,9 +248,10 @@ def compare(
     seen: Counter[tuple[str, str]],
     *,
     local: bool = False,
+    refining: bool = False,
 ) -> None:
     """Search a random protocol in every order, or see it refused; `local` leaves out non-local properties."""
-    description, options, whole = drawn(combination, seed)
+    description, options, whole = drawn(combination, seed, refining=refining)
     options = limited(options, combination.limit, whole)
     if local:
         non_local = split(options).non_local
@@ -320,6 +322,22 @@ def test_every_combination_that_an_order_supports(examples: int) -> None:
     assert set(seen) == {(engine, order) for engine in engines for order in CAPABILITIES[engine]}
 
 
+TELLING = [one for one in COMBINATIONS if one.view in (None, "unmarked") and not one.symmetric]
+
+
+@pytest.mark.parametrize(
+    "examples",
+    [8, pytest.param(len(TELLING), marks=pytest.mark.slow), pytest.param(1_000, marks=pytest.mark.exhaustive)],
+)
+def test_every_order_checks_refinements(examples: int) -> None:
+    seen: Counter[tuple[str, str]] = Counter()
+    chosen = Random(9).sample(TELLING, len(TELLING))
+    engines = {engine: ENGINES[engine].run for engine in ("tables", "reference", "symbolic")}
+    for number in range(examples):
+        compare(chosen[number % len(chosen)], number, engines, seen, refining=True)
+    assert set(seen) == {(engine, order) for engine in engines for order in CAPABILITIES[engine]}
+
+
 @pytest.mark.slow
 def test_combinations_that_spark_supports(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
@@ -336,3 +354,6 @@ def test_combinations_that_spark_supports(tmp_path: Path) -> None:
     for number, combination in enumerate(Random(3).sample(COMBINATIONS, 24)):
         compare(combination, number, {"spark": run}, seen, local=True)
     assert seen["spark", "bfs"] > 20
+    for number, combination in enumerate(Random(3).sample(TELLING, 12)):
+        compare(combination, number, {"spark": run}, seen, local=True, refining=True)
+    assert seen["spark", "bfs"] > 30

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from kraftcheck import check
-from kraftcheck.explorer.result import Verdict
+from kraftcheck import check, simulate
+from kraftcheck.explorer.capabilities import CAPABILITIES
+from kraftcheck.explorer.result import Result, Verdict
+from kraftcheck.explorer.tables.layout_policy import LayoutPolicy
 from kraftcheck.reporting.counterexample import counterexample_text
 from kraftcheck.spec import (
     InputError,
@@ -20,9 +22,14 @@ from kraftcheck.spec import (
     RaisedError,
     Record,
     State,
+    Step,
     Steps,
     become,
+    bound,
     constant,
+    constraint,
+    environment,
+    hide,
     internal,
     ordered,
     projection,
@@ -31,7 +38,8 @@ from kraftcheck.spec import (
 from kraftcheck.spec.examples.two_phase_commit import Nothing, Phase, TransactionManager, TwoPhaseCommit
 from tests.support.command_line import Run
 
-ENGINES = ("reference", "tables")
+ORDERS = [(engine, order) for engine, orders in CAPABILITIES.items() if engine != "spark" for order in orders]
+IN_ORDER = [(engine, order) for engine, order in ORDERS if order in ("bfs", "iddfs", "saturation", "chaining")]
 THREE = frozenset(ModelValue(f"rm{i}", i) for i in (1, 2, 3))
 
 
@@ -95,16 +103,28 @@ class StartsElsewhere(Refining):
         return found.but(replicas=found.replicas.put(first.id, first.but(phase=Phase.PREPARED)))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_right_mapping(engine: str) -> None:
-    result = check(Refining(resource_managers=THREE), engine=engine, properties=["TransactionCommit"], deadlock=False)
-    assert (result.verdict, result.distinct_states, result.notes) == (Verdict.OK, 288, [])
+def checked(protocol: Protocol, engine: str, search: str, **more: Any) -> Result:
+    return check(protocol, engine=engine, search=search, properties=["TransactionCommit"], deadlock=False, **more)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_step_that_does_not_map(engine: str) -> None:
+@pytest.mark.parametrize(("engine", "search"), ORDERS)
+def test_a_right_mapping(engine: str, search: str) -> None:
+    result = checked(Refining(resource_managers=THREE), engine, search)
+    assert (result.verdict, result.distinct_states) == (Verdict.OK, 288)
+    assert result.notes == [] or engine == "symbolic"
+
+
+@pytest.mark.parametrize(("engine", "search"), ORDERS)
+def test_an_unmapped_step_is_found(engine: str, search: str) -> None:
+    (violation,) = checked(Hasty(resource_managers=THREE), engine, search).violations
+    assert violation.property == "TransactionCommit"
+    assert violation.unmapped is not None
+
+
+@pytest.mark.parametrize(("engine", "search"), IN_ORDER)
+def test_a_step_that_does_not_map(engine: str, search: str) -> None:
     protocol = Hasty(resource_managers=THREE)
-    result = check(protocol, engine=engine, properties=["TransactionCommit"], deadlock=False)
+    result = checked(protocol, engine, search)
     (violation,) = result.violations
     assert (result.verdict, violation.property) == (Verdict.VIOLATION, "TransactionCommit")
     assert [step.action for step in violation.trace[1:]] == ["Prepare", "HearPrepared", "Commit", "FollowDecision"]
@@ -113,27 +133,68 @@ def test_a_step_that_does_not_map(engine: str) -> None:
     assert "(in the mapping: committed)" in text
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_start_that_does_not_map(engine: str) -> None:
+@pytest.mark.parametrize(("engine", "search"), ORDERS)
+def test_a_start_that_does_not_map(engine: str, search: str) -> None:
     protocol = StartsElsewhere(resource_managers=THREE)
-    result = check(protocol, engine=engine, properties=["TransactionCommit"], deadlock=False)
-    (violation,) = result.violations
+    (violation,) = checked(protocol, engine, search).violations
     assert len(violation.trace) == 1
     assert "as a behaviour of TransactionCommit: state 1 is no initial state" in counterexample_text(
         protocol, violation
     )
 
 
-@pytest.mark.parametrize(("engine", "search"), [("tables", "dfs"), ("symbolic", "bfs"), ("spark", "bfs")])
-def test_searches_that_refuse(engine: str, search: str) -> None:
-    with pytest.raises(InputError, match=r"@refines TransactionCommit: not supported by .*expected"):
-        check(Refining(resource_managers=THREE), engine=engine, search=search, deadlock=False)
+@pytest.mark.parametrize("protocol", [Refining, Hasty])
+@pytest.mark.parametrize("flat", [False, True])
+def test_several_workers_and_both_layouts(
+    protocol: type[Protocol], flat: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LayoutPolicy, "wants_flat", lambda self: flat and not self._states.expander.is_flat)
+    made = protocol(resource_managers=frozenset(ModelValue(f"rm{i}", i) for i in range(1, 6)))
+    result = checked(made, "tables", "bfs", workers=2)
+    expected = checked(made, "reference", "bfs")
+    assert result.verdict is expected.verdict
+    assert [len(one.trace) for one in result.violations] == [len(one.trace) for one in expected.violations]
 
 
-def test_it_is_not_checked_where_states_are_missing() -> None:
-    result = check(Hasty(resource_managers=THREE), properties=["TransactionCommit"], max_depth=3, deadlock=False)
-    assert result.verdict is Verdict.INCOMPLETE
-    assert "TransactionCommit: refinement was not checked, since the search did not visit every state" in result.notes
+def test_walks_check_the_steps_that_they_take() -> None:
+    def walked(protocol: type[Protocol]) -> Result:
+        given = protocol(resource_managers=THREE)
+        return simulate(given, runs=200, properties=["TransactionCommit"], deadlock=False)
+
+    assert walked(Refining).violations == []
+    (violation,) = walked(Hasty).violations
+    assert violation.unmapped is not None
+    assert violation.trace[-1].action == "FollowDecision"
+    (violation,) = walked(StartsElsewhere).violations
+    assert len(violation.trace) == 1
+
+
+class Few(Hasty):
+    @constraint
+    def nobody_follows(self, me: Participant) -> bool:
+        return me.phase is not Phase.COMMITTED
+
+
+@pytest.mark.parametrize(("engine", "search"), ORDERS)
+def test_steps_beyond_a_constraint_are_checked(engine: str, search: str) -> None:
+    """As in TLC."""
+    (violation,) = checked(Few(resource_managers=THREE), engine, search, constraints=["NobodyFollows"]).violations
+    assert violation.trace[-1].action == "FollowDecision"
+
+
+@pytest.mark.parametrize(("depth", "verdict"), [(3, Verdict.INCOMPLETE), (5, Verdict.VIOLATION)])
+def test_a_search_with_a_limit_checks_the_steps_that_it_takes(depth: int, verdict: Verdict) -> None:
+    assert checked(Hasty(resource_managers=THREE), "tables", "bfs", max_depth=depth).verdict is verdict
+
+
+def test_a_search_continues_from_a_checkpoint(tmp_path: Path) -> None:
+    protocol = Hasty(resource_managers=THREE)
+    first = checked(protocol, "tables", "bfs", max_depth=3, checkpoint=tmp_path / "saved")
+    assert first.violations == []
+    (violation,) = checked(protocol, "tables", "bfs", resume=tmp_path / "saved").violations
+    assert len(violation.trace) == 5
+    (again,) = checked(protocol, "tables", "bfs", resume=tmp_path / "saved").violations
+    assert again.unmapped == violation.unmapped
 
 
 def test_symmetry_is_switched_off() -> None:
@@ -141,6 +202,68 @@ def test_symmetry_is_switched_off() -> None:
     result = check(protocol, properties=["TransactionCommit"], symmetry=True, deadlock=False)
     assert (result.verdict, result.distinct_states) == (Verdict.OK, 288)
     assert any("SYMMETRY symmRM is switched off" in note for note in result.notes)
+
+
+class Count(Record):
+    count: int = 0
+    noted: int = 0
+
+
+class Counter(Protocol):
+    network = None
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([], Count())
+
+    @environment
+    def count(self, shared: Count) -> Steps:
+        yield Step().put(count=shared.count + 1)
+
+
+class Counting(Protocol):
+    network = None
+    steps: int = bound("MaxSteps", default=5)
+    views = {"unspent": hide("steps"), "unnoted": hide("noted")}
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([], Count())
+
+    @environment
+    def count(self, shared: Count) -> Steps:
+        yield Step().put(count=(shared.count + 1) % 3).spend("steps")
+
+    @refines(Counter)
+    def counter(self, state: State, other: Counter) -> State:
+        return other.start([], Count(state.spent["steps"]))
+
+
+class Shown(Counting):
+    @refines(Counter)
+    def counter(self, state: State, other: Counter) -> State:
+        return other.start([], Count(state.shared.count))
+
+
+@pytest.mark.parametrize(("engine", "search"), ORDERS)
+def test_a_view_of_what_the_mapping_reads(engine: str, search: str) -> None:
+    """Only the first state found is checked, with a warning, or the search is refused."""
+    if (engine, search) == ("reference", "bfs"):
+        result = check(Counting(), engine=engine, search=search, view="unspent", deadlock=False)
+        assert "only the first state found is checked" in result.warnings[0]
+        return
+    with pytest.raises(InputError, match=r"reads steps, which VIEW unspent leaves out|supported|has too little of it"):
+        check(Counting(), engine=engine, search=search, view="unspent", deadlock=False, workers=2)
+
+
+@pytest.mark.parametrize(("engine", "search"), ORDERS)
+def test_a_view_of_shared_fields_is_refused(engine: str, search: str) -> None:
+    with pytest.raises(InputError, match=r"VIEW unnoted(, which hides|: not supported| leaves out) noted"):
+        check(Shown(), engine=engine, search=search, view="unnoted", deadlock=False)
+
+
+@pytest.mark.parametrize("search", ["bfs", "dfs", "iddfs"])
+def test_a_view_of_what_the_mapping_does_not_read(search: str) -> None:
+    result = check(Shown(), search=search, view="unspent", deadlock=False)
+    assert (result.distinct_states, [len(one.trace) for one in result.violations]) == (3, [4])
 
 
 class NoState(Refining):
@@ -175,7 +298,7 @@ class Constants(Protocol):
     ],
     ids=["no state", "raises", "constants"],
 )
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ["reference", "tables"])
 def test_mappings_that_are_none(engine: str, protocol: Protocol, message: str) -> None:
     with pytest.raises(ProtocolError, match=message) as raised:
         check(protocol, engine=engine, deadlock=False)
@@ -205,4 +328,10 @@ def test_on_the_command_line(run: Run, tmp_path: Path) -> None:
     outcome = run(
         "replay", f"{tmp_path / 'commit.py'}:Hasty", "--config", tmp_path / "commit.cfg", tmp_path / "trace.out"
     )
-    assert (outcome.code, "refinement is checked by `check` alone" in outcome.out) == (0, True)
+    assert (outcome.code, "conforms, 4 steps, to a violation of TransactionCommit" in outcome.out) == (0, True)
+    (tmp_path / "action.cfg").write_text("CONSTANT RM = {rm1}\nACTION_CONSTRAINT TransactionCommit\n")
+    outcome = run("check", f"{tmp_path / 'commit.py'}:Refining", "--config", tmp_path / "action.cfg")
+    assert (outcome.code, "TransactionCommit is a refinement, so it is no action constraint" in outcome.err) == (
+        2,
+        True,
+    )

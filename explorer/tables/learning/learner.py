@@ -68,10 +68,10 @@ class Learner:
     ) -> None:
         local = (*properties, *constraints)
         self.state_properties = (*local, *message_properties)
-        mapped = [prop for prop in step_properties if prop.kind == REFINES]
-        of_pairs = (*[p for p in step_properties if not p.of_actor and p not in mapped], *action_constraints)
-        self.step_properties = (*of_pairs, *[prop for prop in step_properties if prop.of_actor], *mapped)
-        self.refinements = [(bit, prop) for bit, prop in enumerate(self.step_properties) if prop in mapped]
+        of_pairs, of_actor, mapped = _by_kind(step_properties)
+        of_pairs += action_constraints
+        self.step_properties = (*of_pairs, *of_actor, *mapped)
+        self.refinements = list(enumerate(mapped, start=len(of_pairs) + len(of_actor)))
         require_below(len(self.state_properties), MOST_PROPERTIES, "properties of states")
         require_below(len(of_pairs), MOST_STEP_PROPERTIES, "properties of steps")
         require_below(len(self.step_properties), MOST_ACT_PROPERTIES, "properties of steps")
@@ -380,3 +380,9 @@ class Learner:
 
 def _refuse(name: str) -> Value:
     raise MissingRead(name)
+
+
+def _by_kind(properties: tuple[Property, ...]) -> tuple[tuple[Property, ...], ...]:
+    """Partition step properties: those of changed replicas, those of the acting replica, and refinements."""
+    kinds = [(prop.kind == REFINES) * 2 + prop.of_actor for prop in properties]
+    return tuple(tuple(p for p, kind in zip(properties, kinds, strict=True) if kind == wanted) for wanted in range(3))

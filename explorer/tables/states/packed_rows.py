@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -169,3 +170,26 @@ class Found(NamedTuple):
     parts: list[Successors]  # by worker
     packing: Packing
     width: int  # columns of a state
+
+
+def distinct(inputs: Rows) -> tuple[Indices, Indices]:
+    """Return the first index of each distinct column, and for each column the number of its distinct value."""
+    lowest = inputs.min(axis=1).tolist()
+    ranges = [high + 1 - low for high, low in zip(inputs.max(axis=1).tolist(), lowest, strict=True)]
+    if prod(ranges) >= 1 << 63:  # a column does not fit into one number
+        whole = np.ascontiguousarray(inputs.T).view(np.dtype((np.void, len(inputs) * inputs.itemsize))).ravel()
+        return np.unique(whole, return_index=True, return_inverse=True)[1:]
+    keys = np.zeros(inputs.shape[1], np.int64)
+    for row, low, each in zip(inputs, lowest, ranges, strict=True):
+        if each > 1:
+            keys *= each
+            keys += row
+            keys -= low
+    if prod(ranges) > 4 * len(keys):
+        return np.unique(keys, return_index=True, return_inverse=True)[1:]
+    places = np.full(prod(ranges), -1, np.int64)
+    places[keys[::-1]] = np.arange(len(keys) - 1, -1, -1)
+    found = np.flatnonzero(places >= 0)
+    first = places[found]
+    places[found] = np.arange(len(found))
+    return first, places[keys]

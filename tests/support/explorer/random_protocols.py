@@ -41,6 +41,7 @@ from kraftcheck.spec import (
     on,
     ordered,
     projection,
+    refines,
     step_invariant,
 )
 from kraftcheck.spec.language.semantics import Refusal, Semantics
@@ -186,6 +187,7 @@ class Description:
     action_constraints: tuple[tuple[str, int], ...]
     deadlock: bool
     several_starts: bool = False
+    refinements: tuple[tuple[str, int], ...] = ()
 
     def discipline(self) -> Network:
         """Return the network."""
@@ -206,7 +208,8 @@ class Description:
         methods: dict[str, Any] = {"others": others, "network": self.discipline(), "description": self}
         for number, rule in enumerate(self.rules):
             methods[f"rule_{number}"] = _action(rule, others)
-        for number, (name, limit) in enumerate((*self.properties, *self.constraints, *self.action_constraints)):
+        limited = (*self.constraints, *self.action_constraints)
+        for number, (name, limit) in enumerate((*self.properties, *limited, *self.refinements)):
             methods[f"{name}_{number}"] = PREDICATES[name](limit, others)
         cls = type("DrawnProtocol", (RandomProtocol,), methods)
         protocol: RandomProtocol = cls(
@@ -223,7 +226,7 @@ class Description:
         known = protocol.properties.values()
         return SearchRequest(
             search=search,
-            properties=tuple(p for p in known if p.kind in ("invariant", "step_invariant")),
+            properties=tuple(p for p in known if p.kind in ("invariant", "step_invariant", "refines")),
             constraints=tuple(p for p in known if p.kind == "constraint"),
             action_constraints=tuple(p for p in known if p.kind == "action_constraint"),
             deadlock=self.deadlock,
@@ -503,7 +506,47 @@ def _only_steps(limit: int, others: Any) -> Any:
     return action_constraint(predicate)
 
 
+class Level(Record):
+    level: int
+
+
+class Levels(Protocol):
+    """A number that changes by 1, or begins again with 0."""
+
+    def initial(self) -> Iterator[State]:
+        """The number is at most 1."""
+        yield from (self.start([], Level(number)) for number in (0, 1))
+
+    @environment
+    def change(self, shared: Level) -> Iterator[Step]:
+        """Change the number."""
+        yield from (Step().put(level=number) for number in (0, shared.level - 1, shared.level + 1))
+
+
+def _mapping(level: Callable[[State], int]) -> Callable[[int, Any], Any]:
+    """Return the builder of a mapping to a number, divided by the limit of the mapping."""
+
+    def made(limit: int, others: Any) -> Any:
+        def mapping(self: Any, state: State, other: Levels) -> State:
+            return other.start([], Level(level(state) // limit))
+
+        return refines(Levels)(mapping)
+
+    return made
+
+
+MAPPINGS: dict[str, Callable[[int, Any], Any]] = {
+    "to_phases": _mapping(lambda state: sum(one.phase for one in state.replicas.values())),
+    "to_inboxes": _mapping(lambda state: sum(len(inbox) for inbox in state.inboxes.values())),
+    "to_round": _mapping(lambda state: state.shared.round + len(state.shared.members)),
+    "to_spent": _mapping(lambda state: state.spent["ticks"] + len(state.inboxes)),
+    "to_parts": _mapping(lambda state: len(state.inboxes) if state.shared.round else len(state.replicas)),
+    "to_nothing": _mapping(lambda state: 0),
+}
+
+
 PREDICATES: dict[str, Callable[[int, Any], Any]] = {
+    **MAPPINGS,
     "some_phase": _some_phase,
     "pair": _pair,
     "of_all": _of_all,
