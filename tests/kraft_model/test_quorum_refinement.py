@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from kraftcheck import check
-from kraftcheck.explorer.result import Verdict
+from kraftcheck.explorer.result import Result, Verdict
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.records import Batch, Data, LeaderChange, Mode
 from kraftcheck.spec import ModelValue, Protocol, Record, State, Step, Steps, constant, environment, ordered, refines
@@ -66,11 +66,25 @@ def _entry(batch: Batch, hosts: list[ModelValue]) -> Entry:
     return batch.epoch, kind + first.number if isinstance(first, Data) else kind
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("protocol", "verdict"), [(Refining, Verdict.OK), (NewestLeader, Verdict.VIOLATION)])
-def test_what_is_committed_is_a_log_that_only_grows(protocol: type[Quorum], verdict: Verdict) -> None:
+ORDERS = [("tables", "bfs"), ("tables", "dfs"), ("symbolic", "bfs"), ("symbolic", "saturation")]
+
+
+def searched(protocol: type[Quorum], engine: str, search: str) -> Result:
     hosts = frozenset(ModelValue(f"n{i}", i) for i in (1, 2, 3))
     given = protocol(hosts=hosts, initial_voters=hosts, late_pre_votes=False, elections=2, pre_votes=3)
-    result = check(given, properties=["CommittedLog"], init="Elected", deadlock=False)
-    assert (result.verdict, result.complete) == (verdict, True)
-    assert result.distinct_states > 1_000
+    return check(
+        given, properties=["CommittedLog"], init="Elected", deadlock=False, engine=engine, search=search, workers=2
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("engine", "search"), [*ORDERS, ("reference", "bfs")])
+def test_what_is_committed_is_a_log_that_only_grows(engine: str, search: str) -> None:
+    result = searched(Refining, engine, search)
+    assert (result.verdict, result.distinct_states) == (Verdict.OK, 38_971)
+
+
+@pytest.mark.parametrize(("engine", "search"), [*ORDERS, ("reference", "bfs")])
+def test_a_mapping_to_what_is_not_committed(engine: str, search: str) -> None:
+    (violation,) = searched(NewestLeader, engine, search).violations
+    assert len(violation.trace) == 6 or (search == "dfs" and len(violation.trace) > 6)

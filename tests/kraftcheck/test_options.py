@@ -35,7 +35,7 @@ def parser_of(command: str) -> argparse.ArgumentParser:
     return found
 
 
-WHAT = ("properties", "reachable", "temporal", "refines", "fairness")
+WHAT = ("properties", "reachable", "temporal", "fairness")
 
 
 def test_every_command_is_listed_with_what_it_does(run) -> None:
@@ -142,7 +142,7 @@ def test_every_field_of_a_request_is_described_once_and_is_where_it_says() -> No
     job = load("two-phase-commit", "smoke").job()
     identity, written = identity_of_search(job.protocol, job.options), result_as_json(job, Result())
     said = {action.dest: action for action in parser_of("check")._actions}
-    behaviours = {**dict.fromkeys(("reachable", "temporal", "refines"), "properties"), "fairness": "specification"}
+    behaviours = {**dict.fromkeys(("reachable", "temporal"), "properties"), "fairness": "specification"}
     for name, option in OPTIONS.items():
         assert option.help
         assert behaviours.get(name, name) in CheckOptions.__annotations__

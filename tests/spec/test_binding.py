@@ -147,7 +147,7 @@ def test_everything_a_configuration_can_name() -> None:
 
 def test_what_a_configuration_need_not_say() -> None:
     bound_to = bind(Clocks, parse_config(CONSTANTS, "clocks.cfg"))
-    assert bound_to[1:] == ((), (), (), True, None, None, "Init", (), (), (), ())
+    assert bound_to[1:] == ((), (), (), True, None, None, "Init", (), (), ())
 
 
 def test_specification_without_fairness_is_init_and_next() -> None:
