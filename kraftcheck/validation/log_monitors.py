@@ -10,8 +10,9 @@ from itertools import permutations
 from operator import itemgetter
 from typing import Any
 
+from kraftcheck.validation.comparisons import is_one_step
 from kraftcheck.validation.events import Event, Kind
-from kraftcheck.validation.monitors import Finding, Report, is_one_step
+from kraftcheck.validation.findings import Finding, Report
 
 LOG_CHECKS = {
     "leaders": "one leader an epoch",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.validation.disks import Disk
-from kraftcheck.validation.monitors import Finding, Report, ids, when
+from kraftcheck.validation.findings import Finding, Report, ids, when
 from kraftcheck.validation.records import LeaderChange
 
 MOST_EPOCHS = 30

@@ -193,8 +193,9 @@ def test_where_logs_differ_is_explained(folder: Path) -> None:
     forge(log_of(folder, 3), set_time)
     _, report = checked(folder)
     found = [one for one in report.findings if one.check == "log matching"]
-    assert [one.nodes for one in found] == [(1, 3), (2, 3)]
-    assert "logs differ from offset 139 on" in found[0].message
+    assert [one.nodes for one in found] == [(1, 2, 3)]
+    assert "logs differ from offset 139 on: node 1 and node 2 have epoch 2, CRC e8d0518b" in found[0].message
+    assert "; node 3 has epoch 2, CRC " in found[0].message
     assert "voters [1, 2, 3] since offset 69" in found[0].message
     assert "of 2026-11-25 13:20:00.000Z" in found[0].message
 

@@ -1,0 +1,287 @@
+"""Comparisons of disks with each other: voter sets by offset, elections, and logs as Raft relates them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.validation.disks import Disk, QuorumState, Snapshot
+from kraftcheck.validation.findings import (
+    Finding,
+    Report,
+    VoterSet,
+    elections_in,
+    ids,
+    in_force,
+    node_of,
+    place_of,
+    record_at,
+    voters_at,
+    when,
+)
+from kraftcheck.validation.records import NO_DIRECTORY, Control, LeaderChange, Voter, Voters
+
+# Voter sets
+
+
+def _keys(voters: tuple[Voter, ...]) -> frozenset[Voter]:
+    return frozenset(voter._replace(endpoints=tuple(sorted(voter.endpoints))) for voter in voters)
+
+
+def is_one_step(before: Iterable[tuple[Any, ...]], after: Iterable[tuple[Any, ...]]) -> bool:
+    """Whether one AddVoter, RemoveVoter or UpdateVoter changes a voter set so."""
+    old, new = ({voter[:2] for voter in voters} for voters in (before, after))
+    removed, added = old - new, new - old
+    replaced = {number for number, directory in removed if directory in NO_DIRECTORY} == {number for number, _ in added}
+    return len(removed) + len(added) <= 1 or (len(added) == 1 and len(removed) == 1 and replaced)
+
+
+def _records(disk: Disk) -> list[VoterSet]:
+    """Return the voter sets of the log by offset, and before them the one in force at its start, from a snapshot."""
+    records = [
+        (one.offset, one.body.voters, disk.files[one.file]) for one in disk.log.controls if isinstance(one.body, Voters)
+    ]
+    first = next((one for one in disk.snapshots if one.offset >= disk.start), None)
+    if first and first.voters is not None and not any(offset < first.offset for offset, _, _ in records):
+        records.insert(0, (first.offset - 1, first.voters, first.file))
+    return records
+
+
+def compare_successive_voters(disk: Disk, report: Report) -> None:
+    """Check that successive voter sets of a log differ by one voter."""
+    for (_, before, _), (offset, after, file) in pairwise(_records(disk)):
+        report.checks["voter sets"] += 1
+        if not is_one_step(before, after):
+            message = f"voters {ids(before)} become {ids(after)} in one step"
+            report.add(Finding("voter sets", message, file, f"offset {offset}", (node_of(disk),)))
+
+
+def compare_voters(disks: list[Disk], report: Report) -> None:
+    """Compare the voter set of each snapshot, record and election with that of each log at its offset."""
+    claims = [claim for disk in disks for claim in _claims(disk)]
+    for disk in disks:
+        records = _records(disk)
+        _voters_of_elections(disk, records, report)
+        for offset, epoch, voters, file, other in claims:
+            row, known = disk.batch_at(offset), in_force(records, offset)
+            if row is None or row["epoch"] != epoch or known is None or records[0][2] == file:
+                continue
+            report.checks["voter sets"] += 1
+            if _keys(known[1]) != voters:
+                message = f"voters {ids(voters)} at offset {offset} on {other.name}, "
+                message += f"{ids(known[1])} since offset {known[0]} in the log of {disk.name}"
+                nodes = node_of(disk), node_of(other)
+                report.add(Finding("voter sets", message, file, f"offset {offset}", nodes))
+
+
+def _voters_of_elections(disk: Disk, records: list[VoterSet], report: Report) -> None:
+    for control, body in elections_in(disk):
+        known = in_force(records, control.base - 1)
+        if known is None:
+            continue
+        report.checks["voter sets"] += 1
+        if ids(known[1]) != ids(body.voters):
+            message = f"the leader of epoch {control.epoch} names voters {ids(body.voters)}, "
+            message += f"the log has {ids(known[1])} since offset {known[0]}"
+            report.add(Finding("voter sets", message, *record_at(disk, control), (node_of(disk),)))
+
+
+def _claims(disk: Disk) -> Iterator[tuple[int, int, frozenset[Voter], str, Disk]]:
+    """Yield (offset, epoch, voters, file, disk) of the voter sets of snapshots and log."""
+    for snapshot in disk.snapshots:
+        if snapshot.voters is not None:
+            yield snapshot.offset - 1, snapshot.epoch, _keys(snapshot.voters), snapshot.file, disk
+    for one in disk.log.controls:
+        if isinstance(one.body, Voters):
+            yield one.offset, one.epoch, _keys(one.body.voters), disk.files[one.file], disk
+
+
+# Elections
+
+
+def compare_elections(disks: list[Disk], report: Report) -> None:
+    """Check that an epoch has one leader, elected by a majority whose disks remember the vote."""
+    claims: dict[int, list[tuple[int, Disk, str, str]]] = defaultdict(list)
+    elections: dict[tuple[int, int, LeaderChange], tuple[Disk, Control]] = {}
+    for disk in disks:
+        for control, body in elections_in(disk):
+            claims[control.epoch].append((body.leader, disk, *record_at(disk, control)))
+            elections.setdefault((control.epoch, control.base, body), (disk, control))
+        state = disk.quorum_state
+        if state and state.leader >= 0:
+            claims[state.epoch].append((state.leader, disk, f"{disk.path}/quorum-state", ""))
+    for epoch, made in claims.items():
+        leader, first, _, _ = made[0]
+        report.checks["elections"] += len(made) - 1
+        for other, disk, file, where in made[1:]:
+            if other != leader:
+                message = f"epoch {epoch} has leader {other} on {disk.name}, leader {leader} on {first.name}"
+                report.add(Finding("elections", message, file, where, (node_of(first), node_of(disk))))
+    for (_, _, body), (disk, control) in elections.items():
+        _election(disks, disk, control, body, report)
+
+
+def _election(disks: list[Disk], disk: Disk, control: Control, change: LeaderChange, report: Report) -> None:
+    epoch, offset = control.epoch, control.base
+    file, where = record_at(disk, control)
+    voters, granting = set(ids(change.voters)), set(ids(change.granting))
+    report.checks["elections"] += 1
+    if not granting <= voters or 2 * len(granting) <= len(voters) or change.leader not in voters:
+        message = f"node {change.leader} leads epoch {epoch} with the votes {sorted(granting)} of {sorted(voters)}"
+        report.add(Finding("elections", message, file, where, (node_of(disk),)))
+    before = disk.batch_at(offset - 1)
+    log_end = (int(before["epoch"]), offset) if before is not None else None
+    for voter, state, is_known in _granters(disks, disk, offset, change):
+        report.checks["elections"] += 1
+        if fault := _vote_fault(voter, state, epoch, change.leader, log_end):
+            is_new = not is_known and not state.epoch
+            message = f"{voter.name} granted its vote of epoch {epoch} to node {change.leader}, but {fault}"
+            message += "; a disk that is replaced forgets votes, which kraft.version 0 cannot tell" if is_new else ""
+            nodes = node_of(voter), change.leader
+            found = Finding("elections", message, f"{voter.path}/quorum-state", where, nodes)
+            report.add(found, is_note=is_new)
+
+
+def _granters(
+    disks: list[Disk], log: Disk, offset: int, change: LeaderChange
+) -> Iterator[tuple[Disk, QuorumState, bool]]:
+    """Yield the disks of granted votes, and whether the directory is known; another one is another replica."""
+    known = voters_at(log, offset)
+    voters = (*(known[1] if known else ()), *change.granting)
+    directories = {voter.id: voter.directory for voter in voters if voter.directory not in NO_DIRECTORY}
+    granting = ids(change.granting)
+    for disk in disks:
+        directory = directories.get(disk.node_id or 0)
+        if disk.quorum_state and disk.node_id in granting and directory in (None, disk.directory_id):
+            yield disk, disk.quorum_state, directory is not None
+
+
+def _vote_fault(voter: Disk, state: QuorumState, epoch: int, leader: int, log_end: tuple[int, int] | None) -> str:
+    """Return the contradiction between a granted vote and the voter's disk, or an empty text.
+
+    A voter's log of older epochs grows no more behind its vote, unless a leader of that epoch or a later one sends it.
+    """
+    if state.epoch < epoch:
+        return f"is in epoch {state.epoch}"
+    if state.epoch == epoch and not {state.voted, state.leader} <= {-1, leader}:
+        return f"remembers vote {state.voted} and leader {state.leader}"
+    own = voter.last_epoch, voter.end
+    if log_end and state.epoch == epoch > own[0] and own > log_end:
+        return f"has a log that is ahead: to {own[1]} of epoch {own[0]}; the leader's: to {log_end[1]} of {log_end[0]}"
+    return ""
+
+
+# Logs against each other
+
+
+def compare_logs(disks: list[Disk], report: Report) -> None:
+    """Compare logs where they overlap, and judge their first difference as Raft does.
+
+    An uncommitted end may differ. The logs then share no epoch behind their first difference: a batch of an epoch
+    stands behind the log of that epoch's leader.
+    """
+    forks: dict[int, list[tuple[Disk, Disk]]] = defaultdict(list)
+    for pair in combinations(disks, 2):
+        count, offset = _difference(*pair)
+        report.checks["log matching"] += count
+        if offset is not None:
+            forks[offset].append(pair)
+    for offset, pairs in forks.items():
+        rest = {id(disk): _epochs_from(disk, offset) for pair in pairs for disk in pair}
+        shared = [epoch for one, other in pairs for epoch in rest[id(one)] & rest[id(other)]]
+        _fork(list({id(disk): disk for pair in pairs for disk in pair}.values()), offset, shared, report)
+
+
+def _epochs_from(disk: Disk, offset: int) -> set[int]:
+    batches = disk.log.batches
+    return set(np.unique(batches["epoch"][batches["base"] >= offset]).tolist())
+
+
+def _fork(disks: list[Disk], offset: int, shared: list[int], report: Report) -> None:
+    """Report the first difference between some logs, at the batch that the fewest have."""
+    sides: dict[str, list[tuple[Disk, np.void | None]]] = defaultdict(list)
+    for disk in disks:
+        rows = disk.log.batches[disk.log.batches["base"] == offset]
+        row = rows[0] if len(rows) else None
+        text = (
+            "no batch there" if row is None else f"epoch {row['epoch']}, CRC {row['crc']:08x}, of {when(row['time'])}"
+        )
+        sides[text].append((disk, row))
+    parts = [f"{_named([disk for disk, _ in side])} {text}" for text, side in sides.items()]
+    holders = (side for side in sides.values() if side[0][1] is not None)
+    holder, row = min(holders, key=len)[0]
+    assert row is not None
+    message = f"logs differ from offset {offset} on: {'; '.join(parts)}; {_about_voters(holder, offset)}; "
+    if shared:
+        message += f"both sides have epoch {min(shared)} from there on"
+    else:
+        message += "no epoch is on both sides from there on: the end of one may be uncommitted"
+    nodes = tuple(sorted((node_of(disk) for disk in disks), key=str))
+    report.add(Finding("log matching", message, *place_of(holder, row), nodes), is_note=not shared)
+
+
+def _named(disks: list[Disk]) -> str:
+    names = [disk.name for disk in disks]
+    return f"{names[0]} has" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} have"
+
+
+def _difference(one: Disk, other: Disk) -> tuple[int, int | None]:
+    """Return the number of batches that were compared, and the first offset where two logs differ."""
+    start, end = max(one.start, other.start), min(one.end, other.end)
+    mine, theirs = _between(one.log.batches, start, end), _between(other.log.batches, start, end)
+    bases = mine["base"]
+    missing = np.empty(0, np.int64)
+    if not np.array_equal(bases, theirs["base"]):
+        missing = np.setxor1d(bases, theirs["base"])
+        bases, here, there = np.intersect1d(bases, theirs["base"], return_indices=True)
+        mine, theirs = mine[here], theirs[there]
+    same = np.logical_and.reduce([mine[key] == theirs[key] for key in ("last", "epoch", "crc")])
+    differing = np.union1d(bases[~same], missing)
+    return len(bases), int(differing[0]) if len(differing) else None
+
+
+def _between(batches: np.ndarray, start: int, end: int) -> np.ndarray:
+    """Return the batches that begin in a range of offsets."""
+    bases = batches["base"]
+    if np.all(bases[1:] > bases[:-1]):
+        return batches[np.searchsorted(bases, start) : np.searchsorted(bases, end)]
+    return batches[(bases >= start) & (bases < end)]
+
+
+def _about_voters(disk: Disk, offset: int) -> str:
+    known = voters_at(disk, offset)
+    if known:
+        return f"voters {ids(known[1])} since offset {known[0]}"
+    elections = [one for one in elections_in(disk) if one[0].base <= offset]
+    if elections:
+        control, body = elections[-1]
+        return f"voters {ids(body.voters)} by the LeaderChange of epoch {control.epoch}"
+    return "voters unknown"
+
+
+def compare_committed(disk: Disk, other: Disk, snapshot: Snapshot, report: Report) -> None:
+    """Compare a log with the id of a snapshot, which is committed.
+
+    The commit was in an epoch up to that of the snapshot's quorum-state. Leaders of later epochs hold the batch.
+    """
+    row = disk.batch_at(snapshot.offset - 1)
+    if row is None or disk is other:
+        return
+    report.checks["committed"] += 1
+    if row["epoch"] == snapshot.epoch:
+        return
+    rest = disk.log.batches[disk.log.batches["base"] >= row["base"]]["epoch"]
+    state = other.quorum_state
+    latest = max(other.last_epoch, snapshot.epoch, state.epoch if state else 1 << 31)
+    is_committed_too = any(one.offset >= snapshot.offset for one in disk.snapshots)
+    is_breach = is_committed_too or snapshot.epoch in rest or int(rest.max()) > latest
+    file, where = place_of(disk, row)
+    message = f"epoch {row['epoch']} at offset {snapshot.offset - 1} of {disk.name}, of {when(row['time'])}; "
+    message += f"{other.name} holds that offset committed with epoch {snapshot.epoch}; "
+    message += _about_voters(other, snapshot.offset - 1)
+    nodes = node_of(disk), node_of(other)
+    report.add(Finding("committed", message, file, where, nodes), is_note=not is_breach)
