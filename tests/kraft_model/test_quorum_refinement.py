@@ -72,9 +72,7 @@ ORDERS = [("tables", "bfs"), ("tables", "dfs"), ("symbolic", "bfs"), ("symbolic"
 def searched(protocol: type[Quorum], engine: str, search: str) -> Result:
     hosts = frozenset(ModelValue(f"n{i}", i) for i in (1, 2, 3))
     given = protocol(hosts=hosts, initial_voters=hosts, late_pre_votes=False, elections=2, pre_votes=3)
-    return check(
-        given, properties=["CommittedLog"], init="Elected", deadlock=False, engine=engine, search=search, workers=2
-    )
+    return check(given, properties=["CommittedLog"], init="Elected", deadlock=False, engine=engine, search=search)
 
 
 @pytest.mark.slow
