@@ -259,9 +259,12 @@ class QuorumBase(QuorumMembership):
         voters = {host} if host in self.standalone else self.initial_voters
         return frozenset(Voter(Key(voter, 1)) for voter in voters)
 
+    def formatted_version(self, host: ModelValue, directory: int) -> int:
+        """Return the kraft.version of a replica whose log has no KRaftVersionRecord."""
+        return self.initial_version if self.formatted_voters(host, directory) else 0
+
     def formatted(self, host: ModelValue, directory: int, endpoint: int = 1) -> Replica:
-        voters = self.formatted_voters(host, directory)
-        version = self.initial_version if voters else 0
+        voters, version = self.formatted_voters(host, directory), self.formatted_version(host, directory)
         software = 0 if host in self.old_software else 1
         return self.replica_type(host, directory, endpoint, software, voters=voters, version=version)
 
@@ -383,7 +386,7 @@ class QuorumBase(QuorumMembership):
             log=log,
             flushed=len(log) if flushes else min(me.flushed, len(log)),
             voters=self.voters_in(log, formatted),
-            version=version_in(log, self.initial_version if formatted else 0),
+            version=version_in(log, self.formatted_version(me.id, me.directory)),
         )
 
     # The high watermark

@@ -11,6 +11,7 @@ from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import UNKNOWN_DIRECTORY, Voter
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.spec import ModelValue
+from kraftcheck.validation.effects import Formats
 from kraftcheck.validation.events import Event, Kind
 from kraftcheck.validation.pairing import addresses, numbered, pair
 from kraftcheck.validation.replay import ClusterReplay
@@ -27,7 +28,9 @@ def replay_of(logs: dict[int, Sequence[Event]], *, without: Collection[str] = ()
         numbered(events)
     terms = Terms(_nodes(logs))
     nodes = {node: Node(node, events) for node, events in logs.items()}
-    replay = ClusterReplay(_protocol(logs, terms, without), terms, nodes, pair(logs))
+    formats: Formats = {}
+    replay = ClusterReplay(_protocol(logs, terms, formats, without), terms, nodes, pair(logs))
+    replay.formats = formats
     replay.homes = addresses(logs)
     return replay
 
@@ -45,25 +48,28 @@ def _nodes(logs: dict[int, Sequence[Event]]) -> set[int]:
     return found
 
 
-def _protocol(logs: dict[int, Sequence[Event]], terms: Terms, without: Collection[str]) -> QuorumBase:
-    """Return `quorum` as Kafka runs it, with the voter set that each disk was formatted with."""
+def _protocol(
+    logs: dict[int, Sequence[Event]], terms: Terms, formats: Formats, without: Collection[str]
+) -> QuorumBase:
+    """Return `quorum` as Kafka runs it; `formats` has what each disk was formatted with."""
     homes = addresses(logs)
     every = list(chain.from_iterable(logs.values()))
-    formatted: dict[tuple[ModelValue, int], frozenset[Voter]] = {}
-    for event in every:
-        if event.kind is Kind.STARTING_VOTERS and event.incarnation == 0:
-            formatted.setdefault((terms.hosts[event.node], 1), terms.voters(event.body))
     named = [address for event in every if event.kind is Kind.BOOTSTRAP for address, _ in event.body]
     servers = {homes[address] for address in named if address in homes}
+    starting = [event for event in every if event.kind is Kind.STARTING_VOTERS and event.incarnation == 0]
+    initial = {voter for event in starting for voter in terms.voters(event.body)}
     versions = [event.body[0] for event in every if event.kind is Kind.VERSION and event.body[1] < 0]
-    initial = set(chain.from_iterable(formatted.values()))
     is_static = any(voter.key.directory == UNKNOWN_DIRECTORY for voter in initial)
 
     def formatted_voters(self: QuorumBase, host: ModelValue, directory: int) -> frozenset[Voter]:
-        return formatted.get((host, directory), frozenset())
+        return formats.get((host, directory), (frozenset[Voter](), 0))[0]
+
+    def formatted_version(self: QuorumBase, host: ModelValue, directory: int) -> int:
+        return formats.get((host, directory), (frozenset[Voter](), 0))[1]
 
     kind = as_kafka(Quorum, cluster=True, without=without)
-    made: Any = type("RecordedQuorum", (kind,), {"__doc__": kind.__doc__, "formatted_voters": formatted_voters})
+    methods = {"formatted_voters": formatted_voters, "formatted_version": formatted_version}
+    made: Any = type("RecordedQuorum", (kind,), {"__doc__": kind.__doc__, **methods})
     bounds = {c.attribute: MANY for c in made.constants.values() if c.is_bound}
     protocol: QuorumBase = made(
         **{**bounds, "cuts": 0, "losses": 0, "duplicates": 0},

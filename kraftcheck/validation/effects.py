@@ -24,9 +24,10 @@ from kraftcheck.kraft_model.quorum.records import (
     Shared,
     UpdateVoterRequest,
     UpdateVoterResponse,
+    Voter,
     VoteRequest,
 )
-from kraftcheck.spec import Map, Record, Step
+from kraftcheck.spec import Map, ModelValue, Record, Step
 from kraftcheck.validation.events import Event
 from kraftcheck.validation.pairing import Pairs
 from kraftcheck.validation.state import Due, Node, NodeState, Refusal, next_append
@@ -42,6 +43,10 @@ TIMERS = ("fetch_timeout", "election_timeout", "pre_vote_timeout", "resigned_tim
 OPERATIONS = {"AddRaftVoter": Operation.ADD_VOTER, "RemoveRaftVoter": Operation.REMOVE_VOTER}
 
 
+Formats = dict[tuple[ModelValue, int], tuple[frozenset[Voter], int]]
+"""Voter set and kraft.version of each formatted disk, by host and directory."""
+
+
 class Effects:
     """The model's side of a replay: `explained` counts events by kind, `found` the steps that no line shows."""
 
@@ -55,6 +60,8 @@ class Effects:
         self.found: Counter[str] = Counter()
         self.notes: list[str] = []
         self.done: set[int] = set()  # ids of replayed sendings
+        self.formats: Formats = {}
+        self.used: set[int] = set()  # ids of sendings whose receipt is replayed
         self.records: dict[int, tuple[Batch, ...]] = {}  # the batches of each response, by id of its event
         self.divergence: Refusal | None = None
         self.homes: dict[str, int] = {}  # the node behind each host and port

@@ -121,8 +121,8 @@ class LineChecks(Effects):
     def _send_own(self, node: Node, state: NodeState, event: Event) -> tuple[Record, NodeState]:
         """The replica's own UpdateVoter, AddVoter or RemoveVoter, in place of its next fetch."""
         me = state.me
-        if state.sent is not None:
-            raise Refusal(event, "is sent while another request is pending")
+        if state.sent is not None and getattr(me.pending, "dest", None) == me.leader:
+            raise Refusal(event, "is sent while another request to the leader is pending")
         after, requests = self.protocol.next_request(me.but(pending=Nil.NIL, updating=True))
         request, state = self._send_one_of(node, state._replace(me=after), event, requests)
         return request, state._replace(sent=event.correlation)
@@ -258,8 +258,8 @@ class LineChecks(Effects):
     def _reads_version(self, node: Node, state: NodeState, event: Event) -> NodeState:
         version, offset = event.body
         me = state.me
-        formatted = self.protocol.formatted_voters(me.id, me.directory)
-        ours = version_in(me.log[: count_of(me.log, offset + 1)], self.protocol.initial_version if formatted else 0)
+        formatted = self.protocol.formatted_version(me.id, me.directory)
+        ours = version_in(me.log[: count_of(me.log, offset + 1)], formatted)
         if ours != version and offset >= 0 and me.mode is Mode.LEADER:
             return state  # an upgrade: the voters' line comes next
         return self._equal(state, event, ("kraft.version",), (version,), (ours,))

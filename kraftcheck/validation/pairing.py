@@ -6,16 +6,13 @@ difference never falls within an incarnation of the sender. The order of the pai
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import chain, count
 from typing import Any, NamedTuple
 
 from kraftcheck.validation.events import Event, Kind
-
-LOOKAHEAD = 12
-"""Receipts that decide to which incarnation of their sender a row of receipts belongs."""
 
 USUAL_RISE = 3
 LARGEST_RISE = 200
@@ -37,17 +34,14 @@ def pair(logs: dict[int, Sequence[Event]]) -> Pairs:
     """Pair the receipts of all nodes with the sendings of the nodes that have a log."""
     pairs = Pairs({}, {}, [])
     answers, homes = _answers(logs), addresses(logs)
-    receipts: dict[int, list[list[list[Event]]]] = defaultdict(list)
+    receipts: dict[int, list[list[Event]]] = defaultdict(list)
     for log in logs.values():
-        of_sender: dict[int, list[list[Event]]] = defaultdict(list)
+        of_sender: dict[int, list[Event]] = defaultdict(list)
         for event in log:
             if event.kind is Kind.REQUEST and event.peer in logs:
-                runs = of_sender[event.peer]
-                if not runs or event.correlation <= runs[-1][-1].correlation:
-                    runs.append([])
-                runs[-1].append(event)
-        for sender, runs in of_sender.items():
-            receipts[sender].append(runs)
+                of_sender[event.peer].append(event)
+        for sender, found in of_sender.items():
+            receipts[sender].append(found)
     for sender, of_receivers in receipts.items():
         _pair_sender(logs[sender], of_receivers, answers, homes, pairs)
     return pairs
@@ -89,9 +83,9 @@ def request_key(event: Event) -> tuple[int, int, str, int | None]:
 
 
 def _pair_sender(
-    log: Sequence[Event], runs: list[list[list[Event]]], answers: dict[int, Event], homes: dict[str, int], pairs: Pairs
+    log: Sequence[Event], receipts: list[list[Event]], answers: dict[int, Event], homes: dict[str, int], pairs: Pairs
 ) -> None:
-    """Pair the receipts of one sender; each run of receipts belongs to one incarnation of the sender."""
+    """Pair the receipts of one sender: find its incarnation for each, then align those of each incarnation."""
     sends: dict[int, dict[int, Event]] = defaultdict(dict)
     responses: dict[int, dict[int, Event]] = defaultdict(dict)
     for event in log:
@@ -99,40 +93,48 @@ def _pair_sender(
             sends[event.incarnation][event.correlation] = event
         elif event.kind in (Kind.RESPONSE, Kind.IGNORED):
             responses[event.incarnation][event.correlation] = event
+    alignments = {number: _Alignment(sent, responses[number], answers, homes) for number, sent in sends.items()}
     assigned: dict[int, list[Event]] = defaultdict(list)
-    for of_receiver in runs:
-        for run, incarnation in zip(of_receiver, _incarnations(of_receiver, sends), strict=True):
-            assigned[incarnation] += run
+    for of_receiver in receipts:
+        for receipt, incarnation in zip(of_receiver, _incarnations(of_receiver, alignments), strict=True):
+            assigned[incarnation].append(receipt)
     for incarnation, found in assigned.items():
         found.sort(key=lambda event: event.correlation)
-        alignment = _Alignment(sends[incarnation], responses[incarnation], answers, homes)
         for receipt in found:
-            alignment.add(receipt)
-        alignment.pair(pairs)
+            alignments[incarnation].add(receipt)
+        alignments[incarnation].pair(pairs)
 
 
-def _incarnations(runs: list[list[Event]], sends: dict[int, dict[int, Event]]) -> list[int]:
-    """Return the incarnation of the sender for each run of receipts of one node: the most likely ones, in order."""
-    best: dict[int, tuple[float, list[int]]] = {0: (0.0, [])}
-    for run in runs:
-        found: dict[int, tuple[float, list[int]]] = {}
-        for incarnation, sent in sends.items():
-            score = _score(run, sent)
-            for last, (total, chosen) in best.items():
-                if last <= incarnation and (incarnation not in found or total + score > found[incarnation][0]):
-                    found[incarnation] = (total + score, [*chosen, incarnation])
-        best = found
-    return max(best.values(), key=lambda path: path[0])[1]
+def _incarnations(receipts: list[Event], alignments: dict[int, _Alignment]) -> list[int]:
+    """Return the sender's incarnation for each receipt of one node: the most likely ones, which never fall.
 
-
-def _score(run: list[Event], sent: dict[int, Event]) -> float:
-    """Return how many of a run's first and last requests an incarnation has sent, with a similar id."""
-    ids = defaultdict(list)
-    for number, event in sent.items():
-        ids[event.body].append(number)
-    sample = run[:LOOKAHEAD] + run[LOOKAHEAD:][-LOOKAHEAD:]
-    near = range(LARGEST_RISE + 1)
-    return sum(any(receipt.correlation - number in near for number in ids[receipt.body]) for receipt in sample)
+    An incarnation is likely if it has sent the request with a similar id, and unlikely to go on where the ids restart.
+    """
+    numbers = sorted(alignments)
+    if len(numbers) < 2:
+        return [number for number in numbers or [0] for _ in receipts]
+    scores, steps = dict.fromkeys(numbers, 0.0), list[dict[int, int]]()
+    before = -1
+    for receipt in receipts:
+        restarts = receipt.correlation < before - USUAL_RISE
+        found: dict[int, float] = {}
+        step: dict[int, int] = {}
+        best = numbers[0]
+        for number in numbers:
+            stays = scores[number] - (2 if restarts else 0)
+            if scores[best] <= scores[number]:
+                best = number
+            comes = scores[best] if best != number else stays
+            step[number] = best if comes > stays else number
+            found[number] = max(stays, comes) + alignments[number].has_sent(receipt)
+        scores, before = found, receipt.correlation
+        steps.append(step)
+    last = max(numbers, key=lambda number: scores[number])
+    chosen = list[int]()
+    for step in reversed(steps):
+        chosen.append(last)
+        last = step[last]
+    return chosen[::-1]
 
 
 class _Alignment:
@@ -150,6 +152,9 @@ class _Alignment:
         self.answers = answers
         self.homes = homes
         self.least = min(sends, default=0)
+        self.ids: dict[Any, list[int]] = defaultdict(list)
+        for number, sent in sends.items():
+            self.ids[sent.body].append(number)
         self.answered = sorted(
             number
             for number, sent in sends.items()
@@ -159,6 +164,13 @@ class _Alignment:
         # a list linked backwards.
         self.paths: dict[int, tuple[float, int, int, Any]] = {0: (0.0, 0, -1, None)}
 
+    def has_sent(self, receipt: Event) -> bool:
+        """Whether this incarnation has sent a request with the contents of a receipt, and with a similar id."""
+        ids = self.ids[receipt.body]
+        end = bisect_right(ids, receipt.correlation)
+        begin = bisect_left(ids, receipt.correlation - LARGEST_RISE)
+        return any(self.fits(receipt, receipt.correlation - number) for number in reversed(ids[begin:end]))
+
     def fits(self, receipt: Event, difference: int) -> bool:
         """Return whether a receipt and the sending at a difference of ids have equal contents and responses."""
         sent = self.sends.get(receipt.correlation - difference)
@@ -167,7 +179,9 @@ class _Alignment:
         if sent.node == receipt.node and sent.seq > receipt.seq:
             return False
         answer, response = self.answers.get(id(receipt)), self.responses.get(sent.correlation)
-        return answer is None or response is None or is_lost(response) or answer.body == response.body
+        if answer is None or response is None or is_lost(response):
+            return True
+        return answer.body == response.body and not (sent.node == receipt.node and answer.seq > response.seq)
 
     def rises(self, receipt: Event, difference: int) -> list[int]:
         """Return the differences at which a receipt pairs: those within the usual rise, else higher ones."""

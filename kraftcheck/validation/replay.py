@@ -7,7 +7,6 @@ once the sending has run; times are never compared.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
@@ -17,6 +16,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Batch,
     DiskReplica,
     Error,
+    FetchRequest,
     FetchSnapshotRequest,
     KRaftVersion,
     Nil,
@@ -27,6 +27,7 @@ from kraftcheck.kraft_model.quorum.rules import candidate, prospective, unattach
 from kraftcheck.spec import Record
 from kraftcheck.validation.events import Event, Kind
 from kraftcheck.validation.lines import CHECKS, LineChecks
+from kraftcheck.validation.order import Order
 from kraftcheck.validation.pairing import is_lost, request_key
 from kraftcheck.validation.starts import Starts
 from kraftcheck.validation.state import (
@@ -72,40 +73,8 @@ RESPONSES = {
 """The action for a received response, by API."""
 
 
-class ClusterReplay(Starts, LineChecks):
+class ClusterReplay(Order, Starts, LineChecks):
     """Replays the events of a cluster; `explained` counts them by kind, `found` the steps that no line shows."""
-
-    # Order
-
-    def run(self) -> Iterator[Node]:
-        """Replay every unit; yield the node of each. Stops at the first divergence."""
-        ready = deque(sorted(self.nodes))
-        idle = 0
-        while ready and idle < len(ready):
-            number = ready.popleft()
-            node = self.nodes[number]
-            moved = False
-            while not node.is_done and not self._blocked(node):
-                moved = True
-                try:
-                    self.advance(node)
-                except Refusal as refusal:
-                    node.diverged = True
-                    self.divergence = refusal
-                    return
-                yield node
-            if not node.is_done:
-                ready.append(number)
-            idle = 0 if moved else idle + 1
-        for number in ready:  # a receipt whose sending comes later in the same circle
-            node = self.nodes[number]
-            self.divergence = Refusal(node.events[node.position], "is received before it is sent")
-            return
-
-    def _blocked(self, node: Node) -> bool:
-        event = node.events[node.position]
-        origin = self.pairs.sent.get(id(event)) or self.pairs.answered.get(id(event))
-        return origin is not None and id(origin) not in self.done
 
     def advance(self, node: Node) -> None:
         """Replay a node's next unit; raise Refusal if the model does not allow it."""
@@ -133,6 +102,9 @@ class ClusterReplay(Starts, LineChecks):
             self.explained[event.kind] += 1
             if event.kind in (Kind.SEND, Kind.ANSWER):
                 self.done.add(id(event))
+        origin = self.pairs.sent.get(id(unit[0])) or self.pairs.answered.get(id(unit[0]))
+        if origin is not None:
+            self.used.add(id(origin))
         if state.puts:
             self.shared = self.shared.but(**dict(state.puts))
         self.found.update(state.actions)
@@ -212,6 +184,13 @@ class ClusterReplay(Starts, LineChecks):
         free = state._replace(sent=None) if state.sent == event.correlation else state
         for step in getattr(self.protocol, RESPONSES[event.body.api])(me, response, self.shared):
             yield self._taken(free, step, node, event, None)
+        if isinstance(request, FetchRequest) and me.pending != request:  # a fetch from another node than the leader
+            for step in self.protocol.handle_fetch_response(  # type: ignore[attr-defined]
+                me.but(pending=request), response, self.shared
+            ):
+                after = self._taken(state, step, node, event, None)
+                same = (after.me.mode, after.me.epoch) == (me.mode, me.epoch)
+                yield after._replace(me=after.me.but(pending=me.pending), sent=state.sent) if same else after
 
     @staticmethod
     def _is_piece(event: Event) -> bool:

@@ -11,6 +11,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Mode,
     Nil,
     Replica,
+    Voter,
     Voters,
 )
 from kraftcheck.spec import ModelValue, Record
@@ -20,6 +21,7 @@ from kraftcheck.validation.state import Node, NodeState
 from kraftcheck.validation.terms import (
     count_of,
     data_batch,
+    offset_of,
 )
 
 
@@ -31,6 +33,8 @@ class Starts(Effects):
         node.asked = {}
         number, endpoint = self._directory(node, unit[0].incarnation), self._own_endpoint(node, unit[0].incarnation)
         host = self.terms.hosts[node.number]
+        if node.state is None or (number and number != node.state.me.directory):
+            self._formatted(host, number or 1, unit)
         if node.state is None:
             fresh = self.protocol.formatted(host, number or 1, endpoint or 1)
             yield NodeState(self._first(node, unit, self._with_snapshots(fresh, unit)))
@@ -42,9 +46,34 @@ class Starts(Effects):
             yield NodeState(self._with_snapshots(blank, unit), puts=(("lost", lost),), actions=("LoseDisk",))
             return
         for before in (*known, *(after for one in known for after, name in self._moves(node, one, unit[0]) if name)):
-            kept = before.me if not endpoint else before.me.but(endpoint=endpoint)
+            kept = self._extended(before.me if not endpoint else before.me.but(endpoint=endpoint), node, unit[0])
             me, _ = self.protocol.next_request(self.protocol.after_restart(kept))
             yield NodeState(self._with_snapshots(me, unit), ends=())
+
+    def _formatted(self, host: ModelValue, directory: int, unit: Sequence[Event]) -> None:
+        """Note the voter set and kraft.version that a disk was formatted with, as its first start shows them."""
+        told = [event.body[0] for event in unit if event.kind is Kind.VOTERS and event.body[1] < 0]
+        if not any(event.kind is Kind.VOTERS for event in unit):  # static voters
+            told = [event.body for event in unit if event.kind is Kind.STARTING_VOTERS]
+        versions = [event.body[0] for event in unit if event.kind is Kind.VERSION and event.body[1] < 0]
+        voters = self.terms.voters(told[-1]) if told else frozenset[Voter]()
+        self.formats[host, directory] = (voters, versions[-1] if versions else 0)
+
+    def _extended(self, me: Replica, node: Node, event: Event) -> Replica:
+        """Return a replica with the batches that its killed process has stored without a line, if there are any."""
+        end, epoch = node.known_end(event.incarnation)
+        node.is_released = False
+        held = offset_of(me.log, len(me.log))
+        if end <= held:
+            return me
+        for other in self.nodes.values():
+            log = other.state.me.log if other.state is not None else ()
+            count = count_of(log, end)
+            if count <= len(log) and offset_of(log, count) == end and log[: len(me.log)] == me.log:
+                return self.protocol.with_log(me, log[:count], flushes=True)
+        if me.leader == me.id and epoch == me.epoch:  # its own batch, which nobody has fetched
+            return self.protocol.with_log(me, (*me.log, data_batch(epoch, end)), flushes=True)
+        return me
 
     def _with_snapshots(self, me: Replica, unit: Sequence[Event]) -> Replica:
         """Return a replica with the snapshots that its starting process finds."""
@@ -61,7 +90,7 @@ class Starts(Effects):
             return fresh
         me = fresh
         voters = [event for event in unit if event.kind is Kind.VOTERS and event.body[1] >= 0]
-        end, epoch = self._known_end(node, unit[0].incarnation)
+        end, epoch = node.known_end(unit[0].incarnation)
         if end > 0 or voters:
             records: list[Record] = []
             versions = [event.body[0] for event in unit if event.kind is Kind.VERSION]
@@ -96,19 +125,6 @@ class Starts(Effects):
         if leader is None:
             return 1
         return self.terms.endpoint(leader, address) if address else 0
-
-    def _known_end(self, node: Node, incarnation: int) -> tuple[int, int]:
-        """Return the end offset and last epoch of a log at a start, from the first event that shows them."""
-        for event in node.events[node.position :]:
-            if event.incarnation != incarnation or event.kind in (Kind.STORED, Kind.REPLACED, Kind.TRUNCATED):
-                break
-            if event.kind is Kind.SEND and event.body.api == "Fetch":
-                return event.body.number("fetchOffset"), event.body.number("lastFetchedEpoch")
-            if event.kind is Kind.SEND and event.body.api == "Vote":
-                return event.body.number("lastOffset"), event.body.number("lastOffsetEpoch")
-            if event.kind is Kind.APPEND:
-                return event.body[0], max(event.body[2] - 1, 0)
-        return 0, 0
 
     def _directory(self, node: Node, incarnation: int) -> int:
         """Return the number of the directory id of an incarnation; 0 if no event shows it."""

@@ -79,6 +79,24 @@ class Node:
         self.alternatives: list[NodeState] = []
         self.asked: dict[int, Record] = {}  # requests of this incarnation, by correlation id
         self.diverged = False
+        self.is_released = False  # whether its process may start with a log end that no other node has
+
+    def end_at(self, incarnation: int) -> int:
+        """Return the end offset of the log at the start of an incarnation, 0 if no event shows it."""
+        return self.known_end(incarnation)[0]
+
+    def known_end(self, incarnation: int) -> tuple[int, int]:
+        """Return the end offset and last epoch of the log at a start, from the first event that shows them."""
+        for event in self.events[self.position :]:
+            if event.incarnation != incarnation or event.kind in (Kind.STORED, Kind.REPLACED, Kind.TRUNCATED):
+                break
+            if event.kind is Kind.SEND and event.body.api == "Fetch":
+                return event.body.number("fetchOffset"), event.body.number("lastFetchedEpoch")
+            if event.kind is Kind.SEND and event.body.api == "Vote":
+                return event.body.number("lastOffset"), event.body.number("lastOffsetEpoch")
+            if event.kind is Kind.APPEND:
+                return event.body[0], max(event.body[2] - 1, 0)
+        return 0, 0
 
     @property
     def is_done(self) -> bool:

@@ -297,9 +297,8 @@ class VersionOnceCommitted(Quorum, variant="version-once-committed"):
 
     def committed_version(self, me: Replica) -> Replica:
         """Return the replica with the kraft.version of its committed log."""
-        formatted = self.formatted_voters(me.id, me.directory)
         known = me.log[: me.high_watermark]
-        return me.but(version=version_in(known, self.initial_version if formatted else 0))
+        return me.but(version=version_in(known, self.formatted_version(me.id, me.directory)))
 
     def with_log(self, me: Replica, log: tuple[Batch, ...], *, flushes: bool) -> Replica:
         return self.committed_version(super().with_log(me, log, flushes=flushes))
