@@ -51,15 +51,8 @@ def _nodes(logs: dict[int, Sequence[Event]]) -> set[int]:
 def _protocol(
     logs: dict[int, Sequence[Event]], terms: Terms, formats: Formats, without: Collection[str]
 ) -> QuorumBase:
-    """Return `quorum` as Kafka runs it; `formats` has what each disk was formatted with."""
-    homes = addresses(logs)
-    every = list(chain.from_iterable(logs.values()))
-    named = [address for event in every if event.kind is Kind.BOOTSTRAP for address, _ in event.body]
-    servers = {homes[address] for address in named if address in homes}
-    starting = [event for event in every if event.kind is Kind.STARTING_VOTERS and event.incarnation == 0]
-    initial = {voter for event in starting for voter in terms.voters(event.body)}
-    versions = [event.body[0] for event in every if event.kind is Kind.VERSION and event.body[1] < 0]
-    is_static = any(voter.key.directory == UNKNOWN_DIRECTORY for voter in initial)
+    """Return `quorum` as Kafka runs it; `formats` holds the voters and kraft.version of formatted disks."""
+    servers, initial, version = _constants(list(chain.from_iterable(logs.values())), terms, addresses(logs))
 
     def formatted_voters(self: QuorumBase, host: ModelValue, directory: int) -> frozenset[Voter]:
         return formats.get((host, directory), (frozenset[Voter](), 0))[0]
@@ -75,9 +68,22 @@ def _protocol(
         **{**bounds, "cuts": 0, "losses": 0, "duplicates": 0},
         hosts=frozenset(terms.hosts.values()),
         initial_voters=frozenset({voter.key.id for voter in initial} or terms.hosts.values()),
-        bootstrap_servers=frozenset(terms.hosts[node] for node in servers),
-        initial_version=0 if is_static else max(versions, default=0),
+        bootstrap_servers=servers,
+        initial_version=version,
         plain_answers=True,
         auto_join=True,
     )
     return protocol
+
+
+def _constants(
+    events: Sequence[Event], terms: Terms, homes: dict[str, int]
+) -> tuple[frozenset[ModelValue], set[Voter], int]:
+    """Return the bootstrap servers, the voters of the first starts, and the kraft.version of formatted disks."""
+    named = [address for event in events if event.kind is Kind.BOOTSTRAP for address, _ in event.body]
+    servers = frozenset(terms.hosts[homes[address]] for address in named if address in homes)
+    starting = [event for event in events if event.kind is Kind.STARTING_VOTERS and event.incarnation == 0]
+    initial = {voter for event in starting for voter in terms.voters(event.body)}
+    versions = [event.body[0] for event in events if event.kind is Kind.VERSION and event.body[1] < 0]
+    is_static = any(voter.key.directory == UNKNOWN_DIRECTORY for voter in initial)
+    return servers, initial, 0 if is_static else max(versions, default=0)

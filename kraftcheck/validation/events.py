@@ -29,6 +29,7 @@ class Kind(StrEnum):
     VERSION = "version"
     TRUNCATED = "truncated"
     REPLACED = "replaced"  # a snapshot replaces the log
+    LOADED = "loaded"  # a snapshot is read
     FETCHING = "fetching"  # a follower begins to fetch a snapshot
     PARKED = "parked"  # a parked fetch ends, since the log has grown
     REJECTED = "rejected"  # a parked fetch ends with an error

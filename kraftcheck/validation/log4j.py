@@ -272,10 +272,13 @@ def _parked(kind: Kind) -> Callable[[Event, str], None]:
     return parse
 
 
-def _fetching(event: Event, text: str) -> None:
-    found = re.search(r"offset=(\d+), epoch=(\d+)", text)
-    if found:
-        event.kind, event.body = Kind.FETCHING, (int(found[1]), int(found[2]))
+def _snapshot(kind: Kind) -> Callable[[Event, str], None]:
+    def parse(event: Event, text: str) -> None:
+        found = re.search(r"offset=(\d+), epoch=(\d+)", text)
+        if found:
+            event.kind, event.body = kind, (int(found[1]), int(found[2]))
+
+    return parse
 
 
 PARSERS: dict[str, Callable[[Event, str], None]] = {
@@ -295,9 +298,10 @@ PARSERS: dict[str, Callable[[Event, str], None]] = {
     "Reading KRaft snapsh": _boot,
     "Initialized snapshot": _disk,
     "Starting request man": _bootstrap,
+    "Loading snapshot (Of": _snapshot(Kind.LOADED),
     "Truncated to offset ": _offset(Kind.TRUNCATED),
     "Fully truncated the ": _offset(Kind.REPLACED),
-    "Fetching snapshot Of": _fetching,
+    "Fetching snapshot Of": _snapshot(Kind.FETCHING),
     "Completing delayed f": _parked(Kind.PARKED),
     "Failed to handle fet": _parked(Kind.REJECTED),
 }

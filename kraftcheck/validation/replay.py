@@ -17,7 +17,6 @@ from kraftcheck.kraft_model.quorum.records import (
     DiskReplica,
     Error,
     FetchRequest,
-    FetchSnapshotRequest,
     KRaftVersion,
     Nil,
     Replica,
@@ -73,6 +72,10 @@ RESPONSES = {
 """The action for a received response, by API."""
 
 
+LOG_KINDS = {Kind.APPEND, Kind.STORED, Kind.TRUNCATED, Kind.REPLACED}
+HIGH_KINDS = {Kind.LEADER_HIGH_WATERMARK, Kind.FOLLOWER_HIGH_WATERMARK}
+
+
 class ClusterReplay(Order, Starts, LineChecks):
     """Replays the events of a cluster; `explained` counts them by kind, `found` the steps that no line shows."""
 
@@ -86,7 +89,7 @@ class ClusterReplay(Order, Starts, LineChecks):
             try:
                 origin = start.me if node.state is None else node.state.me
                 state = self._follow(node, start._replace(origin=origin), unit)
-                settled = self._settled(node, state, unit[-1], is_last=is_last)
+                settled = self._settled(node, state, unit, is_last=is_last)
             except Refusal as refusal:
                 if best is None or refusal.event.seq > best.event.seq:
                     best = refusal
@@ -169,33 +172,32 @@ class ClusterReplay(Order, Starts, LineChecks):
         if is_lost(event):
             yield state._replace(sent=None) if state.sent == event.correlation else state
             return
+        if state.sent == event.correlation and not isinstance(me.pending, Nil):
+            request = me.pending
         source = request.dest  # type: ignore[attr-defined]
         if isinstance(request, ApiVersionsRequest):
             response: Record | None = self.terms.versions(event.body, request.of, source, me.id)
         else:
-            if state.sent == event.correlation and not isinstance(me.pending, Nil):
-                request = me.pending
-            if isinstance(request, FetchSnapshotRequest) and self._is_piece(event):
-                yield state._replace(sent=None)
-                return
             response = self.terms.response(event.body, request, me, source, self._batches(event, unit, me))
         if response is None:
             raise Refusal(event, f"has an error that the model lacks: {event.body.get('errorCode', 1)}")
         free = state._replace(sent=None) if state.sent == event.correlation else state
         for step in getattr(self.protocol, RESPONSES[event.body.api])(me, response, self.shared):
             yield self._taken(free, step, node, event, None)
-        if isinstance(request, FetchRequest) and me.pending != request:  # a fetch from another node than the leader
-            for step in self.protocol.handle_fetch_response(  # type: ignore[attr-defined]
-                me.but(pending=request), response, self.shared
-            ):
-                after = self._taken(state, step, node, event, None)
-                same = (after.me.mode, after.me.epoch) == (me.mode, me.epoch)
-                yield after._replace(me=after.me.but(pending=me.pending), sent=state.sent) if same else after
+        if isinstance(request, FetchRequest) and me.pending != request:
+            yield from self._fetched_elsewhere(state, node, event, request, response)
 
-    @staticmethod
-    def _is_piece(event: Event) -> bool:
-        """Whether a FetchSnapshot response carries only a part of its snapshot, and not the last one."""
-        return False
+    def _fetched_elsewhere(
+        self, state: NodeState, node: Node, event: Event, request: FetchRequest, response: Record
+    ) -> Iterator[NodeState]:
+        """Yield the states after the response to a fetch beside the pending request, which goes to another node."""
+        me = state.me
+        for step in self.protocol.handle_fetch_response(  # type: ignore[attr-defined]
+            me.but(pending=request), response, self.shared
+        ):
+            after = self._taken(state, step, node, event, None)
+            same = (after.me.mode, after.me.epoch) == (me.mode, me.epoch)
+            yield after._replace(me=after.me.but(pending=me.pending), sent=state.sent) if same else after
 
     def _batches(self, event: Event, unit: Sequence[Event], me: Replica) -> tuple[Batch, ...]:
         """Return the batches of a received response: those of the sender, up to the end offset that is stored."""
@@ -257,7 +259,7 @@ class ClusterReplay(Order, Starts, LineChecks):
                     state = check(self, node, state, event)
         return state
 
-    def _settled(self, node: Node, state: NodeState, last: Event, *, is_last: bool) -> NodeState:
+    def _settled(self, node: Node, state: NodeState, unit: Sequence[Event], *, is_last: bool) -> NodeState:
         """Return the state at the end of a unit, with its parked fetches.
 
         Raise Refusal if the model has taken a step whose lines are missing. At the end of a log or of a process they
@@ -272,10 +274,28 @@ class ClusterReplay(Order, Starts, LineChecks):
             found = transition_differences(state.me, state.shown, self.terms, state.shown.get("high", 0))
             wrong = [d for d in found if d.field in ("mode", "epoch", "leader", "voted")]
             if wrong:
-                raise Refusal(last, "is not followed by the transition that the model takes", wrong)
+                raise Refusal(unit[-1], "is not followed by the transition that the model takes", wrong)
         if left:
-            raise Refusal(last, f"is not followed by the response to {left[0].api}")
+            raise Refusal(unit[-1], f"is not followed by the response to {left[0].api}")
+        if node.state is not None and unit[0].kind not in BOOTS:
+            self._shown(node.state.me, state, unit)
         return state
+
+    @staticmethod
+    def _shown(before: Replica, state: NodeState, unit: Sequence[Event]) -> None:
+        """Raise Refusal unless lines of a unit show the model's new log end, high watermark and voters."""
+        me, kinds = state.me, {event.kind for event in unit}
+        missing = []
+        if me.log != before.log:
+            missing += [] if kinds & LOG_KINDS else ["log end"]
+            if me.voters != before.voters and not kinds & {Kind.VOTERS, Kind.TRUNCATED}:
+                missing.append("voter set")
+        if state.appended > unit[-1].seq:
+            missing.append("append")
+        if me.high_watermark != before.high_watermark and not kinds & HIGH_KINDS:
+            missing.append("high watermark")
+        if missing:
+            raise Refusal(unit[-1], f"is not followed by a line with the model's new {missing[0]}")
 
     def _transitions(self, node: Node, state: NodeState, run: list[Event]) -> NodeState:
         """Return the state after transitions in a row; the last one must be a state of the model."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from kraftcheck.kraft_model.quorum.records import (
@@ -71,17 +72,19 @@ class Starts(Effects):
             count = count_of(log, end)
             if count <= len(log) and offset_of(log, count) == end and log[: len(me.log)] == me.log:
                 return self.protocol.with_log(me, log[:count], flushes=True)
-        if me.leader == me.id and epoch == me.epoch:  # its own batch, which nobody has fetched
+        if me.leader == me.id and epoch == me.epoch:  # its own batch, unknown to its followers
             return self.protocol.with_log(me, (*me.log, data_batch(epoch, end)), flushes=True)
         return me
 
     def _with_snapshots(self, me: Replica, unit: Sequence[Event]) -> Replica:
-        """Return a replica with the snapshots that its starting process finds."""
-        disk = next((event for event in unit if event.kind is Kind.DISK), None)
-        if disk is None or not isinstance(me, DiskReplica):
+        """Return a replica with the snapshots that its starting process finds on its disk, or reads at its start."""
+        if not isinstance(me, DiskReplica):
             return me
-        ends = sorted(count_of(me.log, end) for end, _ in disk.body)
-        return me.but(snapshots=tuple(end for end in ends if end <= len(me.log)))
+        found = [event.body for event in unit if event.kind is Kind.DISK]
+        known = set() if found else set(me.snapshots)
+        read = [event.body for event in unit if event.kind is Kind.LOADED]
+        ends = {count_of(me.log, end) for end, _ in (*chain.from_iterable(found), *read)}
+        return me.but(snapshots=tuple(sorted(end for end in known | ends if end <= len(me.log))))
 
     def _first(self, node: Node, unit: Sequence[Event], fresh: Replica) -> Replica:
         """Return a replica at its first start: as formatted, or as its lines show it if it has run before."""
