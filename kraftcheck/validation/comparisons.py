@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import combinations, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,16 @@ from kraftcheck.validation.findings import (
 from kraftcheck.validation.records import NO_DIRECTORY, Control, LeaderChange, Voter, Voters
 
 # Voter sets
+
+
+class _Claim(NamedTuple):
+    """A voter set that a disk has at an offset, in a log whose batch there is of an epoch."""
+
+    offset: int
+    epoch: int
+    voters: frozenset[Voter]
+    file: str
+    disk: Disk
 
 
 def _keys(voters: tuple[Voter, ...]) -> frozenset[Voter]:
@@ -66,17 +76,21 @@ def compare_voters(disks: list[Disk], report: Report) -> None:
     for disk in disks:
         records = _records(disk)
         _voters_of_elections(disk, records, report)
-        for offset, epoch, voters, file, other in claims:
-            row, known = disk.batch_at(offset), in_force(records, offset)
-            is_own = other is disk and (file in disk.files or file == records[0][2])
-            if row is None or row["epoch"] != epoch or known is None or is_own:
-                continue
-            report.checks["voter sets"] += 1
-            if _keys(known[1]) != voters:
-                message = f"voters {ids(voters)} at offset {offset} on {other.name}, "
-                message += f"{ids(known[1])} since offset {known[0]} in the log of {disk.name}"
-                nodes = node_of(disk), node_of(other)
-                report.add(Finding("voter sets", message, file, f"offset {offset}", nodes))
+        for claim in claims:
+            _compare_claim(disk, records, claim, report)
+
+
+def _compare_claim(disk: Disk, records: list[VoterSet], claim: _Claim, report: Report) -> None:
+    row, known = disk.batch_at(claim.offset), in_force(records, claim.offset)
+    is_own = claim.disk is disk and (claim.file in disk.files or claim.file == records[0][2])
+    if row is None or row["epoch"] != claim.epoch or known is None or is_own:
+        return
+    report.checks["voter sets"] += 1
+    if _keys(known[1]) != claim.voters:
+        message = f"voters {ids(claim.voters)} at offset {claim.offset} on {claim.disk.name}, "
+        message += f"{ids(known[1])} since offset {known[0]} in the log of {disk.name}"
+        nodes = node_of(disk), node_of(claim.disk)
+        report.add(Finding("voter sets", message, claim.file, f"offset {claim.offset}", nodes))
 
 
 def _voters_of_elections(disk: Disk, records: list[VoterSet], report: Report) -> None:
@@ -91,14 +105,14 @@ def _voters_of_elections(disk: Disk, records: list[VoterSet], report: Report) ->
             report.add(Finding("voter sets", message, *record_at(disk, control), (node_of(disk),)))
 
 
-def _claims(disk: Disk) -> Iterator[tuple[int, int, frozenset[Voter], str, Disk]]:
-    """Yield (offset, epoch, voters, file, disk) of the voter sets of snapshots and log."""
+def _claims(disk: Disk) -> Iterator[_Claim]:
+    """Yield the voter sets of snapshots and log."""
     for snapshot in disk.snapshots:
         if snapshot.voters is not None:
-            yield snapshot.offset - 1, snapshot.epoch, _keys(snapshot.voters), snapshot.file, disk
+            yield _Claim(snapshot.offset - 1, snapshot.epoch, _keys(snapshot.voters), snapshot.file, disk)
     for one in disk.log.controls:
         if isinstance(one.body, Voters):
-            yield one.offset, one.epoch, _keys(one.body.voters), disk.files[one.file], disk
+            yield _Claim(one.offset, one.epoch, _keys(one.body.voters), disk.files[one.file], disk)
 
 
 # Elections

@@ -47,6 +47,8 @@ _SEGMENT = re.compile(r"(\d{20})\.log")
 _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _TARBALL = re.compile(r".+\.(tar|tgz|tar\.gz)")
 _READ = re.compile(rf"{_SEGMENT.pattern}|{_SNAPSHOT.pattern}|quorum-state|meta\.properties")
+_ABOVE = re.compile(rf"meta\.properties|{_TARBALL.pattern}")
+"""The files to be read in a folder that is no partition."""
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\ud7ff]")
 
 
@@ -289,19 +291,23 @@ class _Collector:
             self._tarball(_opener(path), name, str(path), 1)
 
     def _folder(self, path: Path) -> None:
-        for where, _, names in os.walk(path):
-            for name in sorted(names):
+        for where, _, names in os.walk(path, onerror=_unreadable):
+            folder, is_partition = str(real_path(where)), _is_partition(where, names)
+            wanted = _READ if is_partition else _ABOVE
+            for name in sorted(filter(wanted.fullmatch, names)):
                 file = Path(where, name)
-                if file.is_symlink() or not file.is_file():
-                    continue
-                label = printable(str(file))
-                if _READ.fullmatch(name):
-                    self.add(str(real_path(where)), name, _File(label, lambda file=file: file.open("rb")))  # type: ignore[misc]
-                elif _TARBALL.fullmatch(name):
-                    with _reported(label), file.open("rb") as stream:
-                        found = _is_tar(stream, label)
-                    if found:
-                        self._tarball(_opener(file), label, str(file), 1)
+                if file.is_file() and not file.is_symlink():
+                    self._found(file, folder)
+
+    def _found(self, file: Path, folder: str) -> None:
+        label = printable(str(file))
+        if not _TARBALL.fullmatch(file.name):
+            self.add(folder, file.name, _File(label, _opener(file)))
+            return
+        with _reported(label), file.open("rb") as stream:
+            found = _is_tar(stream, label)
+        if found:
+            self._tarball(_opener(file), label, str(file), 1)
 
     def _tarball(self, opened: Callable[[], BinaryIO], label: str, key: str, depth: int) -> None:
         """Collect the files of a tarball, without unpacking it to disk."""
@@ -343,6 +349,13 @@ def _require_end(stream: _Bounded, offset: int, label: str) -> None:
         raise InputError(f"{label}: expected the end of a tarball at byte {offset}, found {found}; copy the file again")
     while stream.read(1 << 20):
         stream.seek(0, os.SEEK_CUR)  # compares the place with the limit
+
+
+def _unreadable(error: OSError) -> None:
+    """Refuse a metadata partition that cannot be listed; other folders, such as lost+found, do not matter."""
+    name = printable(str(error.filename))
+    if Path(name).name == PARTITION:
+        raise InputError(f"{name}: cannot be read: {error.strerror}; copy it, or read it as its owner")
 
 
 def _is_partition(folder: str, names: Iterable[str]) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import resource
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -233,3 +235,27 @@ def test_a_partition_of_odd_files(tmp_path: Path) -> None:
     disks = read_disks([tmp_path])
     assert render(disks, check_disks(disks))
     assert disks[0].node_id is None
+
+
+def test_a_broker_with_many_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The segments of other partitions do not count, and a folder that is a link is not followed."""
+    monkeypatch.setattr("kraftcheck.validation.disks.MOST_FILES", 5)
+    partition(tmp_path, cluster.batch(0, 1, 1, [cluster.leader_change(1, {1}, {1})], cluster.CONTROL))
+    for number in range(20):
+        (tmp_path / f"topic-{number}").mkdir()
+        (tmp_path / f"topic-{number}" / f"{0:020}.log").write_bytes(b"")
+    (tmp_path / "again").symlink_to(tmp_path / "__cluster_metadata-0")
+    assert len(read_disks([tmp_path])) == 1
+
+
+def test_a_partition_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = partition(tmp_path)
+    scandir = os.scandir
+
+    def denied(path: str) -> Iterator[os.DirEntry[str]]:
+        if str(path) == str(place):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", denied)
+    refused(tmp_path, "Permission denied")
