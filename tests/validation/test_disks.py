@@ -409,3 +409,30 @@ def test_honest_disks_are_not_alike(tmp_path: Path) -> None:
 
 def test_columns_are_aligned() -> None:
     assert BATCH.itemsize == 44
+
+
+FAULTS = {
+    "divergence-not-told": ("log matching", "both sides have epoch 2 from there on"),
+    "vote-without-comparing-logs": (
+        "elections",
+        "but has a log that is ahead: to 18 of epoch 1; the leader's: to 15 of 1",
+    ),
+    "voter-set-not-taken-over": ("voter sets", "names voters [1, 2, 3], the log has [1, 2, 3, 4] since offset 17"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_disks_of_a_faulty_kafka_are_told(name: str) -> None:
+    """Disks of real controllers whose client was changed by an agent."""
+    check, message = FAULTS[name]
+    _, report = checked(SAMPLE.parent / "faults" / f"{name}.tar.gz")
+    assert any(one.check == check and message in one.message for one in report.findings), report.findings
+
+
+def test_an_uncommitted_end_is_a_note() -> None:
+    """The old leader's uncommitted end is honest; the truncation that the fault left out shows in logs alone."""
+    _, report = checked(SAMPLE.parent / "faults" / "truncation-not-done.tar.gz")
+    assert report.findings == []
+    (note,) = report.notes
+    assert note.nodes == (1, 2, 3)
+    assert "node 2 and node 3 have epoch 2" in note.message
