@@ -106,6 +106,7 @@ class Job(NamedTuple):
     # for traces: the VIEW of the configuration, which only decides whether a lasso closes
     seen_as: str | None = None
     temporal: tuple[str, ...] = ()  # of the configuration, for traces
+    next_name: str = "Next"  # of the configuration: the next-state relation, by which TLC may label steps
 
     def replayer(self, **more: Any) -> Replayer:
         """Return a replayer of traces for the protocol."""

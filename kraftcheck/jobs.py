@@ -132,4 +132,5 @@ def lenient_job(
     kinds = {name: prop.kind for name, prop in model.protocol.properties.items()}
     temporal = tuple(one.name for one in content.properties if kinds.get(one.name) == TEMPORAL)
     engine = choose(None, options.search)
-    return Job(model, config_name, bound.protocol, engine, False, options, seen_as, temporal), warnings
+    next_name = "Next" if content.next is None else content.next.name
+    return Job(model, config_name, bound.protocol, engine, False, options, seen_as, temporal, next_name), warnings

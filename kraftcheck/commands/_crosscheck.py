@@ -47,7 +47,7 @@ def _compared(job: Job, dump: Path, form: TraceFormat, arguments: argparse.Names
         found = ReferenceSearch(job.protocol, replace(job.options, report=meter.show))
         found.run()
     reader = StateReader(StateView(job.protocol), job.protocol.name(), str(dump), limit)
-    comparison = Comparison(found, reader, unlabelled=arguments.unlabelled)
+    comparison = Comparison(found, reader, unlabelled=arguments.unlabelled, any_action=_any_action(job))
     outcome = CrosscheckResult(found.result, found)
     if form is TraceFormat.TLC_DUMP:
         with Meter("states of the dump read", quiet=arguments.quiet) as meter:
@@ -68,12 +68,25 @@ def _compare_names(job: Job, outcome: CrosscheckResult, arguments: argparse.Name
     if arguments.unlabelled:
         outcome.their_actions = None
         return
-    known = {*job.protocol.actions, *job.protocol.network.own_actions()}
-    unknown = [name for name in outcome.their_actions or () if name not in known]
+    unknown = [name for name in outcome.their_actions or () if name not in _actions(job)]
+    outcome.any_action = _any_action(job)
+    if outcome.any_action in unknown:
+        unknown.remove(outcome.any_action)
+        named = f"{visible(outcome.any_action)} is no action of {job.protocol.name()}"
+        outcome.notes.append(f"{named}: a step of that name may be any action")
     if unknown:
         names = ", ".join(map(visible, unknown))
         remedy = "--unlabelled compares steps without names, `name=` of an action sets its name"
         outcome.notes.append(f"{names}: no action of {job.protocol.name()}; {remedy}")
+
+
+def _actions(job: Job) -> set[str]:
+    return {*job.protocol.actions, *job.protocol.network.own_actions()}
+
+
+def _any_action(job: Job) -> str | None:
+    """Return the name of the next-state relation, unless an action has it; TLC labels undivided steps with it."""
+    return None if job.next_name in _actions(job) else job.next_name
 
 
 def _counted(states: Iterator[TraceState], meter: Meter) -> Iterator[TraceState]:

@@ -35,7 +35,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     other.add_argument("--spec", type=Path, metavar="FILE", help="a .tla file; TLC runs on a copy of it")
     most = "with --spec: compare the states themselves if there are at most N (default: 10,000)"
     parser.add_argument("--compare-states", type=count, default=10_000, metavar="N", help=most)
-    unlabelled = "compare steps without action names, for a Next that is not a disjunction of the protocol's actions"
+    unlabelled = "compare steps without action names, where TLC's labels are not the protocol's actions"
     parser.add_argument("--unlabelled", action="store_true", help=unlabelled)
     add(parser, "--workers", help="with --spec: TLC's threads (default: 1)", default=1, dest="tlc_workers")
     add(parser, "--max-size")

@@ -46,6 +46,7 @@ class CrosscheckResult:
     their_distinct: int | None = None  # the counts of TLC; None if unknown
     their_depth: int | None = None
     their_actions: dict[str, int] | None = None
+    any_action: str | None = None  # label of TLC's steps that may be any action
     counterexamples: list[Replay] = field(default_factory=list)  # replays of TLC's error traces
     notes: list[str] = field(default_factory=list)
 
@@ -60,10 +61,16 @@ class CrosscheckResult:
 
     @property
     def differing_actions(self) -> dict[str, tuple[int, int]]:
-        """The actions with different counts, each with kraftcheck's and TLC's count."""
-        ours, theirs = self.result.actions, (self.tlc and self.their_actions) or {}
-        both = {name: (ours.get(name, 0), theirs.get(name, 0)) for name in (*ours, *theirs) if theirs}
-        return {name: counts for name, counts in both.items() if counts[0] != counts[1]}
+        """The actions with different counts, each with kraftcheck's and TLC's count.
+
+        An action that TLC counts less often is left out if TLC's steps of any action may include the others.
+        """
+        ours, theirs = self.result.actions, dict((self.tlc and self.their_actions) or {})
+        unnamed = theirs.pop(self.any_action or "", 0)
+        both = {name: (ours.get(name, 0), theirs.get(name, 0)) for name in (*ours, *theirs) if theirs or unnamed}
+        lacking = sum(max(0, mine - other) for mine, other in both.values())
+        covered = unnamed > 0 and (self.edges is not None or lacking <= unnamed)
+        return {name: (a, b) for name, (a, b) in both.items() if a < b or (a > b and not covered)}
 
     @property
     def more_often(self) -> dict[str, int]:

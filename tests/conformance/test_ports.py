@@ -23,7 +23,7 @@ FOUND = {
         "MissionariesAndCannibals/MissionariesAndCannibals.tla",
         64,
         13,
-        ("--unlabelled",),
+        (),
     ),
     "prisoners": ("Prisoners", "Prisoners/Prisoners.tla", 70, 10, ()),
     "coffee_can": ("CoffeeCan", "CoffeeCan/CoffeeCan.tla", 44, 1, ()),

@@ -135,6 +135,36 @@ def test_a_graph_without_labels(run, tmp_path) -> None:
     assert (outcome.code, found["edges"]["labelled"], found["actions"]["theirs"]) == (0, False, None)
 
 
+@pytest.mark.parametrize("name", ["Next", "Step"])
+def test_labels_that_name_the_next_state_relation(run, tmp_path, name: str) -> None:
+    """TLC labels a step so if its part of the relation is no named action; such a step may be any action."""
+    text = text_of("dumps/two-voters.dot")
+    edges = [found[0] for found in re.finditer(r"(?m)^-?\d+ -> -?\d+ \[label=\"(BecomeLeader|RequestVote)\".*\n", text)]
+    some = [edge for number, edge in enumerate(edges) if number % 3]
+    for edge in some:
+        text = text.replace(edge, re.sub(r'label="\w+"', f'label="{name}"', edge))
+    (tmp_path / "some.dot").write_text(text)
+    config = (DUMPS / "two-voters.cfg").read_text()
+    if name == "Step":
+        config = re.sub(r"(?m)^(SPECIFICATION|INIT|NEXT).*\n", "", config) + "\nINIT Init\nNEXT Step\n"
+    (tmp_path / "two.cfg").write_text(config)
+    outcome, found = crosschecked(run, tmp_path, tmp_path / "some.dot", config=tmp_path / "two.cfg")
+    assert (outcome.code, outcome.out.splitlines()[-1]) == (0, "EQUAL: the same states and labelled steps")
+    assert f"{name} is no action of Reconfig: a step of that name may be any action" in outcome.out
+    assert (found["edges"]["labelled"], found["edges"]["theirs"]) == (True, 544)
+    edge = re.sub(r'label="\w+"', f'label="{name}"', some[0])
+    (tmp_path / "less.dot").write_text(text.replace(edge, ""))
+    outcome, found = crosschecked(run, tmp_path, tmp_path / "less.dot", config=tmp_path / "two.cfg")
+    assert (outcome.code, found["edges"]["only_ours_count"]) == (1, 1)
+    source, target = re.findall(r"-?\d+", some[0])[:2]
+    (tmp_path / "more.dot").write_text(text.replace(edge, f'{edge}{target} -> {source} [label="{name}"];\n'))
+    outcome, found = crosschecked(run, tmp_path, tmp_path / "more.dot", config=tmp_path / "two.cfg")
+    assert (outcome.code, found["edges"]["only_theirs_count"]) == (1, 1)
+    (tmp_path / "other.dot").write_text(text.replace(f'label="{name}"', 'label="Magic"'))
+    outcome, found = crosschecked(run, tmp_path, tmp_path / "other.dot", config=tmp_path / "two.cfg")
+    assert (outcome.code, "Magic: no action of Reconfig; --unlabelled" in outcome.out) == (1, True)
+
+
 def test_labels_that_are_the_names_of_methods(run, tmp_path) -> None:
     text = text_of("dumps/two-voters.dot").replace('label="BecomeLeader', 'label="become_leader')
     (tmp_path / "methods.dot").write_text(text)

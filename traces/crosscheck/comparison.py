@@ -80,7 +80,7 @@ class LabelledStep:
 class StepComparison(SetCounts):
     """The comparison of two sets of labelled steps between common states."""
 
-    labelled: bool  # whether the dump names the actions; if not, steps are compared without labels
+    labelled: bool  # whether the dump names actions; if not, steps are compared without labels
     initial_differ: bool  # whether the dump has other initial states
     ours_examples: list[LabelledStep]  # steps that only the search has
     theirs_examples: list[LabelledStep]  # steps that only the dump has
@@ -94,9 +94,13 @@ class StepComparison(SetCounts):
 class Comparison:
     """Compares the states of a dump with those of a reference search."""
 
-    def __init__(self, search: ReferenceSearch, reader: StateReader, *, unlabelled: bool = False) -> None:
+    def __init__(
+        self, search: ReferenceSearch, reader: StateReader, *, unlabelled: bool = False, any_action: str | None = None
+    ) -> None:
+        """Prepare the comparison. A step of the dump with the label `any_action` may be any action."""
         self._search = search
         self._unlabelled = unlabelled
+        self._any_action = any_action
         self._view = reader.view
         self._reader = reader
         self._judge = DivergenceExplainer(search.semantics, reader.view, "dump")
@@ -181,10 +185,12 @@ class Comparison:
     def _compared_edges(
         self, graph: nx.MultiDiGraph[int], numbers: Mapping[int, int], found: Mapping[int, TraceState]
     ) -> StepComparison:
-        labelled = not self._unlabelled and times_taken(graph) is not None
+        labelled = not self._unlabelled and bool({*(times_taken(graph) or ())} - {self._any_action})
         ours = {(source, step.action if labelled else None, target) for source, step, target in self._search.edges()}
         within = [edge for edge in _edges_of(graph) if {*edge[:2]} <= numbers.keys()]
         theirs = {(numbers[source], action if labelled else None, numbers[target]) for source, target, action in within}
+        if labelled:
+            theirs = _named(theirs, ours, self._any_action)
         both = set(numbers.values())
         more = sorted((edge for edge in ours - theirs if {edge[0], edge[2]} <= both), key=_in_order)
         less = sorted((edge for edge in theirs - ours if min(edge[0], edge[2]) >= 0), key=_in_order)
@@ -209,6 +215,14 @@ class Comparison:
 def _edges_of(graph: nx.MultiDiGraph[int]) -> Iterable[tuple[int, int, str | None]]:
     edges: Iterable[tuple[int, int, str | None]] = graph.edges(data="action")
     return edges
+
+
+def _named(theirs: set[Edge], ours: set[Edge], any_action: str | None) -> set[Edge]:
+    """Replace each edge that may be any action by our edges between the same states, if there are any."""
+    unnamed = {(source, target) for source, action, target in theirs if action == any_action}
+    named = {edge for edge in ours if (edge[0], edge[2]) in unnamed}
+    matched = {(source, any_action, target) for source, _, target in named}
+    return (theirs - matched) | named
 
 
 def _in_order(edge: Edge) -> tuple[int, str, int]:
