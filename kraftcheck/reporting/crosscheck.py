@@ -65,12 +65,12 @@ class CrosscheckResult:
 
         An action that TLC counts less often is left out if TLC's steps of any action may include the others.
         """
-        ours, theirs = self.result.actions, dict((self.tlc and self.their_actions) or {})
-        unnamed = theirs.pop(self.any_action or "", 0)
-        both = {name: (ours.get(name, 0), theirs.get(name, 0)) for name in (*ours, *theirs) if theirs or unnamed}
+        ours, theirs = self.result.actions, self.their_actions if self.tlc and self.their_actions else {}
+        both = {name: (ours.get(name, 0), theirs.get(name, 0)) for name in (*ours, *theirs) if theirs}
+        _, unnamed = both.pop(self.any_action or "", (0, 0))
         lacking = sum(max(0, mine - other) for mine, other in both.values())
         covered = unnamed > 0 and (self.edges is not None or lacking <= unnamed)
-        return {name: (a, b) for name, (a, b) in both.items() if a < b or (a > b and not covered)}
+        return {name: (a, b) for name, (a, b) in both.items() if a != b and not (a > b and covered)}
 
     @property
     def more_often(self) -> dict[str, int]:

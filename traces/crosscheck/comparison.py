@@ -186,11 +186,7 @@ class Comparison:
         self, graph: nx.MultiDiGraph[int], numbers: Mapping[int, int], found: Mapping[int, TraceState]
     ) -> StepComparison:
         labelled = not self._unlabelled and bool({*(times_taken(graph) or ())} - {self._any_action})
-        ours = {(source, step.action if labelled else None, target) for source, step, target in self._search.edges()}
-        within = [edge for edge in _edges_of(graph) if {*edge[:2]} <= numbers.keys()]
-        theirs = {(numbers[source], action if labelled else None, numbers[target]) for source, target, action in within}
-        if labelled:
-            theirs = _named(theirs, ours, self._any_action)
+        ours, theirs = self._edges(graph, numbers, labelled=labelled)
         both = set(numbers.values())
         more = sorted((edge for edge in ours - theirs if {edge[0], edge[2]} <= both), key=_in_order)
         less = sorted((edge for edge in theirs - ours if min(edge[0], edge[2]) >= 0), key=_in_order)
@@ -202,6 +198,15 @@ class Comparison:
             ours_examples=[LabelledStep(self._known[s], action, self._known[t]) for s, action, t in more[:EXAMPLES]],
             theirs_examples=[self._refused(edge, in_file) for edge in less[:EXAMPLES]],
         )  # fmt: skip
+
+    def _edges(
+        self, graph: nx.MultiDiGraph[int], numbers: Mapping[int, int], *, labelled: bool
+    ) -> tuple[set[Edge], set[Edge]]:
+        """Return the edges of the search and of the dump, by the states' numbers in the search."""
+        ours = {(source, step.action if labelled else None, target) for source, step, target in self._search.edges()}
+        within = [edge for edge in _edges_of(graph) if {*edge[:2]} <= numbers.keys()]
+        theirs = {(numbers[source], action if labelled else None, numbers[target]) for source, target, action in within}
+        return ours, _named(theirs, ours, self._any_action) if labelled else theirs
 
     def _refused(self, edge: Edge, in_file: Mapping[int, TraceState]) -> LabelledStep:
         """Return a step that only the dump has, with the reason why the protocol cannot take it."""
