@@ -6,6 +6,8 @@ import java.lang.reflect.Method;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.Arrays;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
@@ -16,17 +18,18 @@ import java.util.concurrent.ConcurrentHashMap;
 import net.bytebuddy.agent.builder.AgentBuilder;
 import net.bytebuddy.asm.Advice;
 import net.bytebuddy.description.method.MethodDescription;
+import net.bytebuddy.description.type.TypeDescription;
 import net.bytebuddy.matcher.ElementMatcher;
 import net.bytebuddy.matcher.ElementMatchers;
 
 /**
  * Writes what Kafka's Raft client does, as lines of JSON: -javaagent:JAR=FILE[,BYTES].
  *
- * Each message has a line with its text; each change of the state has a line with the whole state. So the state before
- * a step is the last one before its line, and the state after it is the next one. Nothing is written past BYTES.
+ * Each message for the log has a line, whatever the log level; so has each change of the state, between two steps. The
+ * state before a step is the last one before its lines, and the state after it is the next one. Nothing is written past
+ * BYTES.
  */
 public final class ObservingAgent {
-    private static final String RAFT = "org.apache.kafka.raft.";
     private static final long MOST_BYTES = 1L << 30;
     private static final Map<String, Method> METHODS = new ConcurrentHashMap<>();
     private static final Map<String, Field> FIELDS = new ConcurrentHashMap<>();
@@ -35,6 +38,7 @@ public final class ObservingAgent {
     private static long left = MOST_BYTES;
     private static long count;
     private static String last = "";
+    private static Method format;
 
     public static void premain(String arguments, Instrumentation instrumentation) throws IOException {
         String[] words = arguments.split(",", 2);
@@ -42,23 +46,47 @@ public final class ObservingAgent {
         left = words.length > 1 ? Long.parseLong(words[1]) : MOST_BYTES;
         AgentBuilder builder = new AgentBuilder.Default().disableClassFormatChanges()
             .with(AgentBuilder.Listener.StreamWriting.toSystemError().withErrorsOnly());
-        builder = on(builder, "KafkaRaftClient", ElementMatchers.named("initialize"), Boot.class);
-        builder = on(builder, "KafkaRaftClient", ElementMatchers.named("handleInboundMessage"), Receive.class);
-        builder = on(builder, "KafkaRaftClient", ElementMatchers.named("poll").and(ElementMatchers.takesNoArguments()), Step.class);
-        builder = on(builder, "KafkaNetworkChannel", ElementMatchers.named("send"), Send.class);
-        builder = on(builder, "RaftResponse$Outbound", ElementMatchers.isConstructor(), Answer.class);
+        ElementMatcher<MethodDescription> levels = ElementMatchers.<MethodDescription>namedOneOf(
+            "trace", "debug", "info", "warn", "error").and(ElementMatchers.takesArgument(0, String.class));
+        builder = on(builder, ElementMatchers.nameEndsWith(".LogContext$LocationAwareKafkaLogger")
+            .or(ElementMatchers.nameEndsWith(".LogContext$LocationIgnorantKafkaLogger")), levels, Log.class);
+        builder = on(builder, ElementMatchers.named("org.apache.logging.slf4j.Log4jLogger"), levels, Log.class);
+        ElementMatcher<TypeDescription> client = ElementMatchers.named("org.apache.kafka.raft.KafkaRaftClient");
+        builder = on(builder, client, ElementMatchers.named("initialize"), After.class);
+        builder = on(builder, client, ElementMatchers.named("handleInboundMessage"), Around.class);
+        builder = on(builder, client, ElementMatchers.named("poll").and(ElementMatchers.takesNoArguments()), After.class);
         builder.installOn(instrumentation);
     }
 
-    private static AgentBuilder on(AgentBuilder builder, String type, ElementMatcher<? super MethodDescription> method, Class<?> advice) {
-        return builder.type(ElementMatchers.named(RAFT + type)).transform((made, description, loader, module, domain) ->
+    private static AgentBuilder on(AgentBuilder builder, ElementMatcher<? super TypeDescription> type,
+            ElementMatcher<? super MethodDescription> method, Class<?> advice) {
+        return builder.type(type).transform((made, description, loader, module, domain) ->
             made.visit(Advice.to(advice).on(method)));
     }
 
-    /** Write a line with a text. */
-    public static synchronized void text(String event, Object text) {
-        write("\"event\":\"" + event + "\",\"text\":\"" + escaped(String.valueOf(text)) + "\"");
-        flush();
+    /** Write a message for the log, if it is the Raft client's. */
+    public static void log(Object logger, String level, Object[] arguments) throws ReflectiveOperationException {
+        String name = (String) call(logger, "getName");
+        boolean prefixed = logger.getClass().getName().contains(".LogContext$");
+        // Only the log of records writes by a logger of the library, without Kafka's prefix.
+        if (!name.startsWith("org.apache.kafka.raft") || !(prefixed || name.endsWith(".KafkaRaftLog"))) {
+            return;
+        }
+        Object[] values = Arrays.copyOfRange(arguments, 1, arguments.length);
+        if (values.length == 1 && values[0] instanceof Object[]) {
+            values = (Object[]) values[0];
+        }
+        Object text = format().invoke(null, (prefixed ? field(logger, "prefix") : "") + (String) arguments[0], values);
+        write("\"event\":\"log\",\"level\":\"" + level.toUpperCase(Locale.ROOT) + "\",\"text\":\""
+            + escaped((String) call(text, "getMessage")) + "\"");
+    }
+
+    /** Return the formatter of the logging library, which is Kafka's. */
+    private static Method format() throws ReflectiveOperationException {
+        if (format == null) {
+            format = Class.forName("org.slf4j.helpers.MessageFormatter").getMethod("arrayFormat", String.class, Object[].class);
+        }
+        return format;
     }
 
     /** Write the client's state if it is not the last one that was written. */
@@ -92,7 +120,6 @@ public final class ObservingAgent {
             last = now;
             write("\"event\":\"state\"," + now);
         }
-        flush();
     }
 
     private static Map<Integer, String> voters(Object voters) throws ReflectiveOperationException {
@@ -132,7 +159,11 @@ public final class ObservingAgent {
         String key = object.getClass().getName() + "." + name;
         Field field = FIELDS.get(key);
         if (field == null) {
-            field = object.getClass().getDeclaredField(name);
+            Class<?> owner = object.getClass();
+            while (Arrays.stream(owner.getDeclaredFields()).map(Field::getName).noneMatch(name::equals)) {
+                owner = owner.getSuperclass();
+            }
+            field = owner.getDeclaredField(name);
             field.setAccessible(true);
             FIELDS.put(key, field);
         }
@@ -150,7 +181,7 @@ public final class ObservingAgent {
         return method.invoke(object);
     }
 
-    private static void write(String fields) {
+    private static synchronized void write(String fields) {
         String line = "{\"seq\":" + count + ",\"time\":" + System.currentTimeMillis() + "," + fields + "}\n";
         left -= line.length();
         if (left < 0) {
@@ -159,16 +190,9 @@ public final class ObservingAgent {
         count++;
         try {
             out.write(line);
-        } catch (IOException error) {
-            left = 0;  // a full disk: Kafka goes on without the agent
-        }
-    }
-
-    private static void flush() {
-        try {
             out.flush();
         } catch (IOException error) {
-            left = 0;
+            left = 0;  // a full disk: Kafka goes on without the agent
         }
     }
 
@@ -187,53 +211,30 @@ public final class ObservingAgent {
         return found.toString();
     }
 
-    public static final class Boot {
+    public static final class Log {
+        @Advice.OnMethodEnter(suppress = Throwable.class)
+        static void enter(@Advice.This Object logger, @Advice.Origin("#m") String level, @Advice.AllArguments Object[] arguments)
+                throws Throwable {
+            log(logger, level, arguments);
+        }
+    }
+
+    public static final class Around {
         @Advice.OnMethodEnter(suppress = Throwable.class)
         static void enter(@Advice.This Object client) throws Throwable {
-            text("boot", "node " + field(client, "nodeId") + ", directory " + field(client, "nodeDirectoryId") + ", Kafka "
-                + client.getClass().getProtectionDomain().getCodeSource().getLocation());
-        }
-
-        @Advice.OnMethodExit(suppress = Throwable.class)
-        static void exit(@Advice.This Object client) throws Throwable {
             state(client);
         }
-    }
 
-    public static final class Receive {
-        @Advice.OnMethodEnter(suppress = Throwable.class)
-        static void enter(@Advice.This Object client, @Advice.Argument(0) Object message) throws Throwable {
-            state(client);
-            text("receive", message);
-        }
-
-        @Advice.OnMethodExit(suppress = Throwable.class, onThrowable = Throwable.class)
-        static void exit(@Advice.This Object client, @Advice.Thrown Throwable thrown) throws Throwable {
-            if (thrown != null) {
-                text("threw", thrown);
-            }
-            state(client);
-        }
-    }
-
-    public static final class Step {
         @Advice.OnMethodExit(suppress = Throwable.class, onThrowable = Throwable.class)
         static void exit(@Advice.This Object client) throws Throwable {
             state(client);
         }
     }
 
-    public static final class Send {
-        @Advice.OnMethodEnter(suppress = Throwable.class)
-        static void enter(@Advice.Argument(0) Object request) {
-            text("send", request);
-        }
-    }
-
-    public static final class Answer {
-        @Advice.OnMethodExit(suppress = Throwable.class)
-        static void exit(@Advice.This Object response) {
-            text("answer", response);
+    public static final class After {
+        @Advice.OnMethodExit(suppress = Throwable.class, onThrowable = Throwable.class)
+        static void exit(@Advice.This Object client) throws Throwable {
+            state(client);
         }
     }
 }
