@@ -33,6 +33,7 @@ class Kind(StrEnum):
     FETCHING = "fetching"  # a follower begins to fetch a snapshot
     PARKED = "parked"  # a parked fetch ends, since the log has grown
     REJECTED = "rejected"  # a parked fetch ends with an error
+    STATE = "state"  # the agent's: the whole state between two steps
     THREW = "threw"  # the process throws an exception
 
 

@@ -264,6 +264,25 @@ class LineChecks(Effects):
             return state  # an upgrade: the voters' line comes next
         return self._equal(state, event, ("kraft.version",), (version,), (ours,))
 
+    def _is_state(self, node: Node, state: NodeState, event: Event) -> NodeState:
+        """Compare the whole state with the model's."""
+        me, shown = state.me, event.body
+        kafka = {name: shown.get(name) for name in ("mode", "epoch", "leader")}
+        kafka["high watermark"] = shown.get("high_watermark") or 0
+        leader = None if isinstance(me.leader, Nil) else self.terms.nodes[me.leader]
+        model: dict[str, Any] = {"mode": str(me.mode), "epoch": me.epoch, "leader": leader}
+        model["high watermark"] = state.high
+        if event.seq > state.appended:  # Kafka's leader appends a little later than the model's
+            formatted = self.protocol.formatted_voters(me.id, me.directory)
+            kafka["end"], kafka["last"] = shown.get("end"), shown.get("last")
+            kafka["voters"] = {self.terms.key(int(one), directory) for one, directory in shown["voters"].items()}
+            model["end"], model["last"] = offset_of(me.log, len(me.log)), me.log[-1].epoch if me.log else 0
+            model["voters"] = {voter.key for voter in me.voters}
+            if formatted or me.log:  # from 4.4 on an observer's disk is formatted with a version as well
+                kafka["version"] = shown.get("version")
+                model["version"] = version_in(me.log, self.protocol.initial_version if formatted else 0)
+        return self._equal(state, event, kafka, kafka.values(), model.values())
+
 
 SENDS: dict[str, Any] = {
     "Fetch": LineChecks._send_fetch,
@@ -288,4 +307,5 @@ CHECKS: dict[Kind, Any] = {
     Kind.REPLACED: LineChecks._ends_at,
     Kind.VOTERS: LineChecks._reads_voters,
     Kind.VERSION: LineChecks._reads_version,
+    Kind.STATE: LineChecks._is_state,
 }

@@ -1,0 +1,79 @@
+"""The agent's files: their lines and states replay, and a changed state is found."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraftcheck.validation.agent_lines import read_agent
+from kraftcheck.validation.cluster import replay_of
+from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.replay import ClusterReplay
+
+FOLDER = Path(__file__).parents[1] / "data" / "cluster" / "agent"
+Lines = dict[int, list[str]]
+
+
+def recorded() -> Lines:
+    return {node: gzip.open(FOLDER / f"node{node}.ndjson.gz", "rt").read().splitlines() for node in (1, 2, 3)}
+
+
+def replayed(lines: Lines) -> ClusterReplay:
+    logs: dict[int, list[Event]] = {}
+    for node, text in lines.items():
+        logs[node] = list(read_agent(text, f"node{node}.ndjson"))
+        for event in logs[node]:
+            event.node = node
+    replay = replay_of(logs)
+    for _ in replay.run():
+        pass
+    return replay
+
+
+def test_recorded_lines_and_states_conform() -> None:
+    replay = replayed(recorded())
+    assert replay.divergence is None
+    assert not replay.pairs.unpaired
+    assert replay.explained[Kind.STATE] == 187
+    assert replay.explained[Kind.REQUEST] > 200
+
+
+def test_an_unfinished_line_is_left_out() -> None:
+    lines = recorded()
+    lines[3][-1] = lines[3][-1][:40]
+    assert replayed(lines).divergence is None
+
+
+@pytest.mark.parametrize("line", ["", "{", '{"seq":1}', '{"seq":1,"time":-1}', '{"seq":1,"time":"x"}', '{"seq":[[['])
+def test_other_lines_are_no_events(line: str) -> None:
+    assert not list(read_agent([line, f'{{"seq":0,"time":1,"event":"log","level":3,"text":{line!r}}}'], "x"))
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "mode": lambda mode: "Unattached" if mode != "Unattached" else "Follower",
+    "epoch": lambda epoch: epoch + 1,
+    "leader": lambda leader: 3 if leader != 3 else 2,
+    "end": lambda end: end + 1,
+    "last": lambda last: last + 1,
+    "high_watermark": lambda high: (high or 0) + 1,
+    "version": lambda version: 1 - version,
+    "voters": lambda voters: dict(list(voters.items())[1:]) or {"2": "AAAAAAAAAAAAAAAAAAAAAQ"},
+}
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_a_changed_state_is_found_at_its_line(field: str) -> None:
+    lines = recorded()
+    states = [number for number, line in enumerate(lines[2]) if '"event":"state"' in line]
+    place = states[len(states) // 2]
+    entry = json.loads(lines[2][place])
+    lines[2][place] = json.dumps({**entry, field: CHANGES[field](entry[field])}, separators=(",", ":"))
+    divergence = replayed(lines).divergence
+    assert divergence is not None
+    assert divergence.event.place == f"node2.ndjson:{place + 1}"
+    assert divergence.differences[0].field == field.replace("_", " ")
