@@ -20,6 +20,7 @@ LOG_CHECKS = {
     "epochs grow": "no node goes back to an earlier epoch",
     "observers": "only voters stand for election",
     "leaders' logs": "no leader begins below a high watermark of an earlier epoch",
+    "truncations": "truncations of an epoch go back further each, and none below a high watermark",
     "restarts": "a restart keeps quorum-state: epoch, leader and vote",
     "voter sets by offset": "voter sets agree by offset, and change by one voter",
 }
@@ -27,6 +28,8 @@ LOG_CHECKS = {
 
 _DURABLE = ("Unattached", "Follower", "Candidate", "Leader")
 _STANDING = ("Prospective", "Candidate", "Leader")
+_REPORTED = 1 << 62
+"""In place of the offset of a truncation: further ones of the epoch are not compared."""
 _VoterSet = tuple[int, tuple[Any, ...], Event]
 
 
@@ -55,6 +58,8 @@ class _Node:
     snapshots: tuple[tuple[int, int], ...] = ()
     """The snapshots that the process finds: offset and epoch."""
     high: int = 0
+    truncated: dict[int, tuple[int, Event]] = field(default_factory=dict)
+    """The last truncation, by its epoch."""
     votes: dict[int, tuple[int, Event]] = field(default_factory=dict)
 
 
@@ -84,7 +89,7 @@ class _Monitor:
             Kind.TRANSITION: self._transition,
             Kind.VOTERS: self._voters,
             Kind.TRUNCATED: self._truncated,
-            Kind.REPLACED: self._truncated,
+            Kind.REPLACED: self._replaced,
             Kind.LEADER_HIGH_WATERMARK: self._high_watermark,
             Kind.FOLLOWER_HIGH_WATERMARK: self._high_watermark,
         }
@@ -103,8 +108,24 @@ class _Monitor:
         node.state, node.stored, node.voters = None, {}, []
 
     def _truncated(self, node: _Node, event: Event) -> None:
-        left = event.body if event.kind is Kind.TRUNCATED else -2
-        node.voters, node.ever = ([one for one in sets if one[0] < left] for sets in (node.voters, node.ever))
+        """A truncation takes the follower to a prefix of its leader's log, so a further one goes back further."""
+        offset, epoch = event.body, node.state["epoch"] if node.state else -1
+        before = node.truncated.get(epoch)
+        self.report.checks["truncations"] += 1
+        node.truncated = {epoch: (offset, event)}
+        if before and before[0] <= offset:
+            self._found("truncations", f"truncated to offset {offset} again in epoch {epoch}", event, before[1])
+            node.truncated = {epoch: (_REPORTED, event)}
+        if offset < node.high:
+            message = f"truncated to offset {offset}, below its own high watermark {node.high}"
+            self._found("truncations", message, event)
+        self._forget(node, offset)
+
+    def _replaced(self, node: _Node, event: Event) -> None:
+        self._forget(node, -2)
+
+    def _forget(self, node: _Node, end: int) -> None:
+        node.voters, node.ever = ([one for one in sets if one[0] < end] for sets in (node.voters, node.ever))
 
     def _high_watermark(self, node: _Node, event: Event) -> None:
         if node.state:
