@@ -25,6 +25,7 @@ RUNS = {  # commands of the README's table, with arguments and the exit code
     "replay MODEL TRACE": (f"replay reconfig {DIVERGING}.out.gz --config {DIVERGING}.cfg", 0),
     "crosscheck MODEL --dump FILE": (f"crosscheck reconfig --dump {DUMP}.dot.gz --config {DUMP}.cfg", 0),
     "lockstep quorum": ("lockstep quorum --runs 2 --depth 10", 0),
+    "validate quorum PATH": ("validate quorum tests/data/cluster/conforms", 0),
     "pipeline TRACES --model MODEL": (
         f"pipeline {DIVERGING}.tla.gz --model reconfig --config {DIVERGING}.cfg --out corpus",
         0,

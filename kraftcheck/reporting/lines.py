@@ -189,9 +189,10 @@ class Meter:
         """Increase the count by one."""
         self.reach(self._count + 1)
 
-    def reach(self, count: int) -> None:
-        """Set the count."""
-        self._reach(count, time.monotonic() - self._began, "")
+    def reach(self, count: int, seconds: float = 0.0) -> None:
+        """Set the count; `seconds` in which it was reached, if the rate is shown."""
+        more = f", {count / seconds:,.0f} a second" if seconds else ""
+        self._reach(count, time.monotonic() - self._began, more)
 
     def _reach(self, count: int, seconds: float, more: str) -> None:
         self._count = count

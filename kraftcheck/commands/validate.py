@@ -1,0 +1,176 @@
+"""Validate what the logs and disks of a real Kafka cluster show.
+
+exit codes: 0 the logs conform; 1 they diverge from the model; 12 a property or a check is broken; 20 nothing is wrong,
+but a voter's log, lines or messages are missing, or a limit stopped the replay; 2 bad input; 130 interrupted
+
+for example:
+    kraftcheck validate quorum logs/
+    kraftcheck validate quorum node1.log.gz node2.log.gz node3.log.gz disks.tar.gz --report page.html
+    kraftcheck validate quorum --print-setup
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kraftcheck.explorer.request import seconds, size
+from kraftcheck.options import add
+from kraftcheck.reporting.files import OutputFiles
+from kraftcheck.reporting.lines import Meter, print_lines
+from kraftcheck.spec.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    from kraftcheck.validation.sources import Sources
+    from kraftcheck.validation.verdict import Validation
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    add(parser, "model", help="quorum")
+    paths = "log4j files (gzipped, rotated, in any order), data folders, tarballs or folders of them"
+    parser.add_argument("paths", nargs="+", type=Path, default=[], metavar="PATH", help=paths).required = False
+    kafka = "Kafka's version, for the output (default: the one that the logs show)"
+    parser.add_argument("--kafka", metavar="VERSION", default="", help=kafka)
+    known = "let the model deviate only as this known difference of Kafka does (repeatable; default: all)"
+    parser.add_argument("--known", action="append", default=[], metavar="NAME", help=known)
+    without = "report this known difference: the model does not deviate there (repeatable)"
+    parser.add_argument("--without", action="append", default=[], metavar="NAME", help=without)
+    logs = parser.add_argument_group("logs")
+    node = "read the events of this file or folder as those of a node (repeatable)"
+    logs.add_argument("--node", action="append", default=[], metavar="ID=PATH", help=node)
+    pattern = "log4j's pattern of the files (default: [%%d] %%p %%m (%%c)%%n)"
+    logs.add_argument("--pattern", metavar="PATTERN", help=pattern)
+    logs.add_argument("--from", dest="since", metavar="TIME", help="leave out earlier lines (2026-11-25T13:19:44)")
+    logs.add_argument("--to", dest="until", metavar="TIME", help="leave out later lines")
+    add(logs, "--max-size", default=size("64G"))
+    limit = "stop the replay after this time, with exit code 20"
+    logs.add_argument("--time-limit", dest="stop_after", type=seconds, metavar="SECONDS", help=limit)
+    monitors = "exit with 0 if nothing is broken in INFO logs or disks, which show no steps"
+    parser.add_argument("--monitors", action="store_true", help=monitors)
+    setup = "print what to change on a cluster for each way to observe it, and its cost"
+    parser.add_argument("--print-setup", action="store_true", help=setup)
+    output = parser.add_argument_group("output")
+    add(output, "--json", "--report", help=None)
+    add(output, "--junit", help="write the replay and each check as JUnit's XML")
+    add(output, "--quiet", help="print only the verdict, the divergence, and broken checks")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.model != "quorum":
+        raise InputError(f"{arguments.model}: not supported by validate; use the model quorum")
+    if arguments.print_setup:
+        from kraftcheck.reporting.setup import SETUP
+
+        print(SETUP, end="")
+        return 0
+    if not arguments.paths and not arguments.node:
+        raise InputError("PATH: expected logs or disks of a cluster, found none; name files or folders")
+    with OutputFiles(arguments, "json", "report", "junit") as files:
+        found = _validated(arguments)
+        from kraftcheck.reporting.validation import validation_lines
+        from kraftcheck.reporting.validation_files import validation_as_json, write_validation_junit
+
+        print_lines(validation_lines(found, quiet=arguments.quiet))
+        files.json(lambda: validation_as_json(found))
+        files.file("junit", partial(write_validation_junit, found))
+    return found.exit_code
+
+
+def _without(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Return the names of the known differences to leave out."""
+    from kraftcheck.kraft_model.quorum.variants.kafka import known_differences
+
+    known = known_differences(cluster=True)
+    for name in (*arguments.known, *arguments.without):
+        if name not in known:
+            raise InputError(unknown("difference", name, known))
+    left = [name for name in known if arguments.known and name not in arguments.known]
+    return tuple(dict.fromkeys((*left, *arguments.without)))
+
+
+def _nodes(texts: list[str]) -> list[tuple[int, Path]]:
+    found = []
+    for text in texts:
+        number, _, path = text.partition("=")
+        if not (number.isascii() and number.isdigit() and len(number) < 10 and path):
+            raise InputError(f"--node {text}: expected a node's id and a path such as 1=node1.log")
+        found.append((int(number), Path(path)))
+    return found
+
+
+def _time(option: str, text: str | None) -> int | None:
+    from kraftcheck.validation.log4j import milliseconds
+
+    found = None if text is None else milliseconds(text)
+    if found == 0:
+        raise InputError(f"{option} {text}: expected a time of the logs such as 2026-11-25T13:19:44.696")
+    return found
+
+
+def _validated(arguments: argparse.Namespace) -> Validation:
+    """Read the inputs, replay the logs that show messages, and check the others and the disks."""
+    from kraftcheck.validation.disks import is_disk, read_disks
+    from kraftcheck.validation.log4j import DEFAULT_PATTERN
+    from kraftcheck.validation.log_monitors import check_events
+    from kraftcheck.validation.monitors import check_disks
+    from kraftcheck.validation.sources import Wanted, read_sources
+    from kraftcheck.validation.verdict import Validation, storms_in
+
+    without, nodes = _without(arguments), _nodes(arguments.node)
+    since, until = _time("--from", arguments.since), _time("--to", arguments.until)
+    disks = read_disks([path for path in arguments.paths if is_disk(path)], limit_bytes=arguments.max_size)
+    with Meter("events read", quiet=arguments.quiet) as meter:
+        pattern = arguments.pattern or DEFAULT_PATTERN
+        wanted = Wanted(pattern, since, until, arguments.max_size, meter.reach)
+        sources = read_sources(arguments.paths, nodes, wanted)
+    _require_some(arguments, sources, has_disks=bool(disks))
+    found = Validation(sources, disks, arguments.kafka, without, arguments.monitors)
+    if disks:
+        found.disk_report = check_disks(disks)
+    if arguments.monitors or not sources.logs:
+        found.monitored = check_events(chain.from_iterable(sources.every.values())) if sources.every else None
+    found.storms = storms_in(sources)
+    if sources.logs:
+        _replay(found, arguments)
+    return found
+
+
+def _require_some(arguments: argparse.Namespace, sources: Sources, *, has_disks: bool) -> None:
+    """Raise InputError unless a log or a disk was found."""
+    if sources.logs or sources.quiet or has_disks:
+        return
+    names = ", ".join(map(str, [*arguments.paths, *arguments.node][:4]))
+    is_limited = arguments.since is not None or arguments.until is not None
+    more = " between --from and --to" if is_limited else f" in {sources.others:,} files"
+    raise InputError(
+        f"{names}: expected lines of org.apache.kafka.raft, or folders __cluster_metadata-0, found neither{more};"
+        " name others, or give the logs' pattern by --pattern"
+    )
+
+
+def _replay(found: Validation, arguments: argparse.Namespace) -> None:
+    """Replay the logs up to the first divergence."""
+    from kraftcheck.validation.cluster import replay_of
+    from kraftcheck.validation.sources import line_of
+    from kraftcheck.validation.verdict import gaps_in
+
+    replay = found.replay = replay_of(dict(found.sources.logs), without=found.without)
+    began = time.monotonic()
+    limit = arguments.stop_after
+    with Meter("events replayed", quiet=arguments.quiet) as meter:
+        for number, _ in enumerate(replay.run()):
+            if number % 100 == 0:
+                spent = time.monotonic() - began
+                meter.reach(sum(replay.explained.values()), spent)
+                if limit is not None and spent > limit:
+                    found.limit = f"--time-limit {limit:g}"
+                    break
+    found.seconds = time.monotonic() - began
+    found.gaps = gaps_in(replay)
+    if replay.divergence is not None:
+        paths = [*arguments.paths, *(path for _, path in _nodes(arguments.node))]
+        found.line = line_of(paths, replay.divergence.event, arguments.max_size)

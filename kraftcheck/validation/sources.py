@@ -1,0 +1,316 @@
+"""The logs and disks of a cluster, recognized by their content, with the events of each node in order."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from pathlib import Path
+
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.values import cut, visible
+from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.log4j import DEFAULT_PATTERN, line_pattern, read_lines
+from kraftcheck.validation.state import BOOTS
+from kraftcheck.validation.streams import Entry, Stream, entries
+
+LIMIT = 64 << 30
+"""Default limit on the unpacked size of a file, in bytes."""
+
+MOST_EVENTS = 20_000_000
+
+HEAD = 1 << 16
+"""Bytes of a file that decide whether it is a log."""
+
+STEPS = frozenset({Kind.REQUEST, Kind.RESPONSE, Kind.IGNORED, Kind.SEND, Kind.ANSWER})
+"""Kinds of events that only DEBUG or TRACE shows; without them a log cannot be replayed."""
+
+_VERSION = re.compile(r"(?:Kafka version: |clientSoftwareVersion=')(\d+\.\d+[\w.-]{0,20})")
+_DISK_FILE = re.compile(r"\d{20}.*|quorum-state|meta\.properties|leader-epoch-checkpoint|partition\.metadata|\..*")
+_RAFT = ("RaftManager", "org.apache.kafka.raft")
+
+
+@dataclass
+class LogFile:
+    """A log file of one node, or its part of a file of several nodes."""
+
+    name: str
+    node: int
+    events: list[Event]
+
+    @property
+    def shows_steps(self) -> bool:
+        """Whether the log has lines that INFO does not show."""
+        return any(event.kind in STEPS or event.level == "TRACE" for event in self.events)
+
+    @property
+    def first(self) -> int:
+        """The time of the first event."""
+        return self.events[0].time
+
+    @property
+    def last(self) -> int:
+        """The time of the last event."""
+        return self.events[-1].time
+
+
+@dataclass
+class Sources:
+    """The events of each node in order, the files that have them, and notes."""
+
+    logs: dict[int, list[Event]] = field(default_factory=dict)  # of logs that show messages
+    quiet: dict[int, list[Event]] = field(default_factory=dict)  # of logs that do not, such as those of INFO
+    late: dict[int, list[Event]] = field(default_factory=dict)  # before a node's first start: not to be replayed
+    files: list[LogFile] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)  # Kafka's versions, with the place that shows each
+    notes: list[str] = field(default_factory=list)
+    others: int = 0  # files in folders and tarballs that are neither logs nor disks
+
+    @property
+    def every(self) -> dict[int, list[Event]]:
+        """The events of all nodes; those of INFO where a node has both."""
+        whole = {node: self.late.get(node, []) + self.logs.get(node, []) for node in (*self.late, *self.logs)}
+        return dict(sorted({**whole, **self.quiet}.items()))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How to read logs: log4j's pattern, the range of times, and the limit on unpacked bytes."""
+
+    pattern: str = DEFAULT_PATTERN
+    since: int | None = None  # milliseconds
+    until: int | None = None
+    limit_bytes: int = LIMIT
+    report: Callable[[int], object] = lambda count: None
+
+
+def read_sources(
+    paths: Iterable[Path], nodes: Sequence[tuple[int, Path]] = (), wanted: Wanted | None = None
+) -> Sources:
+    """Read the logs in files, folders and tarballs; `nodes` gives paths whose events are those of one node."""
+    reader = _Reader(wanted or Wanted())
+    for path in paths:
+        reader.path(path)
+    for node, path in nodes:
+        reader.path(path, node)
+    return reader.sources()
+
+
+class _Reader:
+    """Reads logs one after another."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        line_pattern(wanted.pattern)
+        self._wanted = wanted
+        self._found: list[LogFile] = []
+        self._result = Sources()
+        self._count = 0
+
+    def path(self, path: Path, node: int | None = None) -> None:
+        """Read a file, or every log of a folder or a tarball."""
+        for entry in entries(path, self._wanted.limit_bytes, _DISK_FILE.fullmatch):
+            problem = self._entry(entry, node)
+            if problem is not None:
+                if entry.is_named:
+                    raise InputError(problem)
+                self._result.others += 1
+
+    def _entry(self, entry: Entry, node: int | None) -> str | None:
+        """Read a log; return the problem if the file is none."""
+        stream = entry.stream
+        head = stream.peek(HEAD)
+        if not head:
+            return f"{stream.name}: expected a log, found an empty file; leave the file out"
+        if b"\0" in head:
+            return (
+                f"{stream.name}: expected a log4j file, found binary data; of a disk, name the folder that holds"
+                " __cluster_metadata-0"
+            )
+        if head.lstrip()[:1] == b"{":
+            return f"{stream.name}:1: expected a log4j file, found JSON, which is not supported; leave the file out"
+        problem = _foreign(stream.name, head, self._wanted.pattern)
+        return problem or self._log(stream, node)
+
+    def _log(self, stream: Stream, node: int | None) -> str | None:
+        events, lines = list[Event](), 0
+        wanted = self._wanted
+
+        def watched() -> Iterator[str]:
+            nonlocal lines
+            for lines, line in enumerate(stream.lines(), start=1):
+                if "Kafka version: " in line or "SoftwareVersion='" in line:
+                    self._version(line, f"{stream.name}:{lines}")
+                yield line
+
+        has_raft = False
+        for event in read_lines(watched(), stream.name, wanted.pattern):
+            has_raft = True
+            if (wanted.since is None or event.time >= wanted.since) and (
+                wanted.until is None or event.time <= wanted.until
+            ):
+                events.append(event)
+                self._counted()
+        if not has_raft:
+            return (
+                f"{stream.name}:1: expected lines of org.apache.kafka.raft in the pattern {wanted.pattern}, found none"
+                f" in {lines:,} lines; name the log that has them, or give another pattern by --pattern"
+            )
+        return self._split(stream.name, events, node) if events else None
+
+    def _counted(self) -> None:
+        self._count += 1
+        if self._count % 1000 == 0:
+            self._wanted.report(self._count)
+            if self._count > MOST_EVENTS:
+                raise InputError(
+                    f"logs: expected at most {MOST_EVENTS:,} events, found more; limit them by --from, --to"
+                )
+
+    def _version(self, line: str, place: str) -> None:
+        found = _VERSION.search(line)
+        if found:
+            self._result.versions.setdefault(found[1], place)
+
+    def _split(self, name: str, events: list[Event], node: int | None) -> str | None:
+        """Give each event its node: that of its line, else of the file; return the problem if no line names one."""
+        named = {event.node for event in events} - {-1}
+        if node is not None:
+            named = {node}
+        if not named:
+            place = f"{name}:{events[0].line}"
+            return f"{place}: expected a line with [RaftManager id=N], found none; name the node by --node ID={name}"
+        if len(named) == 1:
+            (only,) = named
+            for event in events:
+                event.node = only
+        else:
+            _assign(events)
+            self._result.notes.append(f"{name}: has the lines of nodes {', '.join(map(str, sorted(named)))}")
+        for one in sorted(named):
+            own = [event for event in events if event.node == one] if len(named) > 1 else events
+            if own:
+                self._found.append(LogFile(name, one, own))
+        return None
+
+    def sources(self) -> Sources:
+        """Return the events of each node, in the order of its files."""
+        result = self._result
+        of_node: dict[int, list[LogFile]] = {}
+        for file in self._found:
+            of_node.setdefault(file.node, []).append(file)
+        for node, files in sorted(of_node.items()):
+            kept = _in_order(_once(files, result.notes))
+            result.files += kept
+            for logs, shows_steps in ((result.logs, True), (result.quiet, False)):
+                chosen = [file for file in kept if file.shows_steps == shows_steps]
+                _note_overlaps(chosen, result.notes)
+                if chosen:
+                    logs[node] = [event for file in chosen for event in file.events]
+            self._from_start(node)
+        if result.others:
+            result.notes.append(f"{result.others:,} files in folders and tarballs are neither logs nor disks")
+        return result
+
+    def _from_start(self, node: int) -> None:
+        """Set aside a node's events before its first start: the state in which they begin is unknown."""
+        events = self._result.logs.get(node, [])
+        start = next((place for place, event in enumerate(events) if event.kind in BOOTS), len(events))
+        if start:
+            self._result.late[node] = events[:start]
+            self._result.logs[node] = events[start:]
+            if start == len(events):
+                del self._result.logs[node]
+
+
+def _foreign(name: str, head: bytes, pattern: str) -> str | None:
+    """Return the problem of a file in whose beginning no line has the pattern."""
+    match = line_pattern(pattern).match
+    lines = head.decode("utf-8", "replace").split("\n")
+    if any(match(line.rstrip("\r")) for line in lines):
+        return None
+    raft = (number for number, line in enumerate(lines) if any(word in line for word in _RAFT))
+    number = next(raft, 0)
+    return (
+        f"{name}:{number + 1}: expected a line of log4j in the pattern {pattern}, found"
+        f" {visible(cut(lines[number], 60))!r}; give the pattern of the file by --pattern"
+    )
+
+
+def _assign(events: Sequence[Event]) -> None:
+    """Give events of a file of several nodes a node: the snapshots of a start the next named one, others the last."""
+    following = -1
+    for event in reversed(events):
+        if event.node >= 0:
+            following = event.node
+        elif event.kind is Kind.DISK:
+            event.node = following
+    last = next(event.node for event in events if event.node >= 0)
+    for event in events:
+        if event.node < 0:
+            event.node = last
+        last = event.node
+
+
+def _once(files: Sequence[LogFile], notes: list[str]) -> list[LogFile]:
+    """Leave out copies of a file, and files that another one continues."""
+    kept: list[LogFile] = []
+    for file in sorted(files, key=lambda one: -len(one.events)):
+        whole = next((other for other in kept if _begins(other, file)), None)
+        if whole is None:
+            kept.append(file)
+        else:
+            notes.append(f"{file.name}: repeats {len(file.events):,} events of {whole.name}; read once")
+    return kept
+
+
+def _begins(whole: LogFile, part: LogFile) -> bool:
+    """Whether a file begins with all events of another one."""
+    return all(_content(one) == _content(other) for one, other in zip(whole.events, part.events, strict=False))
+
+
+def _content(event: Event) -> tuple[object, ...]:
+    return event.time, event.kind, event.correlation, event.body
+
+
+def _in_order(files: Iterable[LogFile]) -> list[LogFile]:
+    """Return the files of a node by the time of their first lines, the only use of time."""
+    return sorted(files, key=lambda file: (file.first, file.name))
+
+
+def _note_overlaps(files: Sequence[LogFile], notes: list[str]) -> None:
+    for before, after in pairwise(files):
+        if after.first < before.last:
+            notes.append(f"node {after.node}: {after.name} begins before {before.name} ends")
+
+
+def line_of(paths: Iterable[Path], event: Event, limit: int = LIMIT) -> str:
+    """Return the text of an event's line, read again; empty if it has changed since."""
+    try:
+        for path in paths:
+            for entry in entries(path, limit, _DISK_FILE.fullmatch):
+                if entry.stream.name == event.file:
+                    return next(islice(entry.stream.lines(), event.line - 1, None), "").strip()
+    except InputError:
+        pass
+    return ""
+
+
+def voters_in(logs: Mapping[int, Sequence[Event]]) -> set[int]:
+    """Return the nodes that some voter set of the logs has."""
+    found: set[int] = set()
+    for events in logs.values():
+        for event in events:
+            if event.kind is Kind.VOTERS:
+                found.update(voter[0] for voter in event.body[0])
+            elif event.kind is Kind.STARTING_VOTERS:
+                found.update(voter[0] for voter in event.body)
+            elif event.kind is Kind.TRANSITION:
+                found.update(event.body[0].get("voters") or ())
+    return found
+
+
+def count_kinds(events: Iterable[Event]) -> Counter[Kind]:
+    """Count events by kind."""
+    return Counter(event.kind for event in events)

@@ -1,0 +1,234 @@
+"""The verdict on the logs and disks of a cluster, with open questions, gaps, and storms of requests."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from kraftcheck.validation.disks import Disk
+from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.monitors import Report
+from kraftcheck.validation.sources import Sources, voters_in
+from kraftcheck.validation.state import Refusal
+
+UNWRITTEN = 2
+"""Requests of a killed process that it may have sent without writing their lines."""
+
+STORM = 300
+"""Equal requests within a second, from which they are a storm."""
+
+
+Replayed = Any
+"""A `ClusterReplay`."""
+
+
+class Result(StrEnum):
+    """Verdicts on a cluster."""
+
+    CONFORMS = "conforms"
+    DIVERGES = "diverges"
+    VIOLATES = "violates"
+    INCONCLUSIVE = "inconclusive"
+    UNBROKEN = "nothing broken"
+
+
+EXIT_CODES = {
+    Result.CONFORMS: 0,
+    Result.UNBROKEN: 0,
+    Result.DIVERGES: 1,
+    Result.VIOLATES: 12,
+    Result.INCONCLUSIVE: 20,
+}
+
+
+class Gap(NamedTuple):
+    """Requests that were received, and that the log of their sender lacks between two others."""
+
+    node: int  # the sender
+    after: Event  # the last request before the gap that the sender's log has
+    before: Event  # the first one behind it
+    receipts: list[Event]
+
+
+class Storm(NamedTuple):
+    """Equal requests in rapid succession."""
+
+    event: Event  # the first one
+    requests: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Requests a second."""
+        return self.requests / self.seconds
+
+
+@dataclass
+class Validation:
+    """The inputs and the outcome of a validation."""
+
+    sources: Sources
+    disks: list[Disk]
+    version: str = ""  # Kafka's, as given
+    without: tuple[str, ...] = ()
+    accepts_monitors: bool = False
+    replay: Replayed | None = None
+    monitored: Report | None = None  # checks of the logs
+    disk_report: Report | None = None
+    gaps: list[Gap] = field(default_factory=list)
+    storms: list[Storm] = field(default_factory=list)
+    limit: str = ""  # the limit that stopped the replay
+    seconds: float = 0.0  # of the replay
+    line: str = ""  # the text of the line at which the logs diverge
+
+    @property
+    def total(self) -> int:
+        """The number of events to replay."""
+        return sum(map(len, self.sources.logs.values()))
+
+    @property
+    def divergence(self) -> Refusal | None:
+        """The first divergence."""
+        found: Refusal | None = None if self.replay is None else self.replay.divergence
+        return found
+
+    @property
+    def explained(self) -> int:
+        """The number of events that the model explains."""
+        return 0 if self.replay is None else sum(self.replay.explained.values())
+
+    @property
+    def broken(self) -> Sequence[Any]:
+        """The properties that the replayed states violate."""
+        return () if self.replay is None else getattr(self.replay, "broken", ())
+
+    @property
+    def known_used(self) -> Mapping[str, int] | None:
+        """How often each known difference was used; None if the replay does not count them."""
+        used = getattr(self.replay, "used", None)
+        return used if isinstance(used, Mapping) else None
+
+    @property
+    def reports(self) -> list[Report]:
+        """The reports of the monitors of logs and disks."""
+        return [report for report in (self.monitored, self.disk_report) if report is not None]
+
+    @property
+    def missing(self) -> dict[int, bool]:
+        """The nodes without a log that shows messages; True for voters."""
+        sources = self.sources
+        seen = {event.peer for events in sources.logs.values() for event in events if event.peer is not None}
+        return {node: node in self.voters for node in sorted((self.voters | seen) - set(sources.logs))}
+
+    @cached_property
+    def voters(self) -> set[int]:
+        """The nodes that some voter set of the logs has."""
+        return voters_in(self.sources.every) | voters_in(self.sources.logs)
+
+    @property
+    def open_questions(self) -> list[str]:
+        """Why the logs cannot conform although nothing in them diverges."""
+        if self.replay is None and not self.sources.late:
+            return ["no log shows messages (TRACE), so there are no steps to compare with the model"]
+        late = self.sources.late
+        found = [
+            f"node {node}, a voter: no log of it shows messages, so its steps are unknown"
+            for node, is_voter in self.missing.items()
+            if is_voter and node not in late
+        ]
+        found += [
+            f"node {node}, a voter: its log begins in the life of a process, at {events[0].place};"
+            f" {len(events):,} events before its first start are not replayed"
+            for node, events in late.items()
+            if node in self.voters
+        ]
+        found += [
+            f"node {gap.node}: lines are missing between {gap.after.place} and {gap.before.place}: other nodes"
+            f" received {len(gap.receipts):,} requests that it did not write, the first at {gap.receipts[0].place}"
+            for gap in self.gaps
+        ]
+        return found + ([f"{self.limit} stopped the replay"] if self.limit else [])
+
+    @property
+    def result(self) -> Result:
+        """The verdict."""
+        if self.broken or any(report.findings for report in self.reports):
+            return Result.VIOLATES
+        if self.divergence is not None:
+            return Result.INCONCLUSIVE if self.lacks_lines(self.divergence.event) else Result.DIVERGES
+        if self.replay is None:
+            return Result.UNBROKEN if self.accepts_monitors else Result.INCONCLUSIVE
+        return Result.INCONCLUSIVE if self.open_questions else Result.CONFORMS
+
+    def lacks_lines(self, event: Event) -> bool:
+        """Whether lines are missing before an event of a node, so that it need not follow from those before it."""
+        return any(
+            gap.node == event.node and len(gap.receipts) > UNWRITTEN and gap.after.seq < event.seq for gap in self.gaps
+        )
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command."""
+        return EXIT_CODES[self.result]
+
+
+def gaps_in(replay: Replayed) -> list[Gap]:
+    """Return the gaps in the senders' logs, from requests that were received before and after others."""
+    found: list[Gap] = []
+    for node in replay.nodes.values():
+        of_sender: dict[int, list[Event]] = defaultdict(list)
+        for event in node.events:
+            if event.kind is Kind.REQUEST and event.peer in replay.nodes and event.peer != node.number:
+                of_sender[event.peer].append(event)
+        for sender, receipts in of_sender.items():
+            found += _gaps_of(sender, receipts, replay.pairs.sent)
+    return found
+
+
+def _gaps_of(sender: int, receipts: Sequence[Event], sent: Mapping[int, Event]) -> Iterator[Gap]:
+    last, missing = None, list[Event]()
+    for receipt in receipts:
+        origin = sent.get(id(receipt))
+        if origin is None:
+            missing.append(receipt)
+            continue
+        if last is not None and missing and _is_gap(last, origin, missing):
+            yield Gap(sender, last, origin, missing)
+        last, missing = origin, []
+
+
+def _is_gap(last: Event, following: Event, missing: Sequence[Event]) -> bool:
+    """Whether requests between two others are missing, and not only the last ones of a killed process."""
+    return following.incarnation == last.incarnation or len(missing) > UNWRITTEN
+
+
+def storms_in(sources: Sources) -> list[Storm]:
+    """Return the storms of equal requests, as their receivers saw them."""
+    found: list[Storm] = []
+    for events in sources.logs.values():
+        runs: dict[Any, list[Event]] = {}
+        for event in events:
+            if event.kind is not Kind.REQUEST:
+                continue
+            key = event.peer, event.body.api
+            run = runs.get(key)
+            if run is None or event.body != run[0].body or event.time - run[-1].time > 100:
+                found += _storm(run)
+                runs[key] = [event]
+            else:
+                run.append(event)
+        for run in runs.values():
+            found += _storm(run)
+    return sorted(found, key=lambda storm: -storm.requests)
+
+
+def _storm(run: Sequence[Event] | None) -> Iterator[Storm]:
+    """Yield a run of equal requests if it is a storm: of at least half a second, at a high rate."""
+    if run and len(run) >= STORM // 2:
+        seconds = (run[-1].time - run[0].time) / 1000
+        if seconds >= 0.5 and len(run) / seconds >= STORM:
+            yield Storm(run[0], len(run), seconds)

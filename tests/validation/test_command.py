@@ -1,0 +1,271 @@
+"""`kraftcheck validate quorum`: verdicts on samples of real clusters, forms of input, bad input."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shlex
+import tarfile
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.support.command_line import Outcome, Run
+from tests.support.readme import consoles, lacking
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests" / "data" / "cluster"
+PAGE = (ROOT / "docs" / "validate.md").read_text()
+HONEST, CAUGHT_UP, VOTE, PRE_VOTES = (
+    DATA / name for name in ("conforms", "caught-up", "vote-not-written", "followers-grant-pre-votes")
+)
+TIME = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\]")
+
+
+@pytest.fixture
+def validate(run: Run) -> Callable[..., Outcome]:
+    return lambda *arguments: run("validate", "quorum", *arguments)
+
+
+def text(path: Path) -> str:
+    return gzip.decompress(path.read_bytes()).decode()
+
+
+def logs(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.trace.log.gz"))
+
+
+def saved(folder: Path, texts: Iterable[tuple[str, str]]) -> Path:
+    for name, content in texts:
+        (folder / name).write_text(content)
+    return folder
+
+
+# Verdicts
+
+
+@pytest.mark.parametrize("folder", [HONEST, CAUGHT_UP], ids=lambda path: path.name)
+def test_an_honest_run_conforms(folder: Path, validate: Callable[..., Outcome], tmp_path: Path) -> None:
+    path = tmp_path / "found.json"
+    done = validate(folder, "--json", path)
+    assert done.code == 0, done
+    found = json.loads(path.read_text())
+    assert found["result"] == "conforms"
+    assert found["exit_code"] == 0
+    assert found["kafka"] == ["4.3.0"]
+    assert sum(found["explained"].values()) == found["events"] > 2000
+    assert done.out.startswith(f"conforms: {found['events']:,} of {found['events']:,} events of")
+    assert "steps without a line: " in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place", "says"),
+    [
+        ((CAUGHT_UP, "--without", "caught-up-within-the-hour"), "node1.trace.log.gz:814, node 1", "voters"),
+        ((VOTE,), "node1.trace.log.gz:1102, node 1", "transition"),
+        ((PRE_VOTES,), "node2.trace.log.gz:380, node 2", "answer Vote"),
+    ],
+    ids=lambda value: value[0].name if isinstance(value, tuple) else "",
+)
+def test_a_fault_is_found_at_its_line(
+    arguments: tuple[Any, ...], place: str, says: str, validate: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    path = tmp_path / "found.json"
+    done = validate(*arguments, "--quiet", "--json", path)
+    assert done.code == 1, done
+    first, where, what, *_ = done.out.splitlines()
+    assert first.startswith("diverges: ")
+    assert place in where
+    assert what.strip().startswith(says)
+    found = json.loads(path.read_text())["divergence"]
+    assert place.startswith(f"{Path(found['file']).name}:{found['line']}, node {found['node']}")
+    assert found["differences"]
+    assert "org.apache.kafka.raft" in found["text"]
+
+
+def test_a_missing_log_of_a_voter_is_inconclusive(validate: Callable[..., Outcome]) -> None:
+    done = validate(*logs(HONEST)[1:3], "--quiet")
+    assert done.code == 20, done
+    assert "  open: node 1, a voter: no log of it shows messages" in done.out
+
+
+def test_a_missing_log_of_an_observer_is_said(validate: Callable[..., Outcome]) -> None:
+    done = validate(*logs(HONEST)[:3])
+    assert done.code == 0, done
+    assert "Note: node 4, an observer: no log of it shows messages" in done.out
+
+
+def test_info_and_disks_show_no_steps(validate: Callable[..., Outcome]) -> None:
+    info = sorted(DATA.glob("*.info.log.gz"))
+    for arguments, checks in (
+        (info, "checks of 3 nodes"),
+        ([DATA / "disks.tar.gz"], "checks of 3 disks"),
+        ([*info, DATA / "disks.tar.gz"], "checks of 3 disks"),
+    ):
+        assert validate(*arguments).code == 20
+        done = validate(*arguments, "--monitors")
+        assert done.code == 0, done
+        assert done.out.startswith("nothing broken: ")
+        assert checks in done.out
+
+
+def test_a_broken_check_has_its_own_code(validate: Callable[..., Outcome], tmp_path: Path) -> None:
+    path = tmp_path / "found.xml"
+    done = validate(*sorted(VOTE.glob("*.info.log.gz")), "--junit", path)
+    assert done.code == 12, done
+    assert "broken: restarts: node 1 restarts in epoch 1" in done.out
+    suite = ElementTree.parse(path).getroot()
+    (failed,) = [case for case in suite if case.find("failure") is not None]
+    assert failed.get("name") == "logs: restarts"
+    assert suite.get("failures") == "1"
+
+
+@pytest.mark.parametrize(("command", "shown"), consoles(PAGE))
+def test_a_command_of_the_page_prints_its_lines(
+    command: str, shown: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    done = run(*shlex.split(command.removeprefix("kraftcheck ")))
+    lines = [line.removesuffix("...").rstrip() for line in shown.splitlines()]
+    assert lacking("\n".join(lines), done.out) == [], done
+
+
+# Forms of input
+
+
+def test_order_clocks_and_pieces_change_no_verdict(validate: Callable[..., Outcome], tmp_path: Path) -> None:
+    def skewed(content: str, node: int) -> str:
+        def moved(found: re.Match[str]) -> str:
+            time = datetime.fromisoformat(found[1].replace(",", ".")) + timedelta(milliseconds=500 * node)
+            return f"[{time:%Y-%m-%d %H:%M:%S},{time.microsecond // 1000:03}]"
+
+        return TIME.sub(moved, content)
+
+    whole = validate(HONEST, "--quiet").out
+    assert validate(*reversed(logs(HONEST)), "--quiet").out == whole
+    names = {path: path.name.partition(".")[0] for path in logs(HONEST)}
+    texts = {name: skewed(text(path), int(name[-1])) for path, name in names.items()}
+    assert validate(saved(tmp_path, ((f"{name}.log", one) for name, one in texts.items())), "--quiet").out == whole
+    for name, one in texts.items():  # rotated: the current piece has the plain name
+        lines = one.splitlines(keepends=True)
+        (tmp_path / f"{name}.log").write_text("".join(lines[400:]))
+        (tmp_path / f"{name}.log.1").write_bytes(gzip.compress("".join(lines[200:400]).encode()))
+        (tmp_path / f"{name}.log.2").write_text("".join(lines[:200]))
+    assert validate(tmp_path, "--quiet").out == whole
+    archive = tmp_path / "all.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        for path in sorted(tmp_path.glob("node*")):
+            tar.add(path, path.name)
+    assert validate(archive, "--quiet").out == whole
+
+
+def test_a_lost_piece_is_a_gap(validate: Callable[..., Outcome], tmp_path: Path) -> None:
+    lines = text(HONEST / "node2.trace.log.gz").splitlines(keepends=True)
+    saved(tmp_path, [("a.log", "".join(lines[:300])), ("c.log", "".join(lines[420:]))])
+    done = validate(*(path for path in logs(HONEST) if path.name[4] != "2"), tmp_path)
+    assert done.code == 20, done
+    assert "lines of node 2 are missing before this one" in done.out
+    assert "open: node 2: lines are missing between " in done.out
+
+
+def test_a_log_that_begins_late_is_replayed_from_its_first_start(
+    validate: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    lines = text(HONEST / "node2.trace.log.gz").splitlines(keepends=True)
+    late = tmp_path / "late.log"
+    late.write_text("".join(lines[300:]))
+    done = validate(HONEST / "node1.trace.log.gz", late, "--to", "2026-11-25T13:20:30")
+    assert done.code == 20, done
+    assert f"node 2, a voter: its log begins in the life of a process, at {late}:1;" in done.out
+
+
+def test_a_copy_is_read_once(validate: Callable[..., Outcome], tmp_path: Path) -> None:
+    copy = tmp_path / "copy.log"
+    copy.write_text(text(HONEST / "node1.trace.log.gz"))
+    done = validate(HONEST, copy)
+    assert done.code == 0, done
+    assert "read once" in done.out
+
+
+def test_a_file_of_several_nodes_is_split(validate: Callable[..., Outcome], tmp_path: Path) -> None:
+    path = saved(tmp_path, [("all.log", "".join(map(text, logs(HONEST))))]) / "all.log"
+    done = validate(path)
+    assert done.code == 0, done
+    assert f"Note: {path}: has the lines of nodes 1, 2, 3, 4" in done.out
+
+
+def test_the_pattern_and_the_node_of_a_file(validate: Callable[..., Outcome], tmp_path: Path) -> None:
+    content = re.sub(r"(?m)^\[(.*?)\] (\w+) (.*)$", r"\2 \1 - \3", text(HONEST / "node1.trace.log.gz"))
+    path = saved(tmp_path, [("one.log", content)]) / "one.log"
+    done = validate(path)
+    assert done.code == 2
+    assert f"{path}:1: expected a line of log4j in the pattern [%d] %p %m (%c)%n, found " in done.err
+    done = validate("--pattern", "%p %d - %m (%c)%n", "--node", f"1={path}", "--quiet")
+    assert done.code == 20, done
+    assert re.match(r"inconclusive: ([\d,]+) of \1 events of 1 node explained; Kafka 4.3.0\n", done.out)
+
+
+# Bad input
+
+
+def test_bad_input_is_one_message(validate: Callable[..., Outcome], tmp_path: Path) -> None:
+    whole = (HONEST / "node1.trace.log.gz").read_bytes()
+    files = {
+        "cut.log.gz": (whole[:20000], "cut.log.gz: cannot be read: its gzip stream ends too early"),
+        "bad.log.gz": (b"\x1f\x8b" + whole[5:], "bad.log.gz: cannot be read: "),
+        "foreign.log": (b"hello\n", "foreign.log:1: expected a line of log4j in the pattern"),
+        "empty.log": (b"", "empty.log: expected a log, found an empty file"),
+        "binary.log": (b"a\0b", "binary.log: expected a log4j file, found binary data"),
+        "agent.json": (b'{"n":0}\n', "agent.json:1: expected a log4j file, found JSON"),
+        "quiet.log": (b"[2026-11-25 13:19:44,696] INFO hello (a.b)\n", "quiet.log:1: expected lines of org.apache"),
+        "nameless.log": (
+            b"[2026-11-25 13:19:44,696] INFO [RaftLog partition=p] Truncated to offset 3 from end 4 (a.b)\n",
+            "nameless.log:1: expected a line with [RaftManager id=N], found none; name the node by --node ID=",
+        ),
+    }
+    for name, (content, message) in files.items():
+        (tmp_path / name).write_bytes(content)
+        done = validate(tmp_path / name)
+        assert done.code == 2, done
+        assert message in done.err
+        assert len(done.err.splitlines()) == 1
+    for arguments, message in (
+        ((), "PATH: expected logs or disks of a cluster, found none"),
+        ((tmp_path / "none",), "not found; name a log file"),
+        ((HONEST, "--known", "nothing"), "unknown difference nothing"),
+        ((HONEST, "--from", "noon"), "--from noon: expected a time"),
+        ((HONEST, "--node", "one"), "--node one: expected a node's id and a path"),
+        ((HONEST, "--to", "2020-01-01"), "found neither between --from and --to"),
+    ):
+        done = validate(*arguments)
+        assert done.code == 2, done
+        assert message in done.err
+
+
+def test_a_long_file_is_not_held(validate: Callable[..., Outcome], tmp_path: Path) -> None:
+    bomb = tmp_path / "long.log.gz"
+    with gzip.open(bomb, "wb", compresslevel=1) as file:
+        file.write(b"[2026-11-25 13:19:44,696] INFO hello (a.b)\n")
+        for _ in range(64):
+            file.write(b"x" * (1 << 20))
+    done = validate(bomb)
+    assert done.code == 2
+    assert "long.log.gz:2: expected a line of at most" in done.err
+    assert validate(bomb, "--max-size", "1M").code == 2
+
+
+def test_a_limit_of_time_is_inconclusive(validate: Callable[..., Outcome]) -> None:
+    done = validate(HONEST, "--time-limit", "0.000001", "--quiet")
+    assert done.code == 20, done
+    assert "--time-limit 1e-06 stopped the replay" in done.out
+
+
+def test_the_setup_is_printed(validate: Callable[..., Outcome]) -> None:
+    done = validate("--print-setup")
+    assert done.code == 0
+    assert "--entity-type broker-loggers" in done.out
