@@ -112,8 +112,9 @@ class _Monitor:
         offset, epoch = event.body, node.state["epoch"] if node.state else -1
         before = node.truncated.get(epoch)
         self.report.checks["truncations"] += 1
-        node.truncated = {epoch: (offset, event)}
-        if before and before[0] <= offset:
+        if before is None or offset < before[0] < _REPORTED:
+            node.truncated = {epoch: (offset, event)}
+        elif before[0] < _REPORTED:
             self._found("truncations", f"truncated to offset {offset} again in epoch {epoch}", event, before[1])
             node.truncated = {epoch: (_REPORTED, event)}
         if offset < node.high:

@@ -108,5 +108,5 @@ def test_truncations() -> None:
         return [found.message.partition(";")[0] for found in report.findings]
 
     assert told(250, 249) == []
-    assert told(250, 250, 250) == ["truncated to offset 250 again in epoch 6"]
+    assert told(*5 * [250]) == ["truncated to offset 250 again in epoch 6"]
     assert told(50)[0].startswith("truncated to offset 50, below its own high watermark ")
