@@ -12,6 +12,7 @@ from kraftcheck.kraft_model.quorum.records import (
     AdminResponse,
     Batch,
     BeginQuorumEpochRequest,
+    Data,
     DescribeQuorumResponse,
     EndQuorumEpochRequest,
     FetchRequest,
@@ -34,6 +35,7 @@ from kraftcheck.validation.state import Due, Node, NodeState, Refusal, next_appe
 from kraftcheck.validation.terms import (
     OffsetBatch,
     Terms,
+    data_batch,
     offset_of,
 )
 
@@ -124,7 +126,8 @@ class Effects:
         for batch in me.log[len(me.log) - fresh :]:
             appended = next_append(node, max(appended + 1, node.position))
             end = node.events[appended].body[1] if appended < len(node.events) else offset_of(tuple(log), len(log)) + 1
-            log.append(OffsetBatch(batch.epoch, batch.records, end))
+            plain = all(isinstance(record, Data) for record in batch.records)
+            log.append(data_batch(batch.epoch, end) if plain else OffsetBatch(batch.epoch, batch.records, end))
         return me.but(log=tuple(log)), appended
 
     def _parks(self, due: Due) -> bool:

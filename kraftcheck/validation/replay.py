@@ -111,6 +111,10 @@ class ClusterReplay(Order, Starts, LineChecks):
         if state.puts:
             self.shared = self.shared.but(**dict(state.puts))
         self.found.update(state.actions)
+        if len(state.me.log) > self.longest:
+            node.state = state
+            self.rebase()
+            state = node.state
         return state._replace(puts=(), actions=())
 
     # The first event of a unit
@@ -140,24 +144,27 @@ class ClusterReplay(Order, Starts, LineChecks):
         if event.body.api not in HANDLERS:
             yield state
             return
-        for before in self._prepared(state, unit):
+        for before in self._prepared(node, state, unit):
             request = self.terms.request(event.body, event.peer, node.number, before.me.log)
             assert request is not None
             handler = getattr(self.protocol, HANDLERS[event.body.api])
             for step in handler(before.me, request, self.shared):
                 yield self._taken(before, step, node, event, key)
 
-    def _prepared(self, state: NodeState, unit: Sequence[Event]) -> Iterator[NodeState]:
+    def _prepared(self, node: Node, state: NodeState, unit: Sequence[Event]) -> Iterator[NodeState]:
         """Yield the state, and the state after a snapshot or a deletion of the log that the response shows."""
         yield state
         answer = next((e for e in unit if e.kind is Kind.ANSWER and request_key(e) == request_key(unit[0])), None)
-        me = state.me
-        if answer is None or answer.body.api != "Fetch" or not isinstance(me, DiskReplica):
+        if answer is None or answer.body.api != "Fetch" or node.state is None:
             return
-        shown = {
-            count_of(me.log, answer.body.number("endOffset", 1)),
-            count_of(me.log, answer.body.number("logStartOffset")),
-        }
+        fields = answer.body.number("endOffset", 1), answer.body.number("logStartOffset")
+        for offset in fields:
+            self.split(offset)
+        me = node.state.me
+        if not isinstance(me, DiskReplica):
+            return
+        state = state._replace(me=me)
+        shown = {count_of(me.log, offset) for offset in fields}
         for step in self.protocol.take_snapshot(me):  # type: ignore[attr-defined]
             after = step.me
             changed = after.start if after.start != me.start else after.snapshots[-1]
@@ -214,7 +221,11 @@ class ClusterReplay(Order, Starts, LineChecks):
         end, epoch = stored.body
         if known is None:
             return self._unknown(me, end, epoch, unit)
-        return tuple(takewhile(lambda batch: end_offset(batch) <= end, known))
+        batches = tuple(takewhile(lambda batch: end_offset(batch) <= end, known))
+        if len(batches) < len(known) and (not batches or end_offset(batches[-1]) < end):
+            self.split(end)  # a part of a merged batch
+            batches = (*batches, data_batch(known[len(batches)].epoch, end))
+        return batches
 
     def _unknown(self, me: Replica, end: int, epoch: int, unit: Sequence[Event]) -> tuple[Batch, ...]:
         """Return a batch of a leader that has no log, with the voters that the follower has read."""
@@ -232,6 +243,7 @@ class ClusterReplay(Order, Starts, LineChecks):
     ) -> tuple[Batch, ...]:
         if known:
             return known
+        self.split(end)
         logs = (node.state.me.log for node in self.nodes.values() if node.state is not None)
         for log in (self.shared.committed, *logs):
             count = count_of(log, end)

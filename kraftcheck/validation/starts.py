@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -16,8 +17,8 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.spec import ModelValue, Record
-from kraftcheck.validation.effects import Effects
 from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.rebasing import Rebasing, renumbered, split
 from kraftcheck.validation.state import Node, NodeState
 from kraftcheck.validation.terms import (
     count_of,
@@ -26,7 +27,7 @@ from kraftcheck.validation.terms import (
 )
 
 
-class Starts(Effects):
+class Starts(Rebasing):
     """States of a starting process."""
 
     def _boots(self, node: Node, unit: Sequence[Event]) -> Iterator[NodeState]:
@@ -83,7 +84,11 @@ class Starts(Effects):
         found = [event.body for event in unit if event.kind is Kind.DISK]
         known = set() if found else set(me.snapshots)
         read = [event.body for event in unit if event.kind is Kind.LOADED]
-        ends = {count_of(me.log, end) for end, _ in (*chain.from_iterable(found), *read)}
+        named = [*chain.from_iterable(found), *read]
+        for end, _ in named:
+            me = renumbered(me, partial(split, offset=end))
+            self.split(end)
+        ends = {count_of(me.log, end) for end, _ in named}
         return me.but(snapshots=tuple(sorted(end for end in known | ends if end <= len(me.log))))
 
     def _first(self, node: Node, unit: Sequence[Event], fresh: Replica) -> Replica:
