@@ -288,7 +288,7 @@ class _Collector:
                 found = _is_tar(stream, name)
             if not found:
                 raise InputError(f"{name}: expected a data folder or a tarball of data folders; name one")
-            self._tarball(_opener(path), name, str(path), 1)
+            self._tarball(_opener(path), name, str(real_path(path)), 1)
 
     def _folder(self, path: Path) -> None:
         for where, _, names in os.walk(path, onerror=_unreadable):
@@ -307,7 +307,7 @@ class _Collector:
         with _reported(label), file.open("rb") as stream:
             found = _is_tar(stream, label)
         if found:
-            self._tarball(_opener(file), label, str(file), 1)
+            self._tarball(_opener(file), label, str(real_path(file)), 1)
 
     def _tarball(self, opened: Callable[[], BinaryIO], label: str, key: str, depth: int) -> None:
         """Collect the files of a tarball, without unpacking it to disk."""
@@ -366,7 +366,7 @@ def _is_partition(folder: str, names: Iterable[str]) -> bool:
 
 
 def is_disk(path: str | Path) -> bool:
-    """Whether a path is, or holds, a replica's metadata partition, or is a tarball that cannot be read to its end."""
+    """Whether a path is, or holds, a replica's metadata partition, or a folder or tarball that cannot be read."""
     try:
         with ExitStack() as stack:
             collector = _Collector(DEFAULT_LIMIT, stack)
@@ -374,7 +374,7 @@ def is_disk(path: str | Path) -> bool:
             return any(_is_partition(folder, names) for folder, names in collector.folders.items())
     except InputError:
         if not os.path.isfile(path):
-            return False
+            return os.path.isdir(path)
         with _reported(str(path)), open(path, "rb") as stream:
             return _is_tar(stream, str(path))
 
@@ -382,23 +382,28 @@ def is_disk(path: str | Path) -> bool:
 def read_disks(paths: Iterable[str | Path], *, limit_bytes: int = DEFAULT_LIMIT) -> list[Disk]:
     """Read the disks in folders and tarballs, by node id."""
     disks: list[Disk] = []
-    room = MOST_BATCHES
+    room, seen = MOST_BATCHES, set[str]()
     for path in paths:
         with ExitStack() as stack:
             collector = _Collector(limit_bytes, stack)
             collector.path(Path(path))
-            found = _read(collector, room)
+            found = _read(collector, room, seen)
         room -= sum(len(disk.log.batches) for disk in found)
-        if not found:
+        if not any(_is_partition(folder, names) for folder, names in collector.folders.items()):
             name = printable(str(path))
             raise InputError(f"{name}: expected a folder {PARTITION}, found none; name a data folder of a controller")
         disks += found
     return sorted(disks, key=lambda disk: (disk.node_id is None, disk.node_id or 0, disk.path))
 
 
-def _read(collector: _Collector, room: int) -> list[Disk]:
-    """Read the collected partitions, files in the order of the archives: a seek backwards would unpack again."""
-    partitions = {folder: names for folder, names in collector.folders.items() if _is_partition(folder, names)}
+def _read(collector: _Collector, room: int, seen: set[str]) -> list[Disk]:
+    """Read the collected partitions that were not seen, files in the order of the archives.
+
+    A seek backwards would unpack an archive again.
+    """
+    folders = {folder: names for folder, names in collector.folders.items() if folder not in seen}
+    partitions = {folder: names for folder, names in folders.items() if _is_partition(folder, names)}
+    seen.update(partitions)
     segments = {folder: sorted(filter(_SEGMENT.fullmatch, names)) for folder, names in partitions.items()}
     contents: dict[tuple[str, str], bytes | Scan] = {}
     for folder, name in collector.order:

@@ -117,6 +117,7 @@ def test_places_of_disks(folder: Path, tmp_path: Path) -> None:
         assert is_disk(path)
         assert [(one.node_id, one.start, one.end) for one in read_disks([path])] == [(2, 37, 241)]
     assert not is_disk(folder / "d2" / "topic-0")
+    assert len(read_disks([partition, folder / "d2", packed, packed])) == 2
 
 
 def forge(path: Path, change: Callable[[list[bytes]], None]) -> None:

@@ -258,4 +258,5 @@ def test_a_partition_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.M
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", denied)
+    assert is_disk(tmp_path)
     refused(tmp_path, "Permission denied")
