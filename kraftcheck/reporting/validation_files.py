@@ -38,9 +38,13 @@ def validation_as_json(found: Validation) -> dict[str, Any]:
         "disks": None if found.disk_report is None else describe(found.disks, found.disk_report),
         "open": found.open_questions if found.result is Result.INCONCLUSIVE else [],
         "notes": list(notes_of(found)),
-        "seconds": round(found.seconds, 6),
-        "events_per_second": round(found.explained / found.seconds, 1) if found.seconds else None,
+        **_speed_as_json(found),
     }
+
+
+def _speed_as_json(found: Validation) -> dict[str, Any]:
+    rate = round(found.explained / found.seconds, 1) if found.seconds else None
+    return {"seconds": round(found.seconds, 6), "events_per_second": rate}
 
 
 def _gap_as_json(gap: Gap) -> dict[str, Any]:
