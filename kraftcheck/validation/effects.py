@@ -30,6 +30,7 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.spec import Map, ModelValue, Record, Step
 from kraftcheck.validation.events import Event
+from kraftcheck.validation.invariants import PropertyCheck
 from kraftcheck.validation.pairing import Pairs
 from kraftcheck.validation.state import Due, Node, NodeState, Refusal, next_append
 from kraftcheck.validation.terms import (
@@ -66,7 +67,14 @@ class Effects:
         self.used: set[int] = set()  # ids of sendings whose receipt is replayed
         self.records: dict[int, tuple[Batch, ...]] = {}  # the batches of each response, by id of its event
         self.divergence: Refusal | None = None
+        self.check = PropertyCheck(protocol)
+        self.broken: dict[str, Event] = {}  # the broken properties, each with the last event of the step
         self.homes: dict[str, int] = {}  # the node behind each host and port
+
+    def replicas(self) -> dict[ModelValue, Replica]:
+        """Return the replicas of the nodes that have started."""
+        started = (node.state.me for node in self.nodes.values() if node.state is not None)
+        return {me.id: me for me in started}
 
     # The effect of a step
 

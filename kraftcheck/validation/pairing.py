@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import chain, count
+from itertools import chain
 from typing import Any, NamedTuple
 
 from kraftcheck.validation.events import Event, Kind
@@ -34,6 +34,7 @@ def pair(logs: dict[int, Sequence[Event]]) -> Pairs:
     """Pair the receipts of all nodes with the sendings of the nodes that have a log."""
     pairs = Pairs({}, {}, [])
     answers, homes = _answers(logs), addresses(logs)
+    _name_removers(logs)
     receipts: dict[int, list[list[Event]]] = defaultdict(list)
     for log in logs.values():
         of_sender: dict[int, list[Event]] = defaultdict(list)
@@ -45,6 +46,19 @@ def pair(logs: dict[int, Sequence[Event]]) -> Pairs:
     for sender, of_receivers in receipts.items():
         _pair_sender(logs[sender], of_receivers, answers, homes, pairs)
     return pairs
+
+
+def _name_removers(logs: dict[int, Sequence[Event]]) -> None:
+    """Set the sender of each RemoveVoter that a joining controller has sent; others are an administrator's."""
+    sent = {
+        event.body: node
+        for node, log in logs.items()
+        for event in log
+        if event.kind is Kind.SEND and event.body.api == "RemoveRaftVoter"
+    }
+    for event in chain.from_iterable(logs.values()) if sent else ():
+        if event.kind is Kind.REQUEST and event.body in sent:
+            event.peer = sent[event.body]
 
 
 def addresses(logs: dict[int, Sequence[Event]]) -> dict[str, int]:
@@ -78,8 +92,9 @@ def _answers(logs: dict[int, Sequence[Event]]) -> dict[int, Event]:
 
 
 def request_key(event: Event) -> tuple[int, int, str, int | None]:
-    """Return the key that pairs a received request with its answer."""
-    return event.correlation, event.created, event.body.api, event.peer
+    """Return the key that pairs a received request with its answer. A removal does not name its sender."""
+    peer = None if event.body.api == "RemoveRaftVoter" else event.peer
+    return event.correlation, event.created, event.body.api, peer
 
 
 def _pair_sender(
@@ -234,11 +249,17 @@ def is_lost(response: Event) -> bool:
 
 
 def numbered(events: Sequence[Event]) -> None:
-    """Number the events of a node in order, and its incarnations."""
+    """Number the events of a node in order, and its incarnations; note which responses it has ignored.
+
+    A raft client logs a response as received, and then perhaps as ignored.
+    """
     incarnation, started = 0, False
-    for seq, event in zip(count(), events, strict=False):
+    for seq, event in enumerate(events):
         starts = event.kind in (Kind.DISK, Kind.BOOTSTRAP, Kind.BOOT)
         if starts and not started and seq:
             incarnation += 1
         started = starts
         event.seq, event.incarnation = seq, incarnation
+        before = events[seq - 1] if seq else event
+        if event.kind is Kind.IGNORED and before.kind is Kind.RESPONSE and before.correlation == event.correlation:
+            before.kind = Kind.IGNORED

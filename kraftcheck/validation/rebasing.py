@@ -68,6 +68,7 @@ class Rebasing(Effects):
             node.alternatives = [one._replace(me=renumbered(one.me, change)) for one in node.alternatives]
         lost = Map((key, change(log)) for key, log in self.shared.lost.items())
         self.shared = self.shared.but(committed=change(self.shared.committed), lost=lost)
+        self.check.divided(self.replicas(), self.shared)
 
 
 def counts(me: Replica) -> Iterable[int]:

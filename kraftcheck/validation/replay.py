@@ -25,6 +25,7 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.kraft_model.quorum.rules import candidate, prospective, unattached
 from kraftcheck.spec import Record
 from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.invariants import is_watched
 from kraftcheck.validation.lines import CHECKS, LineChecks
 from kraftcheck.validation.order import Order
 from kraftcheck.validation.pairing import is_lost, request_key
@@ -111,6 +112,10 @@ class ClusterReplay(Order, Starts, LineChecks):
         if state.puts:
             self.shared = self.shared.but(**dict(state.puts))
         self.found.update(state.actions)
+        if state.puts or is_watched(None if node.state is None else node.state.me, state.me):
+            node.state = state
+            for name in self.check.find_broken(self.replicas(), self.shared):
+                self.broken.setdefault(name, unit[-1])
         if len(state.me.log) > self.longest:
             node.state = state
             self.rebase()
@@ -219,6 +224,9 @@ class ClusterReplay(Order, Starts, LineChecks):
         if stored is None:
             return known or ()
         end, epoch = stored.body
+        sender = me.pending.dest if isinstance(me.pending, FetchRequest) else None
+        if known is None and sender is not None and self.terms.nodes[sender] in self.nodes:
+            raise Refusal(event, f"carries records that no response of {sender} has sent")
         if known is None:
             return self._unknown(me, end, epoch, unit)
         batches = tuple(takewhile(lambda batch: end_offset(batch) <= end, known))

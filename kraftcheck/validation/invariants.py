@@ -1,0 +1,60 @@
+"""Properties of `quorum` on the states that a replay reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kraftcheck.kraft_model.quorum.base import QuorumBase
+from kraftcheck.kraft_model.quorum.records import Replica, Shared
+from kraftcheck.lockstep.lockstep import broken
+from kraftcheck.spec import Map, ModelValue, State
+from kraftcheck.spec.language.semantics import Semantics
+
+WATCHED = ("mode", "epoch", "leader", "voted", "log", "high_watermark", "voters", "start")
+"""Fields of a replica; a step that changes none of them breaks no property."""
+
+EXCUSED = ("NewVotersHaveCaughtUp", "UpdatesAreKept", "PreVoteRaisesNoEpoch", "NobodyFails")
+"""Properties that known differences of Kafka break, and those of single steps: a unit may take several.
+
+AddVoter accepts a replica that was at the log end within the last hour; UpdateVoter is answered before its commit.
+"""
+
+MOST_STATES = 2_000
+"""States after which memoized calls are dropped."""
+
+
+class PropertyCheck:
+    """Evaluates the invariants of a protocol after each step that may break one."""
+
+    def __init__(self, protocol: QuorumBase) -> None:
+        self._protocol = protocol
+        every = (p for p in protocol.properties.values() if p.name not in EXCUSED)
+        found = [p for p in every if not p.needs and "message" not in p.asks]
+        self._of_states = [p for p in found if p.kind == "invariant"]
+        self._of_steps = [p for p in found if p.kind == "step_invariant" and not p.of_actor]
+        self._semantics = Semantics(protocol)
+        self._before: State | None = None
+        self.states = 0
+
+    def find_broken(self, replicas: Mapping[ModelValue, Replica], shared: Shared) -> list[str]:
+        """Return the names of the properties that the step to this state breaks."""
+        before, self.states = self._before, self.states + 1
+        if self.states % MOST_STATES == 0:
+            self._semantics = Semantics(self._protocol)
+        after = State(Map(replicas), Map(), shared, Map())
+        self._before = after
+        if before is None:
+            return [p.name for p in self._of_states if not self._semantics.holds(p, after)]
+        found = [p.name for p in broken(self._semantics, self._of_states, before, after)]
+        found += [p.name for p in self._of_steps if not self._semantics.holds_over(p, before, after)]
+        return found
+
+    def divided(self, replicas: Mapping[ModelValue, Replica], shared: Shared) -> None:
+        """Take over the last state with its logs divided into other batches."""
+        if self._before is not None:
+            self._before = State(Map(replicas), Map(), shared, Map())
+
+
+def is_watched(before: Replica | None, after: Replica) -> bool:
+    """Whether a step changes a field that a property may depend on."""
+    return before is None or any(getattr(before, name) != getattr(after, name) for name in WATCHED)
