@@ -30,7 +30,7 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.spec import Map, ModelValue, Record, Step
 from kraftcheck.validation.events import Event
-from kraftcheck.validation.invariants import PropertyCheck
+from kraftcheck.validation.invariants import BrokenProperty, PropertyCheck
 from kraftcheck.validation.pairing import Pairs
 from kraftcheck.validation.state import Due, Node, NodeState, Refusal, next_append
 from kraftcheck.validation.terms import (
@@ -68,8 +68,12 @@ class Effects:
         self.records: dict[int, tuple[Batch, ...]] = {}  # the batches of each response, by id of its event
         self.divergence: Refusal | None = None
         self.check = PropertyCheck(protocol)
-        self.broken: dict[str, Event] = {}  # the broken properties, each with the last event of the step
         self.homes: dict[str, int] = {}  # the node behind each host and port
+
+    @property
+    def broken(self) -> list[BrokenProperty]:
+        """The broken properties."""
+        return [BrokenProperty(name, event) for name, event in self.check.first.items()]
 
     def replicas(self) -> dict[ModelValue, Replica]:
         """Return the replicas of the nodes that have started."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import Replica, Shared
-from kraftcheck.lockstep.lockstep import broken
 from kraftcheck.spec import Map, ModelValue, State
+from kraftcheck.spec.language.changes import broken
 from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.validation.events import Event
 
 WATCHED = ("mode", "epoch", "leader", "voted", "log", "high_watermark", "voters", "start")
 """Fields of a replica; a step that changes none of them breaks no property."""
@@ -23,6 +25,13 @@ MOST_STATES = 2_000
 """States after which memoized calls are dropped."""
 
 
+class BrokenProperty(NamedTuple):
+    """A property that a step of the cluster breaks, and the last event of the step."""
+
+    name: str
+    event: Event
+
+
 class PropertyCheck:
     """Evaluates the invariants of a protocol after each step that may break one."""
 
@@ -35,9 +44,14 @@ class PropertyCheck:
         self._semantics = Semantics(protocol)
         self._before: State | None = None
         self.states = 0
+        self.first: dict[str, Event] = {}  # the broken properties, each with the last event of the step
 
-    def find_broken(self, replicas: Mapping[ModelValue, Replica], shared: Shared) -> list[str]:
-        """Return the names of the properties that the step to this state breaks."""
+    def look(self, replicas: Mapping[ModelValue, Replica], shared: Shared, event: Event) -> None:
+        """Note the properties that the step to this state breaks; `event` is its last."""
+        for name in self._broken(replicas, shared):
+            self.first.setdefault(name, event)
+
+    def _broken(self, replicas: Mapping[ModelValue, Replica], shared: Shared) -> list[str]:
         before, self.states = self._before, self.states + 1
         if self.states % MOST_STATES == 0:
             self._semantics = Semantics(self._protocol)

@@ -191,12 +191,13 @@ class _Alignment:
         sent = self.sends.get(receipt.correlation - difference)
         if sent is None or sent.body != receipt.body or self.homes.get(sent.address, receipt.node) != receipt.node:
             return False
-        if sent.node == receipt.node and sent.seq > receipt.seq:
+        to_itself = sent.node == receipt.node
+        if to_itself and sent.seq > receipt.seq:
             return False
         answer, response = self.answers.get(id(receipt)), self.responses.get(sent.correlation)
         if answer is None or response is None or is_lost(response):
             return True
-        return answer.body == response.body and not (sent.node == receipt.node and answer.seq > response.seq)
+        return bool(answer.body == response.body) and not (to_itself and answer.seq > response.seq)
 
     def rises(self, receipt: Event, difference: int) -> list[int]:
         """Return the differences at which a receipt pairs: those within the usual rise, else higher ones."""

@@ -102,10 +102,8 @@ class ClusterReplay(Order, Starts, LineChecks):
 
     def _accept(self, node: Node, state: NodeState, unit: Sequence[Event]) -> NodeState:
         node.position += len(unit)
-        for event in unit:
-            self.explained[event.kind] += 1
-            if event.kind in (Kind.SEND, Kind.ANSWER):
-                self.done.add(id(event))
+        self.explained.update(event.kind for event in unit)
+        self.done.update(id(event) for event in unit if event.kind in (Kind.SEND, Kind.ANSWER))
         origin = self.pairs.sent.get(id(unit[0])) or self.pairs.answered.get(id(unit[0]))
         if origin is not None:
             self.used.add(id(origin))
@@ -114,8 +112,7 @@ class ClusterReplay(Order, Starts, LineChecks):
         self.found.update(state.actions)
         if state.puts or is_watched(None if node.state is None else node.state.me, state.me):
             node.state = state
-            for name in self.check.find_broken(self.replicas(), self.shared):
-                self.broken.setdefault(name, unit[-1])
+            self.check.look(self.replicas(), self.shared, unit[-1])
         if len(state.me.log) > self.longest:
             node.state = state
             self.rebase()
@@ -223,11 +220,16 @@ class ClusterReplay(Order, Starts, LineChecks):
         stored = next((e for e in unit if e.kind is Kind.STORED), None)
         if stored is None:
             return known or ()
-        end, epoch = stored.body
-        sender = me.pending.dest if isinstance(me.pending, FetchRequest) else None
-        if known is None and sender is not None and self.terms.nodes[sender] in self.nodes:
-            raise Refusal(event, f"carries records that no response of {sender} has sent")
+        return self._stored(event, unit, me, known, *stored.body)
+
+    def _stored(
+        self, event: Event, unit: Sequence[Event], me: Replica, known: tuple[Batch, ...] | None, end: int, epoch: int
+    ) -> tuple[Batch, ...]:
+        """Return the batches up to an end offset; raise Refusal if their sender has a log without the response."""
         if known is None:
+            sender = me.pending.dest if isinstance(me.pending, FetchRequest) else None
+            if sender is not None and self.terms.nodes[sender] in self.nodes:
+                raise Refusal(event, f"carries records that no response of {sender} has sent")
             return self._unknown(me, end, epoch, unit)
         batches = tuple(takewhile(lambda batch: end_offset(batch) <= end, known))
         if len(batches) < len(known) and (not batches or end_offset(batches[-1]) < end):

@@ -106,7 +106,8 @@ class Starts(Rebasing):
             records += [Voters(self.terms.voters(voters[-1].body[0]))] if voters else []
             batch = data_batch(epoch, end)
             me = self.protocol.with_log(me, (batch.but(records=(*records, *batch.records)),), flushes=True)
-            self.notes.append(f"node {node.number}: the log up to offset {end} is older than these events")
+            if end > 0:
+                self.notes.append(f"node {node.number}: the log up to offset {end} is older than these events")
         if shown["epoch"] == 0 and end <= 0:
             return me
         voted = shown.get("voted")
