@@ -352,7 +352,11 @@ def read_lines(lines: Iterable[str], file: str, pattern: str = DEFAULT_PATTERN) 
             continue
         if found["d"] != last_text:
             last_text, last_time = found["d"], milliseconds(found["d"])
-        event = Event(int(node[1]) if node else -1, last_time, Kind.THREW, file, number, level=found["p"])
-        parse(event, text[start:])
+        try:
+            event = Event(int(node[1]) if node else -1, last_time, Kind.THREW, file, number, level=found["p"])
+            parse(event, text[start:])
+        except ValueError:  # Python converts no number of more than 4,300 digits
+            problem = "expected a line of Kafka, found a number that is too long; remove the line"
+            raise InputError(f"{file}:{number}: {problem}") from None
         if event.kind is not Kind.THREW:
             yield event

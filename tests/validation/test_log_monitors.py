@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.log4j import read_lines
 from kraftcheck.validation.log_monitors import LOG_CHECKS, check_events
 from kraftcheck.validation.monitors import Report
@@ -110,3 +111,11 @@ def test_truncations() -> None:
     assert told(250, 249) == []
     assert told(*5 * [250]) == ["truncated to offset 250 again in epoch 6"]
     assert told(50)[0].startswith("truncated to offset 50, below its own high watermark ")
+
+
+def test_a_number_that_is_too_long() -> None:
+    lines = lines_of(DATA)
+    place = next(place for place, line in enumerate(lines[1]) if "to Unattached" in line)
+    lines[1][place] = lines[1][place].replace("epoch=0", f"epoch={5000 * '9'}")
+    with pytest.raises(InputError, match=f"node1.log:{place + 1}: expected a line of Kafka, found a number"):
+        checked(lines)
