@@ -1,4 +1,7 @@
-"""The Java agent that writes each step of Kafka's Raft client with its states."""
+"""The Java agent that writes each step of Kafka's Raft client with its states.
+
+`python -m kraftcheck.validation.observer` builds its jar, and prints the path.
+"""
 
 from __future__ import annotations
 
@@ -12,3 +15,7 @@ SOURCE = Path(__file__).with_name("agent") / "ObservingAgent.java"
 def observer() -> Path:
     """Return the agent's jar: `-javaagent:JAR=FILE[,BYTES]` writes to FILE, at most BYTES."""
     return agent_jar(SOURCE)
+
+
+if __name__ == "__main__":
+    print(observer())

@@ -6,11 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import cut, visible
+from kraftcheck.validation.agent_lines import START, read_agent
 from kraftcheck.validation.events import Event, Kind
 from kraftcheck.validation.log4j import DEFAULT_PATTERN, line_pattern, read_lines
 from kraftcheck.validation.state import BOOTS
@@ -30,6 +32,10 @@ STEPS = frozenset({Kind.REQUEST, Kind.RESPONSE, Kind.IGNORED, Kind.SEND, Kind.AN
 _VERSION = re.compile(r"(?:Kafka version: |clientSoftwareVersion=')(\d+\.\d+[\w.-]{0,20})")
 _DISK_FILE = re.compile(r"\d{20}.*|quorum-state|meta\.properties|leader-epoch-checkpoint|partition\.metadata|\..*")
 _RAFT = ("RaftManager", "org.apache.kafka.raft")
+
+
+Reader = Callable[[Iterable[str], str], Iterator[Event]]
+"""Reader of the lines of a file, given its name."""
 
 
 @dataclass
@@ -128,12 +134,14 @@ class _Reader:
                 f"{stream.name}: expected a log4j file, found binary data; of a disk, name the folder that holds"
                 " __cluster_metadata-0"
             )
+        if head.startswith(START.encode()):
+            return self._log(stream, node, read_agent)
         if head.lstrip()[:1] == b"{":
-            return f"{stream.name}:1: expected a log4j file, found JSON, which is not supported; leave the file out"
+            return f"{stream.name}:1: expected a log4j file, found JSON of another program; leave the file out"
         problem = _foreign(stream.name, head, self._wanted.pattern)
-        return problem or self._log(stream, node)
+        return problem or self._log(stream, node, partial(read_lines, pattern=self._wanted.pattern))
 
-    def _log(self, stream: Stream, node: int | None) -> str | None:
+    def _log(self, stream: Stream, node: int | None, read: Reader) -> str | None:
         events, lines = list[Event](), 0
         wanted = self._wanted
 
@@ -145,7 +153,7 @@ class _Reader:
                 yield line
 
         has_raft = False
-        for event in read_lines(watched(), stream.name, wanted.pattern):
+        for event in read(watched(), stream.name):
             has_raft = True
             if (wanted.since is None or event.time >= wanted.since) and (
                 wanted.until is None or event.time <= wanted.until

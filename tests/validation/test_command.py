@@ -265,6 +265,13 @@ def test_a_limit_of_time_is_inconclusive(validate: Callable[..., Outcome]) -> No
     assert "--time-limit 1e-06 stopped the replay" in done.out
 
 
+def test_files_of_the_agent_are_recognized(validate: Callable[..., Outcome]) -> None:
+    done = validate(HONEST.parent / "agent")
+    assert done.code == 0, done
+    assert "conforms: " in done.out
+    assert ", state 187, " in done.out
+
+
 def test_the_setup_is_printed(validate: Callable[..., Outcome]) -> None:
     done = validate("--print-setup")
     assert done.code == 0
