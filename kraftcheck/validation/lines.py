@@ -273,15 +273,19 @@ class LineChecks(Effects):
         model: dict[str, Any] = {"mode": str(me.mode), "epoch": me.epoch, "leader": leader}
         model["high watermark"] = state.high
         if event.seq > state.appended:  # Kafka's leader appends a little later than the model's
-            formatted = self.protocol.formatted_voters(me.id, me.directory)
-            kafka["end"], kafka["last"] = shown.get("end"), shown.get("last")
-            kafka["voters"] = {self.terms.key(int(one), directory) for one, directory in shown["voters"].items()}
-            model["end"], model["last"] = offset_of(me.log, len(me.log)), me.log[-1].epoch if me.log else 0
-            model["voters"] = {voter.key for voter in me.voters}
-            if formatted or me.log:  # from 4.4 on an observer's disk is formatted with a version as well
-                kafka["version"] = shown.get("version")
-                model["version"] = version_in(me.log, self.protocol.initial_version if formatted else 0)
+            self._add_log(me, shown, kafka, model)
         return self._equal(state, event, kafka, kafka.values(), model.values())
+
+    def _add_log(self, me: Replica, shown: dict[str, Any], kafka: dict[str, Any], model: dict[str, Any]) -> None:
+        """Add the fields that the log decides."""
+        formatted = self.protocol.formatted_voters(me.id, me.directory)
+        kafka["end"], kafka["last"] = shown.get("end"), shown.get("last")
+        kafka["voters"] = {self.terms.key(int(one), directory) for one, directory in shown["voters"].items()}
+        model["end"], model["last"] = offset_of(me.log, len(me.log)), me.log[-1].epoch if me.log else 0
+        model["voters"] = {voter.key for voter in me.voters}
+        if formatted or me.log:  # from 4.4 on an observer's disk is formatted with a version as well
+            kafka["version"] = shown.get("version")
+            model["version"] = version_in(me.log, self.protocol.initial_version if formatted else 0)
 
 
 SENDS: dict[str, Any] = {
