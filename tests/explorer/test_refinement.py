@@ -281,6 +281,24 @@ class Failing(Refining):
         return state.replicas["nobody"]
 
 
+class Late(Refining):
+    """The mapping fails in a state that is reached in one step."""
+
+    @refines(TransactionCommit)
+    def transaction_commit(self, state: State, other: TransactionCommit) -> State:
+        assert state.replicas[ModelValue("rm1", 1)].phase is not Phase.ABORTED
+        return super().transaction_commit(state, other)
+
+
+@pytest.mark.parametrize(("engine", "search"), ORDERS)
+def test_a_mapping_that_fails_later(engine: str, search: str) -> None:
+    result = checked(Late(resource_managers=THREE), engine, search)
+    (violation,) = result.violations
+    assert (result.verdict, violation.failed is not None) == (Verdict.ASSERTION, True)
+    last = violation.trace[-1].state.replicas[ModelValue("rm1", 1)]
+    assert (last.phase, len(violation.trace) > 1) == (Phase.ABORTED, True)
+
+
 class Constants(Protocol):
     network = None
 
