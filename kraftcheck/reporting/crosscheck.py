@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -70,7 +71,8 @@ class CrosscheckResult:
         _, unnamed = both.pop(self.any_action or "", (0, 0))
         lacking = sum(max(0, mine - other) for mine, other in both.values())
         covered = unnamed > 0 and (self.edges is not None or lacking <= unnamed)
-        return {name: (a, b) for name, (a, b) in both.items() if a != b and not (a > b and covered)}
+        differing = operator.lt if covered else operator.ne
+        return {name: counts for name, counts in both.items() if differing(*counts)}
 
     @property
     def more_often(self) -> dict[str, int]:
