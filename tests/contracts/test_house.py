@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import grimp
@@ -28,6 +29,7 @@ BRANCHES = (
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
+@cache
 def trees() -> dict[Path, ast.Module]:
     """Return the syntax tree of every module of the product, once: not by the links in `kraftcheck`."""
     return {

@@ -605,9 +605,9 @@ def test_a_description_makes_the_same_protocol_again() -> None:
 
 @pytest.mark.exhaustive
 def test_random_protocols_exercise_the_language() -> None:
-    samples = list(sample(300))
-    sizes = [taken.result.distinct_states for taken in samples]
+    samples = [(taken.result.distinct_states, taken.features) for taken in sample(300)]
+    sizes = [size for size, _ in samples]
     assert sum(size >= 1000 for size in sizes) >= 150
     assert max(sizes) <= 6000
-    times = Counter(feature for taken in samples for feature in taken.features)
+    times = Counter(feature for _, features in samples for feature in features)
     assert {feature: times[feature] for feature in FEATURES if times[feature] < 30} == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,10 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from kraftcheck.explorer import interruption
+from kraftcheck.explorer.compiling import compiled_code_folder
+
 SECONDS = 5.0
 PROTOCOL = """
-import hashlib
+import ctypes
 from kraftcheck import *
+
+LIBRARY, MUTEX = ctypes.CDLL(None), ctypes.create_string_buffer(64)  # all zero: not locked yet
 
 
 class Node(Record):
@@ -88,7 +94,8 @@ def test_an_action_that_loops_in_the_table_engine(tmp_path: Path) -> None:
 
 def test_a_long_call_of_compiled_code(tmp_path: Path) -> None:
     """Python runs no signal handler meanwhile."""
-    (tmp_path / "slow.py").write_text(PROTOCOL.format(wait="hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)"))
+    wait = "lock = LIBRARY.pthread_mutex_lock; lock(MUTEX); lock(MUTEX)"
+    (tmp_path / "slow.py").write_text(PROTOCOL.format(wait=wait))
     with running("check", tmp_path / "slow.py:Slow", "--engine", "reference", "--quiet") as process:
         await_line(process, "now")
         time.sleep(0.5)  # until the call has begun
@@ -125,13 +132,34 @@ sys.exit(code)
 
 @pytest.mark.kernel
 def test_ctrl_c_while_llvm_hands_over_machine_code(tmp_path: Path) -> None:
-    """Python drops it in that callback, and the code does not reach Numba's cache."""
+    """Python drops it in that callback, and the code does not reach Numba's cache.
+
+    The cache lacks the code of one function, which the search compiles.
+    """
+    shutil.copytree(Path(compiled_code_folder()).parent, tmp_path / "kraftcheck")
+    for path in tmp_path.rglob("*.intern_row-*"):
+        path.unlink()
     command = [sys.executable, "-c", DROPPED, "check", "lock-service", "--engine", "tables", "--quiet"]
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 130
     assert "Traceback" not in done.stderr
     assert done.stdout.startswith("INCOMPLETE: ") or "\nINCOMPLETE: " in done.stdout
+
+
+def test_ctrl_c_whose_end_takes_long_is_noted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(interruption, "PATIENCE", 0)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
+    with interruption.Interruption():
+        signal.raise_signal(signal.SIGINT)
+        until, printed = time.monotonic() + 60, ""
+        while not printed and time.monotonic() < until:
+            time.sleep(0.01)
+            printed = capsys.readouterr().err
+    signal.signal(signal.SIGINT, before)
+    assert printed.startswith("\ninterrupted: finishing the current work; Ctrl-C again ends it at once")
 
 
 INTERRUPTED_IMPORT = """

@@ -15,18 +15,22 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TextIO
 
-from kraftcheck.commands.warm import compile_tables
+from kraftcheck.commands.warm import compile_symbolic, compile_tables
 from kraftcheck.explorer import compiling as compiled
+from kraftcheck.explorer.result import SearchRequest
+from kraftcheck.explorer.symbolic.kernel import saturation
+from kraftcheck.explorer.tables import engine, layout_policy
 from kraftcheck.explorer.tables.kernel import depth_first, random_walk
 from kraftcheck.explorer.tables.kernel.native import CACHE
 from kraftcheck.files import InUseError, lock_file
+from kraftcheck.spec.examples.dining_philosophers import DiningPhilosophers
 
 LOCK = Path(CACHE or gettempdir()) / "kraftcheck-tests.lock"
 
 
 def is_compiled() -> bool:
     """Return whether there is nothing left to compile that takes long."""
-    functions = (depth_first.descend, random_walk.advance_walks)
+    functions = (depth_first.descend, random_walk.advance_walks, saturation.saturate)
     return compiled.is_compiled() and all(one._cache._cache_file._load_index() for one in functions)
 
 
@@ -62,5 +66,20 @@ def await_lock() -> TextIO:
             time.sleep(0.1)
 
 
-if __name__ == "__main__":
+def run_tables() -> tuple[int, int]:
+    """Search with every kernel of the table engine; return the states of a search with control rows and a flat one."""
     compile_tables()
+    protocol = DiningPhilosophers(philosophers=3)
+    props = protocol.properties.values()
+    temporal, reachable = (tuple(prop for prop in props if prop.kind == kind) for kind in ("temporal", "reachable"))
+    assert temporal
+    assert reachable
+    rows = engine.explore(protocol, SearchRequest(deadlock=False, temporal=temporal, reachable=reachable))
+    layout_policy.FLAT_FROM, layout_policy.FLAT_SHARE = 1, -1.0
+    flat = engine.explore(protocol, SearchRequest(deadlock=False, workers=2))
+    return rows.distinct_states, flat.distinct_states
+
+
+if __name__ == "__main__":
+    run_tables()
+    compile_symbolic()

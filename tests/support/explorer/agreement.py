@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import replace
 
 from kraftcheck.explorer.canonical import canonicalizer
-from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Result, Search
 from kraftcheck.explorer.tables.engine import explore
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
@@ -28,8 +27,7 @@ def check_agreement(found: Sample, workers: int) -> None:
     """Compare the engines on one protocol: the set of states, the counts, the verdict, the shortest counterexamples."""
     protocol = found.protocol
     options = found.description.options(protocol)
-    reference = ReferenceSearch(protocol, options)
-    expected = reference.run()
+    reference, expected = found.reference, found.result
     search = BreadthFirst(protocol, options, workers)
     result = search.run()
     assert compared(result) == compared(expected), found.description

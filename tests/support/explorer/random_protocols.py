@@ -727,10 +727,11 @@ class WatchingSemantics(Semantics):
 
 
 class Sample(NamedTuple):
-    """A description, its protocol, what the reference engine found, and the features that this exercises."""
+    """A description, its protocol, the reference engine's search and its result, and the features it exercises."""
 
     description: Description
     protocol: RandomProtocol
+    reference: ReferenceSearch
     result: Result
     features: frozenset[str]
 
@@ -791,7 +792,7 @@ def search(description: Description, most: int) -> Sample | None:
     result = engine.run()
     if result.limit is not None:
         return None
-    return Sample(description, protocol, result, features_of(description, result, semantics.met))
+    return Sample(description, protocol, engine, result, features_of(description, result, semantics.met))
 
 
 def sample(count: int, *, seed: int = 0, large: int = 1_000, most: int = 6_000) -> Iterator[Sample]:
