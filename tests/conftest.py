@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Generator
 from contextlib import ExitStack
@@ -24,6 +25,14 @@ REQUIRED_BY["browser"] = "KRAFTCHECK_REQUIRE_BROWSER"
 """The variable of the environment that asks that no test with this marker is skipped."""
 MOST_PROCESSES = 4
 BACKGROUND = pytest.StashKey[ExitStack]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep bytecode apart from the sources where the environment forbids it beside them: many processes are started."""
+    if sys.dont_write_bytecode:
+        sys.dont_write_bytecode = False
+        sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(config.rootpath / ".pytest_cache" / "bytecode")
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 # The whole suite: in several processes, with the kernel compiled by another one
