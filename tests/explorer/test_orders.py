@@ -256,11 +256,12 @@ def compare(
     if local:
         non_local = split(options).non_local
         options = replace(options, properties=tuple(prop for prop in options.properties if prop not in non_local))
+    expected = whole
     for first_only in (False, True):
-        options = replace(options, keep_going=not first_only)
-        expected = reference.explore(description.build(), replace(options, search="bfs"))
         if first_only and not expected.violations:
             break
+        options = replace(options, keep_going=not first_only)
+        expected = reference.explore(description.build(), replace(options, search="bfs"))
         for engine, run in engines.items():
             for order in CAPABILITIES[engine]:
                 asking = replace(options, search=order)
