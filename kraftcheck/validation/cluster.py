@@ -2,24 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import QuorumBase
-from kraftcheck.kraft_model.quorum.records import UNKNOWN_DIRECTORY, Voter
+from kraftcheck.kraft_model.quorum.records import UNKNOWN_DIRECTORY, Replica, Voter
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.spec import ModelValue
+from kraftcheck.validation.completeness import LineOrder, check_shown
 from kraftcheck.validation.effects import Formats
 from kraftcheck.validation.events import Event, Kind
-from kraftcheck.validation.pairing import addresses, numbered, pair
+from kraftcheck.validation.pairing import Pairs, addresses, numbered, pair
 from kraftcheck.validation.replay import ClusterReplay
-from kraftcheck.validation.state import Node
+from kraftcheck.validation.state import Node, NodeState
 from kraftcheck.validation.terms import Terms
 
 MANY = 1_000_000
 """A bound that no log exhausts."""
+
+
+class StrictReplay(ClusterReplay):
+    """A replay that also refuses lines that are missing, doubled or out of place."""
+
+    def __init__(self, protocol: QuorumBase, terms: Terms, nodes: dict[int, Node], pairs: Pairs) -> None:
+        super().__init__(protocol, terms, nodes, pairs)
+        self.orders = {node: LineOrder() for node in nodes}
+
+    def _accept(self, node: Node, state: NodeState, unit: Sequence[Event]) -> NodeState:
+        end = node.position + len(unit)
+        is_last = end >= len(node.events) or node.events[end].incarnation != unit[0].incarnation
+        self.orders[node.number].check(unit, is_last=is_last)
+        return super()._accept(node, state, unit)
+
+    @staticmethod
+    def _shown(before: Replica, state: NodeState, unit: Sequence[Event]) -> None:
+        check_shown(before, state, unit)
+
+    def _requested(self, state: NodeState, node: Node, unit: Sequence[Event]) -> Iterator[NodeState]:
+        for before in self._before_changes(node, state, unit):
+            yield from super()._requested(before, node, unit)
+
+    def _responded(self, state: NodeState, node: Node, unit: Sequence[Event]) -> Iterator[NodeState]:
+        for before in self._before_changes(node, state, unit):
+            yield from super()._responded(before, node, unit)
+
+    def _before_changes(self, node: Node, state: NodeState, unit: Sequence[Event]) -> Iterator[NodeState]:
+        """Yield the state, and a leader's states after the waiting batches that it appends before a voter set.
+
+        It flushes all of them together, so the high watermark follows the new voter set.
+        """
+        yield state
+        kinds = [event.kind for event in unit]
+        appends = kinds[: kinds.index(Kind.VOTERS)].count(Kind.APPEND) if Kind.VOTERS in kinds else 0
+        for _ in range(appends):
+            step = next(iter(self.protocol.client_append(state.me, self.shared)), None)  # type: ignore[attr-defined]
+            if step is None:
+                return
+            taken = self._taken(state, step, node, unit[0], None)
+            me = taken.me.but(high_watermark=state.me.high_watermark)
+            state = taken._replace(me=me, puts=state.puts)
+            yield state
 
 
 def replay_of(logs: dict[int, Sequence[Event]], *, without: Collection[str] = ()) -> ClusterReplay:
@@ -29,7 +73,7 @@ def replay_of(logs: dict[int, Sequence[Event]], *, without: Collection[str] = ()
     terms = Terms(_nodes(logs))
     nodes = {node: Node(node, events) for node, events in logs.items()}
     formats: Formats = {}
-    replay = ClusterReplay(_protocol(logs, terms, formats, without), terms, nodes, pair(logs))
+    replay = StrictReplay(_protocol(logs, terms, formats, without), terms, nodes, pair(logs))
     replay.formats = formats
     replay.homes = addresses(logs)
     return replay

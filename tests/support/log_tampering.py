@@ -14,6 +14,7 @@ import sys
 from argparse import ArgumentParser
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -61,7 +62,7 @@ FIELDS = {
     "snapshot id": Field(RESPONSES, r"(?<=SnapshotId\(endOffset=)-?\d+|(?<=SnapshotId\(endOffset=-1, epoch=)-?\d+"),
     "diverging epoch": Field(RESPONSES, r"(?<=EndOffset\(epoch=)-?\d+|(?<=EndOffset\(epoch=-1, endOffset=)-?\d+"),
     "directory id": Field(tuple(Kind), r"(?<=irectoryId=)[\w-]{22}"),
-    "node": Field(MESSAGES, r"(?<=\[RaftManager id=)\d+|(?<=destination=)\S+"),
+    "node": Field(MESSAGES, r"(?<=\[RaftManager id=)\d+|(?<=destination=)[\d.]+:\d+"),
 }  # fmt: skip
 MOVES = ("line lost", "line doubled", "lines swapped")
 KINDS = (*FIELDS, *MOVES)
@@ -94,7 +95,7 @@ class Logs:
         self.nodes = sorted(self.lines)
         text = "\n".join(chain(*self.lines.values()))
         self.directories = sorted(set(re.findall(r"irectoryId=([\w-]{22})", text)))
-        self.addresses = sorted(set(re.findall(r"destination=(\S+)", text)))
+        self.addresses = sorted(set(re.findall(r"destination=([\d.]+:\d+)", text)))
 
     def changed(self, change: Change) -> dict[int, Sequence[Event]]:
         """Return the events of all nodes after a change."""
@@ -105,7 +106,7 @@ class Logs:
         for event in made:
             event.line += change.line - 1
         log[at : at + change.taken] = made
-        return dict(logs)
+        return {node: [replace(event) for event in events] for node, events in logs.items()}
 
 
 def changes(logs: Logs, random: Random) -> Iterator[Change]:

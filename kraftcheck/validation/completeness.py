@@ -1,0 +1,212 @@
+"""Checks that no line of a log is missing, doubled or out of place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from kraftcheck.kraft_model.quorum.records import Batch, FetchSnapshotRequest, KRaftVersion, Mode, Replica, Voters
+from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.pairing import request_key
+from kraftcheck.validation.state import BOOTS, NodeState, Refusal
+from kraftcheck.validation.terms import Difference, count_of, end_offset, offset_of
+
+DURABLE = ("Unattached", "Candidate", "Leader", "Follower")
+"""Modes that a replica writes to quorum-state before it enters them."""
+
+OTHER_THREADS = (Kind.ANSWER, Kind.PARKED, Kind.REJECTED)
+"""Lines of delayed fetches, which another thread may write."""
+
+RANKS = {
+    Kind.REPLACED: 0,
+    Kind.TRUNCATED: 0,
+    Kind.VERSION: 1,
+    Kind.VOTERS: 1,
+    Kind.STORED: 2,
+    Kind.FOLLOWER_HIGH_WATERMARK: 3,
+    Kind.FETCHING: 4,
+    Kind.SEND: 5,
+}
+"""The order of the lines of a follower that handles a response."""
+
+CONTROL = (Kind.VERSION, Kind.VOTERS)
+
+AT_ONCE = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "FetchSnapshot", "DescribeQuorum")
+"""Requests whose responses are never delayed."""
+
+
+class LineOrder:
+    """The order and the numbers of a node's lines, unit by unit."""
+
+    def __init__(self) -> None:
+        self.state: tuple[str, int] | None = None  # mode and epoch
+        self.last_request = -1
+        self.open: dict[int, tuple[str, int] | None] = {}  # requests without response, with the state that sent them
+        self.received: Event | None = None  # the last response
+
+    def check(self, unit: Sequence[Event], *, is_last: bool) -> None:
+        """Raise Refusal at the first line of a unit that comes out of order, twice, or without the line before it."""
+        if unit[0].kind in BOOTS:
+            self.__init__()  # type: ignore[misc]
+            _check_start(unit, is_last=is_last)
+        self._check_received(unit[0])
+        _check_attempts(unit, is_last=is_last)
+        _check_ranks(unit)
+        _check_offsets(unit)
+        for event in unit:
+            if event.kind is Kind.TRANSITION:
+                self.state = (event.body[0]["mode"], event.body[0]["epoch"])
+            elif event.kind is Kind.SEND:
+                self.last_request += 1
+                if event.correlation != self.last_request:
+                    found = Difference("correlationId", event.correlation, self.last_request)
+                    raise Refusal(event, "is not the next request of its process", [found])
+                self.open[event.correlation] = self.state
+
+    def _check_received(self, event: Event) -> None:
+        """A response comes once, and is ignored if mode or epoch have changed since its request.
+
+        Both lines of an ignored response are events of that kind.
+        """
+        received, self.received = self.received, None
+        if event.kind not in (Kind.RESPONSE, Kind.IGNORED):
+            return
+        if event.correlation in self.open:
+            is_late = self.open.pop(event.correlation) != self.state
+            if is_late and event.kind is Kind.RESPONSE:
+                raise Refusal(event, "is a response to an earlier mode or epoch, and is not ignored")
+            self.received = event
+        elif received is None or event.kind is Kind.RESPONSE or received.kind is Kind.RESPONSE:
+            raise Refusal(event, "answers no open request of this process")
+        elif (received.correlation, received.body) != (event.correlation, event.body):
+            raise Refusal(event, "is not the response that was received")
+
+
+def _check_start(unit: Sequence[Event], *, is_last: bool) -> None:
+    """A start has one line of each kind, and starts with the voters that it has read."""
+    seen: dict[Kind, Event] = {}
+    for event in unit:
+        if event.kind in (*BOOTS, Kind.STARTING_VOTERS) and seen.setdefault(event.kind, event) is not event:
+            raise Refusal(event, "comes twice in one start of a process")
+    boot, starting = seen.get(Kind.BOOT), seen.get(Kind.STARTING_VOTERS)
+    if starting is None:
+        if boot is not None and not is_last:
+            raise Refusal(boot, "is not followed by the voters that the process starts with")
+        return
+    if boot is None:
+        raise Refusal(starting, "comes before the process reads its log")
+    _check_starting(starting, unit)
+
+
+def _check_starting(starting: Event, unit: Sequence[Event]) -> None:
+    read = [event.body[0] for event in unit if event.kind is Kind.VOTERS and event.seq < starting.seq]
+    if read and set(read[-1]) != set(starting.body):  # static voters are not read
+        raise Refusal(starting, "shows other voters than the log", [Difference("voters", starting.body, read[-1])])
+
+
+def _check_attempts(unit: Sequence[Event], *, is_last: bool) -> None:
+    """A durable transition is attempted, then completed."""
+    attempt: Event | None = None
+    for event in unit:
+        if event.kind is Kind.TRANSITION:
+            _check_completed(attempt, event)
+            attempt = None
+        elif event.kind not in OTHER_THREADS:
+            if attempt is not None:
+                raise Refusal(event, "comes in place of the transition that was attempted")
+            attempt = event if event.kind is Kind.ATTEMPT else None
+    if attempt is not None and not is_last:
+        raise Refusal(attempt, "is not followed by its transition")
+
+
+def _check_completed(attempt: Event | None, event: Event) -> None:
+    if attempt is None:
+        if event.body[0]["mode"] in DURABLE:
+            raise Refusal(event, "is a durable transition that was not attempted")
+    elif event.body != attempt.body:
+        raise Refusal(event, "is another transition than the one that was attempted")
+
+
+def _check_ranks(unit: Sequence[Event]) -> None:
+    """A message is handled before requests are sent; a follower's lines have one order."""
+    before = unit[0]
+    for event in unit[1:]:
+        if before.kind is Kind.SEND and _is_direct(event, unit[0]):
+            raise Refusal(event, "comes after a request that is sent later")
+        if event.kind in RANKS:
+            if RANKS[event.kind] < RANKS.get(before.kind, 0) and event.kind not in CONTROL:
+                raise Refusal(event, f"comes after the line {before.place} that is written later")
+            before = event
+
+
+def _check_offsets(unit: Sequence[Event]) -> None:
+    """The offsets of voters and versions rise."""
+    for kind in CONTROL:
+        for before, event in pairwise([event for event in unit if event.kind is kind]):
+            if event.body[1] <= before.body[1]:
+                raise Refusal(event, "is not behind the one before it")
+
+
+def _is_direct(event: Event, first: Event) -> bool:
+    """Whether a line is the response to a unit's request that is never delayed."""
+    is_own = event.kind is Kind.ANSWER and first.kind is Kind.REQUEST and request_key(event) == request_key(first)
+    return is_own and event.body.api in AT_ONCE
+
+
+# Changes of the model that a line shows
+
+
+def check_shown(old: Replica, after: NodeState, unit: Sequence[Event]) -> None:
+    """Raise Refusal unless each change of the model in a unit has its line."""
+    new = after.me
+    if after.appended > unit[-1].seq:
+        raise Refusal(unit[-1], "is not followed by the line of an append")
+    high = offset_of(new.log, new.high_watermark)
+    if new.mode is not Mode.RESIGNED and high not in (after.high, offset_of(old.log, old.high_watermark)):
+        found = Difference("high watermark", "not shown", high)
+        raise Refusal(unit[-1], "is not followed by the line of the high watermark", [found])
+    ends = [event for event in unit if event.kind in (Kind.STORED, Kind.REPLACED, Kind.TRUNCATED)]
+    if len(ends) > 1:
+        raise Refusal(ends[1], "is a second change of the log by one response")
+    if (len(new.log), offset_of(new.log, len(new.log))) != (len(old.log), offset_of(old.log, len(old.log))):
+        if not ends and Mode.LEADER not in (old.mode, new.mode):
+            raise Refusal(unit[-1], "is not followed by the line of the log's new end")
+        _check_control(old.log, new.log, unit)
+    _check_fetching(old, new, unit)
+
+
+def _check_fetching(old: Replica, new: Replica, unit: Sequence[Event]) -> None:
+    """A follower that begins to fetch a snapshot shows its id."""
+    wanted = []
+    if isinstance(new.pending, FetchSnapshotRequest) and new.pending != old.pending:
+        wanted = [(new.pending.snapshot.offset, new.pending.snapshot.epoch)]
+    shown = [event.body for event in unit if event.kind is Kind.FETCHING]
+    if shown != wanted:
+        found = Difference("snapshot", shown, wanted)
+        raise Refusal(unit[-1], "is not followed by the line of the snapshot to fetch", [found])
+
+
+def _check_control(old: tuple[Batch, ...], new: tuple[Batch, ...], unit: Sequence[Event]) -> None:
+    """The lines of voters and versions are those of the new batches; of a new snapshot, the latest."""
+    lines = [event for event in unit if event.kind in CONTROL]
+    shown: list[Any] = [(event.kind, count_of(new, event.body[1] + 1)) for event in lines]
+    wanted: list[Any] = list(_control(new, len(old)))
+    if any(event.kind is Kind.REPLACED for event in unit):
+        shown = [event.kind for event in lines]
+        wanted = [kind for kind in CONTROL if kind in dict(_control(new, 0))]
+    if shown != wanted:
+        found = Difference("voters and versions", shown, wanted)
+        raise Refusal(unit[-1], "is not followed by the lines of new voters or versions", [found])
+
+
+def _control(log: tuple[Batch, ...], start: int) -> Iterator[tuple[Kind, int]]:
+    """Yield the voters and versions behind the first `start` batches, with the number of batches up to them.
+
+    A bootstrap snapshot is a batch that ends at offset 0; the first leader writes its contents again.
+    """
+    for count in range(start if start > 1 else 0, len(log)):
+        place = count + 1 if end_offset(log[count]) else 2
+        for record in log[count].records if place > start else ():
+            if isinstance(record, KRaftVersion | Voters):
+                yield Kind.VOTERS if isinstance(record, Voters) else Kind.VERSION, place
