@@ -11,12 +11,12 @@ from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import UNKNOWN_DIRECTORY, Replica, Voter
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.spec import ModelValue
-from kraftcheck.validation.completeness import LineOrder, check_shown
+from kraftcheck.validation.completeness import AT_ONCE, LineOrder, check_shown
 from kraftcheck.validation.effects import Formats
 from kraftcheck.validation.events import Event, Kind
-from kraftcheck.validation.pairing import Pairs, addresses, numbered, pair
+from kraftcheck.validation.pairing import Pairs, addresses, is_lost, numbered, pair
 from kraftcheck.validation.replay import ClusterReplay
-from kraftcheck.validation.state import Node, NodeState
+from kraftcheck.validation.state import Node, NodeState, Refusal
 from kraftcheck.validation.terms import Terms
 
 MANY = 1_000_000
@@ -34,6 +34,12 @@ class StrictReplay(ClusterReplay):
         end = node.position + len(unit)
         is_last = end >= len(node.events) or node.events[end].incarnation != unit[0].incarnation
         self.orders[node.number].check(unit, is_last=is_last)
+        event = unit[0]
+        if event.kind is Kind.RESPONSE and event.body.api in AT_ONCE and not is_lost(event):
+            asked: Any = node.asked.get(event.correlation)
+            of_log = asked is not None and self.terms.nodes[asked.dest] in self.nodes
+            if of_log and id(event) not in self.pairs.answered:
+                self.pairs.unpaired.append(event)
         return super()._accept(node, state, unit)
 
     @staticmethod
@@ -45,6 +51,9 @@ class StrictReplay(ClusterReplay):
             yield from super()._requested(before, node, unit)
 
     def _responded(self, state: NodeState, node: Node, unit: Sequence[Event]) -> Iterator[NodeState]:
+        event = unit[0]
+        if event.body.api == "ApiVersions" and event.body.number("errorCode") != 0 and not is_lost(event):
+            raise Refusal(event, "has an error that the model lacks")
         for before in self._before_changes(node, state, unit):
             yield from super()._responded(before, node, unit)
 

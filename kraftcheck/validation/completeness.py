@@ -21,6 +21,7 @@ OTHER_THREADS = (Kind.ANSWER, Kind.PARKED, Kind.REJECTED)
 RANKS = {
     Kind.REPLACED: 0,
     Kind.TRUNCATED: 0,
+    Kind.LOADED: 1,
     Kind.VERSION: 1,
     Kind.VOTERS: 1,
     Kind.STORED: 2,
@@ -192,7 +193,12 @@ def _check_control(old: tuple[Batch, ...], new: tuple[Batch, ...], unit: Sequenc
     lines = [event for event in unit if event.kind in CONTROL]
     shown: list[Any] = [(event.kind, count_of(new, event.body[1] + 1)) for event in lines]
     wanted: list[Any] = list(_control(new, len(old)))
-    if any(event.kind is Kind.REPLACED for event in unit):
+    replaced = [event.body for event in unit if event.kind is Kind.REPLACED]
+    if replaced:
+        loaded = [event.body[0] for event in unit if event.kind is Kind.LOADED]
+        if loaded != replaced:
+            found = Difference("snapshot", loaded, replaced)
+            raise Refusal(unit[-1], "is not followed by the line of a new snapshot that is read", [found])
         shown = [event.kind for event in lines]
         wanted = [kind for kind in CONTROL if kind in dict(_control(new, 0))]
     if shown != wanted:

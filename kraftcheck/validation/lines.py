@@ -92,6 +92,8 @@ class LineChecks(Effects):
         best: list[Difference] | None = None
         for request in allowed:
             found = self._differs(request, state.me, event)
+            if not found and not self._reaches(event, request.dest):  # type: ignore[attr-defined]
+                found = [Difference("destination", event.address, str(request.dest))]  # type: ignore[attr-defined]
             if not found:
                 return request, state
             best = found if best is None or len(found) < len(best) else best
@@ -131,6 +133,8 @@ class LineChecks(Effects):
         change = state.me.change
         if not isinstance(change, Change) or change.checked or isinstance(change.voter, Nil):
             raise Refusal(event, "is a question for which no voter is being added")
+        if not self._reaches(event, change.voter.key.id):
+            raise Refusal(event, "goes to another node than the voter that is being added")
         return ApiVersionsRequest(state.me.epoch, state.me.id, change.voter.key.id), state
 
     def _answers(self, node: Node, state: NodeState, event: Event) -> NodeState:

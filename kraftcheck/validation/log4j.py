@@ -53,6 +53,8 @@ CREATED = re.compile(r"correlationId=(\d+).*?createdTimeMs=(\d+)\)?$")
 DESTINATION = re.compile(r"createdTimeMs=(\d+), destination=(\S+) ")
 STATE_KEY = re.compile(r"ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\)")
 ELECTION = re.compile(r"(\d+)=VoterState\(replicaKey=ReplicaKey\(id=\d+, directoryId=[\w<>-]+\), state=(\w+)\)")
+VOTER_KEY = re.compile(r"\d+=\w+State\(replicaKey=ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\)")
+LOCAL_KEY = re.compile(r"local(?:Id=|VoterNode=VoterNode\(voterKey=ReplicaKey\(id=)(\d+)(?:, \w+=([\w<>-]+))?")
 LEADER_VOTER = re.compile(r"(\d+)=ReplicaState\(replicaKey=ReplicaKey\(id=\d+, directoryId=([\w<>-]+)\)")
 
 DROPPED = frozenset({"topic", "pos", "lim", "cap", "file", "start", "end", "createdTimeMs", "correlationId"})
@@ -152,6 +154,9 @@ STATE_FIELDS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     "rejected": (IN_ELECTION, _with_state("REJECTED")),
     "candidates": (IN_ELECTION, _with_state("")),
     "voters": (("Unattached", "Resigned"), _voter_ids),
+    "update voters": (("Follower",), _voter_ids),
+    "keys": (("Leader", *IN_ELECTION), lambda text: frozenset(VOTER_KEY.findall(text))),
+    "local key": (("Leader", "Candidate", "Resigned"), lambda text: LOCAL_KEY.findall(text)),
     "leader voters": (("Leader",), lambda text: frozenset(int(node) for node, _ in LEADER_VOTER.findall(text))),
     "start": (("Leader",), _start),
     "address": (("Follower",), _leader_address),
