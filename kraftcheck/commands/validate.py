@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from functools import partial
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from kraftcheck.reporting.lines import Meter, print_lines
 from kraftcheck.spec.errors import InputError, unknown
 
 if TYPE_CHECKING:
+    from kraftcheck.reporting.cluster_page import Life
     from kraftcheck.validation.sources import Sources
     from kraftcheck.validation.verdict import Validation
 
@@ -54,7 +56,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     setup = "print what to change on a cluster for each way to observe it, and its cost"
     parser.add_argument("--print-setup", action="store_true", help=setup)
     output = parser.add_argument_group("output")
-    add(output, "--json", "--report", help=None)
+    add(output, "--report", help="write a page for the browser, with the cluster's life as a sequence diagram (.html)")
+    add(output, "--json")
+    output.add_argument("--parquet", type=Path, metavar="FILE", help="write the events as a Parquet table")
     add(output, "--junit", help="write the replay and each check as JUnit's XML")
     add(output, "--quiet", help="print only the verdict, the divergence, and broken checks")
 
@@ -69,14 +73,25 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if not arguments.paths and not arguments.node:
         raise InputError("PATH: expected logs or disks of a cluster, found none; name files or folders")
-    with OutputFiles(arguments, "json", "report", "junit") as files:
-        found = _validated(arguments)
+    if arguments.report and arguments.report.suffix != ".html":
+        raise InputError(f"--report {arguments.report}: expected a file that ends in .html")
+    with OutputFiles(arguments, "json", "report", "junit", "parquet") as files:
+        if arguments.parquet and find_spec("pyarrow") is None:
+            raise InputError("--parquet needs the package pyarrow: pip install 'kraftcheck[parquet]'")
+        from kraftcheck.reporting.cluster_page import Life, life_of, write_cluster_page
+
+        life = Life() if arguments.report else None
+        found = _validated(arguments, life)
         from kraftcheck.reporting.validation import validation_lines
         from kraftcheck.reporting.validation_files import validation_as_json, write_validation_junit
 
         print_lines(validation_lines(found, quiet=arguments.quiet))
         files.json(lambda: validation_as_json(found))
         files.file("junit", partial(write_validation_junit, found))
+        files.file(
+            "report", lambda path: write_cluster_page(found, life if life and found.replay else life_of(found), path)
+        )
+        files.file("parquet", partial(_write_table, found))
     return found.exit_code
 
 
@@ -111,7 +126,7 @@ def _time(option: str, text: str | None) -> int | None:
     return found
 
 
-def _validated(arguments: argparse.Namespace) -> Validation:
+def _validated(arguments: argparse.Namespace, life: Life | None) -> Validation:
     """Read the inputs, replay the logs that show messages, and check the others and the disks."""
     from kraftcheck.validation.disks import is_disk, read_disks
     from kraftcheck.validation.log4j import DEFAULT_PATTERN
@@ -135,7 +150,7 @@ def _validated(arguments: argparse.Namespace) -> Validation:
         found.monitored = check_events(chain.from_iterable(sources.every.values())) if sources.every else None
     found.storms = storms_in(sources)
     if sources.logs:
-        _replay(found, arguments)
+        _replay(found, arguments, life)
     return found
 
 
@@ -152,7 +167,7 @@ def _require_some(arguments: argparse.Namespace, sources: Sources, *, has_disks:
     )
 
 
-def _replay(found: Validation, arguments: argparse.Namespace) -> None:
+def _replay(found: Validation, arguments: argparse.Namespace, life: Life | None) -> None:
     """Replay the logs up to the first divergence."""
     from kraftcheck.validation.cluster import replay_of
     from kraftcheck.validation.sources import line_of
@@ -162,7 +177,11 @@ def _replay(found: Validation, arguments: argparse.Namespace) -> None:
     began = time.monotonic()
     limit = arguments.stop_after
     with Meter("events replayed", quiet=arguments.quiet) as meter:
-        for number, _ in enumerate(replay.run()):
+        replayed = dict.fromkeys(replay.nodes, 0)
+        for number, node in enumerate(replay.run()):
+            if life is not None:
+                life.add(node.events[replayed[node.number] : node.position])
+                replayed[node.number] = node.position
             if number % 100 == 0:
                 spent = time.monotonic() - began
                 meter.reach(sum(replay.explained.values()), spent)
@@ -171,6 +190,16 @@ def _replay(found: Validation, arguments: argparse.Namespace) -> None:
                     break
     found.seconds = time.monotonic() - began
     found.gaps = gaps_in(replay)
+    if life is not None:
+        life.end()
     if replay.divergence is not None:
+        if life is not None:
+            life.diverges(replay.divergence.event, replay.divergence.what)
         paths = [*arguments.paths, *(path for _, path in _nodes(arguments.node))]
         found.line = line_of(paths, replay.divergence.event, arguments.max_size)
+
+
+def _write_table(found: Validation, path: Path) -> None:
+    from kraftcheck.reporting.events_table import write_events
+
+    write_events(found.sources, path)

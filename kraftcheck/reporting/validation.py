@@ -34,8 +34,9 @@ def validation_lines(found: Validation, *, quiet: bool = False) -> Iterator[Line
     yield [(_STYLES[found.result], found.result.value), (PLAIN, f": {_scope(found)}")]
     if found.divergence is not None:
         yield from divergence_lines(found, found.divergence)
-    for one in list(found.broken)[:MOST]:
-        yield from _broken_lines(one)
+    for name, event in found.broken.items():
+        place = f"after {event.place}, node {event.node}, {clock(event.time)}"
+        yield [(OLD, "  broken"), (PLAIN, f": {name}, {place}")]
     for report in found.reports:
         for finding in report.findings[:MOST]:
             yield from _finding_lines(finding)
@@ -103,11 +104,6 @@ def divergence_lines(found: Validation, refusal: Refusal) -> Iterator[Line]:
         yield [(PLAIN, f"  nearest action of the model: {refusal.action}")]
     if found.lacks_lines(event):
         yield [(WARNING, "  open"), (PLAIN, f": lines of node {event.node} are missing before this one")]
-
-
-def _broken_lines(one: Any) -> Iterator[Line]:
-    event = one.event
-    yield [(OLD, "  broken"), (PLAIN, f": {one.name}, after {event.place}, node {event.node}, {clock(event.time)}")]
 
 
 def _finding_lines(finding: Finding, word: str = "broken", style: str = OLD) -> Iterator[Line]:

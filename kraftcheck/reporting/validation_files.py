@@ -10,6 +10,7 @@ from kraftcheck.reporting.as_json import tool
 from kraftcheck.reporting.lines import plain
 from kraftcheck.reporting.validation import clock, divergence_lines, notes_of, place_of, shown, validation_lines
 from kraftcheck.spec.values import in_xml
+from kraftcheck.validation.disks import Disk
 from kraftcheck.validation.events import Body, Event
 from kraftcheck.validation.findings import Report
 from kraftcheck.validation.rendering import describe
@@ -31,11 +32,11 @@ def validation_as_json(found: Validation) -> dict[str, Any]:
         **_replay_as_json(found),
         "without": list(found.without),
         "divergence": _divergence_as_json(found),
-        "broken": [{"property": one.name, **_event_as_json(one.event)} for one in found.broken],
+        "broken": [{"property": name, **_event_as_json(event)} for name, event in found.broken.items()],
         "gaps": [_gap_as_json(gap) for gap in found.gaps],
         "storms": [_storm_as_json(storm) for storm in found.storms],
-        "monitors": None if found.monitored is None else describe([], found.monitored),
-        "disks": None if found.disk_report is None else describe(found.disks, found.disk_report),
+        "monitors": _report_as_json([], found.monitored),
+        "disks": _report_as_json(found.disks, found.disk_report),
         "open": found.open_questions if found.result is Result.INCONCLUSIVE else [],
         "notes": list(notes_of(found)),
         **_speed_as_json(found),
@@ -45,6 +46,10 @@ def validation_as_json(found: Validation) -> dict[str, Any]:
 def _speed_as_json(found: Validation) -> dict[str, Any]:
     rate = round(found.explained / found.seconds, 1) if found.seconds else None
     return {"seconds": round(found.seconds, 6), "events_per_second": rate}
+
+
+def _report_as_json(disks: list[Disk], report: Report | None) -> dict[str, Any] | None:
+    return None if report is None else describe(disks, report)
 
 
 def _gap_as_json(gap: Gap) -> dict[str, Any]:
@@ -123,8 +128,8 @@ def write_validation_junit(found: Validation, path: Path) -> None:
         case("replay", "skipped" if is_open else "failure", text)
     else:
         case("replay", "skipped" if found.open_questions else "", "; ".join(found.open_questions))
-    for one in found.broken:
-        case(f"property {one.name}", "failure", f"broken after {one.event.place}")
+    for broken, event in found.broken.items():
+        case(f"property {broken}", "failure", f"broken after {event.place}")
     for title, report in (("logs", found.monitored), ("disks", found.disk_report)):
         for check, count in report.checks.items() if report is not None else ():
             case(f"{title}: {check}", *_outcome(report, check, count))

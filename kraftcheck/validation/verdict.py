@@ -102,9 +102,12 @@ class Validation:
         return 0 if self.replay is None else sum(self.replay.explained.values())
 
     @property
-    def broken(self) -> Sequence[Any]:
-        """The properties that the replayed states violate."""
-        return () if self.replay is None else getattr(self.replay, "broken", ())
+    def broken(self) -> dict[str, Event]:
+        """The properties that the replayed states violate, each with the event that leads there.
+
+        They need the states of all voters; without one of these none is broken.
+        """
+        return {} if self.replay is None or any(self.missing.values()) else dict(self.replay.broken)
 
     @property
     def known_used(self) -> Mapping[str, int] | None:
@@ -159,7 +162,8 @@ class Validation:
         if self.broken or any(report.findings for report in self.reports):
             return Result.VIOLATES
         if self.divergence is not None:
-            return Result.INCONCLUSIVE if self.lacks_lines(self.divergence.event) else Result.DIVERGES
+            is_open = any(self.missing.values()) or self.lacks_lines(self.divergence.event)
+            return Result.INCONCLUSIVE if is_open else Result.DIVERGES
         if self.replay is None:
             return Result.UNBROKEN if self.accepts_monitors else Result.INCONCLUSIVE
         return Result.INCONCLUSIVE if self.open_questions else Result.CONFORMS

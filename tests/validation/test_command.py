@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import jsonschema
 import pytest
 
 from tests.support.command_line import Outcome, Run
@@ -133,6 +134,65 @@ def test_a_command_of_the_page_prints_its_lines(
     done = run(*shlex.split(command.removeprefix("kraftcheck ")))
     lines = [line.removesuffix("...").rstrip() for line in shown.splitlines()]
     assert lacking("\n".join(lines), done.out) == [], done
+
+
+# Files of the result
+
+
+def test_the_json_follows_its_schema(validate: Callable[..., Outcome], tmp_path: Path) -> None:
+    schema = json.loads((ROOT / "docs" / "validate.schema.json").read_text())
+    path = tmp_path / "found.json"
+    for arguments in (
+        [HONEST, DATA / "disks.tar.gz", "--monitors"],
+        [VOTE, "--monitors"],
+        [*logs(HONEST)[1:3]],
+        [DATA / "disks.tar.gz"],
+    ):
+        done = validate(*arguments, "--json", path, "--quiet")
+        found = json.loads(path.read_text())
+        jsonschema.validate(found, schema)
+        assert found["exit_code"] == done.code
+        assert set(found) == set(schema["required"])
+        assert bool(found["open"]) == (done.code == 20)
+
+
+def test_the_page_shows_the_life_of_the_cluster(validate: Callable[..., Outcome], tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    assert validate(PRE_VOTES, "--report", path).code == 1
+    page = path.read_text()
+    assert page.count('class="head"') == 3
+    assert "AddRaftVoter</text>" in page
+    assert "Candidate, epoch 1</text>" in page
+    last = page.rpartition("<circle")[2]
+    assert ">answer Vote: is another response than the model&#x27;s</text>" in last
+    assert validate(DATA / "node1.info.log.gz", "--report", path).code == 20
+    assert "rows in order of time" in path.read_text()
+    assert "ends in .html" in validate(PRE_VOTES, "--report", tmp_path / "page.md").err
+
+
+def test_names_in_a_log_are_escaped_in_the_page(validate: Callable[..., Outcome], tmp_path: Path) -> None:
+    hostile = "OutboundResponse(<script>alert(1)</script>\x1b[2J, correlationId=65, data=Vote"
+    content = text(PRE_VOTES / "node2.trace.log.gz").replace("OutboundResponse(correlationId=65, data=Vote", hostile)
+    (tmp_path / "node2.log").write_text(content)
+    path = tmp_path / "page.html"
+    done = validate(*(PRE_VOTES / f"node{node}.trace.log.gz" for node in (1, 3)), tmp_path, "--report", path)
+    assert done.code == 1, done
+    assert "\x1b" not in done.out
+    page = path.read_text()
+    assert page.count("<script>") == 1
+    assert "&lt;script&gt;" in page
+    assert "\x1b" not in page
+
+
+def test_the_table_has_every_event(validate: Callable[..., Outcome], tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "events.parquet"
+    assert validate(HONEST, "--parquet", path, "--json", tmp_path / "found.json").code == 0
+    rows = parquet.read_table(path).to_pylist()
+    assert len(rows) == json.loads((tmp_path / "found.json").read_text())["events"]
+    sent = next(row for row in rows if row["kind"] == "send" and row["api"] == "Vote")
+    assert "preVote=true" in sent["body"]
+    assert sent["file"].endswith(f"node{sent['node']}.trace.log.gz")
 
 
 # Forms of input
