@@ -228,7 +228,7 @@ class ClusterReplay(Order, Starts, LineChecks):
         """Return the batches up to an end offset; raise Refusal if their sender has a log without the response."""
         if known is None:
             sender = me.pending.dest if isinstance(me.pending, FetchRequest) else None
-            if sender is not None and self.terms.nodes[sender] in self.nodes:
+            if sender is not None and self.check.is_whole:
                 raise Refusal(event, f"carries records that no response of {sender} has sent")
             return self._unknown(me, end, epoch, unit)
         batches = tuple(takewhile(lambda batch: end_offset(batch) <= end, known))
