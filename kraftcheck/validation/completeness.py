@@ -136,7 +136,9 @@ def _check_ranks(unit: Sequence[Event]) -> None:
         if before.kind is Kind.SEND and _is_direct(event, unit[0]):
             raise Refusal(event, "comes after a request that is sent later")
         if event.kind in RANKS:
-            if RANKS[event.kind] < RANKS.get(before.kind, 0) and event.kind not in CONTROL:
+            if RANKS[event.kind] < RANKS.get(before.kind, 0) and not (
+                event.kind in CONTROL and before.kind is Kind.SEND
+            ):
                 raise Refusal(event, f"comes after the line {before.place} that is written later")
             before = event
 
