@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -143,11 +143,21 @@ def _check_ranks(unit: Sequence[Event]) -> None:
             before = event
 
 
+RISING: dict[Kind, Callable[[Event], int]] = {
+    Kind.VERSION: lambda event: int(event.body[1]),
+    Kind.VOTERS: lambda event: int(event.body[1]),
+    Kind.APPEND: lambda event: int(event.body[0]),
+    Kind.LEADER_HIGH_WATERMARK: lambda event: int(event.body),
+    Kind.FOLLOWER_HIGH_WATERMARK: lambda event: int(event.body),
+}
+"""The offset of a line that is behind that of the line before it of the same kind."""
+
+
 def _check_offsets(unit: Sequence[Event]) -> None:
-    """The offsets of voters and versions rise."""
-    for kind in CONTROL:
+    """The offsets of voters, versions, appends and high watermarks rise."""
+    for kind, offset in RISING.items():
         for before, event in pairwise([event for event in unit if event.kind is kind]):
-            if event.body[1] <= before.body[1]:
+            if offset(event) <= offset(before):
                 raise Refusal(event, "is not behind the one before it")
 
 
