@@ -201,6 +201,16 @@ class LineChecks(Effects):
             return before.but(high_watermark=me.high_watermark)
         return me
 
+    def _ends_parked(self, node: Node, state: NodeState, event: Event) -> NodeState:
+        """A parked fetch ends, one that was received from this replica key at this offset."""
+        offset, directory = event.body
+        fetches = [one.event.body for one in state.waiting.values() if one.event.peer == event.peer]
+        shown = [(body.number("fetchOffset"), body.get("replicaDirectoryId")) for body in fetches]
+        if (offset, directory) not in shown:
+            differs = [Difference("offset, directory id", (offset, directory), shown)]
+            raise Refusal(event, "ends a parked fetch that was not received", differs)
+        return state
+
     def _appends(self, node: Node, state: NodeState, event: Event) -> NodeState:
         base, end, epoch = event.body
         if event.seq > state.appended:
@@ -307,6 +317,8 @@ SENDS: dict[str, Any] = {
 CHECKS: dict[Kind, Any] = {
     Kind.SEND: LineChecks._sends,
     Kind.ANSWER: LineChecks._answers,
+    Kind.PARKED: LineChecks._ends_parked,
+    Kind.REJECTED: LineChecks._ends_parked,
     Kind.APPEND: LineChecks._appends,
     Kind.STORED: LineChecks._stores,
     Kind.LEADER_HIGH_WATERMARK: LineChecks._high_watermark,

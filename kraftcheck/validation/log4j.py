@@ -270,9 +270,9 @@ def _bootstrap(event: Event, text: str) -> None:
 
 def _parked(kind: Kind) -> Callable[[Event, str], None]:
     def parse(event: Event, text: str) -> None:
-        found = re.search(r"ReplicaKey\(id=(\d+), .*?(?:starting at offset|at) (\d+)", text)
+        found = re.search(r"ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\) (?:starting at offset|at) (\d+)", text)
         if found:
-            event.kind, event.peer, event.body = kind, int(found[1]), int(found[2])
+            event.kind, event.peer, event.body = kind, int(found[1]), (int(found[3]), found[2])
 
     return parse
 

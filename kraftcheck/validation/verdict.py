@@ -186,7 +186,7 @@ def gaps_in(replay: Replayed) -> list[Gap]:
     for node in replay.nodes.values():
         of_sender: dict[int, list[Event]] = defaultdict(list)
         for event in node.events:
-            if event.kind is Kind.REQUEST and event.peer in replay.nodes and event.peer != node.number:
+            if event.kind is Kind.REQUEST and event.peer in replay.nodes:
                 of_sender[event.peer].append(event)
         for sender, receipts in of_sender.items():
             found += _gaps_of(sender, receipts, replay.pairs.sent)
