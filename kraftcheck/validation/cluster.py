@@ -79,7 +79,7 @@ def replay_of(logs: dict[int, Sequence[Event]], *, without: Collection[str] = ()
     """Return the replay of the events of a cluster's nodes, each in the order of its log."""
     for events in logs.values():
         numbered(events)
-    terms = Terms(_nodes(logs))
+    terms = _terms(logs)
     nodes = {node: Node(node, events) for node, events in logs.items()}
     formats: Formats = {}
     replay = StrictReplay(_protocol(logs, terms, formats, without), terms, nodes, pair(logs))
@@ -88,17 +88,17 @@ def replay_of(logs: dict[int, Sequence[Event]], *, without: Collection[str] = ()
     return replay
 
 
-def _nodes(logs: dict[int, Sequence[Event]]) -> set[int]:
-    found = set(logs)
-    for events in logs.values():
-        for event in events:
-            if event.peer is not None:
-                found.add(event.peer)
-            if event.kind is Kind.VOTERS:
-                found.update(voter[0] for voter in event.body[0])
-            elif event.kind is Kind.STARTING_VOTERS:
-                found.update(voter[0] for voter in event.body)
-    return found
+def _terms(logs: dict[int, Sequence[Event]]) -> Terms:
+    """Return the terms of a cluster: its nodes, and those that are voters at any time."""
+    voters: set[int] = set()
+    peers: set[int] = set()
+    for event in chain.from_iterable(logs.values()):
+        if event.peer is not None:
+            peers.add(event.peer)
+        if event.kind in (Kind.VOTERS, Kind.STARTING_VOTERS):
+            told = event.body[0] if event.kind is Kind.VOTERS else event.body
+            voters.update(voter[0] for voter in told)
+    return Terms({*logs, *peers, *voters}, voters)
 
 
 def _protocol(

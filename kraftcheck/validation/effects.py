@@ -67,7 +67,7 @@ class Effects:
         self.used: set[int] = set()  # ids of sendings whose receipt is replayed
         self.records: dict[int, tuple[Batch, ...]] = {}  # the batches of each response, by id of its event
         self.divergence: Refusal | None = None
-        self.check = PropertyCheck(protocol, is_whole=set(terms.hosts) <= set(nodes))
+        self.check = PropertyCheck(protocol, is_whole=terms.voters_seen <= set(nodes))
         self.homes: dict[str, int] = {}  # the node behind each host and port
 
     @property

@@ -84,9 +84,10 @@ class Difference(NamedTuple):
 class Terms:
     """The names of a cluster. Directory ids and endpoints are numbered by node, in the order of their appearance."""
 
-    def __init__(self, nodes: Iterable[int]) -> None:
+    def __init__(self, nodes: Iterable[int], voters: Iterable[int] = ()) -> None:
         self.hosts = {node: ModelValue(f"n{node}", node) for node in sorted(nodes)}
         self.nodes = {host: node for node, host in self.hosts.items()}
+        self.voters_seen = frozenset(voters)  # the nodes that are voters at any time
         self._directories: dict[int, list[str]] = {}
         self._endpoints: dict[int, list[str]] = {}
 
