@@ -197,7 +197,8 @@ class Bookkeeping:
 
     def restore(self, violations: list[Violation], seconds: float) -> None:
         """Restore the violations and the elapsed seconds of a resumed search."""
-        self.result.violations = list(map(self._with_mapping, violations))
+        violations[:] = map(self._with_mapping, violations)  # in place: a checkpoint appends to the same list
+        self.result.violations = violations
         self.violated = {violation.property for violation in violations}
         self.earlier = seconds
 

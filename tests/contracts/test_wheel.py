@@ -24,6 +24,7 @@ CODES = {
     **dict.fromkeys(("simulate", "crosscheck"), (0,)),
     "check": (0, 12),
     "replay": (0, 1),
+    "validate": (0, 1, 12, 20),
 }
 
 

@@ -61,10 +61,10 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         "VotersFollowTheLog": Noticed(
             "smoke-answers",
             "base.with_log: me.but( log=log, flushed=len(log) if flushes else min(me.flushed, len(log)), "
-            "voters=self.voters_in(log, formatted), version=version_in(log, self.initial_version if formatted "
-            "else 0), ) -> me.but(flushed=len(log) if flushes else min(me.flushed, len(log)), "
-            "voters=self.voters_in(log, formatted), version=version_in(log, self.initial_version if formatted "
-            "else 0))",
+            "voters=self.voters_in(log, formatted), version=version_in(log, self.formatted_version(me.id, "
+            "me.directory)), ) -> me.but(flushed=len(log) if flushes else min(me.flushed, len(log)), "
+            "voters=self.voters_in(log, formatted), version=version_in(log, self.formatted_version(me.id, "
+            "me.directory)))",
         ),
         "MessagesAreTakenOnce": Noticed("smoke-network", "base.is_cut: 0 -> 1"),
         "NewRolesBeginAfresh": Noticed("smoke", "rules.enter: me.voted if kept else Nil.NIL -> Nil.NIL"),
