@@ -113,8 +113,8 @@ def test_the_same_command_goes_on(run, ping, tmp_path) -> None:
 
 
 def test_a_full_disk_names_the_walk(ping, tmp_path) -> None:
-    """The limit on the size of a file stands for a full disk."""
-    words = 'exec "$0" -m kraftcheck simulate "$1" --set MaxPings=99 --continue --runs 4 --depth 300 --out "$2"'
+    """The limit on the size of a file stands for a full disk. With `-B`, no bytecode is cut at it for other tests."""
+    words = 'exec "$0" -B -m kraftcheck simulate "$1" --set MaxPings=99 --continue --runs 4 --depth 300 --out "$2"'
     command = ["bash", "-c", f"ulimit -f 20; {words} 2>&1 >/dev/null | cat", sys.executable, ping, tmp_path / "walks"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout.endswith(f"kraftcheck: error: {tmp_path / 'walks' / 'walk_0.tla'}: File too large\n")
