@@ -342,10 +342,11 @@ def test_initial_that_never_ends(changed) -> None:
 
 def test_nothing_is_spent_on_idle_threads_or_on_the_end() -> None:
     program = (
-        "import atexit, gc, os, sys; from kraftcheck.cli import main;"
+        "import atexit, gc, os, sys, time; from kraftcheck.cli import main;"
         "atexit.register(lambda: print('kept', gc.get_freeze_count() > 10_000));"
         "sys.argv[1:] = ['check', 'paxos', '--config', 'smoke', '--engine', 'tables', '--workers', '1', '--quiet'];"
-        "print(main()); print('threads', len(os.listdir('/proc/self/task')))"
+        "print(main()); ended = [time.sleep(0.1) for _ in range(50) if len(os.listdir('/proc/self/task')) > 1];"
+        "print('threads', len(os.listdir('/proc/self/task')))"
     )
     if not Path("/proc/self/task").is_dir():
         pytest.skip("/proc tells of the threads")
