@@ -21,6 +21,9 @@ EXCUSED = ("NewVotersHaveCaughtUp", "UpdatesAreKept", "PreVoteRaisesNoEpoch", "N
 AddVoter accepts a replica that was at the log end within the last hour; UpdateVoter is answered before its commit.
 """
 
+ROUTINE = 16
+"""Appends and commits in a row after which the properties are evaluated; every other step is evaluated at once."""
+
 MOST_STATES = 2_000
 """States after which memoized calls are dropped."""
 
@@ -50,7 +53,17 @@ class PropertyCheck:
         self._semantics = Semantics(protocol)
         self._before: State | None = None
         self.states = 0
+        self._routine = 0
         self.first: dict[str, Event] = {}  # the broken properties, each with the last event of the step
+
+    def is_due(self, before: Replica | None, after: Replica) -> bool:
+        """Whether the properties are to be evaluated after a step of a replica."""
+        fields = changed(before, after)
+        self._routine += is_routine(fields, before, after)
+        if fields and (not is_routine(fields, before, after) or self._routine >= ROUTINE):
+            self._routine = 0
+            return True
+        return False
 
     def look(self, replicas: Mapping[ModelValue, Replica], shared: Shared, event: Event) -> None:
         """Note the properties that the step to this state breaks; `event` is its last."""
@@ -75,6 +88,11 @@ class PropertyCheck:
             self._before = State(Map(replicas), Map(), shared, Map())
 
 
-def is_watched(before: Replica | None, after: Replica) -> bool:
-    """Whether a step changes a field that a property may depend on."""
-    return before is None or any(getattr(before, name) != getattr(after, name) for name in WATCHED)
+def changed(before: Replica | None, after: Replica) -> set[str]:
+    """Return the fields that a step changes and that a property may depend on."""
+    return {name for name in WATCHED if before is None or getattr(before, name) != getattr(after, name)}
+
+
+def is_routine(fields: set[str], before: Replica | None, after: Replica) -> bool:
+    """Whether a step only appends batches or raises the high watermark: what it breaks stays broken."""
+    return before is not None and fields <= {"log", "high_watermark"} and len(after.log) >= len(before.log)

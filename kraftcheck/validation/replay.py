@@ -25,7 +25,6 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.kraft_model.quorum.rules import candidate, prospective, unattached
 from kraftcheck.spec import Record
 from kraftcheck.validation.events import Event, Kind
-from kraftcheck.validation.invariants import is_watched
 from kraftcheck.validation.lines import CHECKS, LineChecks
 from kraftcheck.validation.order import Order
 from kraftcheck.validation.pairing import is_lost, request_key
@@ -110,7 +109,7 @@ class ClusterReplay(Order, Starts, LineChecks):
         if state.puts:
             self.shared = self.shared.but(**dict(state.puts))
         self.found.update(state.actions)
-        if state.puts or is_watched(None if node.state is None else node.state.me, state.me):
+        if self.check.is_due(None if node.state is None else node.state.me, state.me):
             node.state = state
             self.check.look(self.replicas(), self.shared, unit[-1])
         if len(state.me.log) > self.longest:
