@@ -94,5 +94,5 @@ def changed(before: Replica | None, after: Replica) -> set[str]:
 
 
 def is_routine(fields: set[str], before: Replica | None, after: Replica) -> bool:
-    """Whether a step only appends batches or raises the high watermark: what it breaks stays broken."""
+    """Whether a step only appends batches or raises the high watermark; a property that it breaks stays broken."""
     return before is not None and fields <= {"log", "high_watermark"} and len(after.log) >= len(before.log)
