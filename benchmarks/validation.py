@@ -3,8 +3,8 @@
     python benchmarks/validation.py [--events 1000000]
 
 The logs begin as those of three real controllers. Then the leader appends a batch again and again, and its followers
-fetch it, in the lines that Kafka writes. The output has the whole rate and the shares of parsing, pairing and replay. It
-also compares the rate of the replay in the last tenth of the events with that in the first.
+fetch it, in the lines that Kafka writes. The output has the whole rate and the shares of parsing, pairing and replay.
+It also compares the rate of the replay in the last tenth of the events with that in the first.
 """
 
 from __future__ import annotations
