@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 import sys
 from collections import Counter
 from collections.abc import Generator
@@ -28,7 +29,12 @@ BACKGROUND = pytest.StashKey[ExitStack]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep bytecode apart from the sources where the environment forbids it beside them: many processes are started."""
+    """Keep bytecode apart from the sources where the environment forbids it beside them: many processes are started.
+
+    A shell ignores SIGINT for what it starts in the background, and so would the processes that tests interrupt.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if sys.dont_write_bytecode:
         sys.dont_write_bytecode = False
         sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(config.rootpath / ".pytest_cache" / "bytecode")
