@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -143,11 +143,11 @@ def main() -> None:
     texts = logs(options.events)
     size = sum(len(text) for lines in texts.values() for text in lines)
     times = [time.process_time()]
-    parsed: dict[int, list[Event]] = {}
+    parsed: dict[int, Sequence[Event]] = {}
     for node in list(texts):
         parsed[node] = list(read_lines(texts.pop(node), f"node{node}.log"))
     times.append(time.process_time())
-    replay = replay_of(parsed)  # type: ignore[arg-type]
+    replay = replay_of(parsed)
     times.append(time.process_time())
     total = sum(map(len, parsed.values()))
     marks = [(0, times[-1])]

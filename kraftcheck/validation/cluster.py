@@ -2,77 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
 from typing import Any
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import QuorumBase
-from kraftcheck.kraft_model.quorum.records import UNKNOWN_DIRECTORY, Replica, Voter
+from kraftcheck.kraft_model.quorum.records import UNKNOWN_DIRECTORY, Voter
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.spec import ModelValue
-from kraftcheck.validation.completeness import AT_ONCE, LineOrder, check_shown
 from kraftcheck.validation.effects import Formats
 from kraftcheck.validation.events import Event, Kind
-from kraftcheck.validation.pairing import Pairs, addresses, is_lost, numbered, pair
+from kraftcheck.validation.pairing import addresses, numbered, pair
 from kraftcheck.validation.replay import ClusterReplay
-from kraftcheck.validation.state import Node, NodeState, Refusal
+from kraftcheck.validation.state import Node
 from kraftcheck.validation.terms import Terms
 
 MANY = 1_000_000
 """A bound that no log exhausts."""
-
-
-class StrictReplay(ClusterReplay):
-    """A replay that also refuses lines that are missing, doubled or out of place."""
-
-    def __init__(self, protocol: QuorumBase, terms: Terms, nodes: dict[int, Node], pairs: Pairs) -> None:
-        super().__init__(protocol, terms, nodes, pairs)
-        self.orders = {node: LineOrder() for node in nodes}
-
-    def _accept(self, node: Node, state: NodeState, unit: Sequence[Event]) -> NodeState:
-        end = node.position + len(unit)
-        is_last = end >= len(node.events) or node.events[end].incarnation != unit[0].incarnation
-        self.orders[node.number].check(unit, is_last=is_last)
-        event = unit[0]
-        if event.kind is Kind.RESPONSE and event.body.api in AT_ONCE and not is_lost(event):
-            asked: Any = node.asked.get(event.correlation)
-            of_log = asked is not None and self.terms.nodes[asked.dest] in self.nodes
-            if of_log and id(event) not in self.pairs.answered:
-                self.pairs.unpaired.append(event)
-        return super()._accept(node, state, unit)
-
-    @staticmethod
-    def _shown(before: Replica, state: NodeState, unit: Sequence[Event]) -> None:
-        check_shown(before, state, unit)
-
-    def _requested(self, state: NodeState, node: Node, unit: Sequence[Event]) -> Iterator[NodeState]:
-        for before in self._before_changes(node, state, unit):
-            yield from super()._requested(before, node, unit)
-
-    def _responded(self, state: NodeState, node: Node, unit: Sequence[Event]) -> Iterator[NodeState]:
-        event = unit[0]
-        if event.body.api == "ApiVersions" and event.body.number("errorCode") != 0 and not is_lost(event):
-            raise Refusal(event, "has an error that the model lacks")
-        for before in self._before_changes(node, state, unit):
-            yield from super()._responded(before, node, unit)
-
-    def _before_changes(self, node: Node, state: NodeState, unit: Sequence[Event]) -> Iterator[NodeState]:
-        """Yield the state, and a leader's states after the waiting batches that it appends before a voter set.
-
-        It flushes all of them together, so the high watermark follows the new voter set.
-        """
-        yield state
-        kinds = [event.kind for event in unit]
-        appends = kinds[: kinds.index(Kind.VOTERS)].count(Kind.APPEND) if Kind.VOTERS in kinds else 0
-        for _ in range(appends):
-            step = next(iter(self.protocol.client_append(state.me, self.shared)), None)  # type: ignore[attr-defined]
-            if step is None:
-                return
-            taken = self._taken(state, step, node, unit[0], None)
-            me = taken.me.but(high_watermark=state.me.high_watermark)
-            state = taken._replace(me=me, puts=state.puts)
-            yield state
 
 
 def replay_of(logs: dict[int, Sequence[Event]], *, without: Collection[str] = ()) -> ClusterReplay:
@@ -82,10 +29,9 @@ def replay_of(logs: dict[int, Sequence[Event]], *, without: Collection[str] = ()
     terms = _terms(logs)
     nodes = {node: Node(node, events) for node, events in logs.items()}
     formats: Formats = {}
-    replay = StrictReplay(_protocol(logs, terms, formats, without), terms, nodes, pair(logs))
-    replay.formats = formats
-    replay.homes = addresses(logs)
-    return replay
+    homes = addresses(logs)
+    protocol = _protocol(logs, terms, formats, homes, without)
+    return ClusterReplay(protocol, terms, nodes, pair(logs, homes), formats, homes)
 
 
 def _terms(logs: dict[int, Sequence[Event]]) -> Terms:
@@ -102,10 +48,10 @@ def _terms(logs: dict[int, Sequence[Event]]) -> Terms:
 
 
 def _protocol(
-    logs: dict[int, Sequence[Event]], terms: Terms, formats: Formats, without: Collection[str]
+    logs: dict[int, Sequence[Event]], terms: Terms, formats: Formats, homes: dict[str, int], without: Collection[str]
 ) -> QuorumBase:
     """Return `quorum` as Kafka runs it; `formats` holds the voters and kraft.version of formatted disks."""
-    servers, initial, version = _constants(list(chain.from_iterable(logs.values())), terms, addresses(logs))
+    servers, initial, version = _constants(list(chain.from_iterable(logs.values())), terms, homes)
 
     def formatted_voters(self: QuorumBase, host: ModelValue, directory: int) -> frozenset[Voter]:
         return formats.get((host, directory), (frozenset[Voter](), 0))[0]

@@ -53,7 +53,15 @@ Formats = dict[tuple[ModelValue, int], tuple[frozenset[Voter], int]]
 class Effects:
     """The model's side of a replay: `explained` counts events by kind, `found` the steps that no line shows."""
 
-    def __init__(self, protocol: QuorumBase, terms: Terms, nodes: dict[int, Node], pairs: Pairs) -> None:
+    def __init__(
+        self,
+        protocol: QuorumBase,
+        terms: Terms,
+        nodes: dict[int, Node],
+        pairs: Pairs,
+        formats: Formats,
+        homes: dict[str, int],
+    ) -> None:
         self.protocol = protocol
         self.terms = terms
         self.nodes = nodes
@@ -63,12 +71,12 @@ class Effects:
         self.found: Counter[str] = Counter()
         self.notes: list[str] = []
         self.done: set[int] = set()  # ids of replayed sendings
-        self.formats: Formats = {}
+        self.formats = formats
         self.used: set[int] = set()  # ids of sendings whose receipt is replayed
         self.records: dict[int, tuple[Batch, ...]] = {}  # the batches of each response, by id of its event
         self.divergence: Refusal | None = None
         self.check = PropertyCheck(protocol, is_whole=terms.voters_seen <= set(nodes))
-        self.homes: dict[str, int] = {}  # the node behind each host and port
+        self.homes = homes  # the node behind each host and port
 
     @property
     def broken(self) -> list[BrokenProperty]:
@@ -118,14 +126,10 @@ class Effects:
             return None
         records: tuple[Batch, ...] = ()
         if isinstance(message, FetchResponse):
-            records = self._ended(message.records, after.log)
+            records = message.records
         elif isinstance(message, FetchSnapshotResponse):
             records = after.log[: len(message.content)]
         return Due(event.body.api, key, expected, records)
-
-    @staticmethod
-    def _ended(records: tuple[Batch, ...], log: tuple[Batch, ...]) -> tuple[Batch, ...]:
-        return records
 
     def _with_ends(self, me: Replica, node: Node, appended: int) -> tuple[Replica, int]:
         """Return a leader with the end offsets of new batches, from the append lines that come next."""

@@ -89,4 +89,3 @@ class Order(Effects):
     def _is_alike(one: Event, other: Event) -> bool:
         same = one.incarnation == other.incarnation and one.body == other.body
         return same and (one.address, one.peer) == (other.address, other.peer)
-

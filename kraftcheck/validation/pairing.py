@@ -30,10 +30,10 @@ class Pairs(NamedTuple):
     unpaired: list[Event]  # receipts whose sender has a log that lacks the sending
 
 
-def pair(logs: dict[int, Sequence[Event]]) -> Pairs:
+def pair(logs: dict[int, Sequence[Event]], homes: dict[str, int]) -> Pairs:
     """Pair the receipts of all nodes with the sendings of the nodes that have a log."""
     pairs = Pairs({}, {}, [])
-    answers, homes = _answers(logs), addresses(logs)
+    answers = _answers(logs)
     _name_removers(logs)
     receipts: dict[int, list[list[Event]]] = defaultdict(list)
     for log in logs.values():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
+from typing import Any
 
 from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.records import (
@@ -24,6 +25,7 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.kraft_model.quorum.rules import candidate, prospective, unattached
 from kraftcheck.spec import Record
+from kraftcheck.validation.completeness import AT_ONCE, LineOrder, check_shown
 from kraftcheck.validation.events import Event, Kind
 from kraftcheck.validation.lines import CHECKS, LineChecks
 from kraftcheck.validation.order import Order
@@ -72,12 +74,12 @@ RESPONSES = {
 """The action for a received response, by API."""
 
 
-LOG_KINDS = {Kind.APPEND, Kind.STORED, Kind.TRUNCATED, Kind.REPLACED}
-HIGH_KINDS = {Kind.LEADER_HIGH_WATERMARK, Kind.FOLLOWER_HIGH_WATERMARK}
-
-
 class ClusterReplay(Order, Starts, LineChecks):
     """Replays the events of a cluster; `explained` counts them by kind, `found` the steps that no line shows."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.orders = {node: LineOrder() for node in self.nodes}
 
     def advance(self, node: Node) -> None:
         """Replay a node's next unit; raise Refusal if the model does not allow it."""
@@ -95,9 +97,20 @@ class ClusterReplay(Order, Starts, LineChecks):
                     best = refusal
                 continue
             node.alternatives = [] if settled.due == () or node.state is None else [node.state]
+            self.orders[node.number].check(unit, is_last=is_last)
+            self._note_unpaired(node, unit[0])
             node.state = self._accept(node, settled._replace(due=()), unit)
             return
         raise best or Refusal(unit[0], "is not allowed")
+
+    def _note_unpaired(self, node: Node, event: Event) -> None:
+        """Note a response that its sender's log lacks, unless it may be delayed there."""
+        if event.kind is not Kind.RESPONSE or event.body.api not in AT_ONCE or is_lost(event):
+            return
+        asked: Any = node.asked.get(event.correlation)
+        of_log = asked is not None and self.terms.nodes[asked.dest] in self.nodes
+        if of_log and id(event) not in self.pairs.answered:
+            self.pairs.unpaired.append(event)
 
     def _accept(self, node: Node, state: NodeState, unit: Sequence[Event]) -> NodeState:
         node.position += len(unit)
@@ -127,11 +140,28 @@ class ClusterReplay(Order, Starts, LineChecks):
             yield from self._boots(node, unit)
         elif state is None:
             raise Refusal(event, "comes before the process starts")
-        elif event.kind is Kind.REQUEST:
-            yield from self._requested(state, node, unit)
-        elif event.kind is Kind.RESPONSE:
-            yield from self._responded(state, node, unit)
+        elif event.kind in (Kind.REQUEST, Kind.RESPONSE):
+            handle = self._requested if event.kind is Kind.REQUEST else self._responded
+            for before in self._before_changes(node, state, unit):
+                yield from handle(before, node, unit)
         else:
+            yield state
+
+    def _before_changes(self, node: Node, state: NodeState, unit: Sequence[Event]) -> Iterator[NodeState]:
+        """Yield the state, and a leader's states after the waiting batches that it appends before a voter set.
+
+        It flushes all of them together, so the high watermark follows the new voter set.
+        """
+        yield state
+        kinds = [event.kind for event in unit]
+        appends = kinds[: kinds.index(Kind.VOTERS)].count(Kind.APPEND) if Kind.VOTERS in kinds else 0
+        for _ in range(appends):
+            step = next(iter(self.protocol.client_append(state.me, self.shared)), None)  # type: ignore[attr-defined]
+            if step is None:
+                return
+            taken = self._taken(state, step, node, unit[0], None)
+            me = taken.me.but(high_watermark=state.me.high_watermark)
+            state = taken._replace(me=me, puts=state.puts)
             yield state
 
     def _requested(self, state: NodeState, node: Node, unit: Sequence[Event]) -> Iterator[NodeState]:
@@ -184,6 +214,8 @@ class ClusterReplay(Order, Starts, LineChecks):
             request = me.pending
         source = request.dest  # type: ignore[attr-defined]
         if isinstance(request, ApiVersionsRequest):
+            if event.body.number("errorCode") != 0:
+                raise Refusal(event, "has an error that the model lacks")
             response: Record | None = self.terms.versions(event.body, request.of, source, me.id)
         else:
             response = self.terms.response(event.body, request, me, source, self._batches(event, unit, me))
@@ -299,24 +331,8 @@ class ClusterReplay(Order, Starts, LineChecks):
         if left:
             raise Refusal(unit[-1], f"is not followed by the response to {left[0].api}")
         if node.state is not None and unit[0].kind not in BOOTS:
-            self._shown(node.state.me, state, unit)
+            check_shown(node.state.me, state, unit)
         return state
-
-    @staticmethod
-    def _shown(before: Replica, state: NodeState, unit: Sequence[Event]) -> None:
-        """Raise Refusal unless lines of a unit show the model's new log end, high watermark and voters."""
-        me, kinds = state.me, {event.kind for event in unit}
-        missing = []
-        if me.log != before.log:
-            missing += [] if kinds & LOG_KINDS else ["log end"]
-            if me.voters != before.voters and not kinds & {Kind.VOTERS, Kind.TRUNCATED}:
-                missing.append("voter set")
-        if state.appended > unit[-1].seq:
-            missing.append("append")
-        if me.high_watermark != before.high_watermark and not kinds & HIGH_KINDS:
-            missing.append("high watermark")
-        if missing:
-            raise Refusal(unit[-1], f"is not followed by a line with the model's new {missing[0]}")
 
     def _transitions(self, node: Node, state: NodeState, run: list[Event]) -> NodeState:
         """Return the state after transitions in a row; the last one must be a state of the model."""
@@ -335,9 +351,7 @@ class ClusterReplay(Order, Starts, LineChecks):
                 if not all(self._passes(state, start, between) for between in run[:position]):
                     continue
                 lost = run[position].body[0]["mode"] in ("Leader", "Resigned")
-                shown = start._replace(
-                    shown=run[position].body[0], origin=start.me, high=0 if lost else state.high
-                )
+                shown = start._replace(shown=run[position].body[0], origin=start.me, high=0 if lost else state.high)
                 if name:
                     shown = shown._replace(actions=(*shown.actions, name))
                 try:

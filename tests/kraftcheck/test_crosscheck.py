@@ -137,7 +137,7 @@ def test_a_graph_without_labels(run, tmp_path) -> None:
 
 @pytest.mark.parametrize("name", ["Next", "Step"])
 def test_labels_that_name_the_next_state_relation(run, tmp_path, name: str) -> None:
-    """TLC labels a step so if its part of the relation is no named action; such a step may be any action."""
+    """TLC labels a step Next if no named action contains it; this label stands for any action."""
     text = text_of("dumps/two-voters.dot")
     edges = [found[0] for found in re.finditer(r"(?m)^-?\d+ -> -?\d+ \[label=\"(BecomeLeader|RequestVote)\".*\n", text)]
     some = [edge for number, edge in enumerate(edges) if number % 3]
