@@ -59,6 +59,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(output, "--report", help="write a page for the browser, with the cluster's life as a sequence diagram (.html)")
     add(output, "--json")
     output.add_argument("--parquet", type=Path, metavar="FILE", help="write the events as a Parquet table")
+    events = "write the events, for other tools and for validate, as NDJSON of docs/validate-events.schema.json"
+    output.add_argument("--events", type=Path, metavar="FILE", help=events)
     add(output, "--junit", help="write the replay and each check as JUnit's XML")
     add(output, "--quiet", help="print only the verdict, the divergence, and broken checks")
 
@@ -75,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("PATH: expected logs or disks of a cluster, found none; name files or folders")
     if arguments.report and arguments.report.suffix != ".html":
         raise InputError(f"--report {arguments.report}: expected a file that ends in .html")
-    with OutputFiles(arguments, "json", "report", "junit", "parquet") as files:
+    with OutputFiles(arguments, "json", "report", "junit", "parquet", "events") as files:
         if arguments.parquet and find_spec("pyarrow") is None:
             raise InputError("--parquet needs the package pyarrow: pip install 'kraftcheck[parquet]'")
         from kraftcheck.reporting.cluster_page import Life, life_of, write_cluster_page
@@ -84,6 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         found = _validated(arguments, life)
         from kraftcheck.reporting.validation import validation_lines
         from kraftcheck.reporting.validation_files import validation_as_json, write_validation_junit
+        from kraftcheck.validation.event_stream import write_stream
 
         print_lines(validation_lines(found, quiet=arguments.quiet))
         files.json(lambda: validation_as_json(found))
@@ -92,6 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
             "report", lambda path: write_cluster_page(found, life if life and found.replay else life_of(found), path)
         )
         files.file("parquet", partial(_write_table, found))
+        files.file("events", partial(write_stream, found.sources.written, list(found.sources.versions)))
     return found.exit_code
 
 

@@ -72,7 +72,7 @@ def addresses(logs: dict[int, Sequence[Event]]) -> dict[str, int]:
         elif event.kind in (Kind.ANSWER, Kind.RESPONSE) and event.body.values[-4:] not in bodies:
             bodies.add(event.body.values[-4:])
             ends = zip(event.body.all("nodeId"), event.body.all("host"), event.body.all("port"), strict=False)
-            found.update((f"{host[1:-1]}:{port}", int(node)) for node, host, port in ends)
+            found.update((f"{host[1:-1]}:{port}", int(node)) for node, host, port in ends if node.isdecimal())
     return found
 
 

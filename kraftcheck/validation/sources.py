@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import cut, visible
-from kraftcheck.validation.agent_lines import START, read_agent
+from kraftcheck.validation.event_stream import is_stream, read_stream
 from kraftcheck.validation.events import Event, Kind
 from kraftcheck.validation.log4j import DEFAULT_PATTERN, line_pattern, read_lines
 from kraftcheck.validation.state import BOOTS
@@ -80,6 +80,12 @@ class Sources:
         whole = {node: self.late.get(node, []) + self.logs.get(node, []) for node in (*self.late, *self.logs)}
         return dict(sorted({**whole, **self.quiet}.items()))
 
+    @property
+    def written(self) -> list[list[Event]]:
+        """The events of each node for an output: those of INFO only where a node has no others."""
+        every = {**self.quiet, **self.logs}
+        return [self.late.get(node, []) + every.get(node, []) for node in sorted({*every, *self.late})]
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -134,10 +140,13 @@ class _Reader:
                 f"{stream.name}: expected a log4j file, found binary data; of a disk, name the folder that holds"
                 " __cluster_metadata-0"
             )
-        if head.startswith(START.encode()):
-            return self._log(stream, node, read_agent)
+        if is_stream(head):
+            return self._log(stream, node, read_stream)
         if head.lstrip()[:1] == b"{":
-            return f"{stream.name}:1: expected a log4j file, found JSON of another program; leave the file out"
+            return (
+                f"{stream.name}:1: expected a log4j file or a stream of events (docs/validate-events.schema.json), found"
+                " JSON of another program; leave the file out"
+            )
         problem = _foreign(stream.name, head, self._wanted.pattern)
         return problem or self._log(stream, node, partial(read_lines, pattern=self._wanted.pattern))
 

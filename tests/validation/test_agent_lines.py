@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kraftcheck.validation.agent_lines import read_agent
 from kraftcheck.validation.cluster import replay_of
+from kraftcheck.validation.event_stream import read_stream
 from kraftcheck.validation.events import Event, Kind
 from kraftcheck.validation.replay import ClusterReplay
 
@@ -26,7 +26,7 @@ def recorded() -> Lines:
 def replayed(lines: Lines) -> ClusterReplay:
     logs: dict[int, list[Event]] = {}
     for node, text in lines.items():
-        logs[node] = list(read_agent(text, f"node{node}.ndjson"))
+        logs[node] = list(read_stream(text, f"node{node}.ndjson"))
         for event in logs[node]:
             event.node = node
     replay = replay_of(logs)
@@ -47,11 +47,6 @@ def test_an_unfinished_line_is_left_out() -> None:
     lines = recorded()
     lines[3][-1] = lines[3][-1][:40]
     assert replayed(lines).divergence is None
-
-
-@pytest.mark.parametrize("line", ["", "{", '{"seq":1}', '{"seq":1,"time":-1}', '{"seq":1,"time":"x"}', '{"seq":[[['])
-def test_other_lines_are_no_events(line: str) -> None:
-    assert not list(read_agent([line, f'{{"seq":0,"time":1,"event":"log","level":3,"text":{line!r}}}'], "x"))
 
 
 CHANGES: dict[str, Callable[[Any], Any]] = {

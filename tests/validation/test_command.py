@@ -281,7 +281,7 @@ def test_bad_input_is_one_message(validate: Callable[..., Outcome], tmp_path: Pa
         "foreign.log": (b"hello\n", "foreign.log:1: expected a line of log4j in the pattern"),
         "empty.log": (b"", "empty.log: expected a log, found an empty file"),
         "binary.log": (b"a\0b", "binary.log: expected a log4j file, found binary data"),
-        "agent.json": (b'{"n":0}\n', "agent.json:1: expected a log4j file, found JSON"),
+        "agent.json": (b'{"n":0}\n', "agent.json:1: expected a log4j file or a stream of events "),
         "quiet.log": (b"[2026-11-25 13:19:44,696] INFO hello (a.b)\n", "quiet.log:1: expected lines of org.apache"),
         "nameless.log": (
             b"[2026-11-25 13:19:44,696] INFO [RaftLog partition=p] Truncated to offset 3 from end 4 (a.b)\n",
