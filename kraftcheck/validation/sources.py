@@ -144,8 +144,8 @@ class _Reader:
             return self._log(stream, node, read_stream)
         if head.lstrip()[:1] == b"{":
             return (
-                f"{stream.name}:1: expected a log4j file or a stream of events (docs/validate-events.schema.json), found"
-                " JSON of another program; leave the file out"
+                f"{stream.name}:1: expected a log4j file or a stream of events (docs/validate-events.schema.json),"
+                " found JSON of another program; leave the file out"
             )
         problem = _foreign(stream.name, head, self._wanted.pattern)
         return problem or self._log(stream, node, partial(read_lines, pattern=self._wanted.pattern))
