@@ -30,8 +30,8 @@ module         content
 `contracts/`   step invariants of every message and internal step
 `liveness`     reachability goals (AG EF); temporal properties and fairness
 `starts`       named initial states for INIT, besides `Init`
-`variants/`    `faults`: seeded faults; `readings`: other readings of the KIPs; `designs`: design changes; `kafka`:
-               known differences of Kafka
+`variants/`    `faults`: seeded faults; `readings`: other readings of the KIPs; `designs`: design changes;
+               `reports`: public reports; `kafka`: known differences of Kafka
 `configurations`  bounded configurations (TOML)
 =============  =======================================================================================================
 """

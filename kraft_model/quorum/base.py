@@ -259,6 +259,10 @@ class QuorumBase(QuorumMembership):
         voters = {host} if host in self.standalone else self.initial_voters
         return frozenset(Voter(Key(voter, 1)) for voter in voters)
 
+    def first_voters(self, me: Replica) -> frozenset[Voter]:
+        """Return the voter set that a replica uses before the first VotersRecord of its log."""
+        return self.formatted_voters(me.id, me.directory)
+
     def formatted_version(self, host: ModelValue, directory: int) -> int:
         """Return the kraft.version of a replica whose log has no KRaftVersionRecord."""
         return self.initial_version if self.formatted_voters(host, directory) else 0
@@ -381,11 +385,10 @@ class QuorumBase(QuorumMembership):
         KIP-853, "VotersRecord": a replica uses the last voter set of its log and snapshot irrespective of the high
         watermark. A truncation of the log reverts the voter set ("Internal listener").
         """
-        formatted = self.formatted_voters(me.id, me.directory)
         return me.but(
             log=log,
             flushed=len(log) if flushes else min(me.flushed, len(log)),
-            voters=self.voters_in(log, formatted),
+            voters=self.voters_in(log, self.first_voters(me)),
             version=version_in(log, self.formatted_version(me.id, me.directory)),
         )
 

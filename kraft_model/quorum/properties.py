@@ -87,7 +87,7 @@ class QuorumProperties(QuorumBase):
         change = me.change
         if me.mode is not Mode.LEADER or not isinstance(change, Change) or change.offset == 0:
             return True
-        formatted = self.formatted_voters(me.id, me.directory)
+        formatted = self.first_voters(me)
         sets = [(0, formatted), *self.voter_sets(me.log, formatted)]
         old, new = next(alike(old, new) for (_, old), (end, new) in pairwise(sets) if end == change.offset)
         asked = frozenset({change.asked} if isinstance(change.asked, Key) else ())
@@ -327,7 +327,7 @@ class QuorumProperties(QuorumBase):
     @invariant
     def voter_sets_differ_by_one(self, me: Replica) -> bool:
         """Consecutive VotersRecords differ by at most one added or removed voter (KIP-853, "VotersRecord")."""
-        formatted = self.formatted_voters(me.id, me.directory)
+        formatted = self.first_voters(me)
         sets = [formatted, *[voters for _, voters in self.voter_sets(me.log, formatted)]]
         pairs = [alike(one, other) for one, other in pairwise(sets) if one]
         return all(len(one ^ other) <= 1 for one, other in pairs)
@@ -338,7 +338,7 @@ class QuorumProperties(QuorumBase):
         if me.mode is not Mode.LEADER:
             return True
         known = max(me.high_watermark, len(shared.committed))
-        formatted = self.formatted_voters(me.id, me.directory)
+        formatted = self.first_voters(me)
         sets = [(0, formatted), *self.voter_sets(me.log, formatted)]
         changes = [end for (_, old), (end, new) in pairwise(sets) if len(set(alike(old, new))) > 1]
         return sum(end > known for end in changes) <= 1
@@ -346,7 +346,7 @@ class QuorumProperties(QuorumBase):
     @invariant
     def last_voter_set_is_used(self, me: Replica) -> bool:
         """The voter set in use is the last of the log or snapshot, committed or not (KIP-853, "VotersRecord")."""
-        return me.voters == self.voters_in(me.log, self.formatted_voters(me.id, me.directory))
+        return me.voters == self.voters_in(me.log, self.first_voters(me))
 
     @invariant
     def removed_leaders_resign(self, me: Replica) -> bool:

@@ -129,6 +129,47 @@ class QuorumStarts(QuorumBase):
         yield take("MoveEndpoint", ordered(self.initial_voters)[1])
 
     @scenario
+    def renamed(self) -> Iterator[Take]:
+        """The first voter led, and `MaxMovedEndpoints` voters, the first ones, have restarted with other endpoints."""
+        yield from self.elected()
+        for voter in ordered(self.initial_voters)[: self.moved_endpoints]:
+            yield take("MoveEndpoint", voter)
+
+    @scenario
+    def reformatted(self) -> Iterator[Take]:
+        """The first voter leads, the second has a new disk, and `MaxCrashes` of the others have crashed for good."""
+        _, two, *others = ordered(self.initial_voters)
+        yield from self.elected()
+        yield take("LoseDisk", two)
+        for voter in others[: self.crashes]:
+            yield take("Crash", voter)
+
+    @scenario
+    def unlisted(self) -> Iterator[Take]:
+        """The first voter led, and `MaxListings` voters, the first ones, have restarted with the voters `Listed`.
+
+        The model has no such restart: variant static-voters.
+        """
+        yield from self.elected()
+        for voter in ordered(self.initial_voters)[: getattr(self, "listings", 0)]:
+            yield take("ListVoters", voter)
+
+    @scenario
+    def snapshot_needed(self) -> Iterator[Take]:
+        """Three voters: 1 leads; 3 lacks a record that is in a snapshot alone, and 2, which had it, has crashed.
+
+        A further record needs 3 to be committed.
+        """
+        one, two, _ = self.chosen(3)
+        yield from self.elected()
+        yield take("ClientAppend", one)
+        yield from fetches(two, one, times=1)
+        yield take("HandleFetchRequest", one, source=two)
+        yield take("TakeSnapshot", one)
+        yield take("ClientAppend", one)
+        yield take("Crash", two)
+
+    @scenario
     def observed(self) -> Iterator[Take]:
         """The first voter leads with a committed first batch, and one host outside the voter set has its log."""
         leader = ordered(self.initial_voters)[0]

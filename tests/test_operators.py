@@ -1,0 +1,76 @@
+"""The page of operators' reports: each command violates its property, and passes without the fault."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from kraftcheck.catalogue import find_model
+from kraftcheck.cli import main
+
+pytestmark = pytest.mark.kernel
+
+PAGE = Path(__file__).parents[1] / "docs" / "operators.md"
+SHOWN = r"^\| ([^|]+) \| [^|]+ \| `kraftcheck ([^`]+)` \| (\w+) \| ([^|]+) \| [\d.]+ \|$"
+
+
+class Report(NamedTuple):
+    """A row of the page: a report, the command that shows it, the property, and what the command passes with."""
+
+    number: str
+    command: str
+    verdict: str
+    mended: str
+
+    @property
+    def mended_command(self) -> list[str]:
+        """The command within the same bounds, with the other constant or without the variant."""
+        if other := re.match(r"`([^`]+)`", self.mended):
+            return shlex.split(f"{self.command} {other[1]}")
+        assert self.mended == "the model", self
+        check, model, option, variant = shlex.split(self.command)
+        assert (check, option) == ("check", "--variant")
+        return [check, model, "--config", str(find_model(model, variant).own_configuration)]
+
+
+REPORTS = [Report(*row) for row in re.findall(SHOWN, PAGE.read_text(), re.MULTILINE)]
+BRIEF = ("report.all-names-change",)
+
+
+def test_every_row_is_read() -> None:
+    rows = [line for line in PAGE.read_text().splitlines() if "`kraftcheck check" in line]
+    assert len(rows) == len(REPORTS)
+
+
+def test_every_configuration_of_a_report_is_on_the_page() -> None:
+    for model in ("quorum", "recovery", "registration"):
+        found = find_model(model)
+        shown = {
+            find_model(model, command[3]).own_configuration if command[2] == "--variant" else command[3]
+            for command in (shlex.split(report.command) for report in REPORTS)
+            if command[1] == model
+        }
+        assert {name for name in found.configurations if name.startswith("report.")} <= shown
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        pytest.param(one, id=one.command, marks=[pytest.mark.slow] * (not one.command.endswith(BRIEF)))
+        for one in REPORTS
+    ],
+)
+def test_a_report_is_caught(report: Report, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*shlex.split(report.command), "--quiet"]) in (12, 13)
+    assert f"VIOLATION: violated: {report.verdict};" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("report", [pytest.param(one, id=one.command) for one in REPORTS])
+def test_the_fault_alone_violates_the_property(report: Report, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*report.mended_command, "--quiet"]) == 0
+    assert "OK: nothing is violated;" in capsys.readouterr().out
