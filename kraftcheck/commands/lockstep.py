@@ -86,6 +86,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     files = parser.add_argument_group("output")
     out = "write a shortened walk for each kind of finding"
     files.add_argument("--out", type=Path, metavar="DIR", help=out)
+    junit = "write the walk with its violation as a Maven project with a JUnit test for Kafka (one walk, one version)"
+    files.add_argument("--junit-test", type=Path, metavar="DIR", help=junit)
     reach = "write the lines and branches of Kafka's Raft client that the walks covered, by class (with JaCoCo)"
     files.add_argument("--reach", type=Path, metavar="FILE", help=reach)
     report = "write the walks with findings as a page for the browser (.html), or as Markdown (.md)"
@@ -101,6 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("--reach: several versions of Kafka are given; give one")
     with OutputFiles(arguments, "json", "reach", "report") as files:
         asked = list(tasks(arguments))
+        _require_one_walk(arguments, asked)
         with Meter("walks", quiet=arguments.quiet) as meter:
             driven = list(_driven(versions, lambda kafka: _walk(kafka, asked, arguments, meter, files)))
         _write(driven, asked, files)
@@ -111,6 +114,19 @@ def run(arguments: argparse.Namespace) -> int:
         made = [one for kafka in driven for one in kafka.made]
         _raise_problem(made)
     return _exit_code(made)
+
+
+def _require_one_walk(arguments: argparse.Namespace, asked: Sequence[Task]) -> None:
+    """Refuse `--junit-test` for more than one walk or version, or with Kafka's log on disk."""
+    from kraftcheck.lockstep.junit import require_own
+
+    if arguments.junit_test is None:
+        return
+    if len(asked) != 1 or not arguments.walk or len(arguments.kafka) > 1:
+        raise InputError("--junit-test: expected one walk and one version of Kafka; give one --walk and one --kafka")
+    if arguments.disk:
+        raise InputError("--junit-test: not supported with --disk; the test has Kafka's MockLog, so leave --disk out")
+    require_own(arguments.junit_test)
 
 
 def _driven(versions: Sequence[str], drive: Callable[[str], Driven]) -> Iterator[Driven]:
@@ -156,9 +172,21 @@ def _walk_all(
             several = {version: len(arguments.kafka) > 1, str(number): len(tasks) > 1}
             folder = arguments.out.joinpath(*(name for name, needed in several.items() if needed))
             made = _written(made, folder, files)
+        if arguments.junit_test and made.survey is not None and driver.died is None:
+            _write_junit(driver, made, version, arguments, files)
         yield made if driver.died is None else made._replace(problem=driver.died)
         if driver.died or made.interrupted:
             return
+
+
+def _write_junit(
+    driver: Driver, made: TaskResult, version: str, arguments: argparse.Namespace, files: OutputFiles
+) -> None:
+    from kraftcheck.lockstep.junit import write_project
+
+    assert made.survey is not None
+    with files.of("--junit-test", arguments.junit_test):
+        write_project(driver, made.survey, arguments.walk[0].stem, version, arguments.junit_test)
 
 
 def _write_reach(reach: Reach, path: Path) -> None:

@@ -39,6 +39,7 @@ class Driver:
         pipe = subprocess.PIPE
         self.died: DriverDied | None = None
         self.meanwhile: Callable[[], None] | None = None
+        self.record: Callable[[str, Answer, Answer], object] | None = None  # called with command, arguments and answer
         self._owed = 0
         self._said = TemporaryFile()  # noqa: SIM115 - closed by close; an unread pipe would fill up
         try:
@@ -81,6 +82,8 @@ class Driver:
         if not isinstance(answer, dict):
             self.died = DriverDied(self._last_words(line.strip()))
             raise self.died
+        if self.record is not None:
+            self.record(command, arguments, answer)
         return answer
 
     def _last_words(self, line: str) -> str:
