@@ -28,11 +28,15 @@ class Report(NamedTuple):
 
     @property
     def mended_command(self) -> list[str]:
-        """The command within the same bounds, with the other constant or without the variant."""
-        if other := re.match(r"`([^`]+)`", self.mended):
+        """The command within the same bounds, with another constant or variant, or without the variant."""
+        check, model, option, variant = shlex.split(self.command)
+        other = re.match(r"`([^`]+)`", self.mended)
+        if other and other[1].startswith("--variant "):
+            own = str(find_model(model, variant).own_configuration)
+            return [check, model, *shlex.split(other[1]), "--config", own]
+        if other:
             return shlex.split(f"{self.command} {other[1]}")
         assert self.mended == "the model", self
-        check, model, option, variant = shlex.split(self.command)
         assert (check, option) == ("check", "--variant")
         return [check, model, "--config", str(find_model(model, variant).own_configuration)]
 

@@ -128,13 +128,14 @@ class QuorumProperties(QuorumBase):
         return reasons.get(message.error, False)
 
     @invariant(needs=["WatchAnswers"])
-    def descriptions_are_true(self, me: Admin, shared: Shared) -> bool:
+    def descriptions_are_true(self, me: Admin, peer: Replica, shared: Shared) -> bool:
         """DescribeQuorum reports committed voters, the voters in use and a committed high watermark.
 
         The two voter sets differ by at most one change, and no observer is a voter (KIP-853, "DescribeQuorum"). The
-        responding replica is the leader of its epoch. It needs WatchAnswers.
+        responding replica is the leader of its epoch. The voters in use have the endpoints of a VotersRecord in its
+        log, as long as it leads (KAFKA-17604). It needs WatchAnswers.
         """
-        return all(self.is_true(told, shared) for told in me.described)
+        return all(self.is_true(told, shared) and self.is_held(told, peer) for told in me.described)
 
     def is_true(self, told: DescribeQuorumResponse, shared: Shared) -> bool:
         """Whether a response to DescribeQuorum matches the committed log and the elected leaders."""
@@ -144,6 +145,13 @@ class QuorumProperties(QuorumBase):
         old, new = alike(told.committed, told.current)
         observes = not any(matches(voter.key, key) for voter in told.current for key in told.observers)
         return observes and len(old ^ new) <= 1 and Term(told.epoch, told.source) in shared.elected
+
+    def is_held(self, told: DescribeQuorumResponse, peer: Replica) -> bool:
+        """Whether the described voters in use are in the log of the responding leader; true of any other replica."""
+        if (peer.id, peer.epoch, peer.mode) != (told.source, told.epoch, Mode.LEADER):
+            return True
+        first = self.first_voters(peer)
+        return told.current == first or any(told.current == voters for _, voters in self.voter_sets(peer.log, first))
 
     # Elections
 

@@ -12,19 +12,25 @@ from kraftcheck.kraft_model.quorum.records import (
     UNKNOWN_DIRECTORY,
     Batch,
     BeginQuorumEpochRequest,
+    DescribeQuorumResponse,
+    DiskReplica,
     Error,
+    FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     Key,
+    Mode,
     Nil,
     Position,
     Replica,
     Shared,
+    Term,
     Voter,
 )
-from kraftcheck.kraft_model.quorum.rules import VoterSet
-from kraftcheck.spec import ModelValue, Steps, bound, constant, internal
+from kraftcheck.kraft_model.quorum.rules import VoterSet, epoch_start, keys, version_in
+from kraftcheck.kraft_model.quorum.variants.kafka import SeveralSnapshots
+from kraftcheck.spec import ModelValue, Record, Step, Steps, bound, constant, internal, invariant, step_invariant
 
 LOCAL = 99
 """The number of an endpoint that is in no voter set, and at which no replica listens."""
@@ -138,3 +144,162 @@ class StaticVoters(Quorum, variant="static-voters"):
             after = self.after_restart(listed)
             sends = self.messages_after_restart(after)
             yield self.taken(me, after, *sends, consumes=False, starts=True).spend("listings")
+
+
+class EndpointsNotDescribed(Quorum, variant="endpoints-not-described"):
+    """DescribeQuorum omits the endpoint of a voter that its leader has added as an observer (KAFKA-17604)."""
+
+    configuration = "report.endpoints-not-described"
+
+    def describe_quorum(self, me: Replica) -> Steps:
+        first = self.with_log(me, me.log[: epoch_start(me.log, me.epoch) + 1], flushes=False).voters
+        for step in super().describe_quorum(me):
+            (told,) = step.sent
+            assert isinstance(told, DescribeQuorumResponse)
+            shown = (v if v.key in keys(first) else v.but(endpoint=0) for v in told.current)
+            yield step.but(sends=()).send(told.but(current=frozenset(shown)))
+
+
+# Features
+
+
+class Finalized(Shared):
+    """The shared state with the highest kraft.version reported as finalized; history, for properties only."""
+
+    finalized: int = 0
+
+
+class Features(Quorum, variant="features"):
+    """A replica reports the finalized kraft.version, that of its committed log (KIP-584; KAFKA-19998)."""
+
+    configuration = "report.features"
+    shared_type = Finalized
+    feature_descriptions: int = bound("MaxFeatureDescriptions", default=0)
+
+    @internal
+    def describe_features(self, me: Replica, shared: Finalized) -> Steps:
+        """An administrator asks a replica for the finalized kraft.version."""
+        if me.mode not in ENDED:
+            told = max(shared.finalized, self.finalized_version(me))
+            yield self.taken(me, me, consumes=False).put(finalized=told).spend("feature_descriptions")
+
+    def finalized_version(self, me: Replica) -> int:
+        return self.with_log(me, me.log[: me.high_watermark], flushes=False).version
+
+    @invariant
+    def finalized_is_committed(self, shared: Finalized) -> bool:
+        """A kraft.version reported as finalized is committed, or that of formatting (KIP-584; KIP-853)."""
+        return shared.finalized <= version_in(shared.committed, self.initial_version)
+
+
+class UncommittedVersionReported(Features, variant="uncommitted-version-reported"):
+    """A replica reports the kraft.version in use, possibly uncommitted (review of KAFKA-16538; KAFKA-19998)."""
+
+    def finalized_version(self, me: Replica) -> int:
+        return me.version
+
+
+# A log that begins before its newest snapshot
+
+
+class LogBeforeSnapshot(SeveralSnapshots, Quorum, variant="log-before-snapshot"):
+    """A log may begin before its newest snapshot; a fetch at offset 0 loads the snapshot (KAFKA-15078)."""
+
+    configuration = "report.log-before-snapshot"
+    variants = Quorum.variants  # not those of SeveralSnapshots
+
+    @step_invariant
+    def empty_followers_load_the_snapshot(self, before: DiskReplica, message: FetchRequest, step: Step) -> bool:
+        """A replica with an empty log gets the newest snapshot, where there is one, and no records (KIP-630)."""
+        newest = max((0, *before.snapshots))
+        answers = [one for one in step.sent if isinstance(one, FetchResponse) and one.error is Error.NONE]
+        if message.offset or not newest:
+            return True
+        return all(isinstance(one.snapshot, Position) and one.snapshot.offset == newest for one in answers)
+
+
+class EmptyFollowerReadsLog(LogBeforeSnapshot, variant="empty-follower-reads-log"):
+    """A fetch at offset 0 reads the whole log, although a snapshot exists (KAFKA-15078)."""
+
+    def needs_snapshot(self, me: Replica, request: FetchRequest) -> bool:
+        return super().needs_snapshot(me, request) and (request.offset > 0 or me.start > 0)
+
+
+# A listener
+
+
+class ListeningReplica(Replica):
+    """A replica with a listener: whether it is registered, and the last leader that it learned of."""
+
+    registered: bool = False
+    heard_of: Term | Nil = Nil.NIL
+
+
+class Listeners(Quorum, variant="listeners"):
+    """A listener of the Raft client registers at any time, and learns of every leader (KAFKA-16286)."""
+
+    configuration = "report.listeners"
+    replica_type = ListeningReplica
+    registrations: int = bound("MaxListeners", default=0)
+
+    @internal
+    def register_listener(self, me: ListeningReplica) -> Steps:
+        """A listener registers, and learns of the leader that the replica knows."""
+        if me.mode not in ENDED and not me.registered:
+            step = self.taken(me, self.registers(me.but(registered=True)), consumes=False)
+            yield step.spend("registrations")
+
+    def registers(self, me: Replica) -> Replica:
+        return self.notifies(me)
+
+    def notifies(self, me: Replica) -> Replica:
+        return me.but(heard_of=self.known(me))
+
+    def known(self, me: Replica) -> Term | Nil:
+        return Nil.NIL if isinstance(me.leader, Nil) else Term(me.epoch, me.leader)
+
+    def taken(
+        self, before: Replica, after: Replica, *messages: Record, consumes: bool = True, starts: bool = False
+    ) -> Step:
+        assert isinstance(after, ListeningReplica)
+        if starts or after.mode in ENDED:
+            after = after.but(registered=False, heard_of=Nil.NIL)
+        elif after.registered and (before.epoch, before.leader) != (after.epoch, after.leader):
+            after = self.notifies(after)
+        return super().taken(before, after, *messages, consumes=consumes, starts=starts)
+
+    @invariant
+    def listeners_know_the_leader(self, me: ListeningReplica) -> bool:
+        """The listener of a follower knows its leader and epoch (KIP-595, `handleLeaderChange` of a listener)."""
+        return not me.registered or me.mode is not Mode.FOLLOWER or me.heard_of == self.known(me)
+
+
+class LateListenerNotNotified(Listeners, variant="late-listener-not-notified"):
+    """A listener that registers after its replica has found the leader does not learn of it (KAFKA-16286)."""
+
+    def registers(self, me: Replica) -> Replica:
+        return me
+
+
+# Mixed versions of RPCs
+
+
+class MixedVersions(Quorum, variant="mixed-versions"):
+    """Hosts in `OldRpcs` know Fetch without a directory id, which newer ones leave out for them (KAFKA-17276)."""
+
+    configuration = "report.mixed-versions"
+    old_rpcs: frozenset[ModelValue] = constant("OldRpcs", default=frozenset())
+
+    def fetch_from(self, me: Replica, server: ModelValue, address: int) -> FetchRequest:
+        fetch = super().fetch_from(me, server, address)
+        return fetch.but(directory=UNKNOWN_DIRECTORY) if {me.id, server} & self.old_rpcs else fetch
+
+
+class DirectoryNotIgnorable(MixedVersions, variant="directory-not-ignorable"):
+    """A newer replica cannot send Fetch to a host that does not know the directory id (KAFKA-17276)."""
+
+    def handle_fetch_request(self, me: Replica, request: FetchRequest, shared: Shared) -> Steps:
+        if me.id in self.old_rpcs and request.source not in self.old_rpcs:
+            yield self.taken(me, me)
+        else:
+            yield from super().handle_fetch_request(me, request, shared)
