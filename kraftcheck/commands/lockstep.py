@@ -25,7 +25,7 @@ from kraftcheck.lockstep.lockstep import LockstepVerdict
 from kraftcheck.lockstep.process import Driver, DriverDied
 from kraftcheck.lockstep.walks import DEPTH, RUNS
 from kraftcheck.options import add, count, seed
-from kraftcheck.reporting.files import OutputFiles
+from kraftcheck.reporting.files import OutputFiles, writable
 from kraftcheck.reporting.lines import HEAD, Meter, harmless, print_lines
 from kraftcheck.reporting.lockstep import (
     Cell,
@@ -88,6 +88,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     files.add_argument("--out", type=Path, metavar="DIR", help=out)
     junit = "write the walk with its violation as a Maven project with a JUnit test for Kafka (one walk, one version)"
     files.add_argument("--junit-test", type=Path, metavar="DIR", help=junit)
+    logs = "write the logs of Kafka's Raft clients on the first walk, at TRACE, for validate"
+    files.add_argument("--logs", type=Path, metavar="DIR", help=logs)
     reach = "write the lines and branches of Kafka's Raft client that the walks covered, by class (with JaCoCo)"
     files.add_argument("--reach", type=Path, metavar="FILE", help=reach)
     report = "write the walks with findings as a page for the browser (.html), or as Markdown (.md)"
@@ -104,6 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
     with OutputFiles(arguments, "json", "reach", "report") as files:
         asked = list(tasks(arguments))
         _require_one_walk(arguments, asked)
+        if arguments.logs and len(versions) > 1:
+            raise InputError("--logs: several versions of Kafka are given; give one")
         with Meter("walks", quiet=arguments.quiet) as meter:
             driven = list(_driven(versions, lambda kafka: _walk(kafka, asked, arguments, meter, files)))
         _write(driven, asked, files)
@@ -154,10 +158,20 @@ def _walk(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, mete
     driven = Driven(path.version, [])
     with reach or nullcontext():
         with driving as driver, rare_collections():
+            driver.logs = None if arguments.logs is None else str(_made(arguments.logs))
             driven.made.extend(_walk_all(driver, path.version, tasks, arguments, meter, files))
         if reach is not None and not driver.died:
             files.file("reach", partial(_write_reach, reach))
     return driven
+
+
+def _made(folder: Path) -> Path:
+    """Return a new or an empty folder for logs."""
+    with writable("--logs", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise InputError(f"--logs {folder}: expected an empty folder, found files in it; give another one")
+    return folder.resolve()
 
 
 def _walk_all(

@@ -97,6 +97,7 @@ class KafkaCluster:
         p = self.protocol
         if p.without_pre_vote:
             raise InputError("WithoutPreVote: every supported version of Kafka has pre-votes (KIP-996)")
+        logs, self._driver.logs = self._driver.logs, None
         self._take(
             self._driver.ask(
                 "cluster",
@@ -109,6 +110,7 @@ class KafkaCluster:
                 version=p.initial_version,
                 autoJoin=p.auto_join,
                 fetchLimit=p.fetch_limit,
+                **({} if logs is None else {"logs": logs}),
             )
         )
 

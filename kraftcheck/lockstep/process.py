@@ -40,6 +40,7 @@ class Driver:
         self.died: DriverDied | None = None
         self.meanwhile: Callable[[], None] | None = None
         self.record: Callable[[str, Answer, Answer], object] | None = None  # called with command, arguments and answer
+        self.logs: str | None = None  # the folder for the logs of the next walk
         self._owed = 0
         self._said = TemporaryFile()  # noqa: SIM115 - closed by close; an unread pipe would fill up
         try:

@@ -183,10 +183,15 @@ def check_shown(old: Replica, after: NodeState, unit: Sequence[Event]) -> None:
     if len(ends) > 1:
         raise Refusal(ends[1], "is a second change of the log by one response")
     if (len(new.log), offset_of(new.log, len(new.log))) != (len(old.log), offset_of(old.log, len(old.log))):
-        if not ends and Mode.LEADER not in (old.mode, new.mode):
+        if not ends and Mode.LEADER not in (old.mode, new.mode) and not _led(unit):
             raise Refusal(unit[-1], "is not followed by the line of the log's new end")
         _check_control(old.log, new.log, unit)
     _check_fetching(old, new, unit)
+
+
+def _led(unit: Sequence[Event]) -> bool:
+    """Whether a replica leads within a unit, at whose end it may have resigned."""
+    return any(event.kind is Kind.TRANSITION and event.body[0]["mode"] == "Leader" for event in unit)
 
 
 def _check_fetching(old: Replica, new: Replica, unit: Sequence[Event]) -> None:

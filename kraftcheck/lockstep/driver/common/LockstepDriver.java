@@ -1,6 +1,7 @@
 package org.apache.kafka.raft;
 
 import java.io.BufferedReader;
+import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
@@ -40,11 +41,11 @@ public final class LockstepDriver {
     final List<Integer> brokers = new ArrayList<>();
     final List<Integer> servers = new ArrayList<>();
     private final LinkedHashMap<Long, LockstepMessage> underWay = new LinkedHashMap<>();
-    final Map<Long, Long> numbers = new HashMap<>();  // of requests, by correlation id
     private final List<LockstepMessage> news = new ArrayList<>();
-    final AtomicInteger correlations = new AtomicInteger();
+    private final AtomicInteger correlations = new AtomicInteger();  // of an administrator's requests
     private final List<Integer> foreign = new ArrayList<>();
     final Path folder;  // null where disks are in memory
+    Path logs;  // of the Raft clients; null if they write none
     boolean autoJoin;
     int fetchLimit;
     int version;
@@ -67,7 +68,7 @@ public final class LockstepDriver {
         underWay.put(message.id, message);
         news.add(message);
         if (!message.answer) {
-            numbers.put((long) message.request.correlationId(), message.id);
+            message.channel.numbers.put((long) message.request.correlationId(), message.id);
         }
     }
 
@@ -82,7 +83,6 @@ public final class LockstepDriver {
         servers.clear();
         underWay.clear();
         news.clear();
-        numbers.clear();
         correlations.set(0);
         messages = 0;
         version = command.path("version").asInt(1);
@@ -92,6 +92,7 @@ public final class LockstepDriver {
         command.path("bootstrap").forEach(id -> servers.add(id.asInt()));
         command.path("brokers").forEach(id -> brokers.add(id.asInt()));
         command.path("foreign").forEach(id -> foreign.add(id.asInt()));
+        logs = command.hasNonNull("logs") ? Path.of(command.path("logs").asText()) : null;
         command.path("nodes").forEach(id -> replicas.put(id.asInt(), new LockstepReplica(this, id.asInt())));
         Map<Integer, VoterSet.VoterNode> nodes = new HashMap<>();
         for (int id : voters) {
@@ -147,14 +148,16 @@ public final class LockstepDriver {
         answer.data = data;
         answer.request = request.request;
         answer.promise = request.promise;
+        answer.channel = request.channel;
         answer.answer = true;
         answer.asked = request.id;
         send(answer);
     }
 
     private void ask(LockstepReplica to, ApiMessage data, LockstepMessage message) throws Exception {
+        int number = message.request == null ? correlations.getAndIncrement() : message.request.correlationId();
         RaftRequest.Inbound inbound = new RaftRequest.Inbound(
-            LockstepParts.LISTENER, correlations.getAndIncrement(), data.highestSupportedVersion(), data,
+            LockstepParts.LISTENER, number, data.highestSupportedVersion(), data,
             to.time.milliseconds());
         LockstepWire.handle(to.client, inbound).whenComplete((response, error) -> {
             if (error == null) {
@@ -168,6 +171,9 @@ public final class LockstepDriver {
 
     private void askBootstrap(LockstepReplica replica, int server) {
         replica.held.to = server;
+        if (replica.trace != null) {
+            replica.trace.redirect(replica.held.request, replicas.get(server).address());
+        }
         send(replica.held);
         replica.held = null;
     }
@@ -199,7 +205,7 @@ public final class LockstepDriver {
             if (message.answer && message.request != null) {
                 LockstepReplica to = replicas.get(message.to);
                 RequestManager manager = LockstepInside.field(to.client, "requestManager");
-                if (to.dead || !manager.isResponseExpected(message.request.destination(), message.request.correlationId())) {
+                if (to.dead || message.channel != to.channel || !manager.isResponseExpected(message.request.destination(), message.request.correlationId())) {
                     found.add(message.id);
                 }
             }
@@ -355,8 +361,19 @@ public final class LockstepDriver {
                     trace.add(element.toString());
                 }
             }
+            driver.flush();
             out.println(LockstepJson.JSON.writeValueAsString(answer));
             out.flush();
+        }
+        driver.replicas.values().stream().filter(replica -> replica.trace != null).forEach(replica -> replica.trace.release());
+        driver.flush();
+    }
+
+    private void flush() throws IOException {
+        for (LockstepReplica replica : replicas.values()) {
+            if (replica.trace != null) {
+                replica.trace.flush();
+            }
         }
     }
 }

@@ -80,7 +80,7 @@ final class LockstepJson {
             if (replica.held != null && replica.held.request.correlationId() == correlation) {
                 node.put("held", true);
             } else {
-                waits.add(replica.cluster().numbers.get(correlation));
+                waits.add(replica.channel.numbers.get(correlation));
             }
         }
         if (quorum.isLeader()) {

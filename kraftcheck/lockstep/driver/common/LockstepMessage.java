@@ -12,6 +12,7 @@ final class LockstepMessage {
     ApiMessage data;
     RaftRequest.Outbound request;  // the request, or the one that it answers
     CompletableFuture<RaftResponse.Inbound> promise;  // promise of the answer
+    LockstepWire channel;  // of the process that has sent the request; it numbers its requests
     boolean answer;
     long asked;  // for an answer, the request's id; 0 for an administrator's
 }

@@ -3,7 +3,9 @@ package org.apache.kafka.raft;
 import java.nio.file.Path;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.Queue;
 import java.util.concurrent.CompletableFuture;
@@ -58,12 +60,9 @@ final class LockstepParts {
 
     /** Keeps the requests that a client sends until the driver takes them. */
     abstract static class Channel implements NetworkChannel {
-        private final AtomicInteger correlations;
+        private final AtomicInteger correlations = new AtomicInteger();
+        final Map<Long, Long> numbers = new HashMap<>();  // the driver's numbers of the requests, by correlation id
         private List<Sent> sent = new ArrayList<>();
-
-        Channel(AtomicInteger correlations) {
-            this.correlations = correlations;
-        }
 
         void keep(RaftRequest.Outbound request, CompletableFuture<RaftResponse.Inbound> answer) {
             sent.add(new Sent(request, answer));

@@ -39,6 +39,7 @@ final class LockstepReplica {
     int software = 1;
     LockstepDisk disk;
     final LockstepParts.Clock time = new LockstepParts.Clock();
+    LockstepTrace trace;  // null if it writes no log
     LockstepWire channel;
     LockstepWire.Inbox queue;
     KafkaRaftClient<String> client;
@@ -86,9 +87,16 @@ final class LockstepReplica {
     /** Starts the process; `dead` until it has been initialized. */
     void start() throws Exception {
         dead = true;
-        held = null;
+        forget();
         due = null;
-        channel = new LockstepWire(cluster.correlations);
+        if (trace == null && cluster.logs != null) {
+            trace = new LockstepTrace(cluster.logs, id, time);
+        }
+        if (trace != null) {  // Kafka's log of records on disk writes this line, one in memory does not
+            trace.write("INFO", "[RaftLog partition=" + LockstepDisk.PARTITION + "] Initialized snapshots with IDs "
+                + LockstepLogs.log(disk).latestSnapshotId().stream().toList() + " from the driver", KafkaRaftClient.class.getName());
+        }
+        channel = new LockstepWire();
         queue = new LockstepWire.Inbox();
         Map<String, Object> settings = new HashMap<>();
         settings.put("controller.quorum.auto.join.enable", cluster.autoJoin);
@@ -112,7 +120,7 @@ final class LockstepReplica {
         client = new KafkaRaftClient<>(
             OptionalInt.of(id), directoryId(), new StringSerde(), channel, queue, LockstepLogs.log(disk), MemoryPool.NONE, time,
             new LockstepParts.Patience(), 0, !cluster.brokers.contains(id), cluster.clusterOf(id), bootstrap, endpoints(),
-            new SupportedVersionRange((short) 0, (short) software), LockstepWire.logContext(), random,
+            new SupportedVersionRange((short) 0, (short) software), LockstepWire.logContext(trace), random,
             new QuorumConfig(new AbstractConfig(QuorumConfig.CONFIG_DEF, settings))
         );
         client.register(new LockstepLogs.Listener());
@@ -181,8 +189,16 @@ final class LockstepReplica {
         }
     }
 
-    void timeOut() throws Exception {
+    /** Forgets the withheld fetch. */
+    private void forget() {
         held = null;
+        if (trace != null) {
+            trace.release();
+        }
+    }
+
+    void timeOut() throws Exception {
+        forget();
         LockstepInside.timeOut(client, PATIENCE_MS, time.milliseconds());
         settle();
     }
@@ -202,8 +218,12 @@ final class LockstepReplica {
             message.data = request.data();
             message.request = request;
             message.promise = sent.answer();
+            message.channel = channel;
             if (request.destination().id() < 0) {
                 held = message;
+                if (trace != null) {
+                    trace.hold();
+                }
             } else {
                 cluster.send(message);
             }

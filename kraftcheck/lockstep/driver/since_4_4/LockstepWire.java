@@ -3,16 +3,12 @@ package org.apache.kafka.raft;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
-import java.util.concurrent.atomic.AtomicInteger;
 
 import org.apache.kafka.common.utils.internals.LogContext;
+import org.slf4j.Logger;
 
 /** Transfer of requests and answers from 4.4 on, where sending returns the promise of an answer. */
 final class LockstepWire extends LockstepParts.Channel {
-    LockstepWire(AtomicInteger correlations) {
-        super(correlations);
-    }
-
     @Override
     public CompletionStage<RaftResponse.Inbound> send(RaftRequest.Outbound request) {
         CompletableFuture<RaftResponse.Inbound> answer = new CompletableFuture<>();
@@ -27,6 +23,16 @@ final class LockstepWire extends LockstepParts.Channel {
 
     static LogContext logContext() {
         return new LogContext();
+    }
+
+    /** The context whose loggers write to a trace; null stands for none. */
+    static LogContext logContext(LockstepTrace trace) {
+        return trace == null ? logContext() : new LogContext(trace.prefix) {
+            @Override
+            public Logger logger(Class<?> type) {
+                return trace.logger(type.getName());
+            }
+        };
     }
 
     /** The requests and answers that a client has not handled yet. */

@@ -1,16 +1,12 @@
 package org.apache.kafka.raft;
 
 import java.util.concurrent.CompletionStage;
-import java.util.concurrent.atomic.AtomicInteger;
 
 import org.apache.kafka.common.utils.LogContext;
+import org.slf4j.Logger;
 
 /** Transfer of requests and answers until 4.3, where a request itself carries the promise of its answer. */
 final class LockstepWire extends LockstepParts.Channel {
-    LockstepWire(AtomicInteger correlations) {
-        super(correlations);
-    }
-
     @Override
     public void send(RaftRequest.Outbound request) {
         keep(request, request.completion);
@@ -24,6 +20,16 @@ final class LockstepWire extends LockstepParts.Channel {
 
     static LogContext logContext() {
         return new LogContext();
+    }
+
+    /** The context whose loggers write to a trace; null stands for none. */
+    static LogContext logContext(LockstepTrace trace) {
+        return trace == null ? logContext() : new LogContext(trace.prefix) {
+            @Override
+            public Logger logger(Class<?> type) {
+                return trace.logger(type.getName());
+            }
+        };
     }
 
     /** The requests and answers that a client has not handled yet. */
