@@ -57,6 +57,7 @@ _HOMES = {
     "kraftcheck.explorer.request": "Progress Search",
     "kraftcheck.explorer.result": "Interrupted Result TraceStep Verdict Violation",
     "kraftcheck.traces.replay.replayer": "Replay Replayer",
+    "kraftcheck.validation.stepping": "Refused ValidationState validate_step",
 }
 """Modules of the public names that `kraftcheck.spec` does not export. Type checkers read `__init__.pyi` instead."""
 _LINKS = ("explorer", "kraft_model", "spec", "traces")

@@ -18,5 +18,8 @@ from kraftcheck.explorer.result import Violation as Violation
 from kraftcheck.spec import *  # noqa: F403 - all of it
 from kraftcheck.traces.replay.replayer import Replay as Replay
 from kraftcheck.traces.replay.replayer import Replayer as Replayer
+from kraftcheck.validation.stepping import Refused as Refused
+from kraftcheck.validation.stepping import ValidationState as ValidationState
+from kraftcheck.validation.stepping import validate_step as validate_step
 
 def _missing_link(error: ImportError) -> str | None: ...

@@ -13,7 +13,7 @@ from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.spec import ModelValue
 from kraftcheck.validation.effects import Formats
 from kraftcheck.validation.events import Event, Kind
-from kraftcheck.validation.pairing import addresses, numbered, pair
+from kraftcheck.validation.pairing import Pairs, addresses, numbered, pair
 from kraftcheck.validation.replay import ClusterReplay
 from kraftcheck.validation.state import Node
 from kraftcheck.validation.terms import Terms
@@ -22,8 +22,13 @@ MANY = 1_000_000
 """A bound that no log exhausts."""
 
 
-def replay_of(logs: dict[int, Sequence[Event]], *, without: Collection[str] = ()) -> ClusterReplay:
-    """Return the replay of the events of a cluster's nodes, each in the order of its log."""
+def replay_of(
+    logs: dict[int, Sequence[Event]], *, without: Collection[str] = (), pairs: Pairs | None = None
+) -> ClusterReplay:
+    """Return the replay of the events of a cluster's nodes, each in the order of its log.
+
+    `pairs` are the two ends of each message; by default they are found.
+    """
     for events in logs.values():
         numbered(events)
     terms = _terms(logs)
@@ -31,7 +36,7 @@ def replay_of(logs: dict[int, Sequence[Event]], *, without: Collection[str] = ()
     formats: Formats = {}
     homes = addresses(logs)
     protocol = _protocol(logs, terms, formats, homes, without)
-    return ClusterReplay(protocol, terms, nodes, pair(logs, homes), formats, homes)
+    return ClusterReplay(protocol, terms, nodes, pairs or pair(logs, homes), formats, homes)
 
 
 def _terms(logs: dict[int, Sequence[Event]]) -> Terms:

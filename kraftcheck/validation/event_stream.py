@@ -241,7 +241,7 @@ def read_stream(lines: Iterable[str], file: str) -> Iterator[Event]:
         if entry is None:
             cut_off = number_
             continue
-        yield from _events(entry, file, number_)
+        yield from events_in(entry, file, number_)
 
 
 def _object(line: str) -> Any:
@@ -255,7 +255,8 @@ def _object(line: str) -> Any:
     return None
 
 
-def _events(entry: Any, file: str, line: int) -> Iterator[Event]:
+def events_in(entry: Any, file: str, line: int) -> Iterator[Event]:
+    """Yield the events of a JSON object: one, or none for a line of a log that shows none."""
     name = entry.get("event") if isinstance(entry, dict) else None
     try:
         if not isinstance(name, str) or name not in FORMS:

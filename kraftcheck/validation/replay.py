@@ -85,7 +85,10 @@ class ClusterReplay(Order, Starts, LineChecks):
         """Replay a node's next unit; raise Refusal if the model does not allow it."""
         unit = unit_of(node)
         end = node.position + len(unit)
-        is_last = end >= len(node.events) or node.events[end].incarnation != unit[0].incarnation
+        self.take(node, unit, is_last=end >= len(node.events) or node.events[end].incarnation != unit[0].incarnation)
+
+    def take(self, node: Node, unit: Sequence[Event], *, is_last: bool) -> None:
+        """Replay a unit of a node; its last lines may be missing if it is the last one of a process."""
         best: Refusal | None = None
         for start in self._starts(node, unit):
             try:

@@ -112,8 +112,10 @@ class Terms:
         return known.index(address) + 1
 
     def key(self, node: int, directory: str | None) -> Key:
-        """Return a replica key."""
-        return Key(self.hosts[node], self.directory(node, directory))
+        """Return a replica key; a message may name a node that no event shows."""
+        host = self.hosts.setdefault(node, ModelValue(f"n{node}", node))
+        self.nodes[host] = node
+        return Key(host, self.directory(node, directory))
 
     def voters(self, found: Iterable[tuple[int, str, str, int]]) -> frozenset[Voter]:
         """Return a voter set."""
