@@ -36,13 +36,15 @@ class RecoveryController(RecoveryBase):
         still recovering"); Kafka, ReplicationControlManager.handleBrokerFenced.
         """
         for broker in ordered(self.brokers - me.fenced):
-            fenced = me.fenced | {broker}
-            isr = me.partition.isr - {broker} or me.partition.isr
-            record = change(me.partition, isr=isr)
-            if me.partition.leader == broker:
-                leader = from_isr(isr, fenced)
-                record = change(me.partition, leader=leader, isr=isr, recovery=self._after_leader_fenced(me))
-            yield self._decide(me.but(fenced=fenced), record, shared).spend("fences")
+            fenced = me.but(fenced=me.fenced | {broker})
+            yield self._decide(fenced, self._without(fenced, broker), shared).spend("fences")
+
+    def _without(self, me: Controller, broker: ModelValue) -> PartitionChangeRecord:
+        """Return the change that takes a fenced broker out of the ISR, and elects another leader if it leads."""
+        isr = me.partition.isr - {broker} or me.partition.isr
+        if me.partition.leader != broker:
+            return change(me.partition, isr=isr)
+        return change(me.partition, leader=from_isr(isr, me.fenced), isr=isr, recovery=self._after_leader_fenced(me))
 
     def _after_leader_fenced(self, me: Controller) -> RecoveryState:
         """Return the recovery state after the leader is fenced, which is the same as before."""
@@ -63,10 +65,14 @@ class RecoveryController(RecoveryBase):
         for broker in ordered(me.fenced):
             if applied[broker] < len(shared.metadata):
                 continue
-            record = PartitionChangeRecord()
-            if me.partition.leader is Nil.NO_LEADER and broker in me.partition.isr:
-                record = change(me.partition, leader=broker, recovery=self._after_clean_election(me))
+            record = self._with(me, broker) if me.partition.leader is Nil.NO_LEADER else PartitionChangeRecord()
             yield self._decide(me.but(fenced=me.fenced - {broker}), record, shared, also=[broker])
+
+    def _with(self, me: Controller, broker: ModelValue) -> PartitionChangeRecord:
+        """Return the change that elects an unfenced broker of the ISR where no broker leads."""
+        if broker not in me.partition.isr:
+            return PartitionChangeRecord()
+        return change(me.partition, leader=broker, recovery=self._after_clean_election(me))
 
     def _after_clean_election(self, me: Controller) -> RecoveryState:
         """Return the recovery state after a clean election from the ISR: unchanged."""

@@ -2,13 +2,16 @@
 
 A reading follows another source than `Recovery`; `docs/findings.md` has its results. It violates the contracts that
 contradict it: `BrokersComeBackAsTheyLeft`, or `ClientsAreServedByWhoMay`. A fault breaks one rule, and violates the
-property that configuration `fault.<variant>` names. KAFKA-n is the issue of the rule in Apache Kafka's tracker. The
-last three faults break liveness alone.
+property that configuration `fault.<variant>` names. KAFKA-n is the issue of the rule in Apache Kafka's tracker. Three
+faults break liveness alone. The last variants belong to public reports (`docs/operators.md`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from kraftcheck.kraft_model.recovery import Recovery
+from kraftcheck.kraft_model.recovery.base import change, from_isr, image
 from kraftcheck.kraft_model.recovery.records import (
     RECOVERED,
     AlterPartitionRequest,
@@ -16,12 +19,14 @@ from kraftcheck.kraft_model.recovery.records import (
     Broker,
     Controller,
     Error,
+    Name,
     Nil,
     Partition,
+    PartitionChangeRecord,
     RecoveryState,
     Shared,
 )
-from kraftcheck.spec import ModelValue, Steps
+from kraftcheck.spec import ModelValue, Record, State, Step, Steps, become, bound, constant, internal, on
 
 # Readings
 
@@ -192,3 +197,101 @@ class RecoversWhereElected(Recovery, variant="recovers-where-elected"):
         """Recover only in the epoch of the unclean election."""
         if me.partition.leader_epoch == shared.unclean_epoch:
             yield from super().recover(me, shared)
+
+
+# Reports
+
+
+class Registration(Record):
+    """BrokerRegistration after an unclean shutdown: without the broker epoch of a clean one (KIP-966)."""
+
+    source: ModelValue
+    dest: Name = Name.CONTROLLER
+
+
+class Registrations(Recovery, variant="registrations"):
+    """A broker starts and registers soon after a crash, and the controller takes it out of the ISR (KIP-966)."""
+
+    configuration = "report.unclean-shutdown"
+    registrations: int = bound("MaxRegistrations", default=0)
+
+    @internal
+    def start_and_register(self, me: Broker, shared: Shared) -> Steps:
+        """A broker starts after a crash, before its session expires, and registers."""
+        if not me.running:
+            known = me.but(running=True, cursor=len(shared.metadata), partition=image(shared.metadata))
+            yield become(known).send(Registration(me.id)).spend("registrations")
+
+    @on(Registration)
+    def handle_unclean_shutdown(self, me: Controller, request: Registration, shared: Shared) -> Steps:
+        """The controller fences the broker, and takes it out of the ISR and the leadership."""
+        fenced = me.but(fenced=me.fenced | {request.source})
+        yield self._decide(fenced, self._after_unclean_shutdown(fenced, request.source), shared).but(consumes=True)
+
+    def _after_unclean_shutdown(self, me: Controller, broker: ModelValue) -> PartitionChangeRecord:
+        return self._without(me, broker)
+
+
+class IsrShrunkWithoutElection(Registrations, variant="isr-shrunk-without-election"):
+    """After an unclean shutdown the ISR shrinks without an election, even if the broker leads (KAFKA-18106)."""
+
+    def _after_unclean_shutdown(self, me: Controller, broker: ModelValue) -> PartitionChangeRecord:
+        return change(me.partition, isr=me.partition.isr - {broker} or me.partition.isr)
+
+
+class EligibleController(Controller):
+    """The controller with the eligible leader replicas (ELR)."""
+
+    eligible: frozenset[ModelValue] = frozenset()
+
+
+class EligibleLeaders(Recovery, variant="eligible-leaders"):
+    """A replica that leaves an ISR below min.insync.replicas stays eligible as leader (KIP-966; KAFKA-16540).
+
+    A leader acknowledges values only with an ISR of min.insync.replicas: 1 for a broker in LowMinIsr, else MinIsr.
+    """
+
+    configuration = "report.min-insync-replicas"
+    min_isr: int = constant("MinIsr", default=1, at_least=1)
+    low_min_isr: frozenset[ModelValue] = constant("LowMinIsr", default=frozenset())
+
+    def initial(self) -> Iterator[State]:
+        for state in super().initial():
+            others = [one for one in state.replicas.values() if not isinstance(one, Controller)]
+            partition = state.replicas[Name.CONTROLLER].partition
+            yield self.start([*others, EligibleController(partition=partition)], state.shared)
+
+    def _decide(
+        self, me: Controller, record: PartitionChangeRecord, shared: Shared, also: Iterable[ModelValue] = ()
+    ) -> Step:
+        step = super()._decide(me, record, shared, also)
+        after = step.me
+        assert isinstance(me, EligibleController)
+        assert isinstance(after, EligibleController)
+        isr = after.partition.isr
+        if after.partition.leader in me.eligible:  # a clean election
+            step = step.put(unclean_epoch=shared.unclean_epoch, unrecovered=shared.unrecovered)
+        eligible = (me.eligible | me.partition.isr) - isr if len(isr) < self.min_isr else frozenset()
+        return step.but(me=after.but(eligible=eligible))
+
+    def _without(self, me: Controller, broker: ModelValue) -> PartitionChangeRecord:
+        """Return the change for a fenced broker: the ISR may become empty, and an eligible replica is elected."""
+        assert isinstance(me, EligibleController)
+        isr = me.partition.isr - {broker}
+        if me.partition.leader != broker:
+            return change(me.partition, isr=isr)
+        leader = from_isr(isr, me.fenced)
+        if isinstance(leader, Nil):
+            leader = from_isr(me.eligible, me.fenced)
+            isr = isr if isinstance(leader, Nil) else frozenset({leader})
+        return change(me.partition, leader=leader, isr=isr)
+
+    def _with(self, me: Controller, broker: ModelValue) -> PartitionChangeRecord:
+        assert isinstance(me, EligibleController)
+        if broker in me.eligible and not me.partition.isr:
+            return change(me.partition, leader=broker, isr=frozenset({broker}))
+        return super()._with(me, broker)
+
+    def _acknowledge(self, me: Broker, shared: Shared) -> Step:
+        enough = 1 if me.id in self.low_min_isr else self.min_isr
+        return super()._acknowledge(me, shared) if len(me.partition.isr) >= enough else become(me)

@@ -7,6 +7,8 @@ the issue of the rule in Apache Kafka's tracker.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kraftcheck.kraft_model.registration import Registration
 from kraftcheck.kraft_model.registration.active import response_to
 from kraftcheck.kraft_model.registration.base import image_of
@@ -19,9 +21,11 @@ from kraftcheck.kraft_model.registration.records import (
     Image,
     LogRecord,
     Name,
+    Nil,
     Node,
     Registered,
     RegistrationRequest,
+    RegistrationResponse,
     RemoveVoterRequest,
     Request,
     Shared,
@@ -31,7 +35,7 @@ from kraftcheck.kraft_model.registration.records import (
     UpdateFeaturesRequest,
     VotersRecord,
 )
-from kraftcheck.spec import Map, ModelValue, Step, Steps, on
+from kraftcheck.spec import Map, ModelValue, State, Step, Steps, consume, environment, on, ordered, step_invariant
 
 # Readings
 
@@ -196,3 +200,65 @@ class RegistersOnce(Registration, variant="registers-once"):
 
     def _wants_to_register(self, me: Node, shared: Shared) -> bool:
         return not self._was_registered(me, shared)
+
+
+# A report
+
+
+class Sessions(Shared):
+    """The shared state with the fenced brokers, and those with a session of the active controller."""
+
+    fenced: frozenset[ModelValue] = frozenset()
+    sessions: frozenset[ModelValue] = frozenset()
+
+
+class SessionsTracked(Registration, variant="sessions-tracked"):
+    """The active controller rejects a broker whose former process has a session (KIP-631; KAFKA-19130).
+
+    It fences a stopped broker, for good here. A new active controller has a session of every other broker.
+    """
+
+    configuration = "report.sessions"
+
+    def initial(self) -> Iterator[State]:
+        for state in super().initial():
+            known = {name: getattr(state.shared, name) for name in ("log", "committed", "active", "voters")}
+            yield self.start(state.replicas.values(), Sessions(**known, sessions=self.brokers))
+
+    @environment(reads=Registration.running)
+    def fence(self, shared: Sessions, running: Map[ModelValue | Name, bool]) -> Steps:
+        """The session of a stopped broker expires, and the active controller fences the broker."""
+        for broker in ordered(shared.sessions if shared.active is not Nil.NIL else ()):
+            if not running[broker]:
+                yield Step().put(fenced=shared.fenced | {broker}, sessions=shared.sessions - {broker})
+
+    def _elected(self, shared: Sessions, node: ModelValue, kept: int) -> Step:  # type: ignore[override]
+        return super()._elected(shared, node, kept).put(sessions=self.brokers - self._left_out(shared))
+
+    def _left_out(self, shared: Sessions) -> frozenset[ModelValue]:
+        """Return the brokers without a session of a new active controller."""
+        return shared.fenced
+
+    @on(RegistrationRequest)
+    def handle_registration(self, me: Controller, request: RegistrationRequest, shared: Sessions) -> Steps:  # type: ignore[override]
+        is_active = me.running and shared.active == me.id
+        if is_active and request.source in shared.sessions:
+            yield consume(me).reply(response_to(request, Error.DUPLICATE_BROKER_REGISTRATION))
+        else:
+            yield from super().handle_registration(me, request, shared)
+
+    @step_invariant
+    def fenced_brokers_may_register(
+        self, before: Controller, message: RegistrationRequest, step: Step, shared: Sessions
+    ) -> bool:
+        """The active controller accepts the registration of a fenced broker: its session is over (KIP-631)."""
+        answers = [one for one in step.sent if isinstance(one, RegistrationResponse)]
+        rejected = any(one.error is Error.DUPLICATE_BROKER_REGISTRATION for one in answers)
+        return not rejected or message.source not in shared.fenced
+
+
+class FencedBrokersTracked(SessionsTracked, variant="fenced-brokers-tracked"):
+    """A new active controller counts fenced brokers as having a session (KAFKA-19130)."""
+
+    def _left_out(self, shared: Sessions) -> frozenset[ModelValue]:
+        return frozenset()

@@ -168,9 +168,7 @@ def test_an_old_voter_set_does_no_harm_without_a_lagging_leader() -> None:
 def test_hosts_of_new_servers_only_multiply_the_states(hosts: str) -> None:
     def states(protocol: type[Protocol], new: int) -> int:
         settings = (f"Hosts={hosts}", "InitClusterSize=1", "MinClusterSize=1", "MaxElections=0", "MaxValuesPerEpoch=0")
-        config = with_settings(
-            shipped("smoke"), *settings, "MaxAddReconfigs=1", f"MaxSpawnedServers={1 + new}"
-        )
+        config = with_settings(shipped("smoke"), *settings, "MaxAddReconfigs=1", f"MaxSpawnedServers={1 + new}")
         bound = bind(protocol, config)
         found = explore_tables(bound.protocol, SearchRequest(properties=bound.properties, deadlock=False))
         assert found.verdict is Verdict.OK

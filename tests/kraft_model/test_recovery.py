@@ -13,7 +13,7 @@ from tests.support.kraft_model.faults import RECOVERY_FAULTS, RECOVERY_READINGS,
 from tests.support.kraft_model.liveness import FAULTS as PROGRESS
 from tests.support.kraft_model.liveness import of_safety
 from tests.support.kraft_model.mutants import NOTICED
-from tests.support.kraft_model.searches import bound, check_fault, check_trace, fault_configurations, search
+from tests.support.kraft_model.searches import bound, check_fault, check_trace, fault_configurations, of_reports, search
 
 pytestmark = pytest.mark.kernel
 
@@ -100,7 +100,8 @@ def test_a_reading_breaks_the_contract_that_says_otherwise(variant: str, config:
 def test_every_variant_is_described_tested_and_configured() -> None:
     model = find_model(MODEL)
     progress = {one.variant for one in PROGRESS if one.model == MODEL}
-    assert set(model.variants) == {fault.variant for fault in RECOVERY_READINGS + RECOVERY_FAULTS} | progress
+    known = {fault.variant for fault in RECOVERY_READINGS + RECOVERY_FAULTS} | progress
+    assert set(model.variants) == known | of_reports(model)
     assert set(TRAPS) <= progress
     assert fault_configurations(model) == {f"fault.{fault.variant}" for fault in RECOVERY_FAULTS}
     for name, variant in model.variants.items():

@@ -14,7 +14,7 @@ from kraftcheck.spec.discovery import first_sentence
 from tests.support.kraft_model.faults import REGISTRATION_FAULTS, Fault
 from tests.support.kraft_model.liveness import of_safety
 from tests.support.kraft_model.mutants import NOTICED
-from tests.support.kraft_model.searches import bound, check_fault, check_trace, fault_configurations, search
+from tests.support.kraft_model.searches import bound, check_fault, check_trace, fault_configurations, of_reports, search
 
 pytestmark = pytest.mark.kernel
 
@@ -85,7 +85,9 @@ def test_a_fault_is_caught_by_the_property_that_its_configuration_names(fault: F
 
 def test_every_variant_is_described_tested_and_configured() -> None:
     model = find_model(MODEL)
-    assert set(model.variants) == {fault.variant for fault in REGISTRATION_FAULTS} | READINGS | TRAPS
+    assert set(model.variants) == {fault.variant for fault in REGISTRATION_FAULTS} | READINGS | TRAPS | of_reports(
+        model
+    )
     assert fault_configurations(model) == {f"fault.{fault.variant}" for fault in REGISTRATION_FAULTS}
     for name, variant in model.variants.items():
         assert first_sentence(variant).endswith(".")

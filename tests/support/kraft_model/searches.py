@@ -62,3 +62,8 @@ def check_trace(given: BoundConfig, trace) -> None:
 def fault_configurations(model: Model) -> set[str]:
     """Return the names of the configurations of seeded faults."""
     return {name for name in model.configurations if name.startswith("fault.")}
+
+
+def of_reports(model: Model) -> set[str]:
+    """Return the names of the variants that belong to public reports (`tests/test_operators.py`)."""
+    return {name for name, variant in model.variants.items() if (variant.configuration or "").startswith("report.")}
