@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from kraftcheck.files import read_written
 from kraftcheck.spec.diagnosis.why import diagnose
 from kraftcheck.spec.errors import InputError, unknown
-from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states
+from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states, sent_by
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Record, Value, field_names, ordered, text_of
 
@@ -241,9 +241,16 @@ class Stage:
         if not fitting:
             raise ScenarioError(f"no such step; {'; '.join(self.refusals(ask))}")
         if self._differ(fitting):
-            ways = "\n  or ".join(" ".join(line.split()) for t in fitting for line in ["; ".join(self._tell(t))])
+            ways = "\n  or ".join(self._ways(fitting))
             raise ScenarioError(f"ambiguous command, {len(fitting)} matching steps:\n  {ways}")
         return fitting[0]
+
+    def _ways(self, fitting: list[Transition]) -> list[str]:
+        """Return steps as text; those with equal text also with the receivers of their messages."""
+        texts = [" ".join("; ".join(self._tell(step)).split()) for step in fitting]
+        return [
+            f"{text}{sent_by(step) if texts.count(text) > 1 else ''}" for text, step in zip(texts, fitting, strict=True)
+        ]
 
     def fitting(self, ask: Ask) -> list[Transition]:
         """Return the steps that fit a description."""
@@ -267,7 +274,13 @@ class Stage:
         found = diagnose(self.semantics, self.state, ask.action, actor)
         texts = dict.fromkeys(r.text for r in found if r.message is None or _fits_message(ask, r.message))
         others = [text for text in texts if text != "enabled"]
-        return others or [f"no step of {ask.action} fits the command"]
+        if others:
+            return others
+        enabled = (step for step in self.semantics.transitions(self.state) if step.action == ask.action)
+        told = dict.fromkeys(
+            f"{self.heading(s)}{'' if s.message is None else f': {text_of(s.message)}'}" for s in enabled
+        )
+        return [f"no step of {ask.action} fits the command; enabled are {', '.join(told)}"]
 
     def _differ(self, steps: list[Transition]) -> bool:
         """Whether several steps have different outcomes."""

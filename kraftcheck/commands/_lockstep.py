@@ -114,7 +114,7 @@ def _given(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
 
 
 def _stories(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
-    """Yield the stories of a scenario as tasks; check first that the model can take their steps."""
+    """Yield the stories of a scenario as tasks; check first that the model, or Kafka's, can take their steps."""
     from kraftcheck.lockstep.scripts import check_story, scripted, story_script
     from kraftcheck.spec.language.semantics import Semantics
     from kraftcheck.traces.scenarios import read_stories
@@ -127,7 +127,9 @@ def _stories(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
             bound = bind(model.protocol, config)
             about = _about(story.words.model, story.words.variant, bound.protocol, arguments)
         init = story.words.at or bound.init
-        check_story(story, Semantics(bound.protocol), init)
+        assert issubclass(model.protocol, Quorum)
+        kafka = bind(_kind(model.protocol, arguments, about.without), config).protocol
+        check_story(story, init, Semantics(bound.protocol), Semantics(kafka))
         yield _task(arguments, name, about, config, model, scripted(partial(story_script, story, init=init)))
 
 

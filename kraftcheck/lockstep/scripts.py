@@ -97,9 +97,18 @@ def file_kind(path: Path) -> str:
 # Scenarios
 
 
-def check_story(story: Story, semantics: Semantics, init: str) -> None:
-    """Check a story by executing it on the model alone."""
-    stage = Stage(semantics)
+def check_story(story: Story, init: str, plain: Semantics, kafka: Semantics) -> None:
+    """Check a story by executing it on the model alone, or else on the model with Kafka's known differences."""
+    try:
+        _execute(story, init, Stage(plain))
+    except InputError as error:
+        try:
+            _execute(story, init, Stage(kafka))
+        except InputError:
+            raise error from None
+
+
+def _execute(story: Story, init: str, stage: Stage) -> None:
     with _at(story, story.start):
         stage.begin(init, story.words.then)
     for command in story.commands:

@@ -309,8 +309,7 @@ class GivenWalk:
             if found is not None:
                 return found
             if not self._skips:
-                enabled = sorted({f"{known.action} by {known.actor}" for known in offers.enabled()})
-                raise InputError(f"line {step.line}: {step} is not enabled there; enabled are {', '.join(enabled)}")
+                raise InputError(f"line {step.line}: {step} is not enabled there; {_instead(offers, step)}")
         return None if self._then is None else self._then(offers)
 
     @staticmethod
@@ -323,6 +322,13 @@ class GivenWalk:
                 found = offers.outcomes(offer)
                 return (found, step.outcome - 1) if step.outcome <= len(found) else None
         return None
+
+
+def _instead(offers: Candidates, step: Step) -> str:
+    """Return the steps of the same action and replica that are enabled, with their messages; else all actions."""
+    enabled = [Step.of(taken) for taken, _ in labelled(offers.enabled())]
+    alike = [str(one) for one in enabled if (one.action, one.actor) == (step.action, step.actor)]
+    return f"enabled are {', '.join(alike or sorted({f'{one.action} by {one.actor}' for one in enabled}))}"
 
 
 def read_walk(path: Path) -> WalkFile:

@@ -156,6 +156,7 @@ def _require_all(protocol: type[Protocol], config: ModelConfig) -> None:
     hints = get_type_hints(protocol)
     missing = [
         f"{declared.name} = {describe_type(hints.get(declared.attribute, Any))}"
+        f"{' (0 rules its steps out)' if declared.is_bound else ''}"
         for declared in protocol.constants.values()
         if declared.default is MISSING and declared.name not in config.constants
     ]

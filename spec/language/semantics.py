@@ -29,7 +29,7 @@ from kraftcheck.spec.language.network import NoNetwork
 from kraftcheck.spec.language.protocol import MISSING, Protocol
 from kraftcheck.spec.language.refinement import Refinement
 from kraftcheck.spec.language.state import NO_SENDING, State, Step, is_within, note_spent, note_types
-from kraftcheck.spec.values import Map, Record, Value, is_enum, is_same, ordered
+from kraftcheck.spec.values import Map, Record, Value, is_enum, is_same, ordered, text_of
 
 TOLD = ("me", "peer", "message", "before", "after")
 """The arguments of a property that an error message shows."""
@@ -709,10 +709,15 @@ def choose_transition(
     """Return the transition that a scenario step selects in a state."""
     fitting = [t for t in semantics.transitions(state) if _fits(chosen, t)]
     if not fitting:
-        enabled = sorted({t.action for t in semantics.transitions(state)})
-        raise ProtocolError(f"{where}: {_described(chosen)} is not enabled; enabled are {', '.join(enabled)}")
+        enabled = list(semantics.transitions(state))
+        alike = [_label(t) for t in enabled if t.action == chosen.action]
+        names = ", ".join(dict.fromkeys(alike or sorted(t.action for t in enabled)))
+        raise ProtocolError(f"{where}: {_described(chosen)} is not enabled; enabled are {names}")
     if len({t[:3] if any_outcome else t.target for t in fitting}) > 1:
-        raise ProtocolError(f"{where}: {_described(chosen)} has {len(fitting)} matching steps; add fields or result=")
+        ways = "; ".join(dict.fromkeys(f"{_label(t)}{sent_by(t)}" for t in fitting))
+        raise ProtocolError(
+            f"{where}: {_described(chosen)} has {len(fitting)} matching steps; add fields or result=: {ways}"
+        )
     return fitting[0]
 
 
@@ -725,6 +730,19 @@ def _fits(chosen: Take, transition: Transition) -> bool:
         return True
     me: Record | None = transition.target.replicas.get(transition.actor) if transition.actor is not None else None
     return chosen.result(me if me is not None else transition.target)
+
+
+def _label(transition: Transition) -> str:
+    """Return the action of a transition with its actor and message."""
+    actor = "" if transition.actor is None else f" by {text_of(transition.actor)}"
+    return f"{transition.action}{actor}{'' if transition.message is None else f' on {text_of(transition.message)}'}"
+
+
+def sent_by(transition: Transition) -> str:
+    """Return the types of the messages that a step sends, each with its receiver."""
+    sent = [message for _, message in transition.step.sends]
+    to = [f"{type(one).__name__} to {text_of(getattr(one, 'dest', None))}" for one in sent]
+    return f", sends {', '.join(to)}" if to else ""
 
 
 def _described(chosen: Take) -> str:

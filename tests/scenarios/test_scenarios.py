@@ -142,6 +142,10 @@ def test_a_scenario_is_filled_in_and_then_holds(tmp_path: Path, text: str) -> No
     assert found == [block.told for block in blocks]
 
 
+THREE = """start quorum bounds=9 Hosts={n1, n2, n3} InitialVoters={n1, n2, n3}
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -155,6 +159,10 @@ def test_a_scenario_is_filled_in_and_then_holds(tmp_path: Path, text: str) -> No
         ("start lock-service\nAsk c1\n----\n", "unknown word 'c1'; expected by ID"),
         ("start lock-service\nLeave by c1\n----\n", "no such step; me.phase is not Phase.HOLDING (me.phase = idle)"),
         ("start lock-service\nAsk\n----\n", "ambiguous command, 2 matching steps:\n  Ask by c1; c1.phase "),
+        (
+            THREE + "ElectionTimeout by n1\nHandleVoteRequest by n2 on VoteRequest pre_vote=FALSE\n----\n",
+            "; enabled are HandleVoteRequest by n2 on VoteRequest from n1: VoteRequest(epoch=0, pre_vote=TRUE,",
+        ),
         ("start lock-service\ncannot Ask by c1\n----\n", "this step is possible: Ask by c1"),
         ("start lock-service\nshow c9.phase\n----\n", "c9.phase: there is no replica c9"),
         ("start lock-service\nshow server.holder.name\n----\n", "nobody has no field name"),

@@ -224,7 +224,7 @@ def test_setting_that_does_not_fit(settings: list[str], message: str) -> None:
 def test_missing_constants_are_all_named() -> None:
     assert error_of("CONSTANT Size = 1") == (
         "clocks.cfg: constants not given a value; expected Hosts = a set of model values, MaxTicks = a number "
-        "(in the .cfg, by --set, or as default=)"
+        "(0 rules its steps out) (in the .cfg, by --set, or as default=)"
     )
 
 

@@ -10,6 +10,8 @@ from typing import cast
 import pytest
 
 from kraftcheck.catalogue import find_config, find_model, scenario_job
+from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.lockstep.commands import TIMEOUTS, is_driven
 from kraftcheck.lockstep.cover import Cover, Reason, state_graph
 from kraftcheck.lockstep.lockstep import Choose, Lockstep
@@ -74,7 +76,7 @@ def told(path: Path, after: After | None = None) -> tuple[list[Taken], Beside]:
     model, config = scenario_job(story.words)
     bound = bind(model.protocol, config)
     init = story.words.at or bound.init
-    check_story(story, Semantics(bound.protocol), init)
+    check_story(story, init, Semantics(bound.protocol), Semantics(bound.protocol))
     beside = Beside(bound, after)
     walked = beside.walk(lambda lockstep: scripted(story_script, story, lockstep, init))
     return walked, beside
@@ -95,6 +97,23 @@ def test_a_scenario_is_a_walk() -> None:
         ("ElectionTimeout", "n1"), ("HandleVoteRequest", "n2"), ("HandleVoteRequest", "n3"),
     ]  # fmt: skip
     assert len(walked) == 30
+
+
+def test_a_scenario_may_need_kafkas_known_differences(tmp_path: Path) -> None:
+    """Only in Kafka does a voter whose fetch times out ask a bootstrap server (`retries-at-bootstrap-servers`)."""
+    start = "start quorum at=Elected bounds=9 Hosts={n1, n2, n3} InitialVoters={n1, n2} BootstrapServers={n3}\n"
+    (story,) = read_stories(written(tmp_path, start + "Retry by n2 to n3\n----\n"))
+    _, config = scenario_job(story.words)
+    plain, kafka = (Semantics(bind(kind, config).protocol) for kind in (Quorum, as_kafka(Quorum)))
+    check_story(story, "Elected", plain, kafka)
+    with pytest.raises(ScenarioError, match="Retry by n2"):
+        check_story(story, "Elected", plain, plain)
+
+
+def test_steps_alike_are_shown_with_their_receivers(tmp_path: Path) -> None:
+    start = "start quorum bounds=9 Hosts={n1, n2, n3} InitialVoters={n1, n2} BootstrapServers={n1, n2}\n"
+    with pytest.raises(ScenarioError, match=r"n3, sends FetchRequest to n1\n  or .* by n3, sends FetchRequest to n2"):
+        told(written(tmp_path, start + "FetchFromBootstrapServer by n3\n----\n"))
 
 
 def test_a_named_start_is_walked_to() -> None:

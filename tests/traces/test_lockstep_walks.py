@@ -22,12 +22,13 @@ from kraftcheck.lockstep.walks import (
     Taken,
     WalkFile,
     read_walk,
+    text_of_message,
     write_walk,
 )
-from kraftcheck.spec import State
+from kraftcheck.spec import State, ordered
 from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.errors import InputError, ProtocolError
+from kraftcheck.spec.language.semantics import Semantics, choose_transition, take
 from tests.support.lockstep import bound
 
 STEPS = (
@@ -130,6 +131,30 @@ def test_a_step_that_is_not_enabled_is_skipped_or_an_error() -> None:
     assert chosen is not None
     (transition,), _ = chosen
     assert (transition.action, str(transition.actor)) == ("ElectionTimeout", "n2")
+
+
+def test_an_error_shows_the_messages_of_the_same_action() -> None:
+    known = semantics()
+    state = next(t.target for t in known.transitions(known.initial()[0]) if t.action == "ElectionTimeout")
+    enabled = next(t for t in known.transitions(state) if t.action == "HandleVoteRequest")
+    wrong = Step("HandleVoteRequest", str(enabled.actor), "VoteRequest()", line=7)
+    with pytest.raises(InputError) as caught:
+        GivenWalk([wrong])(offers(known, state))
+    right = f"HandleVoteRequest by {enabled.actor} on {text_of_message(enabled.message)}"
+    assert str(caught.value) == f"line 7: {wrong} is not enabled there; enabled are {right}"
+
+
+def test_a_scenario_step_of_a_model_shows_messages_and_receivers() -> None:
+    found = find_model("quorum")
+    known = Semantics(bind(found.protocol, find_config(found, "default-broker")[1]).protocol)
+    state, observer = known.initial()[0], ordered(known.initial()[0].replicas)[-1]
+    with pytest.raises(ProtocolError, match=r"is not enabled; enabled are (?!.*VoteRequest)"):
+        choose_transition(known, state, take("HandleVoteRequest", observer))
+    asked = next(t.target for t in known.transitions(state) if t.action == "FetchFromBootstrapServer")
+    with pytest.raises(ProtocolError, match=r"enabled are HandleFetchRequest by n1 on FetchRequest\(epoch=0"):
+        choose_transition(known, asked, take("HandleFetchRequest", source=ordered(state.replicas)[0]))
+    with pytest.raises(ProtocolError, match=r"add fields or result=: .*ElectionTimeout by n1, sends VoteRequest to n2"):
+        choose_transition(known, state, take("ElectionTimeout"))
 
 
 def test_every_action_is_driven_or_it_is_said_why_not() -> None:
