@@ -176,6 +176,7 @@ class Expander:
         # thread. Misses are rare after the first levels, so rounds are few, and the parallel part needs no locks. A
         # large batch also resolves a miss once that many of its states share.
         rest: list[Indices] = []
+        is_large = len(which) > SERIAL
         while len(which) and not rest and not self.layout.is_outgrown:
             rows = self.with_columns(rows)
             workers = self.pool[: 1 if len(which) <= SERIAL else self.workers]
@@ -192,7 +193,7 @@ class Expander:
             rest += pieces  # left over if every worker's buffers are full
             which = np.concatenate([worker.missed_states() for worker in workers])
             learn = partial(self.learner.resolve, workers, self.layout.resolver(self.packing))
-            if len(which):
+            if len(which) and is_large:
                 self.threads.beside(partial(meanwhile, self.found()), learn)
             else:
                 learn()

@@ -22,7 +22,7 @@ from kraftcheck.explorer.tables.states.packed_rows import Rows
 FLAT_FROM = 1 << 15
 """Minimum number of states for a switch to the flat layout; fewer do not show whether control rows repeat."""
 FLAT_SHARE = 0.5
-"""Ratio of control rows to states above which a switch to the flat layout pays."""
+"""Ratio to states, of control rows beyond the values of their columns, above which a switch to the flat layout pays."""
 CLUSTERS_FROM, CLUSTERS_TO = 1 << 17, 1 << 23
 """Range of the number of flat states in which clusters are chosen."""
 ONE_WORD = 64
@@ -58,7 +58,10 @@ class LayoutPolicy:
         needs |= visited.archive is not None or bool(interner.shared.sets.elements)
         all_hidden = bool(interner.tables.hidden[: interner.base].all())
         needs |= not interner.slots and all_hidden  # a flat row needs at least one visible column
-        return not expander.is_flat and not needs and expander.learner.counts()[0] > FLAT_SHARE * count
+        if expander.is_flat or needs:
+            return False
+        values = sum(interner.flat_counts()[: interner.base + len(interner.slots)])
+        return max(0, expander.learner.counts()[0] - values) > FLAT_SHARE * count
 
     def better_fields(self) -> list[list[int]] | None:
         """Return the columns of each field of a packing that saves enough bits, or None."""

@@ -21,6 +21,9 @@ class Threads:
     def run(self, work: Callable[[int], None], pieces: int) -> None:
         """Call `work(0)` in this thread and `work(1)` to `work(pieces - 1)` in the pool; wait for all calls."""
         own, others = range(pieces), []
+        if pieces == 1:
+            work(0)
+            return
         if self._pool is not None:
             own, others = range(1), [self._pool.submit(work, number) for number in range(1, pieces)]
         try:
