@@ -15,7 +15,7 @@ from kraftcheck.explorer.tables.states.spilling import SpillingSet
 from kraftcheck.explorer.tables.worker_buffers import BATCH
 from kraftcheck.persistence.growing_file import GrowingFile
 
-MEASURED = 1 << 8
+MEASURED = 1 << 4
 """Number of expanded states after which the memo tables are measured again."""
 
 
@@ -31,7 +31,7 @@ class LevelStates:
         self.levels = Levels(self.memory.budget.rows, file, folder)
         self._size = MemoUsage(expander.learner)
         self._early: list[Rows] = []  # new states found during miss handling
-        self._unmeasured = MEASURED  # expanded states since the memo tables were measured
+        self._measure_at = 0  # number of expanded states at which the memo tables are measured again
 
     def batch_size(self) -> int:
         """Return the number of states to expand at once."""
@@ -62,12 +62,11 @@ class LevelStates:
     def divide_memory(self, expanded: int) -> str | None:
         """Give the states all memory beside the memo tables; return an error message if the tables take too much.
 
-        `expanded` is the number of states expanded since the last call; the tables are measured after a number of them.
+        The tables are measured only after a number of further states; `expanded` are expanded so far.
         """
-        self._unmeasured += expanded
-        if self._unmeasured < MEASURED:
+        if expanded < self._measure_at:
             return None
-        self._unmeasured, kinds = 0, self._size.kinds()
+        self._measure_at, kinds = expanded + MEASURED, self._size.kinds()
         learned = sum(one.nbytes for one in kinds)
         if learned > self.memory.most_learned:
             return self._size.over_budget_note(kinds, self.memory.most_learned)

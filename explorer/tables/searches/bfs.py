@@ -50,6 +50,7 @@ class BreadthFirst:
                 worker.keep_pruned()
         self._interruption = Interruption()
         self._position = 0  # number of expanded states of the last complete level
+        self._expanded = 0  # number of states that this process has expanded
         self._at_batch_boundary = False  # whether the search is between two batches
         self._stop_requested = False  # whether the search ends after this batch
 
@@ -104,7 +105,8 @@ class BreadthFirst:
         levels = self.levels
         while True:
             while self._position < levels.count(levels.depth - 1):
-                self._between_batches(self._expand_batch())
+                self._expand_batch()
+                self._between_batches()
             self._merge_candidates()
             if not levels.count(levels.depth):
                 break
@@ -131,8 +133,8 @@ class BreadthFirst:
 
     # One batch
 
-    def _expand_batch(self) -> int:
-        """Expand a batch of the last complete level; return its number of states."""
+    def _expand_batch(self) -> None:
+        """Expand a batch of the last complete level."""
         expander, level = self.expander, self.levels.depth - 1
         rows = self.levels.read(level, self._position, self.checker.batch_size(self.states.batch_size()))
         count, which = len(rows), expander.layout.order(rows)
@@ -152,7 +154,7 @@ class BreadthFirst:
                     self.checker.python.check_collected(found, trace_to)
             self._stop_if_requested()
         self._position += count
-        return count
+        self._expanded += count
 
     def _append_new(self, found: Iterable[Rows]) -> None:
         """Append new states to the next level, after the checks in Python."""
@@ -189,14 +191,14 @@ class BreadthFirst:
 
     # Between two batches
 
-    def _between_batches(self, expanded: int) -> None:
+    def _between_batches(self) -> None:
         """Check the limits, divide memory, and switch the layout or save a checkpoint when due."""
         levels, visited = self.levels, self.states.visited
         if self.checker.has_max_states():
             self._merge_candidates()
         self._at_batch_boundary = True
         self.checker.stop_at_max_states()
-        problem = self.states.divide_memory(expanded)
+        problem = self.states.divide_memory(self._expanded)
         if problem is not None:
             self.books.result.notes.append(problem)
             self.books.stop_at(MEMORY)
