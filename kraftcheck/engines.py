@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from kraftcheck.explorer.request import OPTIONS, SearchRequest
+from kraftcheck.explorer.request import OPTIONS, Progress, SearchRequest
+from kraftcheck.explorer.result import Verdict
 from kraftcheck.explorer.tables import search_orders
 from kraftcheck.spec.errors import InputError, RaisedError, unknown
 from kraftcheck.spec.language.views import HiddenReadError
@@ -22,6 +26,9 @@ PATH_SECONDS = 60.0
 
 TRIAL_SECONDS = 3.0
 """Time limit of the reference engine's trial before the kernel is compiled."""
+
+SMALL_STATES, SMALL_SECONDS = 500, 0.06
+"""Limits of the reference engine's trial before Numba is imported; the second one is of processor time."""
 
 
 class Engine(NamedTuple):
@@ -101,12 +108,14 @@ def search(
 ) -> Result:
     """Run a search; the result names its engine.
 
-    The first use of the table engine on a machine compiles its kernel, for about ten seconds. If the user named no
-    engine and the kernel is not compiled yet, the reference engine tries first. It ends a small search within seconds,
-    with the same counts.
+    If the user named no engine, the reference engine tries first, with the same counts. Some hundred states take it
+    less time than the import of Numba. The first use of the table engine on a machine compiles its kernel, for about
+    ten seconds. Before that the reference engine tries for some seconds.
     """
-    if engine == "tables" and not is_named and not _is_compiled():
-        tried = _soon_by_reference(protocol, options)
+    if engine == "tables" and not is_named:
+        tried = _at_once_by_reference(protocol, options) if "numba" not in sys.modules else None
+        if tried is None and not _is_compiled():
+            tried = _soon_by_reference(protocol, options)
         if tried is not None:
             return tried
     run = partial(_run, engine, protocol, options)
@@ -117,6 +126,25 @@ def search(
         if found is None:
             raise
         return found
+
+
+class _TooLarge(Exception):  # noqa: N818 - a way out of a trial, not an error
+    """Raised to end the reference engine's trial of a search that is not small."""
+
+
+def _at_once_by_reference(protocol: Protocol, options: SearchRequest) -> Result | None:
+    """Return the reference engine's result of a small complete search without a violation, else None."""
+    import_module("kraftcheck.explorer.reference")  # before the clock starts
+    until = time.process_time() + SMALL_SECONDS
+
+    def stop_late(progress: Progress) -> None:
+        if progress.distinct_states > SMALL_STATES or time.process_time() > until:
+            raise _TooLarge
+
+    with suppress(_TooLarge, InputError):
+        found = _by_reference(protocol, replace(options, report=stop_late))
+        return found if found is not None and found.verdict is Verdict.OK else None
+    return None
 
 
 def _soon_by_reference(protocol: Protocol, options: SearchRequest) -> Result | None:
@@ -133,17 +161,15 @@ def _first_by_reference(protocol: Protocol, options: SearchRequest) -> Result | 
     return _by_reference(protocol, replace(options, workers=None) if options.workers == 1 else options, note)
 
 
-def _by_reference(
-    protocol: Protocol, options: SearchRequest, note: str, *, whole_levels: bool = False
-) -> Result | None:
-    """Return the reference engine's result with a note; None if the engine lacks one of the given options."""
+def _by_reference(protocol: Protocol, options: SearchRequest, *notes: str, whole_levels: bool = False) -> Result | None:
+    """Return the reference engine's result with notes; None if the engine lacks one of the given options."""
     from kraftcheck.explorer.reference import explore
 
     reference = ENGINES["reference"]
     if options.search not in reference.searches or not set(special(options)) <= set(reference.options):
         return None
     result = explore(protocol, options, whole_levels=whole_levels)
-    result.notes.append(note)
+    result.notes += notes
     return replace(result, engine="reference")
 
 

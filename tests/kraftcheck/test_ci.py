@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
@@ -528,6 +529,42 @@ def test_a_violation_has_the_same_counts_before_the_kernel_is_compiled(
         return names, found.distinct_states, found.generated_states, found.depth, found.actions
 
     assert counts(compiled=False) == counts(compiled=True)
+
+
+def test_a_small_search_imports_no_compiler() -> None:
+    def ran(*words: str) -> str:
+        code = (
+            f"import sys; from kraftcheck.cli import main; main({[*words, '--quiet']}); print('numba' in sys.modules)"
+        )
+        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        return ended.stdout
+
+    smoke = ran("check", "two-phase-commit", "--config", "smoke")
+    assert "288 distinct states" in smoke
+    assert smoke.endswith("False\n")
+
+
+def test_a_search_that_is_not_small_goes_to_the_table_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    monkeypatch.setattr("kraftcheck.engines.SMALL_SECONDS", 60.0)
+    job, passed = load("two-phase-commit", "smoke").job(), Result()
+    monkeypatch.setattr("kraftcheck.engines._is_compiled", lambda: True)
+    monkeypatch.setattr("kraftcheck.engines._run", lambda *_: passed)
+    monkeypatch.setattr("kraftcheck.engines.compiling", lambda run, _: run())
+    options = replace(job.options, report=lambda _: None)
+
+    def engine() -> str | None:
+        return search("tables", job.protocol, options, is_named=False).engine
+
+    assert engine() == "reference"
+    monkeypatch.setattr("kraftcheck.engines.SMALL_STATES", 100)
+    assert engine() == "tables"
+    monkeypatch.setattr("kraftcheck.engines.SMALL_STATES", 500)
+    monkeypatch.setattr("kraftcheck.engines.SMALL_SECONDS", 0.0)
+    assert engine() == "tables"
+    violated = load("lock-service", variant="impatient-server").job()
+    monkeypatch.setattr("kraftcheck.engines.SMALL_SECONDS", 60.0)
+    assert search("tables", violated.protocol, violated.options, is_named=False).engine == "tables"
 
 
 @pytest.mark.kernel
