@@ -112,12 +112,9 @@ def search(
     less time than the import of Numba. The first use of the table engine on a machine compiles its kernel, for about
     ten seconds. Before that the reference engine tries for some seconds.
     """
-    if engine == "tables" and not is_named:
-        tried = _at_once_by_reference(protocol, options) if "numba" not in sys.modules else None
-        if tried is None and not _is_compiled():
-            tried = _soon_by_reference(protocol, options)
-        if tried is not None:
-            return tried
+    tried = _tried_by_reference(protocol, options) if engine == "tables" and not is_named else None
+    if tried is not None:
+        return tried
     run = partial(_run, engine, protocol, options)
     try:
         return replace(run() if engine == "reference" else compiling(run, compiles), engine=engine)
@@ -126,6 +123,12 @@ def search(
         if found is None:
             raise
         return found
+
+
+def _tried_by_reference(protocol: Protocol, options: SearchRequest) -> Result | None:
+    """Return the reference engine's result of a search that is small, or that need not wait for the compiler."""
+    tried = _at_once_by_reference(protocol, options) if "numba" not in sys.modules else None
+    return _soon_by_reference(protocol, options) if tried is None and not _is_compiled() else tried
 
 
 class _TooLarge(Exception):  # noqa: N818 - a way out of a trial, not an error
