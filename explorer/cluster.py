@@ -26,7 +26,7 @@ from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.files import TemporaryFolder
 from kraftcheck.processes import LEAST_JAVA, java_program, java_version
 from kraftcheck.spec.discovery import PREFIX, modules_of, source_of
-from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.errors import InputError, PlatformError
 from kraftcheck.spec.language.protocol import Protocol
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ CANCEL_AGAIN = 0.5  # seconds between two cancellations of running jobs
 DATE = (2001, 9, 9, 0, 0, 0)  # fixed time of files in the zip, so that equal content makes equal zips
 LEAST_SPARK = (4, 1)
 PATIENCE = 30.0  # seconds for a master to answer, and then to provide an executor
+WAIT = "spark.kraftcheck.wait"
+"""The setting for the seconds to wait for an executor."""
 _STANDALONE = re.compile(r"spark://(.+)")
 _OTHER_MASTERS = re.compile(r"(local(\[|$)|yarn$|k8s://)")
 _RAISED = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*): (.*)")
@@ -58,8 +60,10 @@ SETTINGS = {
 class Cluster:
     """A Spark application that runs tasks of the engine."""
 
-    def __init__(self, name: str, options: SearchRequest, protocol: type[Protocol]) -> None:
-        require_pyspark()
+    def __init__(
+        self, name: str, options: SearchRequest, protocol: type[Protocol], least: tuple[int, int] = LEAST_SPARK
+    ) -> None:
+        require_pyspark(least)
         submitted = "PYSPARK_GATEWAY_PORT" in os.environ
         if not submitted:
             require_java()
@@ -135,16 +139,17 @@ class Cluster:
         return f" ({said[-1]}; --verbose shows all)" if said else ""
 
     def _await_executor(self) -> None:
-        """Wait for an executor; raise InputError after `PATIENCE` seconds."""
+        """Wait for an executor; raise PlatformError after some seconds, which the user may set."""
+        patience = self.number(WAIT, int(PATIENCE), least=1, most=86_400)
         if self.local:
             return
         scala = self.spark.sparkContext._jsc.sc()
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + patience
         while scala.getExecutorMemoryStatus().size() < 2:  # the driver is one
             if scala.isStopped() or time.monotonic() > until:
-                raise InputError(
-                    f"the master {self.spark.sparkContext.master} gives no executor within {PATIENCE:.0f} s: "
-                    "it has no worker with the requested memory and cores, or is not a Spark master"
+                raise PlatformError(
+                    f"the master {self.spark.sparkContext.master} gives no executor within {patience:,} s: it has no "
+                    f"worker with the requested memory and cores, or is not a Spark master (--conf {WAIT}=SECONDS)"
                 )
             time.sleep(0.1)
 
@@ -215,7 +220,7 @@ class Cluster:
         is_gone = isinstance(error, Exception) and not isinstance(error, TaskRaisedError) and self._is_gone()
         self.close()
         if is_gone:
-            raise InputError(GONE) from error
+            raise PlatformError(GONE) from error
 
     def _is_gone(self) -> bool:
         """Whether the JVM has ended, for example because it was killed; wait up to a second for its end."""
@@ -242,11 +247,18 @@ def errors_into(file: Path) -> Iterator[None]:
 
 
 def _table(dataset: Any) -> Any:
+    with spark_errors():
+        return dataset.toArrow()
+
+
+@contextmanager
+def spark_errors() -> Iterator[None]:
+    """Convert an error of Spark or of a task in the block into an InputError."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
-        return dataset.toArrow()
+        yield
     except (Py4JError, PySparkException) as error:
         raise error_from_task(str(error)) from error
 
@@ -262,10 +274,13 @@ def error_from_task(text: str) -> InputError:
     for number in range(frames[-1], len(lines)) if frames else ():
         match = _RAISED.match(lines[number])
         if match is not None:
-            first = match[2] if match[1] in OWN_ERRORS else f"a task on Spark failed: {match[1]}: {match[2]}"
+            is_own = match[1] in OWN_ERRORS
+            first = match[2] if is_own else f"a task on Spark failed: {match[1]}: {match[2]}"
             message = "\n".join([first, *takewhile(_is_continuation_line, lines[number + 1 :])])
-            return (TaskRaisedError if match[1] in RAISED_ERRORS else InputError)(message)
-    return InputError(f"a job on Spark failed: {lines[0] if lines else 'no reason is given'}")
+            if match[1] in RAISED_ERRORS:
+                return TaskRaisedError(message)
+            return (InputError if is_own else PlatformError)(message)
+    return PlatformError(f"a job on Spark failed: {lines[0] if lines else 'no reason is given'}")
 
 
 def _is_continuation_line(line: str) -> bool:
@@ -282,17 +297,17 @@ def _first_line(error: Exception) -> str:
 # Requirements of Spark
 
 
-def require_pyspark() -> None:
+def require_pyspark(least: tuple[int, int]) -> None:
     """Raise InputError if a package is missing or too old."""
     for package in ("pyspark", "pyarrow"):
         if find_spec(package) is None:
-            raise InputError(f"--engine spark needs the package {package}: pip install 'kraftcheck[spark]'")
+            raise InputError(f"Spark needs the package {package}: pip install 'kraftcheck[spark]'")
     import pyspark
 
     found = tuple(int(part) for part in re.findall(r"\d+", pyspark.__version__)[:2])
-    if found < LEAST_SPARK:
-        least = ".".join(map(str, LEAST_SPARK))
-        raise InputError(f"--engine spark needs PySpark {least} or newer, found {pyspark.__version__}")
+    if found < least:
+        version = ".".join(map(str, least))
+        raise InputError(f"PySpark {version} or newer is needed, found {pyspark.__version__}; update it")
 
 
 def require_java() -> None:

@@ -119,7 +119,11 @@ def _failed(error: Exception, given: argparse.Namespace, json: Path | None) -> i
             import traceback
 
             traceback.print_exception(error)
-        return _report_raised(error, json) if isinstance(error, RaisedError) else _complain(str(error), json)
+        return (
+            _report_raised(error, json)
+            if isinstance(error, RaisedError)
+            else _complain(str(error), json, error.exit_code)
+        )
     if isinstance(error, OSError):
         return _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error), json)
     return _complain(_shortage(error, given), json)

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -49,6 +50,20 @@ def run_to_end(command: Sequence[str], patience: float, stdin: str = "") -> subp
     finally:
         end_all(process)
     return subprocess.CompletedProcess(command, process.returncode, out, said)
+
+
+def end_with_parent() -> None:
+    """End this process after its parent has ended, even by SIGKILL: no process reads its results then."""
+    from multiprocessing import parent_process  # slow to import
+
+    parent = parent_process()
+    assert parent is not None
+
+    def await_end() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=await_end, daemon=True).start()
 
 
 def end_all(process: subprocess.Popen[str]) -> None:

@@ -17,6 +17,14 @@ from typing import Any
 class InputError(ValueError):
     """Invalid user input: one message, exit code 2."""
 
+    exit_code = 2
+
+
+class PlatformError(InputError):
+    """A failure of Spark, of Java, or of a worker process: one message, exit code 3."""
+
+    exit_code = 3
+
 
 class ProtocolError(InputError):
     """A protocol that violates the rules of the language."""

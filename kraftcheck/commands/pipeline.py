@@ -1,11 +1,12 @@
-"""Replay many traces on Spark and write the results as Parquet tables.
+"""Replay many traces, on Spark or by worker processes, and write the results as Parquet tables.
 
 exit codes: 0 all traces conform; 1 one diverges, or one among several cannot be read; 2 bad input, or nothing that
-could be read; 130 interrupted
+could be read; 3 Spark or a worker process failed; 130 interrupted
 
 for example:
     kraftcheck pipeline traces/ --out tables --model reconfig --config published.cfg
     kraftcheck pipeline 'traces/*.out.gz' --out tables --model reconfig --master spark://host:7077
+    kraftcheck pipeline traces/ --out tables --model reconfig --workers 8 --trace-time 60
 """
 
 from __future__ import annotations
@@ -13,19 +14,37 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from kraftcheck.catalogue import Job, named_model
+from kraftcheck.explorer.request import seconds
 from kraftcheck.jobs import lenient_job
-from kraftcheck.options import SPARK_LOG, add
+from kraftcheck.options import SPARK_LOG, add, count
+from kraftcheck.processes import default_workers
 from kraftcheck.reporting.as_json import attributes
 from kraftcheck.reporting.files import OutputFiles
 from kraftcheck.reporting.lines import OLD, PLAIN, WARNING, Line, Meter, actions_table, print_lines, print_warnings
 from kraftcheck.reporting.replay import CONFORMS, DIVERGES, NOTHING_READ, verdict_counts
+from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import cut
-from kraftcheck.traces.pipeline.driver import InputFile, Pipeline, PipelineFolder, Summary, identity_of, inputs_of
+from kraftcheck.traces.pipeline.driver import (
+    InputFile,
+    Pipeline,
+    PipelineFolder,
+    Runner,
+    SparkRunner,
+    Summary,
+    identity_of,
+    inputs_of,
+    task_arguments,
+)
 from kraftcheck.traces.replay.replayer import ReplayVerdict
+
+LEAST_SPARK = (3, 5)
+"""The oldest version of PySpark that replays traces; a search needs a newer one."""
 
 LONGEST = 160
 """Maximum length of a reason in the printed report; the tables have the whole text."""
@@ -39,6 +58,14 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "--model", "--config", "--set", "--variant")
     add(parser, "--master", help="Spark's master (default: local[*])")
     add(parser, "--conf", "--max-size")
+    workers = "replay in N processes of this machine, without Spark (default where PySpark is not installed)"
+    parser.add_argument("--workers", type=count, metavar="N", help=workers)
+    limit = "give up a trace after this time; its file gets a row in the table of errors"
+    parser.add_argument("--trace-time", type=seconds, metavar="SECONDS", help=limit)
+    label = "text for the column `label` of the traces that this run replays, such as a commit"
+    parser.add_argument("--label", metavar="TEXT", help=label)
+    verify = "read all rows of the tables first, rather than their number alone"
+    parser.add_argument("--verify", action="store_true", help=verify)
     add(parser, "--json", help="write the summary as JSON")
     add(parser, "--quiet", help="print no progress and no table of actions")
     add(parser, "--verbose", help=SPARK_LOG)
@@ -49,7 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
         inputs = inputs_of(arguments.inputs, arguments.out)
         job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)
-        with PipelineFolder(arguments.out, identity_of(job.protocol, job.options)) as output:
+        identity = identity_of(job.protocol, job.options)
+        with PipelineFolder(arguments.out, identity, verify=arguments.verify) as output:
             kept = None if set(inputs) - output.done() else Summary.kept(output)
             summary = kept or _replay(job, arguments, inputs, output)
         print_lines(summary_lines(summary, quiet=arguments.quiet))
@@ -58,23 +86,42 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _replay(job: Job, arguments: argparse.Namespace, inputs: list[InputFile], output: PipelineFolder) -> Summary:
-    from kraftcheck.explorer.cluster import Cluster
-
-    name, options = f"kraftcheck pipeline {job.model.name}", job.options
-    init, symmetry = options.init, options.symmetry
-    with (
-        Cluster(name, options, job.model.protocol) as cluster,
-        Meter("files replayed", quiet=arguments.quiet) as meter,
-    ):
-        pipeline = Pipeline(
-            cluster, job.protocol, init=init, symmetry=symmetry, limit_bytes=arguments.max_size, output=output,
-            seen_as=job.seen_as, fairness=options.fairness,
-        )  # fmt: skip
+    options = job.options
+    task = task_arguments(
+        job.protocol, init=options.init, symmetry=options.symmetry, limit_bytes=arguments.max_size,
+        seen_as=job.seen_as, fairness=options.fairness, seconds=arguments.trace_time,
+        label=arguments.label,
+    )  # fmt: skip
+    with _runner(job, arguments, task, output) as runner, Meter("files replayed", quiet=arguments.quiet) as meter:
         try:
-            return pipeline.run(inputs, meter.reach)
+            return Pipeline(runner, output).run(inputs, meter.reach)
         except KeyboardInterrupt:
             print("finished files are saved; the same command replays the rest", file=sys.stderr)
             raise
+
+
+@contextmanager
+def _runner(job: Job, arguments: argparse.Namespace, task: str, output: PipelineFolder) -> Iterator[Runner]:
+    """Yield what replays files: worker processes if asked for, or where there is no Spark; else Spark."""
+    on_spark = bool(job.options.master or job.options.conf)
+    if arguments.workers and on_spark:
+        raise InputError("--workers: replays without Spark; remove it, or remove --master and --conf")
+    if arguments.workers or not (on_spark or find_spec("pyspark")):
+        if find_spec("pyarrow") is None:
+            raise InputError("pipeline needs the package pyarrow: pip install 'kraftcheck[parquet]'")
+        from kraftcheck.traces.pipeline.tables import PoolRunner
+
+        workers = arguments.workers or default_workers()
+        if not arguments.workers:
+            print_warnings([f"PySpark is not installed: {workers} processes of this machine replay (--workers)"])
+        with PoolRunner(workers, job.protocol, task, output) as pool:
+            yield pool
+        return
+    from kraftcheck.explorer.cluster import Cluster
+
+    name = f"kraftcheck pipeline {job.model.name}"
+    with Cluster(name, job.options, job.model.protocol, least=LEAST_SPARK) as cluster:
+        yield SparkRunner(cluster, job.protocol, task, output)
 
 
 def exit_code(summary: Summary) -> int:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import multiprocessing
-import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -21,6 +19,7 @@ from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.mutation.mutants import Mutant
 from kraftcheck.mutation.trial import ERROR, UNREACHED, VERDICTS, MutantRunner, MutantVerdict
 from kraftcheck.persistence.folder import BatchFolder, read_note, write_note
+from kraftcheck.processes import end_with_parent
 from kraftcheck.spec.errors import InputError
 
 PATIENCE = 0.2
@@ -165,16 +164,8 @@ def _work(judge: MutantRunner, mutant: Mutant, end: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     end.send_bytes(json.dumps(judge.judge(mutant)._asdict()).encode())
-
-
-def _end_with_parent() -> None:
-    """End this process after its parent has ended, even by SIGKILL: no process reads the verdict then."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 def _stop(process: BaseProcess) -> None:

@@ -20,7 +20,15 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from kraftcheck.files import UNFINISHED, InUseError, lock_file, make_folder, remove_unfinished, replacing
+from kraftcheck.files import (
+    UNFINISHED,
+    InUseError,
+    lock_file,
+    make_folder,
+    remove_unfinished,
+    replacing,
+    require_local,
+)
 from kraftcheck.persistence.growing_file import DIGEST_BYTES, GrowingFile
 from kraftcheck.persistence.validation import CorruptFileError, require_shape
 from kraftcheck.spec.encoding import DecodingError
@@ -53,6 +61,7 @@ class Folder:
         """Lock a folder and read its manifest in the subfolder `inside`; `alone` refuses foreign files."""
         self.path, self.inner = path, path / inside
         self.identity, self._option = identity, option
+        require_local(str(path), option)
         with self.writing():
             if path.exists() and not path.is_dir():
                 raise self.error("expected a folder, found a file")
@@ -260,16 +269,24 @@ class BatchFolder(Folder):
 
     OPTION: ClassVar[str] = "--out"
 
+    LATE: ClassVar[bool] = False
+    """Whether the folder belongs to no run before the first batch, so a run that does not start leaves it free."""
+
     def __init__(self, path: Path, identity: Identity, option: str | None = None) -> None:
         super().__init__(path, identity, option or self.OPTION, self.NOTES, alone=True)
         with self.closed_on_error():
-            if self.manifest is None:
-                self.write_manifest()
-            else:
+            if self.manifest is not None:
                 self.require_identity(self.manifest)
-            make_folder(self.inner / DONE)
-            for folder in (self.path, self.inner / DONE):
-                remove_unfinished(folder)
+            if self.manifest is not None or not self.LATE:
+                self.claim()
+                for folder in (self.path, self.inner / DONE):
+                    remove_unfinished(folder)
+
+    def claim(self) -> None:
+        """Make the folder that of this run."""
+        if self.manifest is None:
+            self.write_manifest()
+        make_folder(self.inner / DONE)
 
     @classmethod
     def note_file(cls, path: Path, batch: int) -> Path:

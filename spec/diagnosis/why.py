@@ -68,7 +68,11 @@ def diagnosis_text(
     semantics: Semantics, state: State, action_name: str, actor: Value = None, message: Record | None = None
 ) -> str:
     """Return the explanations of `diagnose` as text, without duplicates."""
-    reasons = diagnose(semantics, state, action_name, actor, message)
+    return reasons_text(action_name, diagnose(semantics, state, action_name, actor, message))
+
+
+def reasons_text(action_name: str, reasons: list[Reason]) -> str:
+    """Return explanations of an action as text, without duplicates."""
     enabled = any(reason.kind == ENABLED for reason in reasons)
     asked = [reason for reason in reasons if (reason.kind == ENABLED) == enabled]
     lines: dict[str, list[str]] = {}

@@ -57,6 +57,7 @@ def test_a_linked_file_or_folder_of_an_output_folder_is_not_written(kind: type[B
     victim.mkdir()
     (victim / "file").write_text("precious")
     with kind(folder, {}) as opened:
+        opened.claim()
         notes = opened.inner
     inside = [notes / "done", *(folder / name for name in ("traces", "steps") if kind is PipelineFolder)]
     for path, target in [(notes / "lock", victim / "file"), *((one, victim) for one in inside)]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -22,11 +25,14 @@ from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import to_spec
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.examples.lock_service import LockService
+from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.values import ModelValue
 from kraftcheck.traces.parsing import DEFAULT_LIMIT
 from kraftcheck.traces.pipeline.driver import InputFile, PipelineFolder, inputs_of
 from kraftcheck.traces.pipeline.rows import FileReplayer, FileRows, changed
+from kraftcheck.traces.replay.replayer import Replayer
+from tests.support.kills import ROOT
 from tests.support.tampering import tampered_walk
 from tests.support.tlc import TLC, MCReconfig, bound
 
@@ -113,6 +119,17 @@ def test_whatever_a_file_does_the_next_is_read(monkeypatch: pytest.MonkeyPatch) 
     assert [trace["verdict"] for trace in rows.traces] == ["conforms"]
 
 
+def test_a_long_trace_is_handed_on_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraftcheck.traces.pipeline.rows.STEPS_A_ROW", 10)
+    corpus(tmp_path / "in", 1, 0, 0)
+    protocol = TwoPhaseCommit(resource_managers=frozenset(ModelValue(f"rm{n}", n) for n in range(1, 6)))
+    parts = list(FileReplayer(protocol, "Init", None, DEFAULT_LIMIT).rows(str(tmp_path / "in" / "walk_0.tla")))
+    assert [len(part.steps) for part in parts] == [10, 10, 10, 0]
+    assert [step["step"] for part in parts for step in part.steps] == list(range(sum(len(p.steps) for p in parts)))
+    (trace,) = [trace for part in parts for trace in part.traces]
+    assert (trace["verdict"], trace["steps"] + 1) == ("conforms", sum(len(part.steps) for part in parts))
+
+
 def test_what_a_step_changes_is_named() -> None:
     protocol = LockService(clients=frozenset({ModelValue("c1", 1), ModelValue("c2", 2)}), losses=1)
     semantics = Semantics(protocol)
@@ -162,6 +179,7 @@ def test_the_folder_keeps_what_is_done_and_forgets_the_rest(tmp_path: Path) -> N
     file = InputFile("/a", 1, 2)
     with PipelineFolder(tmp_path / "out", identity) as output:
         assert (output.done(), output.next_batch()) == (set(), 1)
+        output.claim()
         for table in ("traces", "steps", "errors"):
             Path(output.staging(table)).mkdir(parents=True)
         output.accept(1, [file], 0.5)
@@ -213,7 +231,7 @@ def test_tables_of_a_replay_and_a_corpus_with_nothing_new(
     assert len(tables(tmp_path / "out")["traces"]) == 2
     capsys.readouterr()
 
-    def no_jvm(*_: object) -> None:
+    def no_jvm(*_: object, **__: object) -> None:
         raise AssertionError("a JVM is started")
 
     monkeypatch.setattr("kraftcheck.explorer.cluster.Cluster.__init__", no_jvm)
@@ -243,6 +261,152 @@ def test_what_a_process_says_goes_to_a_file(tmp_path: Path, capfd: pytest.Captur
     later.communicate(b"\n")
     assert (tmp_path / "said").read_text() == "now\nlater\n"
     assert capfd.readouterr().err == "ours\n"
+
+
+# By worker processes
+
+
+def test_a_file_counts_as_it_was_last_replayed(tmp_path: Path) -> None:
+    """A file that is touched, made wrong, mended or removed is counted once."""
+    corpus(tmp_path / "in", 4, 0, 0)
+    chosen = tmp_path / "in" / "walk_1.tla"
+    right = chosen.read_text()
+
+    def counts() -> tuple[int, int, int, int]:
+        code, found = pipeline(tmp_path / "in", tmp_path / "out", "--workers", "2")
+        return code, found["conforms"], found["diverges"], found["new_files"]
+
+    assert counts() == (0, 4, 0, 4)
+    os.utime(chosen, (1, 1))
+    assert counts() == (0, 4, 0, 1)
+    tamper(chosen)
+    assert counts() == (1, 3, 1, 1)
+    chosen.write_text(right)
+    assert counts() == (0, 4, 0, 1)
+    chosen.unlink()
+    assert counts() == (0, 3, 0, 0)
+    assert len(tables(tmp_path / "out")["traces"]) == 7
+
+
+def test_worker_processes_write_the_tables_of_replay(tmp_path: Path) -> None:
+    broken, tampered = corpus(tmp_path / "in", 30, 3, 4)
+    code, summary = pipeline(tmp_path / "in", tmp_path / "out", "--workers", "2", "--label", "commit=abc")
+    assert (code, summary["unreadable"], summary["diverges"]) == (1, 3, 4)
+    words = ["replay", "two-phase-commit", *map(str, sorted((tmp_path / "in").glob("*.tla*"))), "--quiet"]
+    assert main([*words, "--parquet", str(tmp_path / "alone")]) == 1
+    found, alone = tables(tmp_path / "out"), tables(tmp_path / "alone")
+    assert {row.pop("label") for row in found["traces"]} == {"commit=abc"}
+    assert {row.pop("label") for row in alone["traces"]} == {None}
+    for name, rows in found.items():
+        assert sorted(map(_lasting, rows)) == sorted(map(_lasting, alone[name])), name
+    wrong = [row for row in found["traces"] if row["verdict"] == "diverges"]
+    assert {Path(row["file"]).name for row in wrong} == tampered
+    assert all(row["kind"] == "step" and row["action"] and row["differs"] for row in wrong)
+    assert {Path(row["file"]).name for row in found["errors"]} == broken
+
+
+def test_the_guard_of_a_divergence_has_columns_of_its_own(tmp_path: Path) -> None:
+    corpus(tmp_path / "in", 1, 0, 0)
+    path = tmp_path / "in" / "walk_0.tla"
+    path.write_text(re.sub(r"<(?!Initial)\w+>", "<Commit>", path.read_text(), count=1))
+    pipeline(tmp_path / "in", tmp_path / "out", "--workers", "1")
+    (row,) = tables(tmp_path / "out")["traces"]
+    assert (row["verdict"], row["action"], row["guard_file"]) == ("diverges", "Commit", "two_phase_commit/__init__.py")
+    assert row["guard_line"] > 1
+    assert "prepared" in row["guard"]
+
+
+def test_the_queries_of_the_page(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    corpus(tmp_path / "in", 3, 0, 0)
+    path = tmp_path / "in" / "walk_0.tla"
+    right = path.read_text()
+    path.write_text(re.sub(r"<(?!Initial)\w+>", "<Commit>", right, count=1))
+    pipeline(tmp_path / "in", tmp_path / "out", "--workers", "1", "--label", "one")
+    page = (ROOT / "docs" / "pipeline.md").read_text().replace("DIR/", f"{tmp_path}/out/")
+    view, guards, slowest = re.findall(r"```sql\n(.*?)```", page, re.S)
+    duckdb.sql(view)
+    ((label, file, line, guard, times),) = duckdb.sql(guards).fetchall()
+    assert (label, file, times) == ("one", "two_phase_commit/__init__.py", 1)
+    assert line > 1
+    assert "prepared" in guard
+    assert len(duckdb.sql(slowest).fetchall()) == 3
+    path.write_text(right)
+    pipeline(tmp_path / "in", tmp_path / "out", "--workers", "1", "--label", "two")
+    assert duckdb.sql(guards).fetchall() == []
+    assert len(duckdb.sql(slowest).fetchall()) == 3
+
+
+def test_rows_that_are_lost_or_damaged_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus(tmp_path / "in", 3, 0, 0)
+    assert pipeline(tmp_path / "in", tmp_path / "out", "--workers", "1")[0] == 0
+    words = ["pipeline", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--model", "two-phase-commit"]
+    part = next((tmp_path / "out" / "steps" / "batch=00001").glob("*.parquet"))
+    data = part.read_bytes()
+    part.write_bytes(data[:40] + bytes(len(data) - 80) + data[-40:])
+    assert main([*words, "--verify"]) == 2
+    note = f"remove {tmp_path}/out/done/00001.json to replay the files of the batch"
+    assert note in capsys.readouterr().err
+    shutil.rmtree(part.parent)
+    assert main(words) == 2
+    printed = capsys.readouterr().err
+    assert "steps, batch 1: expected " in printed
+    assert note in printed
+    (tmp_path / "out" / "done" / "00001.json").unlink()
+    assert pipeline(tmp_path / "in", tmp_path / "out", "--workers", "1")[0] == 0
+
+
+def test_a_start_that_fails_leaves_the_folder_free(tmp_path: Path) -> None:
+    corpus(tmp_path / "in", 2, 0, 0)
+    words = ["pipeline", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--quiet", "--model"]
+    assert main([*words, "lock-service", "--master", "databricks"]) == 2
+    assert main([*words, "two-phase-commit", "--workers", "1"]) == 0
+    assert main([*words, "lock-service", "--workers", "1"]) == 2
+
+
+@pytest.mark.parametrize("name", ["s3a://bucket/data", "hdfs:/data", "file:///tmp/data"])
+def test_a_uri_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.tla").write_text("")
+    model = ["--model", "lock-service"]
+    assert main(["pipeline", name, "--out", str(tmp_path / "out"), *model]) == 2
+    assert main(["pipeline", str(tmp_path / "a.tla"), "--out", name, *model]) == 2
+    assert main(["simulate", "lock-service", "--out", name, "--quiet"]) == 2
+    assert capsys.readouterr().err.count("expected a path in the file system of this machine, found a URI") == 3
+
+
+def test_a_trace_that_takes_too_long_is_an_error_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus(tmp_path / "in", 3, 0, 0)
+    slow = tmp_path / "in" / "walk_0.tla"
+    keep = Replayer.replay_in_parts
+
+    def replay(self: Replayer, path: str, states: int) -> Any:
+        if path == str(slow):
+            time.sleep(60)
+        yield from keep(self, path, states)
+
+    monkeypatch.setattr(Replayer, "replay_in_parts", replay)
+    code, summary = pipeline(tmp_path / "in", tmp_path / "out", "--workers", "1", "--trace-time", "0.2")
+    assert (code, summary["conforms"], summary["errors"]) == (1, 2, 1)
+    found = tables(tmp_path / "out")
+    (row,) = found["errors"]
+    assert row["file"] == str(slow)
+    assert row["message"].startswith("a trace took more than 0.2 s")
+    assert {Path(row["file"]).name for row in found["steps"]} == {"walk_1.tla", "walk_2.tla"}
+
+
+def test_a_killed_worker_ends_the_run_with_code_3(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus(tmp_path / "in", 3, 0, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Replayer, "replay_in_parts", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        assert pipeline_code(tmp_path, "--workers", "2") == 3
+    assert "batch 1: a worker process was killed, or ran out of memory" in capsys.readouterr().err
+    assert pipeline_code(tmp_path, "--workers", "2") == 0
+
+
+def pipeline_code(folder: Path, *more: str) -> int:
+    return main(["pipeline", str(folder / "in"), "--out", str(folder / "out"), "--model", "two-phase-commit", *more])
 
 
 # On Spark

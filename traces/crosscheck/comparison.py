@@ -150,9 +150,7 @@ class Comparison:
         """Compare the dump's states, counted by their number in the search, with the states of the search."""
         missing = [state for number, state in enumerate(self._known) if number not in counts]
         only_theirs, same = sum(number < 0 for number in counts), counts.total() - len(counts)
-        return StateComparison(
-            len(self._known), len(counts), len(missing), only_theirs, same, missing[:LOOKED_AT]
-        )
+        return StateComparison(len(self._known), len(counts), len(missing), only_theirs, same, missing[:LOOKED_AT])
 
     def _with_differences(self, strangers: list[Stranger], result: StateComparison) -> list[Stranger]:
         """Add to each dumped state without a divergence its differences from the most similar searched state."""

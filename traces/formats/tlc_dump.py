@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
-
 _STATE = re.compile(r"State (\d+):\s*")
 _UNINDENTED = re.compile(r"(?:\s*\n)?State")
 

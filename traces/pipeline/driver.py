@@ -21,12 +21,13 @@ from dataclasses import asdict, dataclass, field
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Protocol as Protocol_
 
 from kraftcheck.explorer.checkpoint import identity_of_search
 from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import compact_json, to_spec
-from kraftcheck.files import make_folder, real_path, remove
+from kraftcheck.files import make_folder, real_path, remove, require_local
 from kraftcheck.persistence.folder import BatchFolder, Identity, Noted, read_note, write_note
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.formula import Fairness
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 COVERAGE, STAGING, SUMMARY = "coverage", "staging", "summary.json"
 
-BATCH = {"seconds": float, "files": [(str, int, int)]}
+BATCH: dict[str, Any] = {"seconds": float, "files": [(str, int, int)], "rows": {str: int}}
 SUMMARIES: dict[str, Any] = {
     **dict.fromkeys(("batches", "files", "new_files", "traces", "steps", "errors", "distinct_states"), int),
     "verdicts": {str: int},
@@ -64,6 +65,7 @@ def inputs_of(names: Iterable[str], out: Path) -> list[InputFile]:
     """Return the input files of arguments: files, folders (recursively), and glob patterns."""
     found: dict[str, InputFile] = {}
     for name in names:
+        require_local(name)
         paths = list(_paths(name))
         if not paths:
             raise InputError(f"{name}: no files; give a file, a folder, or a glob pattern that matches files")
@@ -98,57 +100,117 @@ class PipelineFolder(BatchFolder):
     """The output folder of the pipeline. See `BatchFolder`."""
 
     OTHER = "it belongs to another run (choose another folder)"
+    LATE = True
 
-    def __init__(self, path: Path, identity: Identity, option: str = "--out") -> None:
+    def __init__(self, path: Path, identity: Identity, option: str = "--out", *, verify: bool = False) -> None:
+        """Open the folder; `verify` reads all rows rather than their number alone."""
         super().__init__(path, identity, option)
         with self.closed_on_error():
-            self._clean_up()
+            self._notes = {int(note.stem): _read_batch(note) for note in self.note_files()}
+            if self.manifest is not None:
+                self._clean_up()
+            for batch, note in self._notes.items():
+                self._require_rows(batch, note, read=verify)
 
-    def _clean_up(self) -> None:
-        """Create the folders of the tables; remove the staging folder and batches without a note."""
-        remove(self.path / STAGING)
+    def claim(self) -> None:
+        """Make the folder that of this run, with the folders of the tables."""
+        super().claim()
         for table in COLUMNS:
             make_folder(self.path / table)
+
+    def _clean_up(self) -> None:
+        """Remove the staging folder and batches without a note."""
+        remove(self.path / STAGING)
+        for table in COLUMNS:
             for batch in (self.path / table).glob("batch=*"):
                 number = batch.name.partition("=")[2]
-                if not (number.isdecimal() and self.note_file(self.path, int(number)).exists()):
+                if not (number.isdecimal() and int(number) in self._notes):
                     remove(batch)
 
+    def _require_rows(self, batch: int, note: Noted, *, read: bool) -> None:
+        """Raise InputError unless the tables have the rows of a finished batch."""
+        for table, expected in note.get("rows", {}).items():
+            try:
+                found = rows_in(self.path / table / f"batch={batch:05}", read=read)
+            except (OSError, ValueError) as error:  # pyarrow's errors are such
+                raise self.damaged(f"{table}, batch {batch}: {error}{self._mend(batch)}") from None
+            if found != expected:
+                problem = f"expected {expected:,} rows, found {found:,}"
+                raise self.damaged(f"{table}, batch {batch}: {problem}{self._mend(batch)}")
+
+    def _mend(self, batch: int) -> str:
+        return f"; remove {self.note_file(self.path, batch)} to replay the files of the batch"
+
+    def _newest(self) -> dict[str, tuple[int, InputFile]]:
+        """Return the newest batch of each file, with the file as it was then."""
+        return {entry[0]: (batch, InputFile(*entry)) for batch, note in self._notes.items() for entry in note["files"]}
+
     def done(self) -> set[InputFile]:
-        """Return the files of all finished batches."""
-        return {InputFile(*entry) for note in self.note_files() for entry in read_note(note, BATCH)["files"]}
+        """Return the files of finished batches, as they were when they were last replayed."""
+        return {file for _, file in self._newest().values()}
+
+    def counted(self) -> int:
+        """Return the number of files that count: those that are still there."""
+        return sum(map(os.path.isfile, self._newest()))
+
+    def outdated(self) -> list[tuple[str, int]]:
+        """Return the pairs of file and batch that no longer count: the file was replayed again later, or is gone."""
+        newest = {path: batch for path, (batch, _) in self._newest().items() if os.path.isfile(path)}
+        pairs = ((entry[0], batch) for batch, note in self._notes.items() for entry in note["files"])
+        return [pair for pair in pairs if newest.get(pair[0]) != pair[1]]
 
     def next_batch(self) -> int:
         """Return the number of the next batch."""
-        return 1 + max((int(note.stem) for note in self.note_files()), default=0)
+        return 1 + max(self._notes, default=0)
 
     def staging(self, name: str) -> str:
         """Return the staging folder of a table, which readers of the tables ignore."""
-        return str((self.path / STAGING / name).resolve())
+        return str(real_path(self.path / STAGING / name))
 
     def accept(self, batch: int, files: Iterable[InputFile], seconds: float) -> None:
         """Turn the staging folders of the three tables into a finished batch; note its duration in seconds."""
+        rows = {table: rows_in(Path(self.staging(table))) for table in COLUMNS}
         for table in COLUMNS:
             Path(self.staging(table)).rename(self.path / table / f"batch={batch:05}")
-        note = {"seconds": round(seconds, 3), "files": [list(entry) for entry in files]}
+        note = {"seconds": round(seconds, 3), "files": [list(entry) for entry in files], "rows": rows}
         write_note(self.note_file(self.path, batch), note)
+        self._notes[batch] = note
         remove(self.path / STAGING)
 
     def keep_summary(self, summary: Noted) -> None:
         """Write the summary of all finished batches."""
-        write_note(self.path / SUMMARY, {"batches": len(self.note_files()), **summary})
+        write_note(self.path / SUMMARY, {"batches": len(self._notes), **summary})
 
     def kept_summary(self) -> Noted | None:
-        """Return the summary of all finished batches; None if it is older than the last batch."""
+        """Return the summary of all files; None if it is older than the last batch, or a file has gone since."""
         path = self.path / SUMMARY
         note = read_note(path, SUMMARIES) if path.is_file() else {}
-        return note if note.pop("batches", 0) == len(self.note_files()) and note else None
+        is_new = note.pop("batches", 0) == len(self._notes) and note.get("files") == self.counted()
+        return note if is_new and note else None
 
     def replace_coverage(self) -> None:
         """Replace the coverage table by the one in its staging folder."""
         remove(self.path / COVERAGE)
         Path(self.staging(COVERAGE)).rename(self.path / COVERAGE)
         remove(self.path / STAGING)
+
+
+def _read_batch(note: Path) -> Noted:
+    """Read the note of a batch; older ones have no number of rows."""
+    found = read_note(note)
+    return read_note(note, BATCH if "rows" in found else {name: BATCH[name] for name in ("seconds", "files")})
+
+
+def rows_in(folder: Path, *, read: bool = False) -> int:
+    """Return the number of rows of a folder's Parquet files, as their footers say, or as found by reading them."""
+    files = sorted(folder.glob("*.parquet"))
+    if not files:
+        return 0
+    from pyarrow import parquet
+
+    if not read:
+        return sum(parquet.read_metadata(path).num_rows for path in files)
+    return sum(len(batch) for path in files for batch in parquet.ParquetFile(path).iter_batches())
 
 
 FILES_A_BATCH = 4_000
@@ -203,23 +265,31 @@ class Summary:
         return [name for name, times in self.actions.items() if not times]
 
 
-class Pipeline:
-    """Replays files on a Spark cluster."""
+class Runner(Protocol_):
+    """Replays the files of a batch, on Spark or in worker processes of this machine."""
 
-    def __init__(
-        self, cluster: Cluster, protocol: Protocol, *, init: str, symmetry: str | None, limit_bytes: int,
-        output: PipelineFolder, seen_as: str | None = None, fairness: Sequence[Fairness] = (),
-    ) -> None:  # fmt: skip
-        self._cluster = cluster
-        self._protocol = protocol
+    files_a_batch: int
+
+    def write(self, batch: int, files: list[InputFile]) -> None:
+        """Write the tables of some files into the staging folders."""
+
+    def summary(self, new_files: int) -> Summary:
+        """Write the coverage table, and return the summary of all files that count."""
+
+    def cancel(self) -> None:
+        """Stop what runs, until the runner is closed; called from another thread."""
+
+
+class Pipeline:
+    """Replays new files in batches."""
+
+    def __init__(self, runner: Runner, output: PipelineFolder) -> None:
+        self._runner = runner
         self._output = output
-        description = to_spec(protocol, SearchRequest(init=init))
-        made_under = {"symmetry": symmetry, "seen_as": seen_as, "fairness": [asdict(one) for one in fairness]}
-        self._arguments = compact_json({"description": description, **made_under, "limit_bytes": limit_bytes})
 
     def run(self, inputs: Iterable[InputFile], report: Callable[[int], None] | None = None) -> Summary:
         """Replay the new files and return the summary of all files."""
-        with Interruption(self._cluster.cancel) as interruption:
+        with Interruption(self._runner.cancel) as interruption:
             try:
                 return self._run(inputs, report, interruption)
             except Exception:  # the error of a cancelled job
@@ -230,46 +300,95 @@ class Pipeline:
     def _run(
         self, inputs: Iterable[InputFile], report: Callable[[int], None] | None, interruption: Interruption
     ) -> Summary:
-        done = self._output.done()
+        done, output = self._output.done(), self._output
         new = [file for file in inputs if file not in done]
-        at_once = self._cluster.number("spark.kraftcheck.files", FILES_A_BATCH, least=1, most=MOST_FILES_A_BATCH)
+        at_once = self._runner.files_a_batch
         for first in range(0, len(new), at_once):
-            batch = new[first : first + at_once]
-            self._replay(batch)
+            files, batch, began = new[first : first + at_once], output.next_batch(), time.monotonic()
+            output.claim()
+            self._runner.write(batch, files)
+            output.accept(batch, files, time.monotonic() - began)
             if report is not None:
-                report(first + len(batch))
+                report(first + len(files))
             if interruption.asked:
                 raise KeyboardInterrupt
-        summary = self._summary(len(done) + len(new), len(new))
-        summary.keep(self._output)
+        summary = self._runner.summary(len(new))
+        summary.keep(output)
         return summary
 
-    def _replay(self, files: list[InputFile]) -> None:
-        output, cluster, began = self._output, self._cluster, time.monotonic()
-        batch = output.next_batch()
+
+def dealt(files: Iterable[InputFile], tasks: int) -> list[list[str]]:
+    """Return the paths of files in `tasks` lists, balanced by file size."""
+    by_size = sorted(files, key=lambda file: (-file.size, file.path))
+    return [[file.path for file in by_size[first::tasks]] for first in range(tasks)]
+
+
+def task_arguments(
+    protocol: Protocol, *, init: str, symmetry: str | None, limit_bytes: int, seen_as: str | None = None,
+    fairness: Sequence[Fairness] = (), seconds: float | None = None, label: str | None = None,
+) -> str:  # fmt: skip
+    """Return the arguments of a task as JSON. See `FileReplayer`."""
+    description = to_spec(protocol, SearchRequest(init=init))
+    made_under = {"symmetry": symmetry, "seen_as": seen_as, "fairness": [asdict(one) for one in fairness]}
+    more = {"limit_bytes": limit_bytes, "seconds": seconds, "label": label}
+    return compact_json({"description": description, "init": init, **made_under, **more})
+
+
+class SparkRunner:
+    """Replays files on a Spark cluster. See `Runner`."""
+
+    def __init__(self, cluster: Cluster, protocol: Protocol, arguments: str, output: PipelineFolder) -> None:
+        self._cluster = cluster
+        self._protocol = protocol
+        self._arguments = arguments
+        self._output = output
+        self.cancel = cluster.cancel
+        self.files_a_batch = cluster.number("spark.kraftcheck.files", FILES_A_BATCH, least=1, most=MOST_FILES_A_BATCH)
+
+    def write(self, batch: int, files: list[InputFile]) -> None:
+        """Write the tables of some files into the staging folders."""
+        from kraftcheck.explorer.cluster import spark_errors
+
+        output, cluster = self._output, self._cluster
         cluster.describe(f"batch {batch}: replay {len(files):,} files")
         tasks = min(len(files), TASKS_A_CORE * cluster.parallelism)
-        raw = output.staging(_RAW)
-        self._dealt(files, tasks).mapInArrow(cluster.task(_TASK, self._arguments), _RAW_COLUMNS).write.parquet(raw)
-        cluster.describe(f"batch {batch}: write the tables")
-        found = cluster.spark.read.schema(_RAW_COLUMNS).parquet(raw)
-        for table in COLUMNS:
-            rows = found.selectExpr("file", f"inline({table})")
-            rows.coalesce(cluster.parallelism if table == "steps" else 1).write.parquet(output.staging(table))
-        output.accept(batch, files, time.monotonic() - began)
+        raw = _local(output.staging(_RAW))
+        with spark_errors():
+            self._dealt(files, tasks).mapInArrow(cluster.task(_TASK, self._arguments), _RAW_COLUMNS).write.parquet(raw)
+            cluster.describe(f"batch {batch}: write the tables")
+            found = cluster.spark.read.schema(_RAW_COLUMNS).parquet(raw)
+            for table in COLUMNS:
+                rows = found.selectExpr("file", f"inline({table})")
+                rows = rows.coalesce(cluster.parallelism if table == "steps" else 1)
+                rows.write.parquet(_local(output.staging(table)))
 
     def _dealt(self, files: list[InputFile], tasks: int) -> DataFrame:
         """Return a data frame of paths in `tasks` partitions, balanced by file size."""
-        by_size = sorted(files, key=lambda file: (-file.size, file.path))
-        dealt = [(file.path,) for first in range(tasks) for file in by_size[first::tasks]]
+        paths = [(path,) for some in dealt(files, tasks) for path in some]
         spark = self._cluster.spark
-        return spark.createDataFrame(spark.sparkContext.parallelize(dealt, tasks), "path string")
+        return spark.createDataFrame(spark.sparkContext.parallelize(paths, tasks), "path string")
 
     def _table(self, name: str) -> DataFrame:
-        reader = self._cluster.spark.read.schema(f"file string, {COLUMNS[name]}, batch int")
-        return reader.parquet(str((self._output.path / name).resolve()))
+        """Return the rows of a table that count."""
+        from pyspark.sql import functions as f
 
-    def _summary(self, files: int, new_files: int) -> Summary:
+        spark = self._cluster.spark
+        reader = spark.read.schema(f"file string, {COLUMNS[name]}, batch int")
+        rows = reader.parquet(_local(str(real_path(self._output.path / name))))
+        outdated = self._output.outdated()
+        if not outdated:
+            return rows
+        pairs = f.broadcast(spark.createDataFrame(outdated, "file string, batch int"))
+        return rows.join(pairs, ["file", "batch"], "left_anti")
+
+    def summary(self, new_files: int) -> Summary:
+        """Write the coverage table, and return the summary of all files that count."""
+        from kraftcheck.explorer.cluster import spark_errors
+
+        with spark_errors():
+            return self._summary(new_files)
+
+    def _summary(self, new_files: int) -> Summary:
         from pyspark.sql import functions as f
 
         protocol = self._protocol
@@ -284,14 +403,14 @@ class Pipeline:
             [(None, None, name, times) for name, times in totals.items()],
             "file string, index int, action string, times bigint",
         )
-        by_trace.unionByName(whole).coalesce(1).write.parquet(self._output.staging(COVERAGE))
+        by_trace.unionByName(whole).coalesce(1).write.parquet(_local(self._output.staging(COVERAGE)))
         self._output.replace_coverage()
         verdicts = {row["verdict"]: row["count"] for row in traces.groupBy("verdict").count().collect()}
         wrong = traces.where("verdict in ('diverges', 'refuted')")
         diverging = wrong.select("file", "index", "diverged_step", "reason")
         unreadable = errors.orderBy("file", "index").select("file", "line", "column", "message")
         return Summary(
-            files=files,
+            files=self._output.counted(),
             new_files=new_files,
             traces=sum(verdicts.values()),
             steps=sum(totals.values()),
@@ -302,3 +421,8 @@ class Pipeline:
             diverging=list(map(tuple, diverging.orderBy("file", "index").limit(SHOWN).collect())),
             unreadable=list(map(tuple, unreadable.limit(SHOWN).collect())),
         )
+
+
+def _local(path: str) -> str:
+    """Return the URI of a path of this machine: Spark's default file system may be another."""
+    return Path(path).as_uri()

@@ -6,12 +6,15 @@ A bad file becomes a row in `errors` and never fails a task.
 from __future__ import annotations
 
 import re
+import signal
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import starmap
+from pathlib import Path
 from typing import Any
 
 from kraftcheck.spec.encoding import encode
@@ -20,6 +23,7 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Value, cut, field_names, text_of
 from kraftcheck.traces.replay.claims import ClaimVerdict
+from kraftcheck.traces.replay.divergence import Divergence
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState, Replayer, ReplayVerdict
 
 STEPS_A_ROW = 4_000
@@ -34,9 +38,13 @@ _PLACE = re.compile(r"(?s)(?::(\d+):(\d+))?: (.*)")
 Row = dict[str, Any]
 
 COLUMNS = {
-    "traces": (
-        "index int, format string, steps int, verdict string, diverged_step int, reason string, seconds double, "
-        "notes array<string>"
+    "traces": ", ".join(
+        [
+            "index int, format string, steps int, verdict string, diverged_step int, reason string, seconds double",
+            "notes array<string>",
+            "kind string, action string, nearest string, differs array<string>",
+            "guard string, guard_file string, guard_line int, violated string, label string",
+        ]
     ),
     "steps": "index int, step int, action string, actor string, changed array<string>, state binary",
     "errors": "index int, line int, column int, message string",
@@ -56,8 +64,9 @@ class FileRows:
 class RowMaker:
     """Builds table rows from a replay: one for each conforming state, and one for each trace."""
 
-    def __init__(self) -> None:
+    def __init__(self, label: str | None = None) -> None:
         self.found = FileRows()
+        self._label = label
         self._number = 0
 
     def hand_on(self) -> FileRows:
@@ -81,13 +90,16 @@ class RowMaker:
                 "reason": replay.reason and _cut(replay.reason),
                 "seconds": seconds,
                 "notes": [_cut(note) for note in notes],
+                **_divergence_columns(replay.divergence),
+                "violated": replay.violated,
+                "label": self._label,
             }
         )
         if replay.verdict is ReplayVerdict.UNREADABLE:
             self.found.errors.append(_error(replay.index, path, replay.problem or "the trace cannot be read"))
 
     def fail(self, path: str, problem: str) -> None:
-        """Add an error row for a file whose replay failed unexpectedly."""
+        """Add an error row for a file whose replay did not end."""
         self._number = 0
         self.found.errors.append(_error(None, path, problem))
 
@@ -113,9 +125,10 @@ class FileReplayer:
 
     def __init__(
         self, protocol: Protocol, init: str, symmetry: str | None, limit_bytes: int, seen_as: str | None = None,
-        fairness: Sequence[Fairness] = (),
+        fairness: Sequence[Fairness] = (), seconds: float | None = None, label: str | None = None,
     ) -> None:  # fmt: skip
-        self._maker = RowMaker()
+        self._maker = RowMaker(label)
+        self._seconds = seconds
         self._make = partial(
             Replayer, protocol, init=init, symmetry=symmetry, seen_as=seen_as, limit_bytes=limit_bytes,
             fairness=fairness, watch=self._maker.watch,
@@ -126,16 +139,51 @@ class FileReplayer:
         """Replay the traces of a file and yield their rows."""
         maker, began = self._maker, time.perf_counter()
         try:
-            for replay in self._replayer.replay(path):
-                now = time.perf_counter()
-                maker.end(path, replay, now - began)
-                began = now
+            replays = self._replayer.replay_in_parts(path, STEPS_A_ROW)
+            while True:
+                with time_limit(self._seconds, began):
+                    replay = next(replays, _END)
+                if replay is _END:
+                    break
+                if isinstance(replay, Replay):
+                    now = time.perf_counter()
+                    maker.end(path, replay, now - began)
+                    began = now
                 if len(maker.found.steps) >= STEPS_A_ROW:
                     yield maker.hand_on()
+        except TraceTimeoutError as error:
+            maker.fail(path, str(error))
+            self._replayer = self._make()
         except Exception as error:  # no file may fail the task
             maker.fail(path, f"{type(error).__name__}: {error}")
             self._replayer = self._make()
         yield maker.hand_on()
+
+
+class TraceTimeoutError(Exception):
+    """A trace took longer than its limit."""
+
+
+_END = object()
+
+
+@contextmanager
+def time_limit(seconds: float | None, began: float) -> Iterator[None]:
+    """Raise TraceTimeoutError in the block some seconds after `began`. It needs the main thread, in which tasks run."""
+    if seconds is None:
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise TraceTimeoutError(f"a trace took more than {seconds:g} s, the limit of --trace-time; the rest is skipped")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds - (time.perf_counter() - began), 1e-6))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def name_of(state: State) -> bytes:
@@ -171,6 +219,22 @@ def changed(before: State, after: State) -> Iterator[str]:
 
 def _fields_that_differ(one: Any, other: Any) -> Iterator[str]:
     return (name for name in field_names(type(other)) if getattr(one, name, None) != getattr(other, name))
+
+
+def _divergence_columns(found: Divergence | None) -> Row:
+    """Return the columns of a divergence. The guard is the first condition that disables the trace's action."""
+    if found is None:
+        return dict.fromkeys(("kind", "action", "nearest", "differs", "guard", "guard_file", "guard_line"))
+    guard = next((reason for reason in found.disabled if reason.kind == "guard"), None)
+    return {
+        "kind": found.kind,
+        "action": found.action,
+        "nearest": found.nearest and _cut(found.nearest),
+        "differs": [_cut(difference.path) for difference in found.differences],
+        "guard": guard and _cut(guard.text),
+        "guard_file": guard and guard.file and "/".join(Path(guard.file).parts[-2:]),
+        "guard_line": guard and guard.line,
+    }
 
 
 def _error(index: int | None, path: str, problem: str) -> Row:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from kraftcheck.spec.diagnosis.why import diagnosis_text
+from kraftcheck.spec.diagnosis.why import Reason, diagnose, reasons_text
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.formatting import in_tlc_order, one_line
@@ -210,6 +210,7 @@ class Divergence:
     enabled: tuple[Enabled, ...] = ()  # the enabled actions in the state before
     why: str | None = None  # why the trace's action is disabled; None if it is enabled or unknown
     theirs: str = "trace"  # the word for the state's source: "trace" or "dump"
+    disabled: tuple[Reason, ...] = ()  # the reasons in `why`
 
     @property
     def reason(self) -> str:
@@ -260,14 +261,15 @@ class DivergenceExplainer:
         shown = None if nearest is None else self.step_text(nearest)
         if shown is not None and kind in (DivergenceKind.STATE, DivergenceKind.STEP):
             text += f"; the nearest step{' of that name' if named else ''} is {shown}"
-        why = None if named else self._why(state, wanted.action)
+        disabled = () if named else self._disabled(state, wanted.action)
+        why = reasons_text(wanted.action, list(disabled)) if disabled and wanted.action else None
         return Divergence(
             kind, wanted.number, wanted.line, wanted.before, wanted.action, text, shown, tuple(found),
-            self._enabled(steps), why, self._theirs,
+            self._enabled(steps), why, self._theirs, disabled,
         )  # fmt: skip
 
-    def _why(self, state: State, action: str | None) -> str | None:
-        return diagnosis_text(self._semantics, state, action) if action in self._actions and action else None
+    def _disabled(self, state: State, action: str | None) -> tuple[Reason, ...]:
+        return tuple(diagnose(self._semantics, state, action)) if action in self._actions and action else ()
 
     def _problem_of(
         self, wanted: Wanted, state: State, steps: Sequence[Transition], leading: Sequence[Transition]

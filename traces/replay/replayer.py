@@ -264,8 +264,12 @@ class Replayer:
         ProtocolError
             The protocol breaks a rule of the language.
         """
+        return (found for found in self.replay_in_parts(path) if found is not None)
+
+    def replay_in_parts(self, path: str | PathLike[str], states: int | None = None) -> Iterator[Replay | None]:
+        """Replay the traces of a file as `replay` does; also yield None after each part of `states` states."""
         events = stream_traces(path, limit_bytes=self.limit_bytes, cache=self._cache)
-        return self._replay(events, fspath(path), self._read_again)
+        return self._replay(events, fspath(path), self._read_again, states)
 
     def replay_trace(self, trace: Trace) -> Replay:
         """Replay a trace in memory.
@@ -286,11 +290,16 @@ class Replayer:
             The protocol breaks a rule of the language.
         """
         (found,) = self._replay(trace.events(), trace.file, partial(_numbered, trace))
+        assert found is not None
         return found
 
     def _replay(
-        self, events: Iterator[TraceEvent], file: str, earlier: Callable[[TraceHead, int], TraceState]
-    ) -> Iterator[Replay]:
+        self,
+        events: Iterator[TraceEvent],
+        file: str,
+        earlier: Callable[[TraceHead, int], TraceState],
+        part: int | None = None,
+    ) -> Iterator[Replay | None]:
         """Replay traces given as events; `earlier` returns an earlier state of a trace."""
         walk: _Walk | None = None
         index = 0
@@ -302,6 +311,8 @@ class Replayer:
                 assert walk is not None
                 if isinstance(event, TraceState):
                     walk.take(event)
+                    if part is not None and event.number % part == 0:
+                        yield None
                 else:
                     yield walk.end(event)
                     walk, index = None, index + 1
