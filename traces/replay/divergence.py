@@ -208,9 +208,13 @@ class Divergence:
     nearest: str | None = None  # the protocol's step to the most similar state, if any
     differences: tuple[Difference, ...] = ()  # from the target of the nearest step, or from the nearest initial state
     enabled: tuple[Enabled, ...] = ()  # the enabled actions in the state before
-    why: str | None = None  # why the trace's action is disabled; None if it is enabled or unknown
+    disabled: tuple[Reason, ...] = ()  # why the trace's action is disabled; none if it is enabled or unknown
     theirs: str = "trace"  # the word for the state's source: "trace" or "dump"
-    disabled: tuple[Reason, ...] = ()  # the reasons in `why`
+
+    @property
+    def why(self) -> str | None:
+        """Why the trace's action is disabled, as text; None if it is enabled or unknown."""
+        return reasons_text(self.action, list(self.disabled)) if self.disabled and self.action else None
 
     @property
     def reason(self) -> str:
@@ -262,10 +266,9 @@ class DivergenceExplainer:
         if shown is not None and kind in (DivergenceKind.STATE, DivergenceKind.STEP):
             text += f"; the nearest step{' of that name' if named else ''} is {shown}"
         disabled = () if named else self._disabled(state, wanted.action)
-        why = reasons_text(wanted.action, list(disabled)) if disabled and wanted.action else None
         return Divergence(
             kind, wanted.number, wanted.line, wanted.before, wanted.action, text, shown, tuple(found),
-            self._enabled(steps), why, self._theirs, disabled,
+            self._enabled(steps), disabled, self._theirs,
         )  # fmt: skip
 
     def _disabled(self, state: State, action: str | None) -> tuple[Reason, ...]:
