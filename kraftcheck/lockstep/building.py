@@ -19,14 +19,14 @@ CODE = ("net/bytebuddy/", "META-INF/LICENSE", "META-INF/NOTICE")
 """The entries of Byte Buddy's jar that an agent needs; others are for newer versions of Java."""
 
 
-def agent_jar(source: Path) -> Path:
+def agent_jar(source: Path, jars: Sequence[Path] = ()) -> Path:
     """Return the jar of a Java agent, with Byte Buddy in it: one file that fits every version of Kafka."""
     manifest = f"Manifest-Version: 1.0\nPremain-Class: {source.stem}\n"
-    return compiled([source], fetched([BYTE_BUDDY], "byte-buddy"), manifest)
+    return compiled([source], [*fetched([BYTE_BUDDY], "byte-buddy"), *jars], manifest)
 
 
 def compiled(sources: Sequence[Path], jars: Sequence[Path], manifest: str = "") -> Path:
-    """Return a jar of sources compiled against other jars; with a manifest their code is in it."""
+    """Return a jar of sources compiled against other jars; with a manifest the code of the first jar is in it."""
     digest = blake2b(manifest.encode(), digest_size=8)
     for text in [*(source.read_bytes() for source in sources), *(str(jar).encode() for jar in jars)]:
         digest.update(text)
@@ -44,7 +44,7 @@ def compiled(sources: Sequence[Path], jars: Sequence[Path], manifest: str = "") 
                 raise InputError(f"{sources[0].name}: cannot be compiled: {first.rpartition('/')[2]}")
             with replacing(target) as new, ZipFile(new, "w") as jar:
                 if manifest:
-                    _pack(jar, manifest, jars)
+                    _pack(jar, manifest, jars[0])
                 for path in sorted(classes.rglob("*.class")):
                     jar.write(path, str(path.relative_to(classes)))
         finally:
@@ -52,10 +52,9 @@ def compiled(sources: Sequence[Path], jars: Sequence[Path], manifest: str = "") 
     return target
 
 
-def _pack(jar: ZipFile, manifest: str, jars: Sequence[Path]) -> None:
+def _pack(jar: ZipFile, manifest: str, path: Path) -> None:
     jar.writestr("META-INF/MANIFEST.MF", manifest)
-    for path in jars:
-        with ZipFile(path) as other:
-            for entry in other.infolist():
-                if entry.filename.startswith(CODE) and not entry.is_dir():
-                    jar.writestr(entry, other.read(entry))
+    with ZipFile(path) as other:
+        for entry in other.infolist():
+            if entry.filename.startswith(CODE) and not entry.is_dir():
+                jar.writestr(entry, other.read(entry))

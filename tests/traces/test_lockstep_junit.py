@@ -13,6 +13,7 @@ import pytest
 from kraftcheck.lockstep.junit import FILES, MARK, PROJECT, PROPERTIES, STATEMENTS, comment, java_name
 from kraftcheck.lockstep.walks import Taken
 from tests.support.command_line import Run
+from tests.support.kafka_reports import FIXES, REPORTS, VERSION, generate, outcomes
 
 WALKS = Path(__file__).parents[1] / "data" / "kafka"
 TWO_LOGS = WALKS / "two-committed-logs.walk"
@@ -110,3 +111,32 @@ def test_maven_runs_the_test_and_it_fails_as_the_walk_does(run: Run, tmp_path: P
     assert "; ".join(re.findall(r"step \d+ violates \w+", done.stdout)[:3]) == "; ".join(
         f"step {step} violates {name}" for name, step in steps.items()
     )
+
+
+@pytest.fixture(scope="module")
+def failures() -> dict[str, str]:
+    """Return the failure of each report's test on one version of Kafka."""
+    return outcomes(VERSION, FIXES)
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FIXES)
+def test_a_report_has_the_generated_project_and_its_failure(
+    name: str, failures: dict[str, str], tmp_path: Path
+) -> None:
+    generate(name, tmp_path)
+    generated = {path.relative_to(tmp_path): path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+    committed = (path for path in (REPORTS / name).rglob("*") if path.is_file() and "target" not in path.parts)
+    kept = {path.relative_to(REPORTS / name): path.read_text() for path in committed}
+    report = kept.pop(Path("README.md"))
+    assert kept == generated
+    quoted = " ".join(report.split("```text\n")[1].split("\n```")[0].split())
+    assert failures[name].startswith(quoted.removesuffix("...").rstrip())
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_each_fix_mends_its_report() -> None:
+    names = [name for name, fix in FIXES.items() if fix]
+    assert outcomes(VERSION, names, FIXES) == dict.fromkeys(names, "")
