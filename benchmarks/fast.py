@@ -16,7 +16,7 @@ from kraftcheck import Protocol, Result, check
 from tests.support.pages import Section, module_of, sections
 
 PAGE = Path(__file__).parents[1] / "docs" / "fast.md"
-PAIRS = (("Whole", "Narrow"), ("OfState", "OfTwo"), ("Making", "Changing"), ("InShared", "InWorkers"))
+PAIRS = (("Whole", "Narrow"), ("Making", "Changing"), ("InShared", "InWorkers"))
 
 
 def whole_page() -> Section:

@@ -16,10 +16,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date, datetime
+from functools import cached_property
 from types import BuiltinFunctionType, FrameType, NoneType
 from typing import Any
 
-from kraftcheck.explorer.calls.loops import filtered_function, filtered_property
+from kraftcheck.explorer.calls.loops import filtered_function, filtered_property, with_methods
 from kraftcheck.explorer.calls.set_orders import Ascending, Descending, InOrder, unordered
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import ActionError
@@ -162,6 +163,11 @@ class Calls:
         self.purity = PurityTest(protocol, thorough=thorough)
         self._actions: dict[type, list[Action]] = {}
 
+    @cached_property
+    def _filtering(self) -> Protocol:
+        """The protocol, with methods whose loops over sets test an element before they read its membership."""
+        return with_methods(self.protocol, filtered_function)
+
     def applicable(self, me: Any, message: Any, receiver: Any = None) -> Iterator[Action]:
         """Yield the actions that replica `me` (None: the environment) may take on `message` (None: on no message).
 
@@ -207,7 +213,7 @@ class Calls:
         if is_tested:
             steps = self.purity.call(action, me, message, given if whole is None else whole())
         if not is_tested or whole is not None:
-            called = action if settle is None else _settled(action, settle, filters=filters)
+            called = action if settle is None else _settled(action, settle, self._filtering if filters else None)
             steps = call_action(self.protocol, called, me, message, given)
         note_spent(steps, self.most_spent)
         return [step for step in steps if is_within(step, self.protocol.bounds)]
@@ -220,17 +226,17 @@ class Calls:
         """
         if whole is None:
             return evaluate_property(self.protocol, prop, given)
-        found = evaluate_property(self.protocol, filtered_property(prop), given)
+        found = evaluate_property(self._filtering, filtered_property(prop), given)
         if prop.name in self.protocol.probes:
             evaluate_property(self.protocol, prop, whole())
         return found
 
 
-def _settled(action: Action, settle: Callable[[Iterable[Any]], Iterable[Any]], *, filters: bool) -> Action:
-    function = filtered_function(action.function) if filters else action.function
+def _settled(action: Action, settle: Callable[[Iterable[Any]], Iterable[Any]], filtering: Protocol | None) -> Action:
+    function = action.function if filtering is None else filtered_function(action.function)
 
-    def call(*arguments: Any) -> Any:
-        made = function(*arguments)
+    def call(protocol: Protocol, *arguments: Any) -> Any:
+        made = function(filtering or protocol, *arguments)
         return settle(made) if isinstance(made, Iterable) else made
 
     return with_function(action, call)

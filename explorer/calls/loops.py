@@ -3,24 +3,31 @@
 `[m for m in shared.msgs if isinstance(m, Vote) and m.ballot == me.ballot]` depends on the votes of one ballot alone. A
 copy of the function iterates over `among(shared.msgs, lambda m: isinstance(m, Vote) and m.ballot == me.ballot)`. For
 any set but a `SetProxy` that is the set itself; the loop keeps its tests. Only comparisons, attribute accesses and type
-tests are moved, since other tests may have effects.
+tests are moved, since other tests may have effects. A loop over `ordered(shared.msgs)` sorts the elements that pass;
+so do loops over copies of a set. The methods that a handler calls are rewritten too.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Callable, Iterable
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import replace
 from functools import cache
 from itertools import takewhile
+from types import FunctionType, MethodType
 from typing import Any
 
 from kraftcheck.explorer.calls.proxies import SetProxy
 from kraftcheck.spec.diagnosis.source import definition_of, recompiled
 from kraftcheck.spec.language.declarations import Property
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.values import ordered
 
 AMONG = "__among__"
+COPIES = (ordered, list, tuple, set, frozenset)
+"""Functions whose result has the elements of their argument, and that raise no error."""
 _SIMPLE = (
     ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator, ast.Compare, ast.cmpop, ast.Attribute,
     ast.Name, ast.Constant, ast.Subscript, ast.Tuple, ast.expr_context,
@@ -40,7 +47,7 @@ def filtered_function(function: Callable[..., Any]) -> Callable[..., Any]:
     if definition is None:
         return function
     copied = deepcopy(definition)
-    loops = _Loops()
+    loops = _Loops(function)
     loops.visit(copied)
     copied.decorator_list = []
     return recompiled(function, copied, {AMONG: among}) if loops.found else function
@@ -55,8 +62,9 @@ def filtered_property(prop: Property) -> Property:
 class _Loops(ast.NodeTransformer):
     """AST transformer that makes loops iterate over `among(set, test)`, where they test each element first."""
 
-    def __init__(self) -> None:
+    def __init__(self, function: Any) -> None:
         self.found = 0
+        self._code, self._names = function.__code__, vars(builtins) | function.__globals__
 
     def _among(self, target: ast.expr, elements: ast.expr, tests: list[ast.expr]) -> ast.expr:
         conjuncts = (
@@ -67,11 +75,20 @@ class _Loops(ast.NodeTransformer):
         simple = list(takewhile(_is_simple, conjuncts))
         if not simple or not isinstance(target, ast.Name):
             return elements
+        if isinstance(elements, ast.Call) and self._is_copy(elements):
+            elements.args[0] = self._among(target, elements.args[0], tests)
+            return elements
         self.found += 1
         body = deepcopy(simple[0] if len(simple) == 1 else ast.BoolOp(ast.And(), simple))
         argument = ast.arguments([], [ast.arg(target.id)], None, [], [], None, [])
         call = ast.Call(ast.Name(AMONG, ast.Load()), [elements, ast.Lambda(argument, body)], [])
         return ast.fix_missing_locations(ast.copy_location(call, elements))
+
+    def _is_copy(self, call: ast.Call) -> bool:
+        """Return whether a call copies or sorts the elements of its argument, such as `ordered(...)`."""
+        name, local = getattr(call.func, "id", ""), (*self._code.co_varnames, *self._code.co_cellvars)
+        is_global = name not in (*local, *self._code.co_freevars) and len(call.args) == 1 and not call.keywords
+        return is_global and any(self._names.get(name) is copying for copying in COPIES)
 
     def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
         self.generic_visit(node)
@@ -94,6 +111,8 @@ class _Loops(ast.NodeTransformer):
         self.generic_visit(node)
         tests: list[ast.expr] = []
         for statement in node.body:
+            if isinstance(statement, ast.Match) and statement is node.body[-1]:
+                tests += _matching(statement)
             if not isinstance(statement, ast.If) or statement.orelse:
                 break
             if len(statement.body) == 1 and isinstance(statement.body[0], ast.Continue):
@@ -104,6 +123,31 @@ class _Loops(ast.NodeTransformer):
             break
         node.iter = self._among(node.target, node.iter, tests)
         return node
+
+
+def _matching(statement: ast.Match) -> list[ast.expr]:
+    """Return a test of the subject's class that holds where a case may match, in a list; [] if any class may."""
+    patterns = [case.pattern for case in statement.cases]
+    kinds = [p.cls for p in patterns if isinstance(p, ast.MatchClass)]
+    if len(kinds) < len(patterns):
+        return []
+    arguments = [deepcopy(statement.subject), ast.Tuple(kinds, ast.Load())]
+    return [ast.Call(ast.Name("isinstance", ast.Load()), arguments, [])]
+
+
+def with_methods(protocol: Protocol, rewrite: Callable[[Any], Any]) -> Protocol:
+    """Return a copy of a protocol that calls its methods rewritten."""
+    copied = copy(protocol)
+    for name, value in declared_in(protocol).items():
+        if isinstance(value, FunctionType) and (made := rewrite(value)) is not value:
+            vars(copied).setdefault(name, MethodType(made, copied))
+    return copied
+
+
+def declared_in(protocol: Protocol) -> dict[str, Any]:
+    """Return the attributes that a protocol's own classes define."""
+    bases = type(protocol).__mro__[: type(protocol).__mro__.index(Protocol)]
+    return {name: value for base in reversed(bases) for name, value in vars(base).items()}
 
 
 def _is_simple(test: ast.expr) -> bool:

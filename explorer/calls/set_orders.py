@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from copy import copy
 from functools import cache, partial, partialmethod
 from itertools import groupby
 from opcode import opmap
 from operator import is_
 from pickle import dumps, loads
-from types import CodeType, FunctionType, MethodType, NoneType, UnionType
+from types import CodeType, FunctionType, NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+from kraftcheck.explorer.calls.loops import declared_in, with_methods
 from kraftcheck.spec.diagnosis.source import definition_of, recompiled
 from kraftcheck.spec.kinds import SCALARS
 from kraftcheck.spec.language.network import BagWithMemory, MessageSet, MessageSetWithMemory, Network
@@ -64,15 +64,10 @@ class InOrder:
 
     def __init__(self, protocol: Protocol, kind: type[Ascending]) -> None:
         self._kind = kind
-        self._protocol = copy(protocol)
-        bases = type(protocol).__mro__[: type(protocol).__mro__.index(Protocol)]
-        known = {name: value for base in reversed(bases) for name, value in vars(base).items()}
-        own = vars(self._protocol)
-        for name, value in known.items():
-            if isinstance(value, FunctionType) and (made := _making(value, kind)) is not value:
-                own.setdefault(name, MethodType(made, self._protocol))
-        collections = {name: value for name, value in (known | own).items() if type(value) in (frozenset, tuple, Map)}
-        own.update({name: changed(value, kind) for name, value in collections.items()})
+        self._protocol = with_methods(protocol, lambda method: _making(method, kind))
+        known = declared_in(protocol) | vars(self._protocol)
+        collections = {name: value for name, value in known.items() if type(value) in (frozenset, tuple, Map)}
+        vars(self._protocol).update({name: changed(value, kind) for name, value in collections.items()})
 
     def call(self, function: Any, arguments: tuple[Any, ...]) -> list[Step]:
         """Call a handler with all sets converted to class `kind`; return its steps, with plain sets."""

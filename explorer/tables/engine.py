@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from kraftcheck.explorer.calls.conjuncts import NeedsWholeError, in_parts
 from kraftcheck.explorer.capabilities import require_supported, without_symmetry
 from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.explorer.tables import searches
@@ -18,6 +19,12 @@ def explore(protocol: Protocol, options: SearchRequest) -> Result:
     require_supported("tables", protocol, options)
     options, notes = without_symmetry(options)
     order = import_module(f"{searches.__name__}.{options.search.replace('-', '_')}")
-    result: Result = order.search(protocol, options)
-    result.notes += notes
-    return result
+    whole: set[str] = set()
+    while True:
+        try:
+            result: Result = order.search(protocol, in_parts(options, whole))
+        except NeedsWholeError as error:
+            whole.add(error.name)
+        else:
+            result.notes += notes
+            return result

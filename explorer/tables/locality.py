@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kraftcheck.explorer.calls.conjuncts import reads_parts
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables.kernel.codes import MOST_PROPERTIES
 from kraftcheck.spec.language.declarations import Property
@@ -42,7 +43,7 @@ def split(options: SearchRequest) -> Parts:
 
 def reason(prop: Property) -> str | None:
     """Name the input that makes a property non-local; None for a local property."""
-    if "state" in prop.asks:
+    if "state" in prop.asks and not reads_parts(prop):
         return "whole states"
     if any(read.of_inbox for read in prop.reads):
         return "whole inboxes"

@@ -99,12 +99,12 @@ def test_what_is_given_whole_stays_so_when_there_are_many_more_replicas() -> Non
     """Else fields would be asked about where the whole replica was, which looks as if the property were not pure."""
     known, forgotten = SimpleNamespace(locals=[None], protocol=Counting()), []
     how = ProxyPolicy(cast(Any, known), cast(Any, SimpleNamespace(forget=forgotten.append)))
-    how.misses[7] = 0
-    assert [how.of(7, "matters") for _ in range(SOME)] == [(True, True)] * SOME
-    assert how.of(7, "matters") == (True, False)
+    how.misses[7], matters = 0, cast(Any, SimpleNamespace(name="matters"))
+    assert [how.of(7, matters) for _ in range(SOME)] == [(True, True)] * SOME
+    assert how.of(7, matters) == (True, False)
     known.locals *= 8 * SOME
-    assert how.of(7, "matters") == (True, False)
+    assert how.of(7, matters) == (True, False)
     assert forgotten == [7]
     how.opaque.add("matters")
-    assert how.of(7, "matters") == (False, False)
+    assert how.of(7, matters) == (False, False)
     assert forgotten == [7, 7]

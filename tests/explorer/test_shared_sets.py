@@ -30,11 +30,18 @@ class Line(Record):
     number: int
 
 
+class Note(Record):
+    """An unsigned note on the board."""
+
+    number: int
+    by: int = 0
+
+
 class Board(Record):
     """What all see."""
 
-    lines: frozenset[Line] = frozenset()
-    kept: frozenset[Line] = frozenset()
+    lines: frozenset[Line | Note] = frozenset()
+    kept: frozenset[Line | Note] = frozenset()
 
 
 class Boards(Protocol):
@@ -66,6 +73,28 @@ class Boards(Protocol):
                 yield become(me.but(seen=line.number)).put(lines=shared.lines - {line, Line(me.id, 7)})
         if me.seen and all(line.number >= 2 for line in shared.lines if line.by == me.id):
             yield Step().put(lines=frozenset({Line(9, me.id)}))
+
+    def above(self, lines: frozenset[Line | Note], number: int) -> list[int]:
+        """Return the writers of the lines above a number, in order."""
+        return [line.by for line in ordered(lines) if isinstance(line, Line) and line.number > number]
+
+    @internal
+    def note(self, me: Writer, shared: Board) -> Steps:
+        """Note lines by class, the least first."""
+        found = 0
+        for line in ordered(shared.lines):
+            match line:
+                case Line(by=by, number=number) if by != me.id and found == 0:
+                    found = number
+                case Note(number=number):
+                    found += 10 * number
+        if found and me.seen < 2:
+            yield Step().put(lines=shared.lines | {Note(min(found, 2) - me.seen % 2)})
+        if self.above(shared.lines, me.seen)[:1] == [me.id]:
+            yield become(me.but(seen=2))
+        for line in list(shared.lines):
+            if isinstance(line, Note) and line.number == 1 and me.seen == 2:
+                yield Step().put(lines=shared.lines - {line})
 
     @internal
     def look(self, me: Writer, shared: Board) -> Steps:

@@ -75,7 +75,7 @@ class Notes(Protocol):
 
     @invariant
     def of_state(self, state: State) -> bool:
-        return sum(node.place for node in state.replicas.values()) < 9
+        return len(state.inboxes) < 9 and sum(node.place for node in state.replicas.values()) < 9
 
     @invariant
     def of_message_and_me(self, me: Node, message: Note) -> bool:
@@ -95,7 +95,7 @@ class Notes(Protocol):
 
     @constraint
     def few_away(self, state: State) -> bool:
-        return sum(node.place for node in state.replicas.values()) < 5
+        return len(state.inboxes) < 9 and sum(node.place for node in state.replicas.values()) < 5
 
     @constraint
     def not_far(self, me: Node) -> bool:

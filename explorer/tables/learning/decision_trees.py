@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from kraftcheck.explorer.calls.conjuncts import NeedsWholeError, reads_parts
 from kraftcheck.explorer.calls.type_inspection import note_types
 from kraftcheck.explorer.tables.kernel.codes import (
     KIND,
@@ -24,8 +25,10 @@ from kraftcheck.explorer.tables.kernel.tree_walk import child_of, insert_path
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.learning.queries import Query
 from kraftcheck.explorer.tables.learning.shared_sets import Passes, may_pass
+from kraftcheck.spec.language.declarations import Action, Property
 from kraftcheck.spec.values import Value
 
+MOST_READ = 1 << 15  # inputs of a property over whole states from which on they must repeat
 SOME = 64  # calls of a property before the policy checks whether its results repeat across replicas
 
 
@@ -121,9 +124,18 @@ class ProxyPolicy:
         self.misses: dict[int, int] = {}  # root of a property of one replica -> number of calls
         self._interner, self._trees = interner, trees
         self._whole: set[tuple[int, bool]] = set()
+        self._of_states: Counter[str] = Counter()
 
-    def of(self, root: int, name: str) -> tuple[bool, bool]:
-        """Return whether to track field reads, and whether those of `me`; a switch to plain records resets the tree."""
+    def of(self, root: int, owner: Action | Property) -> tuple[bool, bool]:
+        """Return whether to track field reads, and whether those of `me`; a switch to plain records resets the tree.
+
+        Raises an error for a property over whole states whose inputs do not repeat.
+        """
+        name = owner.name
+        if isinstance(owner, Property) and reads_parts(owner):
+            self._of_states[name] += 1
+            if self._of_states[name] > max(MOST_READ, self._interner.totals()[-1] // 2):
+                raise NeedsWholeError(name)
         misses = self.misses.get(root)
         if misses is not None:
             self.misses[root] = misses = misses + 1

@@ -279,7 +279,7 @@ class Learner:
 
     def _forget_replicas(self) -> None:
         """Reset decision trees that read projections of all replicas: a new replica invalidates these trees."""
-        reading = [node for node, root in self._roots.items() if root.owner.reads]
+        reading = [node for node, root in self._roots.items() if root.owner.reads or "state" in root.owner.asks]
         for node in reading:
             self._trees.forget(node)
         if reading:  # bundles hold copies of the outcomes of trees that were single leaves
@@ -340,7 +340,7 @@ class Learner:
         root, slots = self._roots[number], len(self.interner.slots)
         owner, found = root.owner, None
         while found is None:
-            given = self._policy.of(number, owner.name)
+            given = self._policy.of(number, owner)
             log = ReadLog(self.interner, row, inboxes or [], *given)
             try:
                 found = self._call(root, log) if isinstance(owner, Action) else log.holds(self.calls, owner, me, peer)

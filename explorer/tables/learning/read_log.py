@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from kraftcheck.explorer.calls.conjuncts import NeedsWholeError
 from kraftcheck.explorer.calls.handlers import Calls
 from kraftcheck.explorer.calls.proxies import (
     ABSENT,
@@ -23,6 +24,7 @@ from kraftcheck.explorer.calls.proxies import (
     SetChange,
     SetProxy,
     SharedProxy,
+    StateProxy,
     unwrap,
 )
 from kraftcheck.explorer.tables.kernel.codes import INBOX_QUERY, LOCAL_QUERY, ME, PEER, SHARED, SHARED_QUERY
@@ -62,7 +64,23 @@ class ReadLog:
         assert self._interner.shared.type is not None
         given: dict[str, Value] = {read.name: self._projection(read) for read in owner.reads if read.name in owner.asks}
         given["shared"] = SharedProxy(self._interner.shared.type, self._read_shared)
+        if "state" in owner.asks:
+            given["state"] = StateProxy(partial(self._read_state, owner.name, given["shared"]))
         return given
+
+    def _read_state(self, owner: str, shared: Value, name: str) -> Value:
+        """Return a part of the state as a proxy."""
+        interner = self._interner
+        if name == "inboxes" or not self.by_field:
+            raise NeedsWholeError(owner)
+        if name == "shared":
+            return shared
+        if name == "spent":
+            for column in range(len(interner.bounds)):
+                self._note((SHARED, column, 0), self._control[column])
+            return Map(zip(interner.bounds, self._control, strict=False))
+        query = interner.queries.number(("own", ""), lambda _: ITSELF)
+        return ProjectionProxy(interner.slots, partial(self._read_part, query))
 
     def _read_shared(self, name: str) -> Value:
         """Return a shared field, and record the read."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial
 from itertools import count
+from operator import eq
 from types import CellType, FunctionType, NoneType
 from typing import Any
 
@@ -142,7 +143,7 @@ class KnownElements:
     def __contains__(self, element: Any) -> bool:
         if element in self.known:
             return True
-        self._note(("is", element), element.__eq__)
+        self._note(("is", element), partial(eq, element))
         return False
 
     def passing(self, passes: Passes) -> Iterator[Value]:

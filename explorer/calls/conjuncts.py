@@ -1,0 +1,187 @@
+"""Partition of constraints over whole states, by source: conjuncts about one replica, two replicas or shared fields.
+
+The constraint `all(r.count < 3 for r in state.replicas.values()) and state.shared.epoch < 5` has a part for each
+replica and a part for the shared state. The tables decide each part once for each local state. A part that raises an
+error or returns no bool asks for a search with the whole constraint, since an earlier conjunct may guard it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import replace
+from functools import wraps
+from typing import Any, NamedTuple
+
+from kraftcheck.explorer.request import SearchRequest
+from kraftcheck.spec.diagnosis.source import definition_of, recompiled
+from kraftcheck.spec.language.declarations import Property
+
+ROLES = ("me", "peer")
+MOST_ROLES = len(ROLES)
+
+
+class NeedsWholeError(BaseException):
+    """A property cannot be evaluated in parts. It is no Exception, so that no property catches it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class Part(NamedTuple):
+    """A conjunct of a constraint: its test, and the parameters that it takes."""
+
+    test: ast.expr
+    asks: tuple[str, ...]
+
+
+def in_parts(options: SearchRequest, whole: set[str]) -> SearchRequest:
+    """Return a search whose constraints over whole states are in parts, except those named in `whole`.
+
+    The reads of other parts, and those of invariants over whole states, are tracked.
+    """
+    if options.view is not None or options.checkpoint is not None or options.resume is not None:
+        return options
+    constraints = [part for one in options.constraints for part in ([one] if one.name in whole else _split(one))]
+    properties = [one if one.name in whole else _by_reads(one) for one in options.properties]
+    return replace(options, constraints=tuple(constraints), properties=tuple(properties))
+
+
+def reads_parts(prop: Property) -> bool:
+    """Whether the reads of a property over whole states are tracked."""
+    return bool(vars(prop).get("reads_parts"))
+
+
+def _by_reads(prop: Property) -> Property:
+    """Return a property with tracked reads of the state; unchanged if it has other parameters."""
+    if prop.over_steps or prop.asks != ("state",):
+        return prop
+    made = replace(prop)
+    vars(made).update(asks=prop.asks, reads_parts=True)
+    return made
+
+
+def _split(prop: Property) -> list[Property]:
+    code = getattr(prop.function, "__code__", None)
+    definition = definition_of(code) if code is not None and prop.asks == ("state",) else None
+    body = _without_docstring(definition.body) if definition is not None else []
+    test = body[0].value if len(body) == 1 and isinstance(body[0], ast.Return) else None
+    if definition is None or test is None or not {"all", "any"}.isdisjoint(prop.function.__globals__):
+        return [_by_reads(prop)]
+    parts = _Parts(definition.args.args[-1].arg)
+    found = [part for conjunct in _conjuncts(test) for part in parts.of(conjunct)]
+    groups: dict[tuple[str, ...], list[ast.expr]] = {}
+    for part in found:
+        groups.setdefault(part.asks, []).append(part.test)
+    return [_property(prop, definition, asks, tests) for asks, tests in groups.items()]
+
+
+def _property(prop: Property, definition: ast.FunctionDef, asks: tuple[str, ...], tests: list[ast.expr]) -> Property:
+    """Return the property of the conjuncts that take the parameters `asks`."""
+    copied = deepcopy(definition)
+    copied.args.args = [copied.args.args[0], *map(ast.arg, asks)]
+    copied.decorator_list, copied.returns = [], None
+    copied.body = [ast.Return(tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests))]
+    made = replace(prop, function=_checked(prop, recompiled(prop.function, copied, {})))
+    vars(made).update(asks=asks, reads_parts="state" in asks)
+    return made
+
+
+def _checked(prop: Property, function: Callable[..., Any]) -> Callable[..., bool]:
+    @wraps(prop.function)
+    def checked(*arguments: Any) -> bool:
+        try:
+            found = function(*arguments)
+        except Exception:
+            found = None
+        if type(found) is not bool:
+            raise NeedsWholeError(prop.name)
+        return found
+
+    return checked
+
+
+def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
+    first = body[0].value if isinstance(body[0], ast.Expr) else None
+    return body[1:] if isinstance(first, ast.Constant) else body
+
+
+def _conjuncts(test: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        for value in test.values:
+            yield from _conjuncts(value)
+    else:
+        yield test
+
+
+class _Parts:
+    """Finds the parts of conjuncts over one state."""
+
+    def __init__(self, state: str) -> None:
+        self._state = state
+
+    def of(self, conjunct: ast.expr) -> Iterator[Part]:
+        """Yield the parts of a conjunct: a quantifier's, that of the shared fields, or else that of the state."""
+        bound = self._quantified(conjunct)
+        if bound is None:
+            shared = self._local(conjunct, {})
+            yield Part(conjunct, ("state",)) if shared is None else Part(shared, ("shared",))
+            return
+        test, names = bound
+        for roles in [ROLES[:1], (*ROLES,)] if len(names) == MOST_ROLES else [ROLES[:1]]:
+            renamed = dict(zip(names, roles * MOST_ROLES, strict=False))  # one role for both: a replica with itself
+            local = self._local(test, renamed)
+            if local is None:
+                yield Part(conjunct, ("state",))
+                return
+            reads_shared = any(isinstance(node, ast.Name) and node.id == "shared" for node in ast.walk(local))
+            yield Part(local, (*roles, "shared") if reads_shared else roles)
+
+    def _quantified(self, test: ast.expr) -> tuple[ast.expr, list[str]] | None:
+        """Return the test of a quantifier over replicas, and the names that it binds; None for another expression."""
+        match test:
+            case ast.Call(func=ast.Name("all"), args=[ast.GeneratorExp(element, generators)], keywords=[]):
+                negated = False
+            case ast.UnaryOp(ast.Not(), ast.Call(func=ast.Name("any"), args=[ast.GeneratorExp(element, generators)])):
+                negated = True
+            case _:
+                return None
+        bound = [one.target.id for one in generators if isinstance(one.target, ast.Name)]
+        sources = {ast.unparse(one.iter) for one in generators}
+        if sources != {f"{self._state}.replicas.values()"} or not len({*bound}) == len(generators) <= MOST_ROLES:
+            return None
+        ifs = [ast.UnaryOp(ast.Not(), one) for source in generators for one in source.ifs]
+        element = ast.UnaryOp(ast.Not(), element) if negated else element
+        fails = ast.UnaryOp(ast.Not(), ast.BoolOp(ast.Or(), [*ifs, element]) if ifs else element)
+        return ast.UnaryOp(ast.Not(), fails), bound
+
+    def _local(self, test: ast.expr, roles: dict[str, str]) -> ast.expr | None:
+        """Return a test with its replicas and `state.shared` as parameters; None if it reads more of the state."""
+        renaming = _Renaming(self._state, roles)
+        local = renaming.visit(deepcopy(test))
+        return None if renaming.clashes else local
+
+
+class _Renaming(ast.NodeTransformer):
+    """AST transformer that names replicas and the shared state as parameters."""
+
+    def __init__(self, state: str, roles: dict[str, str]) -> None:
+        self._state, self._roles = state, roles
+        self.clashes = False
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        if isinstance(node.value, ast.Name) and node.value.id == self._state and node.attr == "shared":
+            return ast.copy_location(ast.Name("shared", ast.Load()), node)
+        return self.generic_visit(node)  # type: ignore[return-value]
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        self.clashes |= node.arg in (*self._roles, self._state)
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        is_role = node.id in self._roles
+        stores = isinstance(node.ctx, ast.Store) and (is_role or node.id == self._state)
+        self.clashes |= stores or node.id == self._state or (not is_role and node.id in (*ROLES, "shared"))
+        return ast.copy_location(ast.Name(self._roles[node.id], node.ctx), node) if is_role else node

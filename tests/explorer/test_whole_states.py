@@ -1,0 +1,131 @@
+"""Constraints and invariants over whole states: the tables evaluate them in parts, and agree with the reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from kraftcheck import load
+from kraftcheck.explorer.calls import conjuncts
+from kraftcheck.explorer.tables.learning import decision_trees
+from kraftcheck.spec.errors import RaisedError
+
+pytestmark = pytest.mark.kernel
+
+MODEL = '''
+from kraftcheck import *
+
+class Worker(Record):
+    id: int
+    done: int = 0
+    limit: int | None = None
+
+class Clock(Record):
+    time: int = 0
+    last: int | None = None
+
+class Tick(Record):
+    dest: int
+
+class Workers(Protocol):
+    network = MessageSet()
+
+    def initial(self):
+        yield self.start(map(Worker, range(3)), Clock())
+
+    @internal
+    def work(self, me: Worker, shared: Clock):
+        if me.done < 2:
+            yield become(me.but(done=me.done + 1)).put(last=me.id)
+            if me.done == shared.time:
+                yield become(me.but(limit=me.done)).send(Tick(dest=(me.id + 1) % 3))
+
+    @on(Tick)
+    def tick(self, me: Worker, tick: Tick, shared: Clock):
+        if shared.time < 1:
+            yield consume(me).put(time=shared.time + 1)
+
+    def calm(self, worker):
+        return worker.done < 2 or worker.limit is None
+
+    @constraint
+    def bounded(self, state: State):
+        """A docstring."""
+        return {constraint}
+
+    @invariant
+    def rare(self, state: State):
+        return {invariant}
+'''
+CONJUNCTS = (
+    "all(r.done < 2 for r in state.replicas.values())",
+    "all(r.done < r.limit for r in state.replicas.values() if r.limit is not None)",
+    "not any(r.done > 1 and r.id == state.shared.last for r in state.replicas.values())",
+    "all(a.done + b.done < 4 for a in state.replicas.values() for b in state.replicas.values())",
+    "all(a is b or a.limit != b.limit or a.limit is None for a in state.replicas.values() "
+    "for b in state.replicas.values() if b.done)",
+    "state.shared.time < 1",
+    "(state.shared.last is None or state.shared.last < 2)",
+    "len({r.done for r in state.replicas.values()}) < 3",
+    "sum(r.done for r in state.replicas.values()) < 4",
+    "max(map(lambda r: r.done, state.replicas.values())) < 2",
+    "all(self.calm(r) for r in state.replicas.values())",
+    "all(map(self.calm, state.replicas.values()))",
+    "len(state.inboxes) < 2",
+    "all((lambda r: r)(r.done) < 2 for r in state.replicas.values())",
+    "all(me.done < 2 for me in state.replicas.values())",
+    "state.shared.last is not None and all(r.limit is None or r.limit < state.shared.last + 2 "
+    "for r in state.replicas.values())",  # the second conjunct raises an error without the first
+    "all(r.limit is None or r.limit < state.shared.last + 2 for r in state.replicas.values())",  # raises an error
+    "state.replicas[0].done <= state.replicas[1].done + 2",
+    "(state.shared.time or True)",  # no bool unless it is the last one
+)
+
+
+def drawn(random: Random) -> str:
+    return " and ".join(random.sample(CONJUNCTS, random.randint(1, 3)))
+
+
+def check(file: Path, engine: str) -> Any:
+    config = file.with_suffix(".cfg")
+    config.write_text("CONSTRAINT Bounded\nINVARIANT Rare\n")
+    return load(f"{file}:Workers", config).check(engine=engine, keep_going=True, deadlock=False)
+
+
+def told(file: Path, engine: str) -> tuple[Any, ...]:
+    try:
+        found = check(file, engine)
+    except RaisedError as error:
+        return "an error", len(error.trace or ())  # of one property of perhaps several
+    return found.distinct_states, found.generated_states, found.depth, found.actions, violated(found)
+
+
+def violated(found: Any) -> list[tuple[str, int]]:
+    return [(one.property, len(one.trace)) for one in found.violations]
+
+
+@pytest.mark.parametrize("examples", [5, pytest.param(50, marks=pytest.mark.slow)])
+def test_random_ones_agree_with_the_reference(examples: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decision_trees, "MOST_READ", 1 << 20)
+    random, split = Random(9), 0
+    for number in range(examples):
+        file = tmp_path / f"workers_{number}.py"
+        constraint, invariant = drawn(random), drawn(random)
+        file.write_text(MODEL.replace("{constraint}", constraint).replace("{invariant}", invariant))
+        split += len(conjuncts._split(load(f"{file}:Workers").protocol.properties["Bounded"])) > 1
+        assert told(file, "tables") == told(file, "reference"), (constraint, invariant)
+    assert split > examples // 3
+
+
+def test_inputs_that_do_not_repeat_are_not_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decision_trees, "MOST_READ", 4)
+    file = tmp_path / "workers.py"
+    invariant = "len({state.shared, *state.replicas.values()}) > 1"
+    file.write_text(MODEL.replace("{constraint}", CONJUNCTS[0]).replace("{invariant}", invariant))
+    found = check(file, "tables")
+    assert any("Rare reads whole states" in note for note in found.notes)
+    assert not any("Bounded reads" in note for note in found.notes)
+    assert told(file, "tables") == told(file, "reference")
