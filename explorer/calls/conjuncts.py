@@ -64,18 +64,25 @@ def _by_reads(prop: Property) -> Property:
 
 
 def _split(prop: Property) -> list[Property]:
-    code = getattr(prop.function, "__code__", None)
-    definition = definition_of(code) if code is not None and prop.asks == ("state",) else None
-    body = _without_docstring(definition.body) if definition is not None else []
-    test = body[0].value if len(body) == 1 and isinstance(body[0], ast.Return) else None
-    if definition is None or test is None or not {"all", "any"}.isdisjoint(prop.function.__globals__):
+    definition = _definition(prop) if prop.asks == ("state",) else None
+    returned = definition.body[-1] if definition is not None else None
+    if definition is None or not isinstance(returned, ast.Return) or returned.value is None:
         return [_by_reads(prop)]
     parts = _Parts(definition.args.args[-1].arg)
-    found = [part for conjunct in _conjuncts(test) for part in parts.of(conjunct)]
     groups: dict[tuple[str, ...], list[ast.expr]] = {}
-    for part in found:
-        groups.setdefault(part.asks, []).append(part.test)
+    for conjunct in _conjuncts(returned.value):
+        for part in parts.of(conjunct):
+            groups.setdefault(part.asks, []).append(part.test)
     return [_property(prop, definition, asks, tests) for asks, tests in groups.items()]
+
+
+def _definition(prop: Property) -> ast.FunctionDef | None:
+    """Return the definition of a property that is a single expression and quantifies by Python's `all` and `any`."""
+    function: Any = prop.function
+    definition = definition_of(function.__code__) if hasattr(function, "__code__") else None
+    if definition is None or not {"all", "any"}.isdisjoint(function.__globals__):
+        return None
+    return definition if len(_without_docstring(definition.body)) == 1 else None
 
 
 def _property(prop: Property, definition: ast.FunctionDef, asks: tuple[str, ...], tests: list[ast.expr]) -> Property:
@@ -141,13 +148,7 @@ class _Parts:
 
     def _quantified(self, test: ast.expr) -> tuple[ast.expr, list[str]] | None:
         """Return the test of a quantifier over replicas, and the names that it binds; None for another expression."""
-        match test:
-            case ast.Call(func=ast.Name("all"), args=[ast.GeneratorExp(element, generators)], keywords=[]):
-                negated = False
-            case ast.UnaryOp(ast.Not(), ast.Call(func=ast.Name("any"), args=[ast.GeneratorExp(element, generators)])):
-                negated = True
-            case _:
-                return None
+        element, generators, negated = _quantifier(test)
         bound = [one.target.id for one in generators if isinstance(one.target, ast.Name)]
         sources = {ast.unparse(one.iter) for one in generators}
         if sources != {f"{self._state}.replicas.values()"} or not len({*bound}) == len(generators) <= MOST_ROLES:
@@ -162,6 +163,16 @@ class _Parts:
         renaming = _Renaming(self._state, roles)
         local = renaming.visit(deepcopy(test))
         return None if renaming.clashes else local
+
+
+def _quantifier(test: ast.expr) -> tuple[ast.expr, list[ast.comprehension], bool]:
+    """Return the element and the generators of `all(...)` or `not any(...)`, and whether to negate the element."""
+    match test:
+        case ast.Call(func=ast.Name("all"), args=[ast.GeneratorExp(element, generators)], keywords=[]):
+            return element, generators, False
+        case ast.UnaryOp(ast.Not(), ast.Call(func=ast.Name("any"), args=[ast.GeneratorExp(element, generators)])):
+            return element, generators, True
+    return test, [], False
 
 
 class _Renaming(ast.NodeTransformer):
