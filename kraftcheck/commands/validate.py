@@ -15,7 +15,7 @@ import argparse
 import time
 from functools import partial
 from importlib.util import find_spec
-from itertools import chain
+from itertools import chain, filterfalse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,7 +132,7 @@ def _time(option: str, text: str | None) -> int | None:
 
 def _validated(arguments: argparse.Namespace, life: Life | None) -> Validation:
     """Read the inputs, replay the logs that show messages, and check the others and the disks."""
-    from kraftcheck.validation.disks import is_disk, read_disks
+    from kraftcheck.validation.disks import is_disk, is_segment, read_disks
     from kraftcheck.validation.log4j import DEFAULT_PATTERN
     from kraftcheck.validation.log_monitors import check_events
     from kraftcheck.validation.monitors import check_disks
@@ -145,7 +145,7 @@ def _validated(arguments: argparse.Namespace, life: Life | None) -> Validation:
     with Meter("events read", quiet=arguments.quiet) as meter:
         pattern = arguments.pattern or DEFAULT_PATTERN
         wanted = Wanted(pattern, since, until, arguments.max_size, meter.reach)
-        sources = read_sources(arguments.paths, nodes, wanted)
+        sources = read_sources(filterfalse(is_segment, arguments.paths), nodes, wanted)
     _require_some(arguments, sources, has_disks=bool(disks))
     found = Validation(sources, disks, arguments.kafka, without, arguments.monitors)
     if disks:

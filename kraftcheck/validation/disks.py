@@ -21,6 +21,7 @@ import numpy as np
 from kraftcheck.files import real_path
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.records import (
+    HEADER,
     MOST_BATCHES,
     KRaftVersion,
     MalformedError,
@@ -29,6 +30,7 @@ from kraftcheck.validation.records import (
     SnapshotHeader,
     Voter,
     Voters,
+    begins_batch,
 )
 
 DEFAULT_LIMIT = 64 << 30
@@ -43,6 +45,8 @@ PARTITION = "__cluster_metadata-0"
 META = "meta.properties"
 _INSIDE = "\0"
 """Between the name of a tarball and a name in it."""
+_ALONE = _INSIDE * 2
+"""Behind the name of a segment or a snapshot that is named alone."""
 _SEGMENT = re.compile(r"(\d{20})\.log")
 _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _TARBALL = re.compile(r".+\.(tar|tgz|tar\.gz)")
@@ -115,6 +119,8 @@ class Disk:
     snapshots: list[Snapshot] = field(default_factory=list)
     """By offset and epoch."""
     problems: list[Problem] = field(default_factory=list)
+    is_alone: bool = False
+    """Whether it is a single named file, and other files of the disk are unknown."""
 
     @property
     def name(self) -> str:
@@ -286,6 +292,11 @@ class _Collector:
                 raise InputError(f"{name}: expected a folder or a tarball, found a device or a pipe; name a folder")
             with path.open("rb") as stream:
                 found = _is_tar(stream, name)
+                base = stream.read(8)
+            if is_segment(path):
+                known = path.name if _READ.fullmatch(path.name) else f"{int.from_bytes(base):020}.log"
+                self.add(f"{real_path(path)}{_ALONE}/{PARTITION}", known, _File(name, _opener(path)))
+                return
             if not found:
                 raise InputError(f"{name}: expected a data folder or a tarball of data folders; name one")
             self._tarball(_opener(path), name, str(real_path(path)), 1)
@@ -379,6 +390,14 @@ def is_disk(path: str | Path) -> bool:
             return _is_tar(stream, str(path))
 
 
+def is_segment(path: Path) -> bool:
+    """Whether a file is a segment or a snapshot by its content: it begins with a batch."""
+    if not path.is_file():
+        return False
+    with _reported(str(path)), path.open("rb") as stream:
+        return begins_batch(stream.read(HEADER.size))
+
+
 def read_disks(paths: Iterable[str | Path], *, limit_bytes: int = DEFAULT_LIMIT) -> list[Disk]:
     """Read the disks in folders and tarballs, by node id."""
     disks: list[Disk] = []
@@ -424,7 +443,7 @@ def _disk(
 ) -> Disk:
     """Build a disk from its files; meta.properties is in the folder above, or beside the segments."""
     name, file = next(iter(names.items()))
-    disk = Disk(file.label.removesuffix(name).rstrip("/:"))
+    disk = Disk(file.label.removesuffix(name).rstrip("/:"), is_alone=_ALONE in folder)
     _read_properties(disk, folder, contents)
     if isinstance(raw := contents.get((folder, "quorum-state")), bytes):
         _read_quorum_state(disk, names["quorum-state"].label, raw)

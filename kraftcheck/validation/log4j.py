@@ -15,7 +15,7 @@ from kraftcheck.validation.events import Body, Event, Kind
 DEFAULT_PATTERN = "[%d] %p %m (%c)%n"
 """Kafka's own pattern."""
 
-CONVERSIONS = {"d": r"(?P<d>\d.*?)", "p": r"(?P<p>[A-Z]+)", "m": r"(?P<m>.*)", "c": r"(?P<c>[\w.$]+)", "n": ""}
+CONVERSIONS = {"d": r"(?P<d>\d.{0,60}?)", "p": r"(?P<p>[A-Z]+)", "m": r"(?P<m>.*)", "c": r"(?P<c>[\w.$]+)", "n": ""}
 
 
 @cache
@@ -25,7 +25,7 @@ def line_pattern(pattern: str) -> re.Pattern[str]:
     for found in re.finditer(r"%-?(?:\d+)?(?:\.-?\d+)?([a-zA-Z]+)(?:\{[^}]*\})*", pattern):
         text += re.escape(pattern[position : found.start()])
         name = {"date": "d", "level": "p", "msg": "m", "message": "m", "logger": "c"}.get(found[1], found[1])
-        text += CONVERSIONS.get(name, r".*?") + (r"\s*" if name == "p" else "")
+        text += CONVERSIONS.get(name, r".{0,1000}?") + (r"\s*" if name == "p" else "")
         position = found.end()
     try:
         made = re.compile(text + re.escape(pattern[position:]) + "$")
@@ -39,23 +39,26 @@ def line_pattern(pattern: str) -> re.Pattern[str]:
     return made
 
 
-SCALAR = re.compile(r"(\w+)=('[^']*'|[^\s,()\[\]{}']+)(?=[,)\]}])")
-RECORDS = re.compile(r", (?:unalignedR|r)ecords=(?:[\w.$]+@[0-9a-f]+|\w+\(size=(\d+)[^)]*\))")
+# Lines come from strangers: no expression takes more than linear time. A name begins at a word's boundary, and a part
+# that may begin anywhere has a bound.
+SCALAR = re.compile(r"\b(\w+)=('[^']*'|[^\s,()\[\]{}']+)(?=[,)\]}])")
+RECORDS = re.compile(r", (?:unalignedR|r)ecords=(?:[\w.$]+@[0-9a-f]+|\w+\(size=(\d+)[^)]{0,500}\))")
 API = re.compile(r"data=(\w+?)(Request|Response)Data\(")
 VOTER = re.compile(
-    r"voterKey=ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\), listeners=Endpoints\(endpoints=\{([^}]*)\}\)"
+    r"voterKey=ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\), listeners=Endpoints\(endpoints=\{([^}]{0,4000})\}\)"
     r"(?:, supportedKRaftVersion=SupportedVersionRange\[min_version:(\d+), max_version:(\d+)\])?"
 )
-ENDPOINT = re.compile(r"ListenerName\([^)]*\)=([^,/]*)(?:/([^:,]*))?:(\d+)")
+ENDPOINT = re.compile(r"ListenerName\([^)]{0,300}\)=([^,/]{0,300})(?:/([^:,]{0,100}))?:(\d+)")
 OFFSET = re.compile(r"offset=(\d+)")
 NODE = re.compile(r"\[\w+ (?:nodeI|i)d=(\d+)\] ")
-CREATED = re.compile(r"correlationId=(\d+).*?createdTimeMs=(\d+)\)?$")
+CREATED = re.compile(r"createdTimeMs=(\d+)\)?$")
 DESTINATION = re.compile(r"createdTimeMs=(\d+), destination=(\S+) ")
+SERVER = re.compile(r"(:\d+) \(id: (-?\d+)")
 STATE_KEY = re.compile(r"ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\)")
-ELECTION = re.compile(r"(\d+)=VoterState\(replicaKey=ReplicaKey\(id=\d+, directoryId=[\w<>-]+\), state=(\w+)\)")
-VOTER_KEY = re.compile(r"\d+=\w+State\(replicaKey=ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\)")
+ELECTION = re.compile(r"\b(\d+)=VoterState\(replicaKey=ReplicaKey\(id=\d+, directoryId=[\w<>-]+\), state=(\w+)\)")
+VOTER_KEY = re.compile(r"\b\d+=\w+State\(replicaKey=ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\)")
 LOCAL_KEY = re.compile(r"local(?:Id=|VoterNode=VoterNode\(voterKey=ReplicaKey\(id=)(\d+)(?:, \w+=([\w<>-]+))?")
-LEADER_VOTER = re.compile(r"(\d+)=ReplicaState\(replicaKey=ReplicaKey\(id=\d+, directoryId=([\w<>-]+)\)")
+LEADER_VOTER = re.compile(r"\b(\d+)=ReplicaState\(replicaKey=ReplicaKey\(id=\d+, directoryId=([\w<>-]+)\)")
 
 DROPPED = frozenset({"topic", "pos", "lim", "cap", "file", "start", "end", "createdTimeMs", "correlationId"})
 """Fields that the sender and the receiver of a message show differently."""
@@ -117,7 +120,7 @@ def _leader(text: str) -> int | None:
 
 
 def _voted(text: str) -> tuple[int, str] | None:
-    voted = re.search(r"votedKey=Optional\[(.*?)\]", text)
+    voted = re.search(r"votedKey=Optional\[(.{0,300}?)\]", text)
     key = STATE_KEY.search(voted[1]) if voted else None
     return (int(key[1]), key[2]) if key else None
 
@@ -198,7 +201,7 @@ def _answered(event: Event, text: str) -> None:
     answer, _, request = text.partition(" to inbound request ")
     if _message(Kind.ANSWER, event, answer):
         found = CREATED.search(request)
-        event.created = int(found[2]) if found else -1
+        event.created = int(found[1]) if found else -1
         api = API.search(request)
         event.peer = sender_of(body_of(api[1], request[api.end() :])) if api else None
 
@@ -265,7 +268,8 @@ def _disk(event: Event, text: str) -> None:
 
 def _bootstrap(event: Event, text: str) -> None:
     event.kind = Kind.BOOTSTRAP
-    event.body = tuple((address, int(node)) for address, node in re.findall(r"([^\s\[]+:\d+) \(id: (-?\d+)", text))
+    ends = [(text.rfind(" ", 0, found.start()) + 1, found) for found in SERVER.finditer(text)]
+    event.body = tuple((text[start : found.end(1)].rpartition("[")[2], int(found[2])) for start, found in ends)
 
 
 def _parked(kind: Kind) -> Callable[[Event, str], None]:

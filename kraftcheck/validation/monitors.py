@@ -141,7 +141,7 @@ def _epochs(disk: Disk, report: Report) -> None:
 def _quorum_state(disk: Disk, report: Report) -> None:
     """Check that quorum-state is not behind the log: Kafka stores an epoch before it appends a batch of it."""
     last, state = disk.last_epoch, disk.quorum_state
-    if not len(disk.log.batches):
+    if not len(disk.log.batches) or disk.is_alone:
         return
     report.checks["quorum-state"] += 1
     file = f"{disk.path}/quorum-state"
@@ -193,7 +193,7 @@ def _id_faults(disk: Disk, snapshot: Snapshot) -> Iterator[str]:
 def _snapshots_and_start(disk: Disk, report: Report) -> None:
     """Check that snapshots and log leave no hole: Kafka refuses to start with one."""
     node = node_of(disk)
-    if disk.start > 0 and disk.files:
+    if disk.start > 0 and disk.files and not disk.is_alone:
         report.checks["snapshots"] += 1
         if all(snapshot.offset < disk.start for snapshot in disk.snapshots):
             message = f"the log begins at offset {disk.start}, but there is no snapshot of that offset or a later one"

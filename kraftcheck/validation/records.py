@@ -295,6 +295,11 @@ def _size(header: tuple[int, ...]) -> int:
     return size if plausible and min(base, epoch, delta) >= 0 and base < 1 << 62 else 0
 
 
+def begins_batch(head: bytes) -> bool:
+    """Whether bytes begin as a batch does."""
+    return len(head) >= HEADER.size and _size(HEADER.unpack_from(head)) > 0
+
+
 class Scanner:
     """Reads files of batches, in windows, into one `Scan` of at most `room` batches."""
 

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 
+from kraftcheck.explorer.memory import available_memory
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import cut, visible
 from kraftcheck.validation.event_stream import is_stream, read_stream
@@ -21,7 +22,8 @@ from kraftcheck.validation.streams import Entry, Stream, entries
 LIMIT = 64 << 30
 """Default limit on the unpacked size of a file, in bytes."""
 
-MOST_EVENTS = 20_000_000
+BYTES_OF_EVENT = 2048
+"""Memory of an event and of its part of the replay."""
 
 HEAD = 1 << 16
 """Bytes of a file that decide whether it is a log."""
@@ -119,6 +121,7 @@ class _Reader:
         self._found: list[LogFile] = []
         self._result = Sources()
         self._count = 0
+        self._most = available_memory() // BYTES_OF_EVENT
 
     def path(self, path: Path, node: int | None = None) -> None:
         """Read a file, or every log of a folder or a tarball."""
@@ -180,9 +183,10 @@ class _Reader:
         self._count += 1
         if self._count % 1000 == 0:
             self._wanted.report(self._count)
-            if self._count > MOST_EVENTS:
+            if self._count > self._most:
                 raise InputError(
-                    f"logs: expected at most {MOST_EVENTS:,} events, found more; limit them by --from, --to"
+                    f"logs: expected at most {self._most:,} events, for which there is memory, found more;"
+                    " limit them by --from, --to"
                 )
 
     def _version(self, line: str, place: str) -> None:

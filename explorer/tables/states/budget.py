@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import NamedTuple
 
+from kraftcheck.explorer.memory import available_memory
 from kraftcheck.explorer.tables.states.packed_rows import SUCCESSORS_PER_STATE, entry_bytes
 from kraftcheck.explorer.tables.states.visited import FIRST_CAPACITY, SMALL
 
@@ -16,7 +15,6 @@ LEAST_BATCH = 1 << 12  # minimum number of states in a batch
 LEAST_SHARE = 8  # states get at least an eighth of the memory
 LEAST_LEARNED = 1 << 25  # minimum bytes for memo tables
 FAST_SHARE = 1 << 14  # bytes of the visited set per place below which a partition grows fast
-_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 class Budget(NamedTuple):
@@ -73,14 +71,3 @@ class Memory:
 def default_memory() -> int:
     """Return the default memory of a search in bytes."""
     return int(SHARE * available_memory())
-
-
-def available_memory() -> int:
-    """Return the memory of this machine or container in bytes."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in _LIMITS:
-        try:
-            total = min(total, int(path.read_text()))
-        except (OSError, ValueError):  # not Linux, or "max"
-            continue
-    return total
