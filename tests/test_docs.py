@@ -254,7 +254,7 @@ def test_the_change_of_ones_own_is_pure(
 ) -> None:
     with_files("your-own-variant.md", tmp_path)
     monkeypatch.chdir(tmp_path)
-    assert len(OWN) == 5
+    assert len(OWN) == 6
     assert main(["check", name, "--config", "smoke", "--check-actions"]) == 0
 
 
