@@ -32,7 +32,7 @@ class Report(NamedTuple):
         check, model, option, variant = shlex.split(self.command)
         other = re.match(r"`([^`]+)`", self.mended)
         if other and other[1].startswith("--variant "):
-            own = str(find_model(model, variant).own_configuration)
+            own = variant if option == "--config" else str(find_model(model, variant).own_configuration)
             return [check, model, *shlex.split(other[1]), "--config", own]
         if other:
             return shlex.split(f"{self.command} {other[1]}")
@@ -48,6 +48,15 @@ BRIEF = ("report.all-names-change",)
 def test_every_row_is_read() -> None:
     rows = [line for line in PAGE.read_text().splitlines() if "`kraftcheck check" in line]
     assert len(rows) == len(REPORTS)
+
+
+def test_the_score_is_that_of_the_table() -> None:
+    text = PAGE.read_text()
+    results = re.findall(r"^\| 202\d-\d\d-\d\d \| ([^|]+) \| [^|]+ \| (caught|missed)", text, re.MULTILINE)
+    score = {kind: sum(result == kind for _, result in results) for kind in ("caught", "missed")}
+    assert f"{score['caught']} are caught, {score['missed']} are missed." in " ".join(text.split())
+    shown = {report.number for report in REPORTS}
+    assert {number for number, result in results if result == "caught"} <= shown
 
 
 def test_every_configuration_of_a_report_is_on_the_page() -> None:

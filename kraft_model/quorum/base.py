@@ -208,6 +208,7 @@ class QuorumBase(QuorumMembership):
     symbols = SYMBOLS
     symmetries = {"symmHosts": ("hosts",)}
     views = {
+        "insistent": hide("retries"),
         "patient": hide("pre_votes", "retries"),
         "steady": hide("pre_votes", "retries", "expirations"),
         "persistent": hide("pre_votes", "retries", "updated_voters"),

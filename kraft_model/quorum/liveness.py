@@ -321,6 +321,11 @@ class QuorumLiveness(QuorumBase):
         return isinstance(found, Office) and found.epoch == newest
 
     @reachable
+    def replicas_can_catch_up(self, me: Replica, shared: Shared) -> bool:
+        """A running replica can come to hold the committed log (KIP-595, "Fetch")."""
+        return me.mode in ENDED or me.log[: len(shared.committed)] == shared.committed
+
+    @reachable
     def removed_voters_hear_of_it(self, me: Replica, shared: Shared) -> bool:
         """A voter can learn of its committed removal (KIP-853, "Removing voters")."""
         voters = self.voters_in(shared.committed, frozenset())

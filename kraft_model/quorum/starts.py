@@ -145,6 +145,23 @@ class QuorumStarts(QuorumBase):
             yield take("Crash", voter)
 
     @scenario
+    def stale_endpoint(self) -> Iterator[Take]:
+        """Leader 1 has moved, and leads again; an observer that knows it by its old endpoint alone has restarted."""
+        one, two = ordered(self.initial_voters)[:2]
+        observer = self.outsider()
+        yield from self.elected()
+        yield take("FetchFromBootstrapServer", observer, lambda me: me.pending.dest == two)
+        yield from fetches(observer, two)
+        yield from fetches(observer, one, times=2)
+        yield take("MoveEndpoint", one)
+        yield take("ResignedTimeout", one)
+        yield take("FetchTimeout", two)
+        yield from elect(one, [two])
+        yield take("Retry", observer, lambda me: me.pending.dest == two)
+        yield from fetches(observer, two)
+        yield take("Restart", observer)
+
+    @scenario
     def unlisted(self) -> Iterator[Take]:
         """The first voter led, and `MaxListings` voters, the first ones, have restarted with the voters `Listed`.
 

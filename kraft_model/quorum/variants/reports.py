@@ -10,6 +10,7 @@ from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.records import (
     ENDED,
     UNKNOWN_DIRECTORY,
+    Admin,
     Batch,
     BeginQuorumEpochRequest,
     DescribeQuorumResponse,
@@ -22,6 +23,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Key,
     Mode,
     Nil,
+    Operation,
     Position,
     Replica,
     Shared,
@@ -30,7 +32,7 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.kraft_model.quorum.rules import VoterSet, epoch_start, keys, version_in
 from kraftcheck.kraft_model.quorum.variants.kafka import SeveralSnapshots
-from kraftcheck.spec import ModelValue, Record, Step, Steps, bound, constant, internal, invariant, step_invariant
+from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, bound, constant, internal, invariant, step_invariant
 
 LOCAL = 99
 """The number of an endpoint that is in no voter set, and at which no replica listens."""
@@ -163,40 +165,64 @@ class EndpointsNotDescribed(Quorum, variant="endpoints-not-described"):
 # Features
 
 
-class Finalized(Shared):
-    """The shared state with the highest kraft.version reported as finalized; history, for properties only."""
+class Report(Record):
+    """A kraft.version that a replica reported as finalized, and the replica's high watermark; for properties only."""
 
-    finalized: int = 0
+    version: int
+    high_watermark: int
+
+
+class Reports(Shared):
+    """The shared state with the reported versions; history, for properties only."""
+
+    reports: frozenset[Report] = frozenset()
 
 
 class Features(Quorum, variant="features"):
-    """A replica reports the finalized kraft.version, that of its committed log (KIP-584; KAFKA-19998)."""
+    """A replica with a high watermark reports the kraft.version of its committed log (KIP-584; KAFKA-19998)."""
 
     configuration = "report.features"
-    shared_type = Finalized
+    shared_type = Reports
     feature_descriptions: int = bound("MaxFeatureDescriptions", default=0)
 
     @internal
-    def describe_features(self, me: Replica, shared: Finalized) -> Steps:
+    def describe_features(self, me: Replica, shared: Reports) -> Steps:
         """An administrator asks a replica for the finalized kraft.version."""
-        if me.mode not in ENDED:
-            told = max(shared.finalized, self.finalized_version(me))
-            yield self.taken(me, me, consumes=False).put(finalized=told).spend("feature_descriptions")
+        version = self.finalized_version(me)
+        if me.mode not in ENDED and version is not None:
+            reports = shared.reports | {Report(version, me.high_watermark)}
+            yield self.taken(me, me, consumes=False).put(reports=reports).spend("feature_descriptions")
 
-    def finalized_version(self, me: Replica) -> int:
-        return self.with_log(me, me.log[: me.high_watermark], flushes=False).version
+    def finalized_version(self, me: Replica) -> int | None:
+        known = me.log[: me.high_watermark]
+        return self.with_log(me, known, flushes=False).version if known else None
 
     @invariant
-    def finalized_is_committed(self, shared: Finalized) -> bool:
-        """A kraft.version reported as finalized is committed, or that of formatting (KIP-584; KIP-853)."""
-        return shared.finalized <= version_in(shared.committed, self.initial_version)
+    def finalized_is_committed(self, shared: Reports) -> bool:
+        """A kraft.version reported as finalized is that of the log committed at that time (KIP-584; KIP-853)."""
+        known = {report: shared.committed[: report.high_watermark] for report in shared.reports}
+        return all(log and version_in(log, self.initial_version) == report.version for report, log in known.items())
 
 
 class UncommittedVersionReported(Features, variant="uncommitted-version-reported"):
     """A replica reports the kraft.version in use, possibly uncommitted (review of KAFKA-16538; KAFKA-19998)."""
 
-    def finalized_version(self, me: Replica) -> int:
-        return me.version
+    def finalized_version(self, me: Replica) -> int | None:
+        return None if super().finalized_version(me) is None else me.version
+
+
+class VersionZeroReported(Features, variant="version-zero-reported"):
+    """A replica always reports kraft.version 0 (KAFKA-18920, KAFKA-18979)."""
+
+    def finalized_version(self, me: Replica) -> int | None:
+        return None if super().finalized_version(me) is None else 0
+
+
+class VersionReportedUnknown(Features, variant="version-reported-unknown"):
+    """A replica without a high watermark reports the lowest version as finalized (KAFKA-19964)."""
+
+    def finalized_version(self, me: Replica) -> int | None:
+        return super().finalized_version(me) or 0
 
 
 # A log that begins before its newest snapshot
@@ -256,7 +282,12 @@ class Listeners(Quorum, variant="listeners"):
         return me.but(heard_of=self.known(me))
 
     def known(self, me: Replica) -> Term | Nil:
-        return Nil.NIL if isinstance(me.leader, Nil) else Term(me.epoch, me.leader)
+        if isinstance(me.leader, Nil) or (me.mode is Mode.RESIGNED and self.hides_resigned()):
+            return Nil.NIL
+        return Term(me.epoch, me.leader)
+
+    def hides_resigned(self) -> bool:
+        return True
 
     def taken(
         self, before: Replica, after: Replica, *messages: Record, consumes: bool = True, starts: bool = False
@@ -264,14 +295,26 @@ class Listeners(Quorum, variant="listeners"):
         assert isinstance(after, ListeningReplica)
         if starts or after.mode in ENDED:
             after = after.but(registered=False, heard_of=Nil.NIL)
-        elif after.registered and (before.epoch, before.leader) != (after.epoch, after.leader):
+        elif after.registered and self.known(before) != self.known(after):
             after = self.notifies(after)
         return super().taken(before, after, *messages, consumes=consumes, starts=starts)
 
     @invariant
     def listeners_know_the_leader(self, me: ListeningReplica) -> bool:
-        """The listener of a follower knows its leader and epoch (KIP-595, `handleLeaderChange` of a listener)."""
-        return not me.registered or me.mode is not Mode.FOLLOWER or me.heard_of == self.known(me)
+        """A follower's listener knows its leader and epoch; any other knows no leader but one that leads.
+
+        KIP-595, `handleLeaderChange` of a listener; KAFKA-16286, KAFKA-17333.
+        """
+        if me.registered and me.mode is Mode.FOLLOWER:
+            return me.heard_of == self.known(me)
+        return me.mode is Mode.LEADER or me.heard_of != Term(me.epoch, me.id)
+
+
+class ResignedLeaderNotifies(Listeners, variant="resigned-leader-notifies"):
+    """The listener of a leader that has restarted or resigned learns that the replica leads (KAFKA-17333)."""
+
+    def hides_resigned(self) -> bool:
+        return False
 
 
 class LateListenerNotNotified(Listeners, variant="late-listener-not-notified"):
@@ -279,6 +322,39 @@ class LateListenerNotNotified(Listeners, variant="late-listener-not-notified"):
 
     def registers(self, me: Replica) -> Replica:
         return me
+
+
+# Observers
+
+
+class ObserverStaysAtBootstrap(Quorum, variant="observer-stays-at-bootstrap"):
+    """An observer that learns of its leader from a bootstrap server fetches from that server again (KAFKA-19354)."""
+
+    configuration = "report.bootstrap"
+
+    def handle_fetch_response(self, me: Replica, response: FetchResponse, shared: Shared) -> Steps:
+        refused = me.pending == response.request and response.error is Error.NOT_LEADER_OR_FOLLOWER
+        stays = refused and me.mode is Mode.FOLLOWER and me.leader == response.leader and not self.is_voter(me)
+        if stays and not self.is_cut(me, response.source, shared):
+            yield self.taken(me, me, response.request)
+        else:
+            yield from super().handle_fetch_response(me, response, shared)
+
+
+class RemovedVotersStayOut(Quorum, variant="removed-voters-stay-out"):
+    """The model with the property that a removed voter is not added again unasked (KAFKA-19850)."""
+
+    configuration = "report.auto-join"
+
+    def add_voter(self, me: Replica, shared: Shared, identity: Map[ModelValue, Voter | Nil]) -> Steps:
+        """No administrator adds a voter here."""
+        yield from ()
+
+    @invariant(needs=["WatchAnswers"])
+    def removed_voters_stay_out(self, me: Admin, shared: Shared) -> bool:
+        """The last committed voter set has no voter that an administrator has removed (KIP-853, "RemoveVoter")."""
+        removed = {told.about for told in me.told if told.operation is Operation.REMOVE_VOTER}
+        return not removed & keys(self.voters_in(shared.committed, frozenset()))
 
 
 # Mixed versions of RPCs
