@@ -31,7 +31,7 @@ module         content
 `liveness`     reachability goals (AG EF); temporal properties and fairness
 `starts`       named initial states for INIT, besides `Init`
 `variants/`    `faults`: seeded faults; `readings`: other readings of the KIPs; `designs`: design changes;
-               `reports`: public reports; `kafka`: known differences of Kafka
+               `reports`: public reports; `coming`: changes to come; `kafka`: known differences of Kafka
 `configurations`  bounded configurations (TOML)
 =============  =======================================================================================================
 """

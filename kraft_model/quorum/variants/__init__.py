@@ -1,7 +1,8 @@
-"""Variants of `Quorum`: seeded faults, other readings of the KIPs, design changes, and public reports."""
+"""Variants of `Quorum`: seeded faults, other readings of the KIPs, designs, public reports, and changes to come."""
 
 from __future__ import annotations
 
+import kraftcheck.kraft_model.quorum.variants.coming
 import kraftcheck.kraft_model.quorum.variants.designs
 import kraftcheck.kraft_model.quorum.variants.faults
 import kraftcheck.kraft_model.quorum.variants.readings
