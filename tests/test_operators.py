@@ -29,7 +29,7 @@ class Report(NamedTuple):
     @property
     def mended_command(self) -> list[str]:
         """The command within the same bounds, with another constant or variant, or without the variant."""
-        check, model, option, variant = shlex.split(self.command)
+        check, model, option, variant, *_ = shlex.split(self.command)
         other = re.match(r"`([^`]+)`", self.mended)
         if other and other[1].startswith("--variant "):
             own = variant if option == "--config" else str(find_model(model, variant).own_configuration)
@@ -39,6 +39,13 @@ class Report(NamedTuple):
         assert self.mended == "the model", self
         assert (check, option) == ("check", "--variant")
         return [check, model, "--config", str(find_model(model, variant).own_configuration)]
+
+
+def configuration(report: Report) -> str | None:
+    """Return the configuration that a command names, or that of its variant."""
+    _, model, *options = shlex.split(report.command)
+    given = dict(zip(options[::2], options[1::2], strict=True))
+    return given.get("--config") or find_model(model, given["--variant"]).own_configuration
 
 
 REPORTS = [Report(*row) for row in re.findall(SHOWN, PAGE.read_text(), re.MULTILINE)]
@@ -62,11 +69,7 @@ def test_the_score_is_that_of_the_table() -> None:
 def test_every_configuration_of_a_report_is_on_the_page() -> None:
     for model in ("quorum", "recovery", "registration"):
         found = find_model(model)
-        shown = {
-            find_model(model, command[3]).own_configuration if command[2] == "--variant" else command[3]
-            for command in (shlex.split(report.command) for report in REPORTS)
-            if command[1] == model
-        }
+        shown = {configuration(report) for report in REPORTS if report.command.split()[1] == model}
         assert {name for name in found.configurations if name.startswith("report.")} <= shown
 
 

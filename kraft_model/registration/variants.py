@@ -15,6 +15,7 @@ from kraftcheck.kraft_model.registration.base import image_of
 from kraftcheck.kraft_model.registration.records import (
     Admin,
     AdminResponse,
+    Broker,
     Command,
     Controller,
     Error,
@@ -35,7 +36,21 @@ from kraftcheck.kraft_model.registration.records import (
     UpdateFeaturesRequest,
     VotersRecord,
 )
-from kraftcheck.spec import Map, ModelValue, State, Step, Steps, consume, environment, on, ordered, step_invariant
+from kraftcheck.spec import (
+    Map,
+    ModelValue,
+    Record,
+    State,
+    Step,
+    Steps,
+    consume,
+    environment,
+    on,
+    ordered,
+    projection,
+    reachable,
+    step_invariant,
+)
 
 # Readings
 
@@ -225,11 +240,17 @@ class SessionsTracked(Registration, variant="sessions-tracked"):
             known = {name: getattr(state.shared, name) for name in ("log", "committed", "active", "voters")}
             yield self.start(state.replicas.values(), Sessions(**known, sessions=self.brokers))
 
-    @environment(reads=Registration.running)
-    def fence(self, shared: Sessions, running: Map[ModelValue | Name, bool]) -> Steps:
-        """The session of a stopped broker expires, and the active controller fences the broker."""
+    @projection
+    def process(self, me: Record) -> int:
+        """Incarnation of a running broker; 0 for other processes."""
+        return me.incarnation if isinstance(me, Broker) and me.running else 0
+
+    @environment(reads=process)
+    def fence(self, shared: Sessions, process: Map[ModelValue | Name, int]) -> Steps:
+        """The session of a registered process that has ended expires, and the active controller fences the broker."""
+        known = self.image(shared).brokers
         for broker in ordered(shared.sessions if shared.active is not Nil.NIL else ()):
-            if not running[broker]:
+            if broker in known and process[broker] != known[broker].incarnation:
                 yield Step().put(fenced=shared.fenced | {broker}, sessions=shared.sessions - {broker})
 
     def _elected(self, shared: Sessions, node: ModelValue, kept: int) -> Step:  # type: ignore[override]
@@ -247,6 +268,11 @@ class SessionsTracked(Registration, variant="sessions-tracked"):
         else:
             yield from super().handle_registration(me, request, shared)
 
+    @reachable(without=["Restart"])
+    def stopped_brokers_can_be_fenced(self, me: Broker, shared: Sessions) -> bool:
+        """A broker that has stopped can be fenced, without its restart (KIP-631, broker states)."""
+        return me.running or me.id in shared.fenced
+
     @step_invariant
     def fenced_brokers_may_register(
         self, before: Controller, message: RegistrationRequest, step: Step, shared: Sessions
@@ -255,6 +281,13 @@ class SessionsTracked(Registration, variant="sessions-tracked"):
         answers = [one for one in step.sent if isinstance(one, RegistrationResponse)]
         rejected = any(one.error is Error.DUPLICATE_BROKER_REGISTRATION for one in answers)
         return not rejected or message.source not in shared.fenced
+
+
+class NoBrokersTracked(SessionsTracked, variant="no-brokers-tracked"):
+    """A new active controller tracks no broker, so one that has failed before is never fenced (KAFKA-18138)."""
+
+    def _left_out(self, shared: Sessions) -> frozenset[ModelValue]:
+        return self.brokers
 
 
 class FencedBrokersTracked(SessionsTracked, variant="fenced-brokers-tracked"):

@@ -324,6 +324,15 @@ class LateListenerNotNotified(Listeners, variant="late-listener-not-notified"):
         return me
 
 
+class UpdateVoterNotSent(Quorum, variant="update-voter-not-sent"):
+    """A voter cannot send UpdateVoter, since its network layer does not know the request (KAFKA-18001)."""
+
+    configuration = "report.update-voter"
+
+    def send_update_voter(self, me: Replica) -> Steps:
+        yield from ()
+
+
 # Observers
 
 
