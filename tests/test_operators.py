@@ -29,7 +29,7 @@ class Report(NamedTuple):
     @property
     def mended_command(self) -> list[str]:
         """The command within the same bounds, with another constant or variant, or without the variant."""
-        check, model, option, variant, *_ = shlex.split(self.command)
+        check, model, option, variant = shlex.split(self.command)
         other = re.match(r"`([^`]+)`", self.mended)
         if other and other[1].startswith("--variant "):
             own = variant if option == "--config" else str(find_model(model, variant).own_configuration)

@@ -148,6 +148,12 @@ class StaticVoters(Quorum, variant="static-voters"):
             yield self.taken(me, after, *sends, consumes=False, starts=True).spend("listings")
 
 
+class VotersDiffer(StaticVoters, variant="voters-differ"):
+    """A controller restarts with a list of voters that the others do not have (discussion of KIP-1262)."""
+
+    configuration = "report.voters-differ"
+
+
 class EndpointsNotDescribed(Quorum, variant="endpoints-not-described"):
     """DescribeQuorum omits the endpoint of a voter that its leader has added as an observer (KAFKA-17604)."""
 

@@ -45,7 +45,7 @@ def shipped() -> Iterator[Shipped]:
     for name in [name for name in shipped_models() if name not in REFUSED]:
         model = find_model(name)
         for config in model.configurations:
-            if not config.startswith((*BEYOND, "fault.")):  # of a fault, its variant
+            if not config.startswith((*BEYOND, "fault.", "report.")):  # of a fault or a report, its variant
                 yield Shipped(name, config)
         for variant in model.variants:
             own = find_model(name, variant).own_configuration
