@@ -154,10 +154,22 @@ class LineChecks(Effects):
             return self._matched(state, event, due)
         if event.body.api == "Fetch":
             return self._unparked(node, state, event, waiting)
+        ended = self._ended(node, state, event)
+        if ended is not None:
+            return ended
         for step in self.protocol.expire_operation(state.me):  # type: ignore[attr-defined]
             expired = self._taken(state, step, node, event, None)
             return self._matched(expired._replace(due=()), event, expired.due[-1])
         raise Refusal(event, "is a response that the model does not send")
+
+    def _ended(self, node: Node, state: NodeState, event: Event) -> NodeState | None:
+        """Return the state in which a timer has ended the office, and with it a voter change; its line comes next."""
+        for after, name in self._moves(node, state, event):
+            due = next((due for due in after.due if name and due.api == event.body.api), None)
+            if due is not None and not compare(event.body, due.expected):
+                rest = tuple(one for one in after.due if one is not due)
+                return after._replace(due=rest, actions=(*after.actions, name))
+        return None
 
     def _matched(self, state: NodeState, event: Event, due: Due) -> NodeState:
         found = compare(event.body, due.expected)

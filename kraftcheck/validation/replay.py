@@ -74,6 +74,10 @@ RESPONSES = {
 """The action for a received response, by API."""
 
 
+MOST_SNAPSHOT_STEPS = 2
+"""Steps without a line between two messages: a snapshot, and the deletion of the log before it."""
+
+
 class ClusterReplay(Order, Starts, LineChecks):
     """Replays the events of a cluster; `explained` counts them by kind, `found` the steps that no line shows."""
 
@@ -197,11 +201,17 @@ class ClusterReplay(Order, Starts, LineChecks):
         me = node.state.me
         if not isinstance(me, DiskReplica):
             return
-        state = state._replace(me=me)
         shown = {count_of(me.log, offset) for offset in fields}
-        for step in self.protocol.take_snapshot(me):  # type: ignore[attr-defined]
+        found = [state._replace(me=me)]
+        for _ in range(MOST_SNAPSHOT_STEPS):
+            found = [after for one in found for after in self._snapshot_steps(one, shown)]
+            yield from found
+
+    def _snapshot_steps(self, state: NodeState, shown: set[int]) -> Iterator[NodeState]:
+        """Yield the states after a snapshot, or a deletion of the log, at a shown offset."""
+        for step in self.protocol.take_snapshot(state.me):  # type: ignore[attr-defined]
             after = step.me
-            changed = after.start if after.start != me.start else after.snapshots[-1]
+            changed = after.start if after.start != state.me.start else after.snapshots[-1]
             if changed in shown:
                 yield state._replace(me=after, actions=(*state.actions, "TakeSnapshot"))
 

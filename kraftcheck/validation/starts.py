@@ -42,6 +42,7 @@ class Starts(Rebasing):
             yield NodeState(self._first(node, unit, self._with_snapshots(fresh, unit)))
             return
         known = [node.state, *node.alternatives]
+        known = [self._before_append(node, one) for one in known]
         if number and number != node.state.me.directory:
             lost = self.shared.lost.put(node.state.me.key, node.state.me.log)
             blank = self.protocol.formatted(host, number, endpoint or node.state.me.endpoint)
@@ -51,6 +52,13 @@ class Starts(Rebasing):
             kept = self._extended(before.me if not endpoint else before.me.but(endpoint=endpoint), node, unit[0])
             me, _ = self.protocol.next_request(self.protocol.after_restart(kept))
             yield NodeState(self._with_snapshots(me, unit), ends=())
+
+    def _before_append(self, node: Node, state: NodeState) -> NodeState:
+        """Return the state without an append that has no line, if a later process shows a log without it."""
+        log, shown = state.me.log, node.shown_end()
+        if state.appended < node.position or not log or shown is None or shown[0] != offset_of(log, len(log) - 1):
+            return state
+        return state._replace(me=self.protocol.with_log(state.me, log[:-1], flushes=True))
 
     def _formatted(self, host: ModelValue, directory: int, unit: Sequence[Event]) -> None:
         """Note the voter set and kraft.version that a disk was formatted with, as its first start shows them."""

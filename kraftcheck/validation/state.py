@@ -86,9 +86,17 @@ class Node:
         return self.known_end(incarnation)[0]
 
     def known_end(self, incarnation: int) -> tuple[int, int]:
-        """Return the end offset and last epoch of the log at a start, from the first event that shows them."""
+        """Return the end offset and last epoch of the log at a start, (0, 0) if no event shows them."""
+        return self.shown_end(incarnation) or (0, 0)
+
+    def shown_end(self, incarnation: int | None = None) -> tuple[int, int] | None:
+        """Return the end offset and last epoch of the log at a start, from the first event that shows them.
+
+        Without an incarnation, a later process may show them.
+        """
         for event in self.events[self.position :]:
-            if event.incarnation != incarnation or event.kind in (Kind.STORED, Kind.REPLACED, Kind.TRUNCATED):
+            is_over = incarnation is not None and event.incarnation != incarnation
+            if is_over or event.kind in (Kind.STORED, Kind.REPLACED, Kind.TRUNCATED):
                 break
             if event.kind is Kind.SEND and event.body.api == "Fetch":
                 return event.body.number("fetchOffset"), event.body.number("lastFetchedEpoch")
@@ -96,7 +104,7 @@ class Node:
                 return event.body.number("lastOffset"), event.body.number("lastOffsetEpoch")
             if event.kind is Kind.APPEND:
                 return event.body[0], max(event.body[2] - 1, 0)
-        return 0, 0
+        return None
 
     @property
     def is_done(self) -> bool:
