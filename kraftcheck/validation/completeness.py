@@ -175,12 +175,7 @@ def check_shown(old: Replica, after: NodeState, unit: Sequence[Event]) -> None:
     new = after.me
     if after.appended > unit[-1].seq:
         raise Refusal(unit[-1], "is not followed by the line of an append")
-    high = offset_of(new.log, new.high_watermark)
-    lines = [event.body for event in unit if event.kind in (Kind.LEADER_HIGH_WATERMARK, Kind.FOLLOWER_HIGH_WATERMARK)]
-    shown = (after.high, offset_of(old.log, old.high_watermark), *lines)  # a leader that resigns shows none afterwards
-    if new.mode is not Mode.RESIGNED and high not in shown:
-        found = Difference("high watermark", "not shown", high)
-        raise Refusal(unit[-1], "is not followed by the line of the high watermark", [found])
+    _check_high_watermark(old, after, unit)
     ends = [event for event in unit if event.kind in (Kind.STORED, Kind.REPLACED, Kind.TRUNCATED)]
     if len(ends) > 1:
         raise Refusal(ends[1], "is a second change of the log by one response")
@@ -189,6 +184,16 @@ def check_shown(old: Replica, after: NodeState, unit: Sequence[Event]) -> None:
             raise Refusal(unit[-1], "is not followed by the line of the log's new end")
         _check_control(old.log, new.log, unit)
     _check_fetching(old, new, unit)
+
+
+def _check_high_watermark(old: Replica, after: NodeState, unit: Sequence[Event]) -> None:
+    """A new high watermark has its line; a leader that resigns shows none afterwards."""
+    new = after.me
+    high = offset_of(new.log, new.high_watermark)
+    lines = [event.body for event in unit if event.kind in (Kind.LEADER_HIGH_WATERMARK, Kind.FOLLOWER_HIGH_WATERMARK)]
+    if new.mode is not Mode.RESIGNED and high not in (after.high, offset_of(old.log, old.high_watermark), *lines):
+        found = Difference("high watermark", "not shown", high)
+        raise Refusal(unit[-1], "is not followed by the line of the high watermark", [found])
 
 
 def _led(unit: Sequence[Event]) -> bool:

@@ -309,6 +309,15 @@ def _write(file: Any, entry: dict[str, Any]) -> None:
     file.write(json.dumps(entry, separators=(",", ":"), ensure_ascii=False) + "\n")
 
 
+def _message_of(event: Event, body: Body) -> dict[str, Any]:
+    found: dict[str, Any] = {"correlation": event.correlation, "api": body.api, "fields": (body.names, body.values)}
+    if event.created >= 0:
+        found["created"] = event.created
+    if event.kind is Kind.SEND and event.address:
+        found["address"] = event.address
+    return found
+
+
 def entry_of(event: Event) -> dict[str, Any]:
     """Return the JSON object of an event."""
     name, body = _name(event.kind), event.body
@@ -316,9 +325,7 @@ def entry_of(event: Event) -> dict[str, Any]:
     found |= {"level": event.level} if event.level in LEVELS else {}
     found |= {"file": event.file, "line": event.line}
     if isinstance(body, Body):
-        found |= {"correlation": event.correlation, "api": body.api, "fields": (body.names, body.values)}
-        found |= {"created": event.created} if event.created >= 0 else {}
-        found |= {"address": event.address} if event.kind is Kind.SEND and event.address else {}
+        found |= _message_of(event, body)
     elif event.kind is Kind.STATE:
         found |= {key: value for key, value in body.items() if key in WHOLE}
     else:

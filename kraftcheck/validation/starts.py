@@ -41,8 +41,7 @@ class Starts(Rebasing):
             fresh = self.protocol.formatted(host, number or 1, endpoint or 1)
             yield NodeState(self._first(node, unit, self._with_snapshots(fresh, unit)))
             return
-        known = [node.state, *node.alternatives]
-        known = [self._before_append(node, one) for one in known]
+        known = self._left(node, node.state)
         if number and number != node.state.me.directory:
             lost = self.shared.lost.put(node.state.me.key, node.state.me.log)
             blank = self.protocol.formatted(host, number, endpoint or node.state.me.endpoint)
@@ -53,12 +52,19 @@ class Starts(Rebasing):
             me, _ = self.protocol.next_request(self.protocol.after_restart(kept))
             yield NodeState(self._with_snapshots(me, unit), ends=())
 
-    def _before_append(self, node: Node, state: NodeState) -> NodeState:
-        """Return the state without an append that has no line, if a later process shows a log without it."""
-        log, shown = state.me.log, node.shown_end()
-        if state.appended < node.position or not log or shown is None or shown[0] != offset_of(log, len(log) - 1):
-            return state
-        return state._replace(me=self.protocol.with_log(state.me, log[:-1], flushes=True))
+    def _left(self, node: Node, last: NodeState) -> list[NodeState]:
+        """Return the states in which a process may have ended.
+
+        They are without an append that has no line if a later process shows a log without it.
+        """
+        shown, found = node.shown_end(), list[NodeState]()
+        for state in (last, *node.alternatives):
+            log = state.me.log
+            is_short = shown is not None and log and shown[0] == offset_of(log, len(log) - 1)
+            if is_short and state.appended >= node.position:
+                state = state._replace(me=self.protocol.with_log(state.me, log[:-1], flushes=True))
+            found.append(state)
+        return found
 
     def _formatted(self, host: ModelValue, directory: int, unit: Sequence[Event]) -> None:
         """Note the voter set and kraft.version that a disk was formatted with, as its first start shows them."""

@@ -140,25 +140,36 @@ class _Steps:
 
     def _pair(self, event: Event) -> None:
         """Find the sending of a message; raise Refusal if its sender, which has steps, has not sent it."""
-        nodes, homes = self.replay.nodes, self.replay.homes
-        if event.kind is Kind.REQUEST and event.peer in nodes and event.peer is not None:
-            sent = self._sends[event.peer, event.body]
-            found = next((one for one in sent if homes.get(one.address, event.node) == event.node), None)
-            if found is not None:
-                sent.remove(found)
-                self.pairs.sent[id(event)] = found
-            elif event.peer not in self._killed:
-                raise Refusal(event, f"is received, and node {event.peer} has not sent it")
+        if event.kind is Kind.REQUEST:
+            self._pair_request(event)
         elif event.kind in (Kind.RESPONSE, Kind.IGNORED) and event.body.api != "ApiVersions" and not is_lost(event):
-            request = self._asked.pop((event.node, event.incarnation, event.correlation), None)
-            receiver = None if request is None else homes.get(request.address)
-            if receiver not in nodes or receiver is None:
-                return
-            answers = self._answers[receiver, event.node, event.body]
-            if answers:
-                self.pairs.answered[id(event)] = answers.pop(0)
-            elif receiver not in self._killed:
-                raise Refusal(event, f"is received, and node {receiver} has not sent it")
+            self._pair_response(event)
+
+    def _pair_request(self, event: Event) -> None:
+        if event.peer is None or event.peer not in self.replay.nodes:
+            return
+        sent, homes = self._sends[event.peer, event.body], self.replay.homes
+        found = next((one for one in sent if homes.get(one.address, event.node) == event.node), None)
+        if found is not None:
+            sent.remove(found)
+            self.pairs.sent[id(event)] = found
+        else:
+            self._require_killed(event, event.peer)
+
+    def _pair_response(self, event: Event) -> None:
+        request = self._asked.pop((event.node, event.incarnation, event.correlation), None)
+        receiver = None if request is None else self.replay.homes.get(request.address)
+        if receiver is None or receiver not in self.replay.nodes:
+            return
+        answers = self._answers[receiver, event.node, event.body]
+        if answers:
+            self.pairs.answered[id(event)] = answers.pop(0)
+        else:
+            self._require_killed(event, receiver)
+
+    def _require_killed(self, event: Event, sender: int) -> None:
+        if sender not in self._killed:
+            raise Refusal(event, f"is received, and node {sender} has not sent it")
 
     def _note(self, unit: Sequence[Event]) -> None:
         for event in unit:
@@ -222,7 +233,11 @@ def validate_step(
     refusal = state._step(events, is_last=is_last)
     if refusal is None:
         return None
-    shown = [f"{one.field}: {one.kafka}, model {one.model}" for one in refusal.differences]
-    subject = f"{refusal.event.kind} {refusal.event.body.api}" if isinstance(refusal.event.body, Body) else ""
-    text = f"{subject or refusal.event.kind} {refusal.what}"
-    return Refused(": ".join([text, "; ".join(shown)]) if shown else text, refusal.event, refusal.action)
+    return Refused(_guard(refusal), refusal.event, refusal.action)
+
+
+def _guard(refusal: Refusal) -> str:
+    event = refusal.event
+    subject = f"{event.kind} {event.body.api}" if isinstance(event.body, Body) else event.kind
+    shown = "; ".join(f"{one.field}: {one.kafka}, model {one.model}" for one in refusal.differences)
+    return f"{subject} {refusal.what}{': ' if shown else ''}{shown}"
