@@ -67,13 +67,21 @@ def outcomes(version: str, names: Iterable[str], fixes: Mapping[str, str] | None
         shared = [REPORTS / names[0] / place / file for file, place in FILES.items()]
         tests = [REPORTS / name / RAFT / f"{java_name(name)}Test.java" for name in names]
         subprocess.run([jdk("javac"), "-nowarn", "-cp", classpath, "-d", folder, *shared, *tests], check=True)
-        return {name: _run(name, classpath, (fixes or {}).get(name, "")) for name in names}
+        agent = agent_jar(SOURCES / "FixAgent.java", jars) if fixes else None
+        options = {name: [f"-javaagent:{agent}={fix}"] for name, fix in (fixes or {}).items() if fix}
+        return {name: _run(name, classpath, options.get(name, [])) for name in names}
 
 
-def _run(name: str, classpath: str, fix: str) -> str:
-    agent = f"-javaagent:{agent_jar(SOURCES / 'FixAgent.java', kit(VERSION))}={fix}"
-    options = ["-XX:TieredStopAtLevel=1", *([agent] if fix else [])]
-    command = [str(jdk("java")), *options, "-cp", classpath, "org.junit.platform.console.ConsoleLauncher", "execute"]
+def _run(name: str, classpath: str, options: Sequence[str]) -> str:
+    command = [
+        str(jdk("java")),
+        "-XX:TieredStopAtLevel=1",
+        *options,
+        "-cp",
+        classpath,
+        "org.junit.platform.console.ConsoleLauncher",
+        "execute",
+    ]
     command += ["--disable-banner", "--details=tree", f"--select-class=org.apache.kafka.raft.{java_name(name)}Test"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if "1 tests successful" in done.stdout and done.returncode == 0:
