@@ -64,8 +64,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "model", help="quorum")
     add(parser, "--config", "--set", "--variant")
     kafka = f"a version in Maven Central, from 4.1.0 on, or a folder with Kafka's jars (default: {NEWEST})"
-    kafka += "; repeatable: prints one table of walks by version"
-    parser.add_argument("--kafka", action="append", metavar="VERSION|DIR", help=kafka)
+    kafka += "; repeatable: prints a table of walks by version; NAME=VERSION: a replica of one mixed cluster"
+    parser.add_argument("--kafka", action="append", metavar="[NAME=]VERSION|DIR", help=kafka)
     disk = "keep Kafka's log and quorum-state in temporary files instead of memory (from 4.3 on)"
     parser.add_argument("--disk", action="store_true", help=disk)
     walks = parser.add_argument_group("walks")
@@ -100,7 +100,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from kraftcheck.commands._lockstep import tasks
 
-    arguments.kafka = versions = list(dict.fromkeys(arguments.kafka or [NEWEST]))
+    arguments.kafka = versions = _versions(arguments)
     if arguments.reach and len(versions) > 1:
         raise InputError("--reach: several versions of Kafka are given; give one")
     with OutputFiles(arguments, "json", "reach", "report") as files:
@@ -118,6 +118,20 @@ def run(arguments: argparse.Namespace) -> int:
         made = [one for kafka in driven for one in kafka.made]
         _raise_problem(made)
     return _exit_code(made)
+
+
+def _versions(arguments: argparse.Namespace) -> list[str]:
+    """Return the versions of Kafka; those of one mixed cluster as one text."""
+    from kraftcheck.lockstep.mixed import is_mixed
+
+    given = list(dict.fromkeys(arguments.kafka or [NEWEST]))
+    if not any(map(is_mixed, given)):
+        return given
+    for option in ("disk", "reach", "logs", "junit_test"):
+        if getattr(arguments, option):
+            name = option.replace("_", "-")
+            raise InputError(f"--{name}: not supported with --kafka NAME=VERSION; leave one out")
+    return [",".join(given)]
 
 
 def _require_one_walk(arguments: argparse.Namespace, asked: Sequence[Task]) -> None:
@@ -145,9 +159,12 @@ def _driven(versions: Sequence[str], drive: Callable[[str], Driven]) -> Iterator
 def _walk(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, files: OutputFiles) -> Driven:
     """Run all tasks on one version of Kafka, without output: a later error can change a verdict."""
     from kraftcheck.lockstep.jars import classpath
+    from kraftcheck.lockstep.mixed import is_mixed
     from kraftcheck.lockstep.reach import Reach
     from kraftcheck.lockstep.survey import TaskResult, rare_collections
 
+    if is_mixed(kafka):
+        return _walk_mixed(kafka, tasks, arguments, meter, files)
     try:
         path = classpath(kafka, disk=arguments.disk)
         reach = Reach(path) if arguments.reach else None
@@ -163,6 +180,21 @@ def _walk(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, mete
         if reach is not None and not driver.died:
             files.file("reach", partial(_write_reach, reach))
     return driven
+
+
+def _walk_mixed(
+    kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, files: OutputFiles
+) -> Driven:
+    """Run all tasks on one cluster of several versions of Kafka."""
+    from kraftcheck.lockstep.mixed import start_mixed
+    from kraftcheck.lockstep.survey import TaskResult, rare_collections
+
+    try:
+        driving = start_mixed(kafka, NEWEST)
+    except InputError as problem:
+        return Driven(kafka, [TaskResult(problem=problem)] * len(tasks))
+    with driving as driver, rare_collections():
+        return Driven(kafka, list(_walk_all(driver, kafka, tasks, arguments, meter, files)))
 
 
 def _made(folder: Path) -> Path:

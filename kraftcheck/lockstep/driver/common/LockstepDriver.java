@@ -21,6 +21,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.errors.InvalidUpdateVersionException;
+import org.apache.kafka.common.errors.UnsupportedVersionException;
 import org.apache.kafka.common.feature.SupportedVersionRange;
 import org.apache.kafka.common.message.AddRaftVoterRequestData;
 import org.apache.kafka.common.message.ApiVersionsResponseData;
@@ -41,6 +42,7 @@ public final class LockstepDriver {
     final List<Integer> brokers = new ArrayList<>();
     final List<Integer> servers = new ArrayList<>();
     private final LinkedHashMap<Long, LockstepMessage> underWay = new LinkedHashMap<>();
+    private final Map<Long, LockstepMessage> abroad = new HashMap<>();  // requests to replicas of other processes
     private final List<LockstepMessage> news = new ArrayList<>();
     private final AtomicInteger correlations = new AtomicInteger();  // of an administrator's requests
     private final List<Integer> foreign = new ArrayList<>();
@@ -63,10 +65,56 @@ public final class LockstepDriver {
         return foreign.contains(id) ? "another" : "lockstep";
     }
 
+    /** Whether a replica runs in another process, with another version of Kafka. */
+    boolean isElsewhere(int id) {
+        return replicas.containsKey(id) && replicas.get(id).elsewhere;
+    }
+
+    /** Puts a message from a replica of another process in flight. */
+    private void take(JsonNode command) throws Exception {
+        LockstepMessage message = new LockstepMessage();
+        message.id = command.path("id").asLong();
+        message.from = command.path("from").asInt();
+        message.to = command.path("to").asInt();
+        message.answer = command.path("answer").asBoolean();
+        message.version = (short) command.path("version").asInt();
+        message.data = LockstepBytes.read(command);
+        if (message.answer) {
+            LockstepMessage asked = abroad.remove(command.path("asked").asLong());
+            message.asked = asked.id;
+            message.request = asked.request;
+            message.promise = asked.promise;
+            message.channel = asked.channel;
+        }
+        underWay.put(message.id, message);
+    }
+
+    /** Reports a message to another process; like Kafka's network channel, answers a request that cannot be written. */
+    private void sendAbroad(LockstepMessage message, ArrayNode sent) throws Exception {
+        try {
+            ObjectNode described = LockstepJson.described(message);
+            LockstepBytes.write(message, replicas.get(message.to).versions, described);
+            sent.add(described);
+        } catch (UnsupportedVersionException problem) {
+            abroad.remove(message.id);
+            LockstepMessage answer = answered(message,
+                RaftUtil.errorResponse(ApiKeys.forId(message.data.apiKey()), Errors.UNSUPPORTED_VERSION));
+            answer.id = ++messages;
+            underWay.put(answer.id, answer);
+            sent.add(LockstepJson.described(answer));
+        }
+    }
+
     void send(LockstepMessage message) {
         message.id = ++messages;
         underWay.put(message.id, message);
         news.add(message);
+        if (isElsewhere(message.to)) {
+            underWay.remove(message.id);
+            if (!message.answer) {
+                abroad.put(message.id, message);
+            }
+        }
         if (!message.answer) {
             message.channel.numbers.put((long) message.request.correlationId(), message.id);
         }
@@ -84,7 +132,8 @@ public final class LockstepDriver {
         underWay.clear();
         news.clear();
         correlations.set(0);
-        messages = 0;
+        abroad.clear();
+        messages = command.path("first").asLong(0);
         version = command.path("version").asInt(1);
         autoJoin = command.path("autoJoin").asBoolean(false);
         fetchLimit = command.path("fetchLimit").asInt(0);
@@ -94,6 +143,11 @@ public final class LockstepDriver {
         command.path("foreign").forEach(id -> foreign.add(id.asInt()));
         logs = command.hasNonNull("logs") ? Path.of(command.path("logs").asText()) : null;
         command.path("nodes").forEach(id -> replicas.put(id.asInt(), new LockstepReplica(this, id.asInt())));
+        command.path("elsewhere").fields().forEachRemaining(entry -> {
+            LockstepReplica replica = replicas.get(Integer.parseInt(entry.getKey()));
+            replica.elsewhere = true;
+            replica.versions = entry.getValue();
+        });
         Map<Integer, VoterSet.VoterNode> nodes = new HashMap<>();
         for (int id : voters) {
             LockstepReplica replica = replicas.get(id);
@@ -106,7 +160,9 @@ public final class LockstepDriver {
             replica.format(voters.contains(replica.id));
         }
         for (LockstepReplica replica : replicas.values()) {
-            replica.start();
+            if (!replica.elsewhere) {
+                replica.start();
+            }
         }
     }
 
@@ -142,6 +198,10 @@ public final class LockstepDriver {
     }
 
     private void answer(LockstepMessage request, ApiMessage data) {
+        send(answered(request, data));
+    }
+
+    private static LockstepMessage answered(LockstepMessage request, ApiMessage data) {
         LockstepMessage answer = new LockstepMessage();
         answer.from = request.to;
         answer.to = request.from;
@@ -151,14 +211,15 @@ public final class LockstepDriver {
         answer.channel = request.channel;
         answer.answer = true;
         answer.asked = request.id;
-        send(answer);
+        answer.version = request.version;
+        return answer;
     }
 
     private void ask(LockstepReplica to, ApiMessage data, LockstepMessage message) throws Exception {
         int number = message.request == null ? correlations.getAndIncrement() : message.request.correlationId();
+        short version = message.version < 0 ? data.highestSupportedVersion() : message.version;
         RaftRequest.Inbound inbound = new RaftRequest.Inbound(
-            LockstepParts.LISTENER, number, data.highestSupportedVersion(), data,
-            to.time.milliseconds());
+            LockstepParts.LISTENER, number, version, data, to.time.milliseconds());
         LockstepWire.handle(to.client, inbound).whenComplete((response, error) -> {
             if (error == null) {
                 answer(message, response.data());
@@ -234,6 +295,15 @@ public final class LockstepDriver {
                 replica.settle();
             }
             case "nothing" -> { }
+            case "take" -> {
+                take(command);
+                id = command.path("to").asInt();
+            }
+            case "versions" -> id = Integer.MAX_VALUE;  // no replica
+            case "replaced" -> {  // a replica of another process has another disk or endpoint
+                replica.directory += command.path("disk").asInt();
+                replica.endpoint += command.path("endpoint").asInt();
+            }
             case "ask-bootstrap" -> askBootstrap(replica, command.path("server").asInt());
             case "time-out" -> {
                 replica.timeOut();
@@ -323,16 +393,23 @@ public final class LockstepDriver {
     private void report(int id, ObjectNode answer) throws Exception {
         ObjectNode states = answer.putObject("states");
         for (LockstepReplica replica : replicas.values()) {
-            if (id < 0 || replica.id == id) {
+            if ((id < 0 || replica.id == id) && !replica.elsewhere) {
                 states.set(Integer.toString(replica.id), replica.state());
             }
         }
         ArrayNode sent = answer.putArray("sent");
         for (LockstepMessage message : news) {
-            sent.add(LockstepJson.described(message));
+            if (isElsewhere(message.to)) {
+                sendAbroad(message, sent);
+            } else {
+                sent.add(LockstepJson.described(message));
+            }
         }
         news.clear();
         stale(answer.putArray("stale"));
+        if (id == Integer.MAX_VALUE) {
+            answer.set("versions", LockstepBytes.versions());
+        }
     }
 
     public static void main(String[] arguments) throws Exception {

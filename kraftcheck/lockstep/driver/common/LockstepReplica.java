@@ -10,6 +10,7 @@ import java.util.OptionalInt;
 import java.util.Random;
 import java.util.TreeMap;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
 import org.apache.kafka.common.Uuid;
@@ -46,6 +47,8 @@ final class LockstepReplica {
     Random random;
     LockstepMessage held;  // a fetch from a bootstrap server, withheld until the model sends it
     FollowerState due;  // the state whose timer for UpdateVoter expires as soon as it can send
+    boolean elsewhere;  // it runs in another process
+    JsonNode versions;  // the newest version of each request that its process knows
     boolean dead;  // Kafka threw, or the process was stopped
     ObjectNode last;  // the state reported last
 
