@@ -140,3 +140,16 @@ def test_a_report_has_the_generated_project_and_its_failure(
 def test_each_fix_mends_its_report() -> None:
     names = [name for name, fix in FIXES.items() if fix]
     assert outcomes(VERSION, names, FIXES) == dict.fromkeys(names, "")
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_walk_that_ends_before_its_fault_is_skipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    name = "removed-leader-stays"
+    shutil.copytree(REPORTS / name, tmp_path / name)
+    (test,) = (tmp_path / name).rglob("*Test.java")
+    test.write_text(test.read_text().replace("n3.receives(VOTE, n1)", "n3.receives(FETCH, n1)", 1))
+    monkeypatch.setattr("tests.support.kafka_reports.REPORTS", tmp_path)
+    said = outcomes(VERSION, [name])[name]
+    assert "step 2 is not possible: n1 has sent no FETCH request to n3" in said
+    assert "1 tests aborted" in said
