@@ -15,6 +15,9 @@ from kraftcheck.spec.errors import InputError
 IDS = 1_000_000_000
 """Distance between the first message numbers of two processes."""
 
+OTHERS = -1
+"""Stands for the replicas without a version of their own."""
+
 PLACED = re.compile(r"(\w+)=(.+)")
 
 
@@ -25,24 +28,30 @@ def is_mixed(kafka: str) -> bool:
 
 def start_mixed(kafka: str, newest: str) -> MixedDriver:
     """Start a process for each version of a text such as `n1=4.1.2,4.3.1`; other replicas have the unnamed version."""
-    place, default = dict[int, str](), ""
+    place: dict[int, str] = {}
     for word in kafka.split(","):
-        placed = PLACED.fullmatch(word)
-        digits = "".join(filter(str.isdigit, placed[1])) if placed else ""
-        if placed and not digits:
-            raise InputError(f"--kafka {word}: expected a replica with a number in its name, such as n1")
-        if (int(digits) in place) if placed else default:
+        node, version = _placed(word)
+        if node in place:
             raise InputError(f"--kafka {word}: expected one version for a replica, and one for the others; remove one")
-        if placed:
-            place[int(digits)] = placed[2]
-        default = default if placed else word
-    versions = list(dict.fromkeys([default or newest, *place.values()]))
+        place[node] = version
+    versions = list(dict.fromkeys([place.pop(OTHERS, newest), *place.values()]))
     paths = [classpath(version) for version in versions]
     with ExitStack() as stack:
         drivers = [stack.enter_context(Driver(path.java, path.text, path.options)) for path in paths]
         mixed = MixedDriver(drivers, {node: versions.index(version) for node, version in place.items()})
         stack.pop_all()
     return mixed
+
+
+def _placed(word: str) -> tuple[int, str]:
+    """Return the number of a replica, or `OTHERS`, and its version."""
+    placed = PLACED.fullmatch(word)
+    if placed is None:
+        return OTHERS, word
+    digits = re.sub(r"[^0-9]", "", placed[1])
+    if not digits:
+        raise InputError(f"--kafka {word}: expected a replica with a number in its name, such as n1")
+    return int(digits[:9]), placed[2]
 
 
 class MixedDriver(Driver):
