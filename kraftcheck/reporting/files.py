@@ -103,7 +103,7 @@ class OutputFiles:
 
 def _inputs(arguments: argparse.Namespace) -> Iterator[str]:
     """Yield the arguments of a command line that may be input files."""
-    for name in ("model", "config", "traces", "dump", "spec", "walk", "variants", "explained"):
+    for name in ("model", "config", "traces", "dump", "spec", "walk", "variants", "explained", "paths"):
         given = getattr(arguments, name, None) or ()
         for one in given if isinstance(given, list | tuple) else (given,):
             yield str(one).rpartition(":")[0] if name in ("model", "variants") and ":" in str(one) else str(one)

@@ -139,6 +139,16 @@ def test_a_stream_is_recognized_by_its_content(run: Run, tmp_path: Path) -> None
     assert f"{stream}:1: expected one of the fields " in done.err
 
 
+def test_an_input_is_not_overwritten(run: Run, tmp_path: Path) -> None:
+    log = tmp_path / "node1.log"
+    log.write_bytes(gzip.decompress((DATA / "node1.info.log.gz").read_bytes()))
+    before = log.read_bytes()
+    done = run("validate", "quorum", log, "--events", log)
+    assert done.code == 2
+    assert f"--events {log}: this file is an input; give another file" in done.err
+    assert log.read_bytes() == before
+
+
 def test_a_changed_field_of_a_stream_is_found_at_its_line(run: Run, tmp_path: Path) -> None:
     stream = tmp_path / "events.ndjson"
     sources = read_sources([DATA / "conforms"])
