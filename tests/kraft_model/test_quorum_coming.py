@@ -19,6 +19,7 @@ from kraftcheck.kraft_model.quorum.records import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     Batch,
+    Data,
     Error,
     Key,
     Mode,
@@ -26,6 +27,7 @@ from kraftcheck.kraft_model.quorum.records import (
     UpdateVoterRequest,
     UpdateVoterResponse,
     Voter,
+    VoteResponse,
     Voters,
 )
 from kraftcheck.kraft_model.quorum.rules import keys
@@ -33,7 +35,7 @@ from kraftcheck.kraft_model.quorum.variants import coming
 from kraftcheck.spec import Map
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import BoundConfig, override, parse_setting
-from tests.support.kraft_model.quorum_steps import ALL, FIRST, N1, N2, N3, N4, QUIET, quorum, replica, sent
+from tests.support.kraft_model.quorum_steps import ALL, FIRST, N1, N2, N3, N4, QUIET, only, quorum, replica, sent, vote
 from tests.support.kraft_model.searches import bound, search
 
 MODEL = "quorum"
@@ -53,8 +55,10 @@ BROKEN = [
     Broken("overridden-alone", "StateMachineSafety", 7),
     Broken("overridden-voters", "LeaderCompleteness", 6),
     Broken("formatted-with-new-voters", "ElectionSafety", 10),
+    Broken("waits-for-cluster-id", "LeaderCompleteness", 7),
+    Broken("metadata-downgraded", "OldBinariesRun", 8),
 ]
-KEPT = {"removed-later", "overridden-endpoints", "updates-checked"}
+KEPT = {"removed-later", "overridden-endpoints", "updates-checked", "formatting-needed", "downgraded-together"}
 """Variants that break no invariant: the rule that is lost, a remedy, and a change that breaks progress alone."""
 
 
@@ -165,3 +169,33 @@ def test_voters_of_formatting_are_overridden_until_a_newer_record() -> None:
     newer = model.with_log(step.me, (FIRST, Batch(2, (Voters(ALL),))), flushes=True)
     assert newer.voters == ALL
     assert model.with_log(newer, (FIRST,), flushes=True).voters == step.me.voters
+
+
+def test_a_disk_that_is_lost_keeps_the_process_down_where_formatting_is_needed() -> None:
+    for variant, mode in ((None, Mode.UNATTACHED), ("formatting-needed", Mode.DOWN)):
+        model = quorum(variant, KRaftVersion=0)
+        (step,) = model.lose_disk(model.formatted(N2, 1), QUIET)
+        assert (step.me.mode, step.me.key, step.me.log) == (mode, Key(N2, 2), ())
+
+
+def test_a_voter_without_a_cluster_id_neither_votes_nor_stands_until_it_has_fetched() -> None:
+    model = quorum("waits-for-cluster-id", KRaftVersion=0, Unformatted="{n2}")
+    one, two = model.formatted(N1, 1), model.formatted(N2, 1)
+    assert [model.may_stand(me) for me in (one, two)] == [True, False]
+    for me, granted in ((one, True), (two, False)):
+        step = only(model.handle_vote_request(me, vote(source=N3, dest=me.id, voter=Key(me.id, 0)).but(epoch=2), QUIET))
+        assert sent(step, VoteResponse).granted is granted
+
+
+def test_old_binaries_read_a_log_from_the_lower_level_on() -> None:
+    model = quorum("metadata-downgraded", MaxMetadataDowngrades=1, MaxOldBinaries=1)
+    log = (FIRST, Batch(1, (coming.Level(0),)), Batch(1, (Data(1),)))
+    me = model.with_log(model.formatted(N1, 1), log, flushes=True)
+    assert [model.can_read(me.but(binary=b, start=start)) for b, start in ((1, 0), (0, 0), (0, 1), (0, 2))] == [
+        *(True, False, False, True)
+    ]
+    for all_lowered in (True, False):
+        lowered = Map({N1: True, N2: all_lowered, N3: True})
+        together = quorum("downgraded-together", MaxMetadataDowngrades=1, MaxOldBinaries=1)
+        assert len(list(model.change_binary(me.but(start=2), lowered))) == 1
+        assert len(list(together.change_binary(me.but(start=2), lowered))) == all_lowered

@@ -11,20 +11,25 @@ from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.records import (
     ENDED,
+    Admin,
     ApiVersionsRequest,
+    Batch,
     Change,
     Error,
+    FetchResponse,
     Key,
     LogRecord,
+    Mode,
     Nil,
     Operation,
     Replica,
     Shared,
     UpdateVoterRequest,
     Voter,
+    VoteRequest,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import Log, voter_of
+from kraftcheck.kraft_model.quorum.rules import Log, stopped, voter_of
 from kraftcheck.kraft_model.quorum.starts import elect, fetches
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome, controllers
 from kraftcheck.spec import (
@@ -37,7 +42,9 @@ from kraftcheck.spec import (
     constant,
     environment,
     internal,
+    invariant,
     ordered,
+    projection,
     reachable,
 )
 from kraftcheck.spec.language.semantics import Take, scenario, take
@@ -277,3 +284,149 @@ class FormattedWithNewVoters(Quorum, variant="formatted-with-new-voters"):
         yield from elect(one, [two], others=1)
         yield from fetches(two, one, times=1)
         yield take("HandleFetchRequest", one, source=two)
+
+
+class FormattingNeeded(Quorum, variant="formatting-needed"):
+    """A controller whose disk is lost stays down, since no operator formats the new disk (before KIP-1262)."""
+
+    configuration = "coming.formatting-needed"
+
+    @internal
+    def lose_disk(self, me: Replica, shared: Shared) -> Steps:
+        """A disk is lost, and the process does not start again."""
+        for step in super().lose_disk(me, shared):
+            assert isinstance(step.me, Replica)
+            yield step.but(me=stopped(step.me))
+
+
+class IdentifiedReplica(Replica):
+    """A replica whose disk may hold the cluster id."""
+
+    identified: bool = False
+
+
+class WaitsForClusterId(Quorum, variant="waits-for-cluster-id"):
+    """A proposal: a voter without a cluster id neither votes nor stands, until a leader's Fetch gives it the id.
+
+    KIP-1262 has a node without formatting discover its cluster id by Fetch. Here the first disks have one, except those
+    of the hosts `Unformatted`.
+    """
+
+    configuration = "coming.waits-for-cluster-id"
+    replica_type = IdentifiedReplica
+    unformatted: frozenset[ModelValue] = constant("Unformatted", default=frozenset())
+
+    def formatted(self, host: ModelValue, directory: int, endpoint: int = 1) -> Replica:
+        has_id = directory == 1 and host not in self.unformatted
+        return super().formatted(host, directory, endpoint).but(identified=has_id)
+
+    def take_high_watermark(self, me: Replica, response: FetchResponse) -> Replica:
+        return super().take_high_watermark(me, response).but(identified=True)
+
+    def may_stand(self, me: Replica) -> bool:
+        assert isinstance(me, IdentifiedReplica)
+        return me.identified and super().may_stand(me)
+
+    @scenario
+    def partly_fetched(self) -> Iterator[Take]:
+        """Three voters: 1 and 2 committed a record, 2 lost its disk, and has fetched the first batch again."""
+        one, two, _ = self.chosen(3)
+        yield from self.elected()
+        yield take("ClientAppend", one)
+        yield from fetches(two, one, times=2)
+        yield take("LoseDisk", two)
+        yield take("FetchFromBootstrapServer", two)
+        for _ in range(2):
+            yield take("HandleFetchRequest", one, source=two, directory=2)
+            yield take("HandleFetchResponse", two, source=one)
+
+    def log_suffices(self, me: Replica, request: VoteRequest) -> bool:
+        assert isinstance(me, IdentifiedReplica)
+        return me.identified and super().log_suffices(me, request)
+
+
+class Level(LogRecord):
+    """FeatureLevelRecord of metadata.version: the level of later records (KIP-778)."""
+
+    level: int
+
+
+class LevelReplica(Replica):
+    """A replica with the highest metadata.version that its binaries support: 1 for new ones, 0 for old ones."""
+
+    binary: int = 1
+
+
+class MetadataDowngraded(Quorum, variant="metadata-downgraded"):
+    """metadata.version is lowered, and a node runs old binaries once it has a snapshot at the lower level (KIP-1155).
+
+    Old binaries cannot read the log before the record that lowers the level, nor an earlier snapshot (KIP-778).
+    """
+
+    configuration = "coming.metadata-downgraded"
+    replica_type = LevelReplica
+    downgrades: int = bound("MaxMetadataDowngrades", default=0)
+    binaries: int = bound("MaxOldBinaries", default=0)
+
+    @internal
+    def lower_level(self, me: Replica, shared: Shared) -> Steps:
+        """A leader appends the record that lowers metadata.version (KIP-1155)."""
+        if me.mode is not Mode.LEADER or not self.is_established(me) or self.lowered(me.log):
+            return
+        lower = self.with_log(me, (*me.log, Batch(me.epoch, (Level(0),))), flushes=True)
+        after, sends, puts = self.commits(lower, shared)
+        yield self.taken(me, after, *sends, consumes=False).put(**puts).spend("downgrades")
+
+    def lowered(self, log: Log) -> int:
+        """Return the end offset of the record that lowers the level; 0 if there is none."""
+        return next((end for end, batch in enumerate(log, start=1) if Level(0) in batch.records), 0)
+
+    @projection
+    def is_lowered(self, me: Replica | Admin) -> bool:
+        """Whether a process has ended, or needs no record of the higher level: its snapshot is at the lower one."""
+        return not isinstance(me, Replica) or me.mode in ENDED or 0 < self.lowered(me.log) <= me.start
+
+    @internal(reads=is_lowered)
+    def change_binary(self, me: LevelReplica, is_lowered: Map[ModelValue, bool]) -> Steps:
+        """A controller restarts with old binaries."""
+        if me.mode in ENDED or me.binary == 0 or not self.may_change(me, is_lowered):
+            return
+        after = self.after_restart(me.but(binary=0))
+        yield self.taken(me, after, *self.messages_after_restart(after), consumes=False, starts=True).spend("binaries")
+
+    def may_change(self, me: Replica, is_lowered: Map[ModelValue, bool]) -> bool:
+        return is_lowered[me.id]
+
+    @internal
+    def lose_disk(self, me: Replica, shared: Shared) -> Steps:
+        """A disk is replaced; the binaries stay."""
+        assert isinstance(me, LevelReplica)
+        for step in super().lose_disk(me, shared):
+            assert isinstance(step.me, Replica)
+            yield step.but(me=step.me.but(binary=me.binary))
+
+    @scenario
+    def lowered_at_last(self) -> Iterator[Take]:
+        """Three voters: the lower level is committed, and 3 alone has a snapshot at it."""
+        one, two, three = self.chosen(3)
+        yield from self.elected()
+        yield take("LowerLevel", one)
+        for voter in (two, three):
+            yield from fetches(voter, one, times=2)
+        yield take("TakeSnapshot", three)
+
+    def can_read(self, me: Replica) -> bool:
+        assert isinstance(me, LevelReplica)
+        return super().can_read(me) and (me.binary == 1 or not me.log or self.is_lowered(me))
+
+    @invariant
+    def old_binaries_run(self, me: Replica) -> bool:
+        """No process stops because it cannot read a record (KIP-778)."""
+        return me.mode is not Mode.DOWN
+
+
+class DowngradedTogether(MetadataDowngraded, variant="downgraded-together"):
+    """A node runs old binaries only once every running node has a snapshot at the lower level (KIP-778)."""
+
+    def may_change(self, me: Replica, is_lowered: Map[ModelValue, bool]) -> bool:
+        return all(is_lowered.values())
