@@ -39,6 +39,10 @@ class SearchObserver(Protocol):
     def pause(self) -> None:
         """Check the clock, and report progress."""
 
+    @property
+    def keeps_sets(self) -> bool:
+        """Whether the search has a checkpoint."""
+
     def keep(self, sets: dict[str, int]) -> None:
         """Keep named sets for the checkpoint; write the checkpoint when it is due."""
 
@@ -66,9 +70,10 @@ class BreadthFirst:
             space.successors(expanded)  # so that the steps out of earlier levels can be counted
             space.pruned(expanded)
         while new != EMPTY or pruned != EMPTY:
-            names = ("new", "pruned", "reached", "known", "expanded", *map(str, range(len(self._levels))))
-            sets = (new, pruned, reached, known, expanded, *self._levels)
-            self._books.keep(dict(zip(names, sets, strict=True)))
+            if self._books.keeps_sets:
+                names = ("new", "pruned", "reached", "known", "expanded", *map(str, range(len(self._levels))))
+                sets = (new, pruned, reached, known, expanded, *self._levels)
+                self._books.keep(dict(zip(names, sets, strict=True)))
             frontier = self._state_checks.within(self._books.options.constraints, new)
             known = store.union(known, view.of(new))
             reached = store.union(reached, view.of(frontier))

@@ -380,6 +380,11 @@ class SymbolicSearch:
         """End the search because it reached a limit."""
         self._books.stop_at(limit)
 
+    @property
+    def keeps_sets(self) -> bool:
+        """Whether the search has a checkpoint."""
+        return self._checkpoint is not None
+
     def keep(self, sets: dict[str, int]) -> None:
         """Keep named sets for the checkpoint; write the checkpoint when it is due."""
         if self._checkpoint is not None and self.space is not None:
