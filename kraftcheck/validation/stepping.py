@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.validation.cluster import replay_of
 from kraftcheck.validation.event_stream import events_in
 from kraftcheck.validation.events import Body, Event, Kind
 from kraftcheck.validation.pairing import Pairs, is_lost, numbered
-from kraftcheck.validation.replay import ClusterReplay
-from kraftcheck.validation.state import BOOTS, Refusal, unit_of
+
+if TYPE_CHECKING:  # `from kraftcheck import *` imports this module, and must not import the model
+    from kraftcheck.validation.replay import ClusterReplay
+    from kraftcheck.validation.state import Refusal
 
 
 class Refused(NamedTuple):
@@ -115,6 +116,8 @@ class _Steps:
     """A replay of steps, which pairs messages in their order: each is sent before it is received."""
 
     def __init__(self, logs: Mapping[int, list[Event]], without: Collection[str]) -> None:
+        from kraftcheck.validation.cluster import replay_of
+
         self.pairs = Pairs({}, {}, [])
         self.replay: ClusterReplay = replay_of(dict(logs), without=without, pairs=self.pairs)
         self._sends: dict[tuple[int, Body], list[Event]] = defaultdict(list)
@@ -124,6 +127,8 @@ class _Steps:
 
     def refusal(self, step: _Taken) -> Refusal | None:
         """Take a step; return why the model does not allow it, or None."""
+        from kraftcheck.validation.state import Refusal, unit_of
+
         node = self.replay.nodes[step.node]
         try:
             while node.position < step.end:
@@ -168,6 +173,8 @@ class _Steps:
             self._require_killed(event, receiver)
 
     def _require_killed(self, event: Event, sender: int) -> None:
+        from kraftcheck.validation.state import Refusal
+
         if sender not in self._killed:
             raise Refusal(event, f"is received, and node {sender} has not sent it")
 
@@ -182,6 +189,8 @@ class _Steps:
 
 def _facts(event: Event) -> Iterator[Any]:
     """Yield what an event shows of the cluster as a whole: nodes, addresses, voters, and what starts with a process."""
+    from kraftcheck.validation.state import BOOTS
+
     yield event.node
     if event.peer is not None:
         yield event.peer

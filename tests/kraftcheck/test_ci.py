@@ -544,6 +544,13 @@ def test_a_small_search_imports_no_compiler() -> None:
     assert smoke.endswith("False\n")
 
 
+def test_the_language_imports_neither_a_compiler_nor_a_model() -> None:
+    code = "import sys; from kraftcheck import *; print([one for one in sys.modules if 'kraft_model' in one])"
+    code += "; print('numba' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == "[]\nFalse\n"
+
+
 def test_a_search_that_is_not_small_goes_to_the_table_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "numba", raising=False)
     monkeypatch.setattr("kraftcheck.engines.SMALL_SECONDS", 60.0)
