@@ -155,11 +155,8 @@ class Bookkeeping:
         self.tally()
         result = self.result
         if self.options.report is not None:
-            self.options.report(
-                Progress(
-                    result.distinct_states, result.generated_states, result.depth or 0, frontier, result.seconds, nodes
-                )
-            )
+            counts = result.distinct_states, result.generated_states, result.depth or 0, frontier
+            self.options.report(Progress(*counts, result.seconds, nodes, result.handler_calls))
 
     def check_time_limit(self, frontier: int, nodes: int | None = None) -> None:
         """Stop at the time limit; else report the progress."""

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from os import PathLike
 from pathlib import Path
@@ -72,6 +72,8 @@ class Progress:
     nodes : int or None
         Nodes of the decision diagrams of the symbolic engine; None for other engines. By saturation, the other counts
         are 0 until the end.
+    handler_calls : dict of str to int
+        Calls of each action in Python so far.
     """
 
     distinct_states: int
@@ -80,6 +82,7 @@ class Progress:
     frontier: int
     seconds: float
     nodes: int | None = None
+    handler_calls: dict[str, int] = field(default_factory=dict)
 
 
 # Values on the command line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -9,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from itertools import pairwise, starmap
 from typing import TYPE_CHECKING, NamedTuple
 
 from kraftcheck.explorer.request import OPTIONS, Progress, SearchRequest
@@ -29,6 +31,10 @@ TRIAL_SECONDS = 3.0
 
 SMALL_STATES, SMALL_SECONDS = 500, 0.06
 """Limits of the reference engine's trial before Numba is imported; the second one is of processor time."""
+
+
+TRIAL_STATES, SAMPLES = 1 << 12, 2
+"""Number of states at the first sample of the table engine's calls, and of successive samples that decide."""
 
 
 class Engine(NamedTuple):
@@ -112,17 +118,68 @@ def search(
     less time than the import of Numba. The first use of the table engine on a machine compiles its kernel, for about
     ten seconds. Before that the reference engine tries for some seconds.
     """
-    tried = _tried_by_reference(protocol, options) if engine == "tables" and not is_named else None
+    tried, growth = None, CallGrowth(options)
+    if engine == "tables" and not is_named:
+        tried = _tried_by_reference(protocol, options)
+        options = growth.watched()
     if tried is not None:
         return tried
     run = partial(_run, engine, protocol, options)
     try:
         return replace(run() if engine == "reference" else compiling(run, compiles), engine=engine)
+    except CallsGrow:
+        pass
     except HiddenReadError:
         found = _first_by_reference(protocol, options) if engine == "tables" and options.search == "bfs" else None
         if found is None:
             raise
         return found
+    gc.collect()  # frees the tables
+    found = _by_reference(protocol, growth.rest(), growth.note, whole_levels=True)
+    assert found is not None, "only searches that the reference engine supports are watched"
+    return found
+
+
+class CallsGrow(Exception):  # noqa: N818 - a way out of a search, not an error
+    """Raised to end a search of the table engine that calls handlers for nearly every step."""
+
+
+class CallGrowth:
+    """Ends a search whose inputs hardly repeat: tables then cost more than the reference engine's calls."""
+
+    def __init__(self, options: SearchRequest) -> None:
+        self._options, self._began, self._samples = options, time.monotonic(), [Progress(0, 0, 0, 0, 0.0)]
+        self.note = ""
+
+    def watched(self) -> SearchRequest:
+        """Return the request with a report that raises `CallsGrow`, unless only the table engine supports it."""
+        is_able = _is_able(self._options)
+        return replace(self._options, report=self._see) if is_able else self._options
+
+    def rest(self) -> SearchRequest:
+        """Return the request, without the time that the search has taken."""
+        limit, spent = self._options.time_limit, time.monotonic() - self._began
+        return self._options if limit is None else replace(self._options, time_limit=max(0.001, limit - spent))
+
+    def _see(self, progress: Progress) -> None:
+        if self._options.report is not None:
+            self._options.report(progress)
+        if progress.distinct_states >= max(TRIAL_STATES, 2 * self._samples[-1].distinct_states):
+            self._samples.append(progress)
+            if len(self._samples) > SAMPLES and all(starmap(_grow, pairwise(self._samples[-SAMPLES:]))):
+                calls = progress.handler_calls
+                most = sorted(name for name, times in calls.items() if 2 * times > max(calls.values()))
+                self.note = (
+                    f"the inputs of {', '.join(most)} hardly repeat ({sum(calls.values()):,} calls for "
+                    f"{progress.generated_states:,} steps): the reference engine searched; see docs/fast.md"
+                )
+                raise CallsGrow
+
+
+def _grow(before: Progress, after: Progress) -> bool:
+    """Return whether there were at least as many calls as steps between two samples."""
+    calls = sum(after.handler_calls.values()) - sum(before.handler_calls.values())
+    return calls >= after.generated_states - before.generated_states
 
 
 def _tried_by_reference(protocol: Protocol, options: SearchRequest) -> Result | None:
@@ -168,12 +225,17 @@ def _by_reference(protocol: Protocol, options: SearchRequest, *notes: str, whole
     """Return the reference engine's result with notes; None if the engine lacks one of the given options."""
     from kraftcheck.explorer.reference import explore
 
-    reference = ENGINES["reference"]
-    if options.search not in reference.searches or not set(special(options)) <= set(reference.options):
+    if not _is_able(options):
         return None
     result = explore(protocol, options, whole_levels=whole_levels)
     result.notes += notes
     return replace(result, engine="reference")
+
+
+def _is_able(options: SearchRequest) -> bool:
+    """Return whether the reference engine supports the search order and the options of a request."""
+    reference = ENGINES["reference"]
+    return options.search in reference.searches and set(special(options)) <= set(reference.options)
 
 
 def _run(engine: str, protocol: Protocol, options: SearchRequest) -> Result:

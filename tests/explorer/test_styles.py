@@ -1,0 +1,53 @@
+"""Protocols in the styles of `benchmarks/styles/` have TLC's counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.styles import SEARCHES, STYLES, Style
+from kraftcheck import Result, engines, load
+
+pytestmark = pytest.mark.kernel
+PAXOS = Style("paxos_shared.py:Paxos", "paxos_shared.cfg", 3_921, 17, None)
+MOST_CALLS = {"paxos": 4_000, "ewd998": 8_000, "kip279-small": 40_000}
+"""Upper limits on the calls of actions, which grow if inputs are no longer tracked by part."""
+
+
+def checked(style: Style, engine: str | None = "tables") -> Result:
+    constants = dict(constant.split("=") for constant in style.constants)
+    model = load(str(STYLES / style.model), STYLES / style.config, constants=constants)
+    return model.check(engine=engine)
+
+
+@pytest.mark.parametrize("name", ["si-one", *(pytest.param(name, marks=pytest.mark.slow) for name in MOST_CALLS)])
+def test_counts_are_those_of_tlc(name: str) -> None:
+    style, found = SEARCHES[name], checked(SEARCHES[name])
+    assert (found.distinct_states, found.depth) == (style.states, style.depth)
+    assert sum(found.handler_calls.values()) < MOST_CALLS.get(name, 10_000)
+
+
+def test_loops_in_order_over_a_shared_set_are_read_element_by_element() -> None:
+    found = checked(PAXOS)
+    assert (found.distinct_states, found.depth) == (PAXOS.states, PAXOS.depth)
+    assert sum(found.handler_calls.values()) < 1_000, "of 25,000 that sets as a whole would take"
+
+
+def test_a_search_whose_inputs_hardly_repeat_goes_on_without_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = checked(SEARCHES["si-one"], "reference")
+    monkeypatch.setattr(engines, "TRIAL_STATES", 16)
+    monkeypatch.setattr(engines, "_tried_by_reference", lambda *_: None)
+    found = checked(SEARCHES["si-one"], None)
+    assert (found.engine, checked(SEARCHES["si-one"]).engine) == ("reference", "tables")
+    assert any("AbortTxn, AllFinished" in note and "the reference engine searched" in note for note in found.notes)
+    assert (found.distinct_states, found.generated_states, found.depth, found.actions) == (
+        expected.distinct_states,
+        expected.generated_states,
+        expected.depth,
+        expected.actions,
+    )
+
+
+def test_other_searches_keep_their_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "_tried_by_reference", lambda *_: None)
+    monkeypatch.setattr(engines, "TRIAL_STATES", 256)
+    assert checked(PAXOS, None).engine == "tables"
