@@ -101,12 +101,17 @@ class StateProxy(SharedProxy):
         return state
 
 
-class LocalProxy(ReadProxy):
-    """Proxy of a replica's record; `note` receives the name of each field read, or None for the whole record."""
+Names = tuple[str, ...]
+"""The path to a field of a record, through records in it; () for the record itself."""
 
-    def __init__(
-        self, record: Record, note: Callable[[str | None], None], changes: Mapping[str, Value] = NO_CHANGES
-    ) -> None:
+
+class LocalProxy(ReadProxy):
+    """Proxy of a record; `note` receives the path to each field read.
+
+    It may return a proxy of the field's record, and None otherwise.
+    """
+
+    def __init__(self, record: Record, note: Callable[[Names], Any], changes: Mapping[str, Value] = NO_CHANGES) -> None:
         self._record = record
         self._note = note
         self._names = field_names(type(record))
@@ -114,7 +119,7 @@ class LocalProxy(ReadProxy):
         self.__dict__.update(changes)  # known values are found without `__getattr__`
 
     def _whole(self) -> Any:
-        self._note(None)
+        self._note(())
         return self._peek()
 
     def _peek(self) -> Any:
@@ -128,8 +133,7 @@ class LocalProxy(ReadProxy):
     def __getattr__(self, name: str) -> Value:
         if name not in self._names:
             return getattr(self._whole(), name)
-        self._note(name)
-        value = self.__dict__[name] = getattr(self._record, name)
+        value = self.__dict__[name] = self._note((name,)) or getattr(self._record, name)
         return value
 
     def but(self, **changes: Value) -> Any:
@@ -152,7 +156,7 @@ class PeerProxy(LocalProxy):
         self,
         key: Value,
         record: Record,
-        note: Callable[[str | None], None],
+        note: Callable[[Names], Any],
         changes: Mapping[str, Value] = NO_CHANGES,
     ) -> None:
         super().__init__(record, note, changes)

@@ -13,7 +13,7 @@ from kraftcheck.spec.values import cached
 
 REVEALING = {"type", "vars", "__dict__"}
 """Names by which code can tell a proxy from its record."""
-LANGUAGE, EXAMPLES = "kraftcheck.spec.", "kraftcheck.spec.examples."
+LANGUAGE, MODELS = "kraftcheck.", ("kraftcheck.spec.examples.", "kraftcheck.kraft_model.")
 MOST_WRAPPED = 4
 """Most wrappers around a function, for example a property of a memoized function."""
 
@@ -46,7 +46,7 @@ def _classes(module: ModuleType) -> list[type]:
 
 def _is_language(value: Any) -> bool:
     module = str(value.__module__)  # generated code has none
-    return module.startswith(LANGUAGE) and not module.startswith(EXAMPLES)
+    return module.startswith(LANGUAGE) and not module.startswith(MODELS)
 
 
 def _behind(value: Any) -> list[FunctionType]:

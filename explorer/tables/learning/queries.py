@@ -80,6 +80,10 @@ class ValueQueries:
                 table[found, place] = 0 if value is None else query.number(value)
         return found
 
+    def known(self, key: Key) -> int:
+        """Return the id of a query, or -1 if there is none yet."""
+        return self._numbers.get(key, -1)
+
     def add(self, place: int, value: Any) -> None:
         """Evaluate all known queries for a new value, whose id is `place`."""
         table = self._tables.fit_columns(self._name, place + 1) if self._queries else None

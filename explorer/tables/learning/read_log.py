@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from functools import partial
-from typing import Any
+from contextlib import suppress
+from functools import cache, partial
+from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.conjuncts import NeedsWholeError
 from kraftcheck.explorer.calls.handlers import Calls
@@ -19,6 +20,7 @@ from kraftcheck.explorer.calls.proxies import (
     Fields,
     Has,
     LocalProxy,
+    Names,
     PeerProxy,
     ProjectionProxy,
     SetChange,
@@ -29,11 +31,27 @@ from kraftcheck.explorer.calls.proxies import (
 )
 from kraftcheck.explorer.tables.kernel.codes import INBOX_QUERY, LOCAL_QUERY, ME, PEER, SHARED, SHARED_QUERY
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.learning.queries import CLASS, ITSELF, PRESENT, WHOLE, Key, Query
+from kraftcheck.explorer.tables.learning.queries import CLASS, ITSELF, PRESENT, WHOLE, Key, Query, ValueQueries
 from kraftcheck.explorer.tables.learning.shared_sets import KnownElements, Passes
+from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property
 from kraftcheck.spec.language.state import Step
-from kraftcheck.spec.values import Map, Record, Value, field_names
+from kraftcheck.spec.values import Map, Record, Value, field_names, field_types
+
+
+class Source(NamedTuple):
+    """A record whose fields are read: the queries that read it, and the query of the whole with its answer."""
+
+    record: Record
+    queries: ValueQueries
+    place: int  # the id of the record
+    kind: int  # of the queries' nodes
+    at: int  # their second argument
+    whole: tuple[Query, int]
+
+    def query(self, key: Key) -> Query:
+        """Return a query, which may never have been asked."""
+        return self.kind, self.queries.known(key), self.at
 
 
 class ReadLog:
@@ -96,7 +114,7 @@ class ReadLog:
             self._note_shared(index, CLASS, _class)  # its answer also decides whether the value is a record
             if isinstance(value, Record):
                 self.used_proxies = True
-                return LocalProxy(value, partial(self._read_shared_part, index))
+                return LocalProxy(value, partial(self._read_field, self._shared_source(index, value), ()))
         self._note((SHARED, column, 0), self._control[column])
         return value
 
@@ -125,13 +143,10 @@ class ReadLog:
         change = value.changes(has)
         return change if change is None or not is_minimal else value.minimal().changes(has)
 
-    def _read_shared_part(self, index: int, field: str | None) -> None:
-        """Record the read of a field of a shared record; None stands for the whole record."""
-        column = len(self._interner.bounds) + index
-        if field is None:
-            self._note((SHARED, column, 0), self._control[column])
-        elif (SHARED, column, 0) not in self.path:
-            self._note_shared(index, ("field", field), partial(_field, field))
+    def _shared_source(self, index: int, value: Record) -> Source:
+        column, queries = len(self._interner.bounds) + index, self._interner.shared.queries[index]
+        answer = self._control[column]
+        return Source(value, queries, answer, SHARED_QUERY, column, ((SHARED, column, 0), answer))
 
     def _note_shared(self, index: int, key: Key, function: Callable[[Any], Value]) -> None:
         queries, column = self._interner.shared.queries[index], len(self._interner.bounds) + index
@@ -159,7 +174,8 @@ class ReadLog:
         local = self._control[self._interner.base + slot]
         self._ask_local(CLASS, _class, slot, local)
         self.used_proxies = True
-        return PeerProxy(key, self._interner.locals[local], partial(self._read_local, slot, local))
+        source = self._local_source(slot, local)
+        return PeerProxy(key, source.record, partial(self._read_field, source, ()))
 
     def _read_replica(self, query: int, key: Value) -> Any:
         """Return a query's answer for a replica, or `ABSENT`."""
@@ -215,11 +231,11 @@ class ReadLog:
         """Return the replica that a property takes, as a record or a proxy."""
         record = self._interner.locals[local]
         if not self.by_field or not (self._me_by_field or "peer" in prop.asks or prop.over_steps):
-            self._read_local(role, local, None)
+            self._note((LOCAL_QUERY, WHOLE, role), self._interner.queries.answer(WHOLE, local))
             return record
         self.used_proxies = True
         self._ask_local(CLASS, _class, role, local)
-        return LocalProxy(record, partial(self._read_local, role, local))
+        return LocalProxy(record, partial(self._read_field, self._local_source(role, local), ()))
 
     def whole(self, owner: Action | Property) -> dict[str, Value]:
         """Return the arguments of an action or a property as plain values, and record nothing."""
@@ -235,14 +251,33 @@ class ReadLog:
             given[read.name] = Map((key, value) for key, value in pairs if value is not NOT_PROJECTED)
         return given
 
-    def _read_local(self, role: int, local: int, field: str | None) -> None:
-        """Record the read of a field of a local state; None stands for the whole record."""
-        if (LOCAL_QUERY, WHOLE, role) in self.path:
-            return  # a helper with a cache may skip further reads, so none of them is part of the path
-        if field is None:
-            self._note((LOCAL_QUERY, WHOLE, role), self._interner.queries.answer(WHOLE, local))
-        else:
-            self._ask_local(("field", field), partial(_field, field), role, local)
+    def _local_source(self, role: int, local: int) -> Source:
+        queries = self._interner.queries
+        whole = (LOCAL_QUERY, WHOLE, role), queries.answer(WHOLE, local)
+        return Source(self._interner.locals[local], queries, local, LOCAL_QUERY, role, whole)
+
+    def _read_field(self, source: Source, outer: Names, inner: Names) -> LocalProxy | None:
+        """Record the read of a field, or of the whole record at `outer`; return a proxy if the field is a record."""
+        path = (*outer, *inner)
+        if source.whole[0] in self.path or any(
+            source.query(("field", *path[:end])) in self.path for end in range(1, len(path))
+        ):
+            return None  # a helper with a cache may skip further reads, so none of them is part of the path
+        if not path:
+            self._note(*source.whole)
+            return None
+        if inner and _may_hold_record(_at(path[:-1], source.record).__class__, path[-1]):
+            self._ask(source, ("class", *path), partial(_class_at, path))
+            value = _at(path, source.record)
+            if isinstance(value, Record):
+                self.used_proxies = True
+                return LocalProxy(value, partial(self._read_field, source, path))
+        self._ask(source, ("field", *path), partial(_at, path))
+        return None
+
+    def _ask(self, source: Source, key: Key, function: Callable[[Any], Value]) -> None:
+        number = source.queries.number(key, function)
+        self._note((source.kind, number, source.at), source.queries.answer(number, source.place))
 
     def _ask_local(self, key: Key, function: Callable[[Any], Value], role: int, local: int) -> None:
         queries = self._interner.queries
@@ -250,9 +285,23 @@ class ReadLog:
         self._note((LOCAL_QUERY, query, role), queries.answer(query, local))
 
 
-def _field(name: str, record: Record) -> Value:
-    value: Value = getattr(record, name, ())
+def _at(path: Names, record: Record) -> Any:
+    """Return the value of a field, given its path; () if there is none."""
+    value: Any = record
+    for name in path:
+        value = getattr(value, name, ())
     return value
+
+
+@cache
+def _may_hold_record(kind: type[Record], field: str) -> bool:
+    with suppress(NameError):  # of an annotation that does not resolve
+        return may_be_record(field_types(kind)[field])
+    return False
+
+
+def _class_at(path: Names, record: Record) -> Value:
+    return _class(_at(path, record))
 
 
 def _class(record: Record) -> Value:
