@@ -118,22 +118,34 @@ def search(
     less time than the import of Numba. The first use of the table engine on a machine compiles its kernel, for about
     ten seconds. Before that the reference engine tries for some seconds.
     """
-    tried, growth = None, CallGrowth(options)
-    if engine == "tables" and not is_named:
-        tried = _tried_by_reference(protocol, options)
-        options = growth.watched()
-    if tried is not None:
-        return tried
-    run = partial(_run, engine, protocol, options)
+    if engine != "tables" or is_named:
+        return _search(engine, protocol, options, compiles)
+    tried = _tried_by_reference(protocol, options)
+    return _while_calls_repeat(protocol, options, compiles) if tried is None else tried
+
+
+def _search(
+    engine: str,
+    protocol: Protocol,
+    options: SearchRequest,
+    compiles: Callable[[], object] | None,
+    watched: SearchRequest | None = None,
+) -> Result:
+    run = partial(_run, engine, protocol, watched or options)
     try:
         return replace(run() if engine == "reference" else compiling(run, compiles), engine=engine)
-    except CallsGrow:
-        pass
     except HiddenReadError:
         found = _first_by_reference(protocol, options) if engine == "tables" and options.search == "bfs" else None
         if found is None:
             raise
         return found
+
+
+def _while_calls_repeat(protocol: Protocol, options: SearchRequest, compiles: Callable[[], object] | None) -> Result:
+    """Return the table engine's result, or the reference engine's if the inputs of handlers hardly repeat."""
+    growth = CallGrowth(options)
+    with suppress(CallsGrow):
+        return _search("tables", protocol, options, compiles, growth.watched())
     gc.collect()  # frees the tables
     found = _by_reference(protocol, growth.rest(), growth.note, whole_levels=True)
     assert found is not None, "only searches that the reference engine supports are watched"
