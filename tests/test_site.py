@@ -75,7 +75,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_site_has_each_page_and_is_read_without_a_network(site: Path) -> None:
     built = {path: Page(path.read_text()) for path in site.rglob("*.html") if path.name != "404.html"}
     linked = {(path.parent / link.partition("#")[0]).resolve() for path, page in built.items() for link in page.links}
-    assert {site / page.replace(".md", ".html") for page in pages()} == set(built) <= linked
+    names = (page.removesuffix(".md").removesuffix("README") or "index" for page in pages())
+    expected = {site / f"{name}index.html" if name[-1] == "/" else site / f"{name}.html" for name in names}
+    assert expected == set(built) <= linked
     text = (site / "api.html").read_text()
     anchors = {name.rpartition(".")[2] for name in Page(text).anchors if "." in name}
     assert set(kraftcheck.__all__) <= anchors
