@@ -12,6 +12,9 @@ from kraftcheck.spec.language.state import State, permutation_group, permuted
 from kraftcheck.spec.language.views import HiddenReads
 from kraftcheck.spec.values import Map, Value, field_names
 
+MOST_CACHED = 1 << 16
+"""Renamed states before their cache is emptied."""
+
 
 def canonicalizer(protocol: Protocol, symmetry: str | None, view: str | None) -> Callable[[State], Value]:
     """Return the canonical-key function: states that the symmetry or the view identifies have equal keys."""
@@ -32,7 +35,7 @@ def canonicalizer(protocol: Protocol, symmetry: str | None, view: str | None) ->
 def _viewed(protocol: Protocol, view: str | None) -> Callable[[State], State]:
     if view is None:
         return lambda state: state
-    hidden = protocol.hidden(view)
+    hidden, renamed = protocol.hidden(view), protocol.renames(view)
 
     def see(state: State) -> State:
         names = field_names(type(state.shared))
@@ -40,7 +43,19 @@ def _viewed(protocol: Protocol, view: str | None) -> Callable[[State], State]:
         spent = Map((name, used) for name, used in state.spent.items() if name not in hidden.bounds)
         return state.but(shared=shared, spent=spent)
 
-    return see
+    if renamed is None:
+        return see
+    cached: dict[State, State] = {}
+
+    def see_renamed(state: State) -> State:
+        found = cached.get(state)
+        if found is None:
+            if len(cached) > MOST_CACHED:
+                cached.clear()
+            found = cached[state] = see(renamed(state, 0))
+        return found
+
+    return see_renamed
 
 
 def hidden_reads(protocol: Protocol, options: SearchRequest, *, first_found: bool) -> HiddenReads | None:

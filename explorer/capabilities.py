@@ -14,15 +14,16 @@ from kraftcheck.spec.language.protocol import Protocol
 
 ALL = frozenset(Feature)
 ON_THE_GRAPH = {Feature.REACHABLE, Feature.TEMPORAL}
-DEEP = ALL - {*ON_THE_GRAPH, Feature.CHECKPOINT, Feature.MEMORY}
-SETS = ALL - {Feature.SYMMETRY, Feature.VIEW, Feature.TEMPORAL}
+ON_ROWS = ALL - {Feature.RENAMING}
+DEEP = ON_ROWS - {*ON_THE_GRAPH, Feature.CHECKPOINT, Feature.MEMORY}
+SETS = ON_ROWS - {Feature.SYMMETRY, Feature.VIEW, Feature.TEMPORAL}
 IN_NO_ORDER = SETS - {Feature.VIEW_OF_BOUNDS, Feature.LIMITS}
 
 CAPABILITIES = {
-    "tables": {"bfs": ALL, "dfs": DEEP, "iddfs": DEEP},
-    "reference": {"bfs": ALL - {Feature.CHECKPOINT, Feature.MEMORY}, "dfs": DEEP},
+    "tables": {"bfs": ON_ROWS, "dfs": DEEP, "iddfs": DEEP},
+    "reference": {"bfs": ALL - {Feature.CHECKPOINT, Feature.MEMORY}, "dfs": DEEP | {Feature.RENAMING}},
     "symbolic": {"bfs": SETS, "saturation": IN_NO_ORDER, "chaining": IN_NO_ORDER},
-    "spark": {"bfs": ALL - {Feature.NON_LOCAL, *ON_THE_GRAPH, Feature.MEMORY}},
+    "spark": {"bfs": ON_ROWS - {Feature.NON_LOCAL, *ON_THE_GRAPH, Feature.MEMORY}},
 }
 """Supported features, by engine and search order."""
 
@@ -45,10 +46,16 @@ def asked(protocol: Protocol, options: SearchRequest) -> Iterator[tuple[Feature,
         text = f"{option.word if feature.startswith('--') else feature} {shown}"
         yield feature, option.word if feature is Feature.MEMORY else text
     if options.view is not None:
-        hidden = protocol.hidden(options.view)
-        by_kind = ((hidden.shared, Feature.VIEW), (hidden.bounds, Feature.VIEW_OF_BOUNDS))
-        text = f"VIEW {options.view}, which hides "
-        yield from ((feature, text + ", ".join(sorted(names))) for names, feature in by_kind if names)
+        yield from _of_view(protocol, options.view)
+
+
+def _of_view(protocol: Protocol, view: str) -> Iterator[tuple[Feature, str]]:
+    hidden = protocol.hidden(view)
+    by_kind = ((hidden.shared, Feature.VIEW), (hidden.bounds, Feature.VIEW_OF_BOUNDS))
+    text = f"VIEW {view}, which hides "
+    yield from ((feature, text + ", ".join(sorted(names))) for names, feature in by_kind if names)
+    if protocol.renames(view) is not None:
+        yield Feature.RENAMING, f"VIEW {view}, which renames states"
 
 
 def require_supported(engine: str, protocol: Protocol, options: SearchRequest, non_local: Iterable[str] = ()) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.explorer.transition_system import BEYOND, BLOCKED, LabelTable, Mask, Steps
+from kraftcheck.explorer.transition_system import BEYOND, BLOCKED, ROUND, LabelTable, Mask, Steps
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import CandidateStep, Semantics, Transition, initial_states
 from kraftcheck.spec.language.state import State
@@ -30,6 +30,11 @@ class PlainSystem:
     def labels(self) -> LabelTable:
         """The table of step labels, with the details that the fairness conditions distinguish."""
         return LabelTable(self.semantics.protocol, self.actions, self.options.all_fairness)
+
+    @cached_property
+    def renames(self) -> Callable[[State, int | None], State] | None:
+        """The function by which the view renames states, or None."""
+        return self.semantics.protocol.renames(self.options.view)
 
     @cached_property
     def identity(self) -> Callable[[State], Value]:
@@ -75,13 +80,21 @@ class PlainSystem:
         yield Steps(np.array(places, np.int64), keys, np.array(ends, np.int32), np.array(labels, np.uint16))
 
     def _end(self, state: State, choice: CandidateStep) -> tuple[Value, int | None]:
-        """Return the canonical key of a choice's target and 0; without it, () and BEYOND, BLOCKED or None (no step)."""
+        """Return the canonical key of a choice's target, and 0 or ROUND; else () and BEYOND, BLOCKED or None."""
         transition = self.semantics.taken(state, choice)
         if transition is None:
             blocked = bool(self.options.temporal) and self.semantics.is_blocked(state, choice)
             return (), BLOCKED if blocked else None
-        inside = self.allows(state, transition.target)
-        return (self.identity(transition.target), 0) if inside else ((), BEYOND)
+        if not self.allows(state, transition.target):
+            return (), BEYOND
+        return self.identity(transition.target), ROUND if self.is_round(state, transition.target) else 0
+
+    def is_round(self, state: State, target: State) -> bool:
+        """Whether a step only renames the state: the view identifies its source and its target, which differ."""
+        if self.renames is None or self.identity(state) != self.identity(target):
+            return False
+        one, other = self.renames(state, None), self.renames(target, None)
+        return one.but(spent=other.spent) != other
 
     def holds(self, prop: Property, states: list[State], judge: Callable[[Property, State], bool]) -> Mask:
         """Return for each state whether a property holds."""

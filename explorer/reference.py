@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -18,6 +18,7 @@ from kraftcheck.explorer.result import DEADLOCK, Result, Search, SearchRequest, 
 from kraftcheck.explorer.state_graph import HiddenBounds, StateGraph
 from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
 from kraftcheck.explorer.transition_system import BEYOND, Numbers
+from kraftcheck.explorer.twins import Twins
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
@@ -49,7 +50,7 @@ class ReferenceSearch:
         self.purity = PurityTest(protocol, thorough=options.check_actions)
         self.semantics: Semantics = TestedSemantics(protocol, self.purity)
         self.system = PlainSystem(self.semantics, options)
-        self.identity = self.system.identity
+        self._twins = Twins(self.system, thorough=options.check_actions)
         self._fired = dict.fromkeys(self.system.actions, 0)
         self._generated = 0
         self.parents: dict[Value, tuple[State, Transition | None]] = {}
@@ -59,6 +60,11 @@ class ReferenceSearch:
         self._at: tuple[State, Transition | None] | None = None  # the state, or the step, under evaluation
         self._books = Bookkeeping(options, self._totals, protocol, first_found=options.search == Search.BFS)
         self.result.notes += notes
+
+    @property
+    def identity(self) -> Callable[[State], Value]:
+        """The function from a state to its canonical key."""
+        return self.system.identity
 
     @property
     def result(self) -> Result:
@@ -83,6 +89,7 @@ class ReferenceSearch:
                 if options.temporal:
                     check_temporal(self._graph(), self.semantics, options, self._books)
             self.purity.call_again()
+            self.result.notes += self._twins.notes()
             self._books.report(0)
         except RaisedError as error:
             if error.trace is None and self._at is not None:
@@ -163,6 +170,7 @@ class ReferenceSearch:
         state = source if transition is None else transition.target
         identity = self.identity(state)
         if identity in self.parents:
+            self._twins.meet(state, is_new=False)
             if self._depths.get(identity, 0) <= depth:
                 return False
             self.parents[identity] = (source, transition)
@@ -171,6 +179,7 @@ class ReferenceSearch:
         within = self.system.is_within(state)
         if within:
             self._note(identity, source, transition, depth)
+            self._twins.meet(state, is_new=True)
         self._check(source, transition)
         if within and len(self.parents) == self.options.max_states:
             self._end_level()

@@ -45,6 +45,7 @@ class Feature(StrEnum):
     SYMMETRY = "SYMMETRY"
     VIEW = "VIEW that hides shared fields"
     VIEW_OF_BOUNDS = "VIEW that hides bounds"
+    RENAMING = "VIEW that renames states"
     LIMITS = "--max-states, --max-depth"
     NON_LOCAL = "non-local properties and constraints"
     REACHABLE = "@reachable"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.spill_arrays import SpillArena, SpillArray
-from kraftcheck.explorer.transition_system import Labels, Numbers, TransitionSystem
+from kraftcheck.explorer.transition_system import ROUND, Labels, Mask, Numbers, TransitionSystem
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Semantics
@@ -104,6 +104,7 @@ class Edges(NamedTuple):
     sources: NDArray[np.int64]  # place of each source in the batch
     targets: Numbers
     labels: Labels
+    rounds: Mask  # whether a step changes the state, though its target has the number of its source
 
 
 MarkBack = Callable[[SpillArena, Numbers, Numbers, NDArray[np.uint8]], None]
@@ -166,9 +167,9 @@ class StateGraph:
         self._pause()
         for steps in self.system.successors(states, which):
             targets = steps.ends.copy()
-            inside = np.flatnonzero(targets == 0)
+            inside = np.flatnonzero(targets >= 0)
             targets[inside] = self.store.numbers(steps.keys, inside)
-            yield Edges(steps.sources, targets, steps.labels)
+            yield Edges(steps.sources, targets, steps.labels, steps.ends == ROUND)
             self._pause()
 
 

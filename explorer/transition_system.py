@@ -28,6 +28,8 @@ Mask = NDArray[np.bool_]
 
 BEYOND, BLOCKED = -1, -2
 """Codes in place of a target: the step leads beyond a constraint, or only a bound prevents the step."""
+ROUND = 1
+"""Code of a step that changes the state, though a VIEW that renames states identifies source and target."""
 
 MOST_LABELS = 1 << 16
 
@@ -37,7 +39,7 @@ class Steps(NamedTuple):
 
     sources: NDArray[np.int64]  # place of each source in the batch
     keys: Any  # canonical keys of the target states
-    ends: Numbers  # 0, BEYOND or BLOCKED
+    ends: Numbers  # 0, ROUND, BEYOND or BLOCKED
     labels: Labels
 
 

@@ -195,7 +195,10 @@ def _grow(before: Progress, after: Progress) -> bool:
 
 
 def _tried_by_reference(protocol: Protocol, options: SearchRequest) -> Result | None:
-    """Return the reference engine's result of a search that is small, or that need not wait for the compiler."""
+    """Return the reference engine's result: of a small search, before the compiler has run, or where a VIEW renames."""
+    if protocol.renames(options.view) is not None:
+        note = f"VIEW {options.view} renames states: the reference engine searched"
+        return _by_reference(protocol, options, note, whole_levels=True)
     tried = _at_once_by_reference(protocol, options) if "numba" not in sys.modules else None
     return _soon_by_reference(protocol, options) if tried is None and not _is_compiled() else tried
 

@@ -273,10 +273,9 @@ class Product:
         """Return the steps along edges of the product, without stuttering steps."""
         found = []
         for edge, node in edges:
-            target = node // self._automaton.states
-            if target != state:
+            if edge >= 0:
+                target = node // self._automaton.states
                 found.append(LassoStep(target, self._graph.book.labels[self._graph.label[edge]]))
-            state = target
         return found
 
     def _kept(self, states: list[int], moves: list[LassoStep]) -> list[str]:

@@ -56,17 +56,17 @@ class LabelledGraph:
         used = np.zeros(len(self.book.labels), bool)
         for first, states in graph.store.chunks(backwards=False):
             pieces = [
-                (one.sources + first, one.targets, one.labels.copy())
+                (one.sources + first, one.targets, one.labels.copy(), one.rounds)
                 for one in graph.edges(states, np.arange(len(states)))
             ]
-            sources, ends, named = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+            sources, ends, named, rounds = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
             used = np.concatenate([used, np.zeros(len(self.book.labels) - len(used), bool)])
             used[named[ends >= 0]] = True
             for end, marks in outside.items():
                 mine = ends == end
                 if mine.any() and not (strict_bounds and end == BLOCKED):
                     marks.append(sources[mine], named[mine])
-            kept = np.flatnonzero((ends >= 0) & (sources != ends))
+            kept = np.flatnonzero((ends >= 0) & ((sources != ends) | rounds))
             order = kept[np.argsort(sources[kept], kind="stable")]
             lengths = np.bincount(sources[order] - first, minlength=len(states))
             self.first[first + 1 : first + len(states) + 1] = targets.count + np.cumsum(lengths)

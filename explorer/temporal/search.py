@@ -70,7 +70,17 @@ def check_temporal(graph: StateGraph, semantics: Semantics, options: SearchReque
             lasso = _behaviour_of(found.lasso, semantics, options, graph.store.state)
             if lasso is None:
                 raise graph.bounds.spends_too_much(prop.name)
+            trace, _, loop = lasso
+            if loop.again is not None and _is_renamed(semantics.protocol, options, trace[loop.back_to - 1], loop.again):
+                way = f"up to the renaming of VIEW {options.view}"
+                notes.append(f"{prop.name}: the cycle leads back to state {loop.back_to} {way}")
             books.violation(prop.name, *lasso)
+
+
+def _is_renamed(protocol: Protocol, options: SearchRequest, one: TraceStep, other: TraceStep) -> bool:
+    """Whether two states that the view identifies differ in more than bounds."""
+    differ = one.state.but(spent=other.state.spent) != other.state
+    return differ and protocol.renames(options.view) is not None
 
 
 def _behaviour_of(

@@ -28,6 +28,7 @@ module         content
                Heal, CheckQuorum
 `properties`   invariants, step invariants and constraints
 `contracts/`   step invariants of every message and internal step
+`epochs`       states up to the order of their epochs, for elections without end
 `liveness`     reachability goals (AG EF); temporal properties and fairness
 `starts`       named initial states for INIT, besides `Init`
 `variants/`    `faults`: seeded faults; `readings`: other readings of the KIPs; `designs`: design changes;

@@ -107,6 +107,9 @@ class QuorumLiveness(QuorumBase):
     @predicate(reads=standing)
     def is_followed(self, me: Replica, shared: Shared, standing: Standings) -> bool:
         """A leader is followed by a majority of its voters over links that are up; as a voter, it counts itself."""
+        return self.has_followers(me, shared, standing)
+
+    def has_followers(self, me: Replica, shared: Shared, standing: Standings) -> bool:
         followers = {
             one.key
             for host, one in standing.items()

@@ -347,6 +347,30 @@ class Protocol:
         names = self.views[view]
         return Hidden(names - set(self.bounds), names & set(self.bounds))
 
+    def renames(self, view: str | None) -> Callable[[State, int | None], State] | None:
+        """Return the function by which a view renames states, or None. Raise ProtocolError if the class lacks it."""
+        by = None if view is None else getattr(self.views[view], "by", None)
+        if by is None:
+            return None
+        method = getattr(self, by, None)
+        if not callable(method):
+            message = f"by={by!r}: expected a method def {by}(self, state, lift) -> State"
+            raise ProtocolError(f"{_declared_at(type(self), 'views')}{type(self).__name__}.views[{view!r}]: {message}")
+
+        def renamed(state: State, lift: int | None) -> State:
+            found, cause, problem = None, None, ""
+            try:
+                found = method(state, lift)
+            except Exception as error:
+                cause = error
+            if type(found) is State:
+                return found
+            problem = "" if cause else f"returned {describe_value(found)}; expected a State"
+            what, function = f"renaming {by}", getattr(type(self), by)
+            raise RaisedError(self, what, function, problem, {"lift": lift}, cause) from cause
+
+        return renamed
+
     def constant_of(self, attribute: str) -> str:
         """Return the name of a constant in a `.cfg`, given its attribute."""
         return next(one.name for one in self.constants.values() if one.attribute == attribute)

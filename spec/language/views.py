@@ -25,9 +25,27 @@ class Hidden(NamedTuple):
         return [*(name in self.bounds for name in bounds), *(name in self.shared for name in shared)]
 
 
-def hide(*names: str) -> frozenset[str]:
-    """Return a view that hides the named shared fields and bounds from state identity."""
-    return frozenset(names)
+class View(frozenset[str]):
+    """The names of hidden shared fields and bounds; `by` names the method that renames states, if there is one."""
+
+    by: str | None = None
+
+
+def hide(*names: str, by: str | None = None) -> View:
+    """Return a view that hides the named shared fields and bounds from state identity.
+
+    Parameters
+    ----------
+    names
+        Names of shared fields and bounds.
+    by
+        Name of a method `(self, state, lift) -> State` of the protocol. States that it maps to one state, with `lift`
+        0, are identified. With a higher `lift` it returns another state of the same class, and with None the state
+        without what nothing reads (docs/temporal.md).
+    """
+    view = View(names)
+    view.by = by
+    return view
 
 
 class HiddenReadError(InputError):

@@ -34,7 +34,7 @@ class ProductArrays(Arrays):
 
     first = array(np.int64)  # by state: its first edge; one entry more than states
     kind = array(np.int32)  # by state: its kind, which are its true atoms and enabled conditions
-    target = array(np.int32)  # by edge: its target, another state
+    target = array(np.int32)  # by edge: its target, another state except for a round (`ROUND`)
     label = array(np.uint16)  # by edge: its label
     held = array(np.uint64)  # by kind: the true atoms
     enabled = array(np.uint64)  # by kind: the fairness conditions with an enabled action

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import kraftcheck.kraft_model.quorum.variants.coming
+import kraftcheck.kraft_model.quorum.variants.controllers
 import kraftcheck.kraft_model.quorum.variants.designs
 import kraftcheck.kraft_model.quorum.variants.faults
 import kraftcheck.kraft_model.quorum.variants.readings

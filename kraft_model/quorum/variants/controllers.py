@@ -1,0 +1,183 @@
+"""The controller above the Raft client: its first write as leader, which may fail, and its resignation.
+
+Source: Kafka's `KafkaRaftClient.ListenerContext.maybeFireLeaderChange` and `QuorumController` (`claim`,
+`completeActivation`, `handleEventException`, `renounce`), KAFKA-13148. Faults: AutoMQ 2057, KAFKA-18345.
+
+Elections may follow each other without end here: the configurations hide their bound and identify states by
+`relative_epochs`. Progress then needs timely elections as well as timely fetches (`TimelyElections`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.kraft_model.quorum.base import Bystanders
+from kraftcheck.kraft_model.quorum.epochs import QuorumEpochs
+from kraftcheck.kraft_model.quorum.liveness import FAIR, Standings
+from kraftcheck.kraft_model.quorum.records import (
+    ENDED,
+    Admin,
+    Batch,
+    LeaderChange,
+    LogRecord,
+    Mode,
+    Nil,
+    Replica,
+    Shared,
+)
+from kraftcheck.kraft_model.quorum.rules import matches, resigned
+from kraftcheck.spec import (
+    Formula,
+    Steps,
+    anywhere,
+    bound,
+    constant,
+    eventually_always,
+    hide,
+    internal,
+    predicate,
+    projection,
+    strong,
+    temporal,
+    weak,
+)
+from kraftcheck.spec.values import Value
+
+
+class NoOp(LogRecord):
+    """NoOpRecord (KIP-835): stands for the first batch of a controller; no rule reads it."""
+
+
+class ControllerReplica(Replica):
+    """A replica with a controller above it."""
+
+    active: bool = False  # leader: whether its controller has written its first batch
+    volatile: ClassVar[Mapping[str, Value]] = {"active": False}
+
+
+ROUNDS = (Mode.PROSPECTIVE, Mode.CANDIDATE)
+
+
+class Controllers(Quorum, QuorumEpochs, variant="controllers"):
+    """Each leader's controller writes its first batch, or fails to and resigns; elections are without end."""
+
+    configuration = "endless.controllers"
+    timely_elections: bool = constant("TimelyElections", default=False)
+    epoch_spread: int = constant("EpochSpread", default=2, at_least=1)
+    old_epochs: int = constant("OldEpochs", default=0, at_least=0)
+    failed_writes: int = bound("MaxFailedWrites", default=0)
+    replica_type = ControllerReplica
+    fillers = (LeaderChange, NoOp)
+    views: ClassVar = {**Quorum.views, "endless": hide("pre_votes", "retries", "elections", by="relative_epochs")}
+
+    # The controller
+
+    @internal
+    def activate(self, me: ControllerReplica, shared: Shared) -> Steps:
+        """The controller of a leader writes its first batch, or fails to and resigns (`QuorumController.claim`).
+
+        The client tells it that it leads once LeaderChangeMessage is committed. A failure other than an error of the
+        request makes it renounce (KAFKA-13148), and the leader resigns with EndQuorumEpoch.
+        """
+        if me.mode is not Mode.LEADER or me.active or not self.is_established(me):
+            return
+        if self.can_write(me):
+            after = self.with_log(me, (*me.log, Batch(me.epoch, (NoOp(),))), flushes=True).but(active=True)
+            after, sends, puts = self.commits(after, shared)
+            yield self.taken(me, after, *sends, consumes=False).put(**puts)
+        failure = self.taken(me, resigned(me), *self.resignation_requests(me), consumes=False)
+        yield failure.spend("failed_writes") if self.can_write(me) else failure
+
+    def can_write(self, me: ControllerReplica) -> bool:
+        """Whether the first batch of a controller can be written: the log accepts it."""
+        return True
+
+    # Timers
+
+    @projection
+    def contest(self, me: Replica | Admin) -> Replica | Nil:
+        """Return what others' timers depend on of a running replica: its id, endpoint, mode and epoch."""
+        if not isinstance(me, Replica) or me.mode in ENDED or not self.timely_elections:
+            return Nil.NIL
+        return self.replica_type(me.id, endpoint=me.endpoint, mode=me.mode, epoch=me.epoch)
+
+    @internal(reads=(Quorum.bystander, contest))
+    def fetch_timeout(  # type: ignore[override]
+        self, me: Replica, shared: Shared, bystander: Bystanders, contest: Bystanders
+    ) -> Steps:
+        if not self.waits_for_others(me, shared, contest):
+            yield from super().fetch_timeout(me, shared, bystander)
+
+    @internal(reads=(Quorum.bystander, contest))
+    def election_timeout(  # type: ignore[override]
+        self, me: Replica, shared: Shared, bystander: Bystanders, contest: Bystanders
+    ) -> Steps:
+        if not self.waits_for_answers(me, shared, contest) and not self.waits_for_others(me, shared, contest):
+            yield from super().election_timeout(me, shared, bystander)
+
+    @internal(reads=contest)
+    def pre_vote_timeout(self, me: Replica, shared: Shared, contest: Bystanders) -> Steps:  # type: ignore[override]
+        if not self.waits_for_answers(me, shared, contest):
+            yield from super().pre_vote_timeout(me)
+
+    def waits_for_answers(self, me: Replica, shared: Shared, others: Bystanders) -> bool:
+        """Whether a round awaits an answer that must arrive: with TimelyElections, its timer does not expire before."""
+        if not self.timely_elections or self.losses or me.mode not in ROUNDS:
+            return False
+        asked = [voter for voter in me.voters if not matches(voter.key, me.key)]
+        open_ = [voter for voter in asked if voter.key not in me.granted | me.rejected]
+        return any(self.is_reached(me, voter.key.id, voter.endpoint, shared, others) for voter in open_)
+
+    def waits_for_others(self, me: Replica, shared: Shared, others: Bystanders) -> bool:
+        """Whether another replica that can be reached leads, or is in a round: with TimelyElections, it may go on."""
+        if not self.timely_elections or me.mode is Mode.CANDIDATE:
+            return False
+        heard = [one for one in others.values() if isinstance(one, Replica) and one.id != me.id]
+        return any(
+            self.is_reached(me, one.id, 0, shared, others)
+            and (one.mode in ROUNDS or (one.mode is Mode.LEADER and one.epoch >= me.epoch))
+            for one in heard
+        )
+
+    # Properties
+
+    @predicate(reads=Quorum.standing)
+    def leads_and_commits(self, me: ControllerReplica, shared: Shared, standing: Standings) -> bool:
+        """A leader that a majority follows has an active controller, and its whole log is committed."""
+        leads = me.mode is Mode.LEADER and me.active and me.high_watermark == len(me.log)
+        return leads and self.has_followers(me, shared, standing)
+
+    @temporal(
+        fairness=(
+            *FAIR,
+            weak("Activate", each="replica"),
+            strong("FetchTimeout", each="replica"),
+            strong("ElectionTimeout", each="replica"),
+        )
+    )
+    def leadership_settles(self) -> Formula:
+        """From some point on, one replica leads and has committed its controller's first batch (AutoMQ 2057)."""
+        return eventually_always(anywhere(self.leads_and_commits))
+
+
+class ActivationFails(Controllers, variant="activation-fails"):
+    """The first write of every new controller fails, as each new leader takes over the request (AutoMQ 2057)."""
+
+    configuration = "endless.activation"
+
+    def can_write(self, me: ControllerReplica) -> bool:
+        return False
+
+
+class CandidatesInStep(Controllers, variant="candidates-in-step"):
+    """The timers of two replicas run in step, as a backoff without jitter lets them (KAFKA-18345)."""
+
+    configuration = "endless.activation"
+
+    def waits_for_others(self, me: Replica, shared: Shared, others: Bystanders) -> bool:
+        return False
+
+
+__all__ = ["ActivationFails", "CandidatesInStep", "Controllers"]
