@@ -34,9 +34,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     trace = "start with the traces of a file, such as a counterexample of check --trace"
     parser.add_argument("--trace", metavar="FILE", help=trace)
     add(parser, "--max-size")
-    parser.add_argument(
-        "--port", type=_port, default=0, metavar="N", help="the port of the page (default: a free one)"
-    )
+    parser.add_argument("--port", type=_port, default=0, metavar="N", help="the port of the page (default: a free one)")
     parser.add_argument("--no-browser", action="store_true", help="only print the address of the page")
 
 

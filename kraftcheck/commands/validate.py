@@ -193,7 +193,8 @@ def _replay(found: Validation, arguments: argparse.Namespace, life: Life | None)
                     found.limit = f"--time-limit {limit:g}"
                     break
     found.seconds = time.monotonic() - began
-    found.gaps = gaps_in(replay)
+    late = replay.nodes if arguments.since is not None else found.sources.late
+    found.gaps = gaps_in(replay, late, ends=arguments.until is not None)
     if life is not None:
         life.end()
     if replay.divergence is not None:

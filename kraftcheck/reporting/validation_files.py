@@ -54,7 +54,8 @@ def _report_as_json(disks: list[Disk], report: Report | None) -> dict[str, Any] 
 
 def _gap_as_json(gap: Gap) -> dict[str, Any]:
     receipts = [event.place for event in gap.receipts]
-    return {"node": gap.node, "after": gap.after.place, "before": gap.before.place, "receipts": receipts}
+    after, before = (event.place if event is not None else None for event in (gap.after, gap.before))
+    return {"node": gap.node, "after": after, "before": before, "receipts": receipts}
 
 
 def _storm_as_json(storm: Storm) -> dict[str, Any]:

@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from kraftcheck.kraft_model.quorum.records import Batch, FetchSnapshotRequest, KRaftVersion, Mode, Replica, Voters
+from kraftcheck.kraft_model.quorum.records import (
+    Batch,
+    DiskReplica,
+    FetchSnapshotRequest,
+    KRaftVersion,
+    Mode,
+    Replica,
+    Voters,
+)
 from kraftcheck.validation.events import Event, Kind
 from kraftcheck.validation.pairing import request_key
 from kraftcheck.validation.state import BOOTS, NodeState, Refusal
@@ -22,12 +30,12 @@ RANKS = {
     Kind.REPLACED: 0,
     Kind.TRUNCATED: 0,
     Kind.LOADED: 1,
-    Kind.VERSION: 1,
-    Kind.VOTERS: 1,
-    Kind.STORED: 2,
-    Kind.FOLLOWER_HIGH_WATERMARK: 3,
-    Kind.FETCHING: 4,
-    Kind.SEND: 5,
+    Kind.VERSION: 2,
+    Kind.VOTERS: 2,
+    Kind.STORED: 3,
+    Kind.FOLLOWER_HIGH_WATERMARK: 4,
+    Kind.FETCHING: 5,
+    Kind.SEND: 6,
 }
 """The order of the lines of a follower that handles a response."""
 
@@ -53,6 +61,7 @@ class LineOrder:
             _check_start(unit, is_last=is_last)
         self._check_received(unit[0])
         _check_attempts(unit, is_last=is_last)
+        _check_ended(unit, is_last=is_last)
         _check_ranks(unit)
         _check_offsets(unit)
         for event in unit:
@@ -129,12 +138,27 @@ def _check_completed(attempt: Event | None, event: Event) -> None:
         raise Refusal(event, "is another transition than the one that was attempted")
 
 
+def _check_ended(unit: Sequence[Event], *, is_last: bool) -> None:
+    """The end of a parked fetch is followed by its response. Another thread writes those of fetches that time out."""
+    ended: Event | None = None
+    for event in unit:
+        if ended is not None and event.kind is not Kind.ANSWER:
+            raise Refusal(event, f"comes in place of the response to the fetch that ends at {ended.place}")
+        if event.kind in (Kind.PARKED, Kind.REJECTED):
+            ended = event
+        elif ended is not None and event.body.api == "Fetch" and event.peer == ended.peer:
+            ended = None
+    if ended is not None and not is_last:
+        raise Refusal(ended, "is not followed by the response to its fetch")
+
+
 def _check_ranks(unit: Sequence[Event]) -> None:
     """A message is handled before requests are sent; a follower's lines have one order."""
-    before = unit[0]
+    before, kinds = unit[0], set[Kind]()
     for event in unit[1:]:
-        if before.kind is Kind.SEND and _is_direct(event, unit[0]):
-            raise Refusal(event, "comes after a request that is sent later")
+        if (before.kind is Kind.SEND or Kind.APPEND in kinds) and _is_direct(event, unit[0]):
+            raise Refusal(event, "comes after a request that is sent later, or a later append")
+        kinds.add(event.kind)
         if event.kind in RANKS:
             if RANKS[event.kind] < RANKS.get(before.kind, 0) and not (
                 event.kind in CONTROL and before.kind is Kind.SEND
@@ -199,6 +223,23 @@ def _check_high_watermark(old: Replica, after: NodeState, unit: Sequence[Event])
 def _led(unit: Sequence[Event]) -> bool:
     """Whether a replica leads within a unit, at whose end it may have resigned."""
     return any(event.kind is Kind.TRANSITION and event.body[0]["mode"] == "Leader" for event in unit)
+
+
+def check_read(me: Replica, unit: Sequence[Event]) -> None:
+    """Raise Refusal unless a starting process shows the voters and versions of its snapshot and of the log behind it.
+
+    Voters come with a version. Those of a formatted disk are at offset -1, and not in the model's log.
+    """
+    lines = [event for event in unit if event.kind in CONTROL]
+    snapshot = max(me.snapshots, default=0) if isinstance(me, DiskReplica) else 0
+    first = [event.kind for event in lines if event.body[1] < offset_of(me.log, snapshot)]
+    kept = dict(_control(me.log[:snapshot], 0))
+    allowed = [[kind for kind in CONTROL if kind in kept]] if kept else [[], [Kind.VERSION], list(CONTROL)]
+    shown: list[Any] = [(event.kind, count_of(me.log, event.body[1] + 1)) for event in lines[len(first) :]]
+    wanted: list[Any] = list(_control(me.log, snapshot))
+    if first not in allowed or shown != wanted:
+        found = Difference("voters and versions", [*first, *shown], [*allowed[-1], *wanted])
+        raise Refusal(unit[-1], "is not behind the lines of the voters and versions that are on the disk", [found])
 
 
 def _check_fetching(old: Replica, new: Replica, unit: Sequence[Event]) -> None:

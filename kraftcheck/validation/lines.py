@@ -143,17 +143,18 @@ class LineChecks(Effects):
         if waiting is None:
             raise Refusal(event, "responds to no request")
         rest = {known: value for known, value in state.waiting.items() if known != key}
-        state = state._replace(waiting=rest)
+        is_ended = event.body.api == "Fetch" and state.ended == event.peer
+        state = state._replace(waiting=rest, ended=None if is_ended else state.ended)
         if event.body.api not in (*OPERATIONS, *SENDS) and event.body.api != "DescribeQuorum":
             return state
         due = next((d for d in state.due if d.api == event.body.api and d.key in (key, None)), None)
         if due is not None:
             state = state._replace(due=tuple(d for d in state.due if d is not due))
             if self._parks(due) and compare(event.body, due.expected):
-                return self._unparked(node, state, event, Waiting(waiting.event, due))
+                return self._unparked(node, state, event, Waiting(waiting.event, due), is_ended=is_ended)
             return self._matched(state, event, due)
         if event.body.api == "Fetch":
-            return self._unparked(node, state, event, waiting)
+            return self._unparked(node, state, event, waiting, is_ended=is_ended)
         ended = self._ended(node, state, event)
         if ended is not None:
             return ended
@@ -181,13 +182,15 @@ class LineChecks(Effects):
             self.records[id(event)] = due.records
         return state
 
-    def _unparked(self, node: Node, state: NodeState, event: Event, waiting: Waiting) -> NodeState:
+    def _unparked(self, node: Node, state: NodeState, event: Event, waiting: Waiting, *, is_ended: bool) -> NodeState:
         """A parked fetch ends: with its first response, handled again, or with an error as leadership is lost."""
         first, best = waiting.first, list[Difference]()
         if first is not None:
             best = compare(event.body, first.expected)
             if not best and event.body.number("size") <= 0:
                 return state
+        if not is_ended:
+            raise Refusal(event, "is the response to a parked fetch whose end has no line", best)
         if event.body.number("errorCode", 1) == CODES[Error.NOT_LEADER_OR_FOLLOWER]:
             return state  # the end of this unit shows that the leader has lost its office
         me = self._before_resigning(state)
@@ -221,7 +224,7 @@ class LineChecks(Effects):
         if (offset, directory) not in shown:
             differs = [Difference("offset, directory id", (offset, directory), shown)]
             raise Refusal(event, "ends a parked fetch that was not received", differs)
-        return state
+        return state._replace(ended=event.peer)
 
     def _appends(self, node: Node, state: NodeState, event: Event) -> NodeState:
         base, end, epoch = event.body

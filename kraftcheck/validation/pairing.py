@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -22,17 +22,25 @@ MOST_PATHS = 8
 """Alignments of equal requests that are kept until later requests decide between them."""
 
 
+UNWRITTEN = 2
+"""Requests of a killed process that it may have sent without writing their lines."""
+
+
 class Pairs(NamedTuple):
-    """The pairs of a stream, by the identity of their events."""
+    """The pairs of a stream, by the identity of their events.
+
+    A killed process may have sent its last messages without their lines: their receipts are not unpaired.
+    """
 
     sent: dict[int, Event]  # the sending of a received request, by id() of the receipt
     answered: dict[int, Event]  # the sending of a received response, by id() of the receipt
     unpaired: list[Event]  # receipts whose sender has a log that lacks the sending
+    unanswered: list[tuple[Event, Event]]  # requests without a response, with that to a later request to the same node
 
 
 def pair(logs: dict[int, Sequence[Event]], homes: dict[str, int]) -> Pairs:
     """Pair the receipts of all nodes with the sendings of the nodes that have a log."""
-    pairs = Pairs({}, {}, [])
+    pairs = Pairs({}, {}, [], [])
     answers = _answers(logs)
     _name_removers(logs)
     receipts: dict[int, list[list[Event]]] = defaultdict(list)
@@ -43,8 +51,8 @@ def pair(logs: dict[int, Sequence[Event]], homes: dict[str, int]) -> Pairs:
                 of_sender[event.peer].append(event)
         for sender, found in of_sender.items():
             receipts[sender].append(found)
-    for sender, of_receivers in receipts.items():
-        _pair_sender(logs[sender], of_receivers, answers, homes, pairs)
+    for sender, log in logs.items():
+        _pair_sender(log, receipts[sender], answers, homes, logs, pairs)
     return pairs
 
 
@@ -98,7 +106,12 @@ def request_key(event: Event) -> tuple[int, int, str, int | None]:
 
 
 def _pair_sender(
-    log: Sequence[Event], receipts: list[list[Event]], answers: dict[int, Event], homes: dict[str, int], pairs: Pairs
+    log: Sequence[Event],
+    receipts: list[list[Event]],
+    answers: dict[int, Event],
+    homes: dict[str, int],
+    nodes: Collection[int],
+    pairs: Pairs,
 ) -> None:
     """Pair the receipts of one sender: find its incarnation for each, then align those of each incarnation."""
     sends: dict[int, dict[int, Event]] = defaultdict(dict)
@@ -111,13 +124,17 @@ def _pair_sender(
     alignments = {number: _Alignment(sent, responses[number], answers, homes) for number, sent in sends.items()}
     assigned: dict[int, list[Event]] = defaultdict(list)
     for of_receiver in receipts:
+        if not alignments:
+            pairs.unpaired.extend(of_receiver)
+            continue
         for receipt, incarnation in zip(of_receiver, _incarnations(of_receiver, alignments), strict=True):
             assigned[incarnation].append(receipt)
-    for incarnation, found in assigned.items():
-        found.sort(key=lambda event: event.correlation)
-        for receipt in found:
-            alignments[incarnation].add(receipt)
-        alignments[incarnation].pair(pairs)
+    for incarnation, alignment in alignments.items():
+        for receipt in sorted(assigned[incarnation], key=lambda event: event.correlation):
+            alignment.add(receipt)
+        alignment.pair(pairs)
+        pairs.unpaired.extend(alignment.unpaired_responses(pairs, nodes))
+        pairs.unanswered.extend(alignment.unanswered())
 
 
 def _incarnations(receipts: list[Event], alignments: dict[int, _Alignment]) -> list[int]:
@@ -127,7 +144,7 @@ def _incarnations(receipts: list[Event], alignments: dict[int, _Alignment]) -> l
     """
     numbers = sorted(alignments)
     if len(numbers) < 2:
-        return [number for number in numbers or [0] for _ in receipts]
+        return numbers * len(receipts)
     scores, steps = dict.fromkeys(numbers, 0.0), list[dict[int, int]]()
     before = -1
     for receipt in receipts:
@@ -136,12 +153,12 @@ def _incarnations(receipts: list[Event], alignments: dict[int, _Alignment]) -> l
         step: dict[int, int] = {}
         best = numbers[0]
         for number in numbers:
-            stays = scores[number] - (2 if restarts else 0)
+            stays = scores[number] - (0.5 if restarts else 0)
             if scores[best] <= scores[number]:
                 best = number
             comes = scores[best] if best != number else stays
             step[number] = best if comes > stays else number
-            found[number] = max(stays, comes) + alignments[number].has_sent(receipt)
+            found[number] = max(stays, comes) + alignments[number].likelihood(receipt)
         scores, before = found, receipt.correlation
         steps.append(step)
     last = max(numbers, key=lambda number: scores[number])
@@ -170,21 +187,28 @@ class _Alignment:
         self.ids: dict[Any, list[int]] = defaultdict(list)
         for number, sent in sends.items():
             self.ids[sent.body].append(number)
-        self.answered = sorted(
-            number
-            for number, sent in sends.items()
-            if (response := responses.get(number)) and not is_lost(response) and sent.address in homes
-        )
+        self.receipts: dict[int, Event] = {}  # of paired requests, by id
+        answered = {
+            number: response
+            for number, response in responses.items()
+            if number in sends and sends[number].address in homes and not is_lost(response)
+        }
+        self.answered = dict(sorted(answered.items()))
+        self.order = list(self.answered)
         # By difference of ids: the score, the number of answered requests up to the last pair, its id, and the pairs as
         # a list linked backwards.
         self.paths: dict[int, tuple[float, int, int, Any]] = {0: (0.0, 0, -1, None)}
 
-    def has_sent(self, receipt: Event) -> bool:
-        """Whether this incarnation has sent a request with the contents of a receipt, and with a similar id."""
+    def likelihood(self, receipt: Event) -> float:
+        """Rate whether this incarnation has sent a request with the contents of a receipt, and with a similar id.
+
+        One with the response that the receiver sent is the most likely one.
+        """
         ids = self.ids[receipt.body]
         end = bisect_right(ids, receipt.correlation)
         begin = bisect_left(ids, receipt.correlation - LARGEST_RISE)
-        return any(self.fits(receipt, receipt.correlation - number) for number in reversed(ids[begin:end]))
+        fitting = (number for number in reversed(ids[begin:end]) if self.fits(receipt, receipt.correlation - number))
+        return max((1.0 if number in self.answered else 0.9 for number in fitting), default=0.0)
 
     def fits(self, receipt: Event, difference: int) -> bool:
         """Return whether a receipt and the sending at a difference of ids have equal contents and responses."""
@@ -217,8 +241,8 @@ class _Alignment:
                 number = receipt.correlation - rise
                 if number <= last:
                     continue
-                now = bisect_right(self.answered, number)
-                skipped = max(0, now - passed - (number in self.responses))
+                now = bisect_right(self.order, number)
+                skipped = max(0, now - passed - (number in self.answered))
                 gained = score + 1 - 2 * skipped - 0.1 * (rise - difference)
                 if rise not in found or gained > found[rise][0]:
                     found[rise] = (gained, now, number, (receipt, self.sends[number], link))
@@ -228,15 +252,49 @@ class _Alignment:
     def pair(self, pairs: Pairs) -> None:
         """Add the pairs of the best alignment."""
         link = max(self.paths.values(), key=lambda path: path[0])[3]
+        unpaired = list[Event]()
         while link is not None:
             receipt, sent, link = link
             if sent is None:
-                pairs.unpaired.append(receipt)
+                unpaired.append(receipt)
                 continue
+            self.receipts[sent.correlation] = receipt
             pairs.sent[id(receipt)] = sent
             answer, response = self.answers.get(id(receipt)), self.responses.get(sent.correlation)
             if answer is not None and response is not None and not is_lost(response):
                 pairs.answered[id(response)] = answer
+        if not self._are_unwritten(unpaired):
+            pairs.unpaired.extend(unpaired)
+
+    def _are_unwritten(self, receipts: Sequence[Event]) -> bool:
+        """Whether some receipts are of the last requests of a process, those that it was killed before it wrote."""
+        last = max(self.receipts, default=-1)
+        end = self.receipts[last].correlation if self.receipts else -1
+        left = {self.homes.get(sent.address) for number, sent in self.sends.items() if number > last}
+        return len(receipts) <= UNWRITTEN and all(one.correlation > end and one.node not in left for one in receipts)
+
+    def unpaired_responses(self, pairs: Pairs, nodes: Collection[int]) -> Iterator[Event]:
+        """Yield the responses that a node with a log has not written. A killed process may leave out the last one."""
+        lives = {(one.node, one.incarnation): self.sends[number].seq for number, one in sorted(self.receipts.items())}
+        for number, response in self.answered.items():
+            sent, receipt = self.sends[number], self.receipts.get(number)
+            if id(response) in pairs.answered or self.homes[sent.address] not in nodes:
+                continue
+            if receipt is None or lives[receipt.node, receipt.incarnation] > response.seq:
+                yield response
+
+    def unanswered(self) -> Iterator[tuple[Event, Event]]:
+        """Yield the requests without a response, with that to a later request to the same node.
+
+        Each request has one: from its receiver, or from the raft client as the connection fails.
+        """
+        later: dict[str, Event] = {}
+        for number, sent in sorted(self.sends.items(), reverse=True):
+            response = self.responses.get(number)
+            if response is None and sent.address in later:
+                yield sent, later[sent.address]
+            elif response is not None and not is_lost(response):
+                later[sent.address] = response
 
 
 TRANSPORT = frozenset({"7", "8", "13"})

@@ -25,7 +25,7 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.kraft_model.quorum.rules import candidate, prospective, unattached
 from kraftcheck.spec import Record
-from kraftcheck.validation.completeness import AT_ONCE, LineOrder, check_shown
+from kraftcheck.validation.completeness import LineOrder, check_read, check_shown
 from kraftcheck.validation.events import Event, Kind
 from kraftcheck.validation.lines import CHECKS, LineChecks
 from kraftcheck.validation.order import Order
@@ -105,19 +105,9 @@ class ClusterReplay(Order, Starts, LineChecks):
                 continue
             node.alternatives = [] if settled.due == () or node.state is None else [node.state]
             self.orders[node.number].check(unit, is_last=is_last)
-            self._note_unpaired(node, unit[0])
             node.state = self._accept(node, settled._replace(due=()), unit)
             return
         raise best or Refusal(unit[0], "is not allowed")
-
-    def _note_unpaired(self, node: Node, event: Event) -> None:
-        """Note a response that its sender's log lacks, unless it may be delayed there."""
-        if event.kind is not Kind.RESPONSE or event.body.api not in AT_ONCE or is_lost(event):
-            return
-        asked: Any = node.asked.get(event.correlation)
-        of_log = asked is not None and self.terms.nodes[asked.dest] in self.nodes
-        if of_log and id(event) not in self.pairs.answered:
-            self.pairs.unpaired.append(event)
 
     def _accept(self, node: Node, state: NodeState, unit: Sequence[Event]) -> NodeState:
         node.position += len(unit)
@@ -343,7 +333,10 @@ class ClusterReplay(Order, Starts, LineChecks):
                 raise Refusal(unit[-1], "is not followed by the transition that the model takes", wrong)
         if left:
             raise Refusal(unit[-1], f"is not followed by the response to {left[0].api}")
-        if node.state is not None and unit[0].kind not in BOOTS:
+        if unit[0].kind in BOOTS:
+            if node.state is not None and not node.is_old:
+                check_read(state.me, unit)
+        elif node.state is not None:
             check_shown(node.state.me, state, unit)
         return state
 
@@ -395,7 +388,7 @@ class ClusterReplay(Order, Starts, LineChecks):
             if before is not None and last is not None:
                 wrong = [
                     Difference(f"from {name}", before.get(name), last.get(name))
-                    for name in ("mode", "epoch", "leader", "voted")
+                    for name in ("mode", "epoch", "leader", "voted", "voters", "update voters", "start")
                     if before.get(name) != last.get(name)
                 ]
                 if wrong:

@@ -114,6 +114,7 @@ class Starts(Rebasing):
         voters = [event for event in unit if event.kind is Kind.VOTERS and event.body[1] >= 0]
         end, epoch = node.known_end(unit[0].incarnation)
         if end > 0 or voters:
+            node.is_old = end > 0
             records: list[Record] = []
             versions = [event.body[0] for event in unit if event.kind is Kind.VERSION]
             records += [KRaftVersion(versions[-1])] if versions else []

@@ -54,6 +54,7 @@ class NodeState(NamedTuple):
     appended: int = -1  # position of the last append line that the log of the model contains
     actions: tuple[str, ...] = ()
     high: int = 0  # the high watermark of Kafka's epoch state: a leader starts without one, and loses it as it resigns
+    ended: int | None = None  # the sender of the parked fetch that ends
     origin: Replica | None = None  # the replica at its last transition or at the start of the unit
 
 
@@ -79,6 +80,7 @@ class Node:
         self.alternatives: list[NodeState] = []
         self.asked: dict[int, Record] = {}  # requests of this incarnation, by correlation id
         self.diverged = False
+        self.is_old = False  # whether its disk is older than its events
         self.is_released = False  # whether its process may start with a log end that no other node has
 
     def end_at(self, incarnation: int) -> int:

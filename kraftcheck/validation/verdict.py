@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -12,11 +12,9 @@ from typing import Any, NamedTuple
 from kraftcheck.validation.disks import Disk
 from kraftcheck.validation.events import Event, Kind
 from kraftcheck.validation.monitors import Report
+from kraftcheck.validation.pairing import UNWRITTEN, is_lost
 from kraftcheck.validation.sources import Sources, voters_in
 from kraftcheck.validation.state import Refusal
-
-UNWRITTEN = 2
-"""Requests of a killed process that it may have sent without writing their lines."""
 
 STORM = 300
 """Equal requests within a second, from which they are a storm."""
@@ -46,12 +44,19 @@ EXIT_CODES = {
 
 
 class Gap(NamedTuple):
-    """Requests that were received, and that the log of their sender lacks between two others."""
+    """Messages that were received, and that the log of their sender lacks."""
 
     node: int  # the sender
-    after: Event  # the last request before the gap that the sender's log has
-    before: Event  # the first one behind it
+    after: Event | None  # the last message to this receiver before the gap that the sender's log has
+    before: Event | None  # the first one behind it
     receipts: list[Event]
+
+    @property
+    def where(self) -> str:
+        """Return the place of the gap in the sender's log."""
+        if self.after is not None and self.before is not None:
+            return f"between {self.after.place} and {self.before.place}"
+        return f"after {self.after.place}" if self.after else f"before {self.before.place}" if self.before else ""
 
 
 class Storm(NamedTuple):
@@ -105,9 +110,20 @@ class Validation:
     def broken(self) -> dict[str, Event]:
         """The properties that the replayed states violate, each with the event that leads there.
 
-        They need the states of all voters; without one of these none is broken.
+        They need the states of all voters from the start; without one of these none is broken.
         """
-        return {} if self.replay is None or any(self.missing.values()) else dict(self.replay.broken)
+        return {} if self.replay is None or not self.is_whole else dict(self.replay.broken)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every voter has a log, and every log begins with its disk."""
+        is_late = any(node in self.voters for node in self.sources.late)
+        return not (is_late or any(self.missing.values()) or self.older)
+
+    @property
+    def older(self) -> list[int]:
+        """The nodes whose disks are older than their logs, so that their first states are not known exactly."""
+        return [] if self.replay is None else [n.number for n in self.replay.nodes.values() if n.is_old]
 
     @property
     def known_used(self) -> Mapping[str, int] | None:
@@ -150,10 +166,19 @@ class Validation:
             if node in self.voters
         ]
         found += [
-            f"node {gap.node}: lines are missing between {gap.after.place} and {gap.before.place}: other nodes"
-            f" received {len(gap.receipts):,} requests that it did not write, the first at {gap.receipts[0].place}"
+            f"node {gap.node}: lines are missing or changed {gap.where}: another node received"
+            f" {len(gap.receipts):,} messages that it did not write, the first at {gap.receipts[0].place}"
             for gap in self.gaps
         ]
+        found += [
+            f"node {sent.node}: the response to {sent.place} is missing, but a later request to the same node has one"
+            f" at {later.place}"
+            for sent, later in (self.replay.pairs.unanswered if self.replay is not None else ())
+        ]
+        if self.divergence is not None:
+            found += [
+                f"node {node}: its disk is older than its log, so its first state is unknown" for node in self.older
+            ]
         return found + ([f"{self.limit} stopped the replay"] if self.limit else [])
 
     @property
@@ -162,7 +187,7 @@ class Validation:
         if self.broken or any(report.findings for report in self.reports):
             return Result.VIOLATES
         if self.divergence is not None:
-            is_open = any(self.missing.values()) or self.lacks_lines(self.divergence.event)
+            is_open = not self.is_whole or self.lacks_lines(self.divergence.event)
             return Result.INCONCLUSIVE if is_open else Result.DIVERGES
         if self.replay is None:
             return Result.UNBROKEN if self.accepts_monitors else Result.INCONCLUSIVE
@@ -171,7 +196,10 @@ class Validation:
     def lacks_lines(self, event: Event) -> bool:
         """Whether lines are missing before an event of a node, so that it need not follow from those before it."""
         return any(
-            gap.node == event.node and len(gap.receipts) > UNWRITTEN and gap.after.seq < event.seq for gap in self.gaps
+            gap.node == event.node
+            and len(gap.receipts) > UNWRITTEN
+            and (gap.after is None or gap.after.seq < event.seq)
+            for gap in self.gaps
         )
 
     @property
@@ -180,34 +208,43 @@ class Validation:
         return EXIT_CODES[self.result]
 
 
-def gaps_in(replay: Replayed) -> list[Gap]:
-    """Return the gaps in the senders' logs, from requests that were received before and after others."""
+def gaps_in(replay: Replayed, late: Collection[int] = (), *, ends: bool = False) -> list[Gap]:
+    """Return the gaps in the senders' logs, but for the beginnings of `late` nodes, and for logs that are cut."""
     found: list[Gap] = []
-    for node in replay.nodes.values():
-        of_sender: dict[int, list[Event]] = defaultdict(list)
-        for event in node.events:
-            if event.kind is Kind.REQUEST and event.peer in replay.nodes:
-                of_sender[event.peer].append(event)
-        for sender, receipts in of_sender.items():
-            found += _gaps_of(sender, receipts, replay.pairs.sent)
-    return found
+    missing = {id(event) for event in replay.pairs.unpaired}
+    for node in replay.nodes.values() if missing else ():
+        of_sender: dict[tuple[int, bool], list[Event]] = defaultdict(list)
+        for sender, event in _received(node.events, replay):
+            of_sender[sender, event.kind is Kind.REQUEST].append(event)
+        for (sender, _), receipts in of_sender.items():
+            found += _gaps_of(sender, receipts, replay, missing)
+    return [gap for gap in found if (gap.after or gap.node not in late) and (gap.before or not ends)]
 
 
-def _gaps_of(sender: int, receipts: Sequence[Event], sent: Mapping[int, Event]) -> Iterator[Gap]:
-    last, missing = None, list[Event]()
+def _received(events: Sequence[Event], replay: Replayed) -> Iterator[tuple[int, Event]]:
+    """Yield the messages that a node received, with their senders, for senders that have a log."""
+    asked: dict[tuple[int, int], int | None] = {}
+    for event in events:
+        if event.kind is Kind.SEND:
+            asked[event.incarnation, event.correlation] = replay.homes.get(event.address)
+        sender = event.peer if event.kind is Kind.REQUEST else asked.get((event.incarnation, event.correlation))
+        is_receipt = event.kind in (Kind.REQUEST, Kind.RESPONSE, Kind.IGNORED) and not is_lost(event)
+        if is_receipt and sender is not None and sender in replay.nodes:
+            yield sender, event
+
+
+def _gaps_of(sender: int, receipts: Sequence[Event], replay: Replayed, missing: Collection[int]) -> Iterator[Gap]:
+    last, unpaired = None, list[Event]()
     for receipt in receipts:
-        origin = sent.get(id(receipt))
-        if origin is None:
-            missing.append(receipt)
-            continue
-        if last is not None and missing and _is_gap(last, origin, missing):
-            yield Gap(sender, last, origin, missing)
-        last, missing = origin, []
-
-
-def _is_gap(last: Event, following: Event, missing: Sequence[Event]) -> bool:
-    """Whether requests between two others are missing, and not only the last ones of a killed process."""
-    return following.incarnation == last.incarnation or len(missing) > UNWRITTEN
+        origin = replay.pairs.sent.get(id(receipt)) or replay.pairs.answered.get(id(receipt))
+        if origin is not None:
+            if unpaired:
+                yield Gap(sender, last, origin, unpaired)
+            last, unpaired = origin, []
+        elif id(receipt) in missing:
+            unpaired.append(receipt)
+    if unpaired:
+        yield Gap(sender, last, None, unpaired)
 
 
 def storms_in(sources: Sources) -> list[Storm]:

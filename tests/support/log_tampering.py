@@ -1,4 +1,4 @@
-"""Single changes in the logs of a conforming cluster, and whether the replay finds them.
+"""Single changes in the logs of a conforming cluster, and the verdicts of `kraftcheck validate` on them.
 
     python -m tests.support.log_tampering --count 1000 --seed 1 [FOLDER...]
 
@@ -9,18 +9,21 @@ one is changed.
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import sys
 from argparse import ArgumentParser
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from contextlib import redirect_stdout
+from io import StringIO
 from itertools import chain
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from kraftcheck.validation.cluster import replay_of
+from kraftcheck.cli import main as command
 from kraftcheck.validation.events import Event, Kind
 from kraftcheck.validation.log4j import read_lines
 
@@ -97,16 +100,13 @@ class Logs:
         self.directories = sorted(set(re.findall(r"irectoryId=([\w-]{22})", text)))
         self.addresses = sorted(set(re.findall(r"destination=([\d.]+:\d+)", text)))
 
-    def changed(self, change: Change) -> dict[int, Sequence[Event]]:
-        """Return the events of all nodes after a change."""
-        logs: dict[int, list[Event]] = {node: list(events) for node, events in self.events.items()}
-        log = logs[change.node]
-        at = next(i for i, event in enumerate(log) if event is change.event)
-        made = list(read_lines(change.lines, change.event.file))
-        for event in made:
-            event.line += change.line - 1
-        log[at : at + change.taken] = made
-        return {node: [replace(event) for event in events] for node, events in logs.items()}
+    def write(self, folder: Path, change: Change | None = None) -> None:
+        """Write the logs of all nodes, or that of the changed node alone."""
+        for node in self.nodes if change is None else [change.node]:
+            lines = list(self.lines[node])
+            if change is not None:
+                lines[change.line - 1 : change.line - 1 + change.taken] = change.lines
+            (folder / f"node{node}.trace.log").write_text("\n".join([*lines, ""]))
 
 
 def changes(logs: Logs, random: Random) -> Iterator[Change]:
@@ -201,26 +201,27 @@ def _other(logs: Logs, name: str, value: str, random: Random) -> str | None:
 
 
 class Outcome(NamedTuple):
-    """The verdict on a change: how the replay finds it, and where."""
+    """The verdict on a change, and the line of the divergence or the reason of an open verdict."""
 
-    caught: str  # "diverges", "unpaired", or "" for a survivor
-    place: str
-    what: str
+    result: str
+    where: str
+
+    @property
+    def is_caught(self) -> bool:
+        """Whether the command does not accept the logs."""
+        return self.result != "conforms"
 
 
-def outcome(logs: Logs, change: Change) -> Outcome:
-    """Replay the logs after a change, up to the first divergence."""
-    nodes = {int(node) for line in change.lines for node in re.findall(r"\[RaftManager id=(\d+)", line[:80])}
-    if nodes - {change.node}:
-        return Outcome("two nodes in one log", "", "")
-    replay = replay_of(logs.changed(change))
-    for _ in replay.run():
-        pass
-    if replay.divergence is not None:
-        return Outcome("diverges", replay.divergence.event.place, replay.divergence.what)
-    if replay.pairs.unpaired:
-        return Outcome("unpaired", replay.pairs.unpaired[0].place, "")
-    return Outcome("", "", "")
+def outcome(folder: Path) -> Outcome:
+    """Return the verdict of the command on the logs in a folder."""
+    path = folder / "found.out"
+    with redirect_stdout(StringIO()):
+        code = command(["validate", "quorum", str(folder), "--quiet", "--json", str(path)])
+    found = json.loads(path.read_text())
+    path.unlink()
+    assert code == found["exit_code"], (code, found["exit_code"])
+    at = found["divergence"]
+    return Outcome(found["result"], f"{at['file']}:{at['line']} {at['what']}" if at else " ".join(found["open"]))
 
 
 def run(folders: Sequence[Path], count: int, seed: int, kinds: Sequence[str] = KINDS) -> list[tuple[Change, Outcome]]:
@@ -229,12 +230,18 @@ def run(folders: Sequence[Path], count: int, seed: int, kinds: Sequence[str] = K
     clusters = [Logs(folder) for folder in folders]
     sources = [(logs, changes(logs, random)) for logs in clusters]
     found: list[tuple[Change, Outcome]] = []
-    while len(found) < count:
-        for logs, source in sources:
+    with TemporaryDirectory() as root:
+        for number, logs in enumerate(clusters):
+            (Path(root) / str(number)).mkdir()
+            logs.write(Path(root) / str(number))
+        while len(found) < count:
+            number = len(found) % len(clusters)
+            logs, source = sources[number]
             change = next(one for one in source if one.kind in kinds)
-            found.append((change, outcome(logs, change)))
-            if len(found) == count:
-                break
+            folder = Path(root) / str(number)
+            logs.write(folder, change)
+            found.append((change, outcome(folder)))
+            (folder / f"node{change.node}.trace.log").write_text("\n".join([*logs.lines[change.node], ""]))
     return found
 
 
@@ -242,16 +249,16 @@ def table(found: Sequence[tuple[Change, Outcome]]) -> Iterator[str]:
     """Yield the lines of a table of caught changes by kind, then the survivors."""
     rows: dict[str, Counter[str]] = defaultdict(Counter)
     for change, result in found:
-        rows[change.kind][result.caught or "survives"] += 1
-    columns = ("diverges", "unpaired", "two nodes in one log", "survives")
+        rows[change.kind][result.result] += 1
+    columns = ("diverges", "violates", "inconclusive", "conforms")
     yield f"{'':28}" + "".join(f"{name:>22}" for name in columns)
     for kind in sorted(rows):
         yield f"{kind:28}" + "".join(f"{rows[kind][name]:>22}" for name in columns)
     total = sum(rows.values(), Counter())
     yield f"{'all ' + str(len(found)):28}" + "".join(f"{total[name]:>22}" for name in columns)
-    yield f"caught: {100 * (1 - total['survives'] / max(len(found), 1)):.1f} %"
+    yield f"caught: {100 * (1 - total['conforms'] / max(len(found), 1)):.1f} %"
     for change, result in found:
-        if not result.caught:
+        if not result.is_caught:
             api = getattr(change.event.body, "api", "")
             yield f"survives: {change.event.place} {change.event.kind} {api}: {change.kind} {change.what}"
 
