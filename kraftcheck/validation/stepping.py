@@ -118,7 +118,7 @@ class _Steps:
     def __init__(self, logs: Mapping[int, list[Event]], without: Collection[str]) -> None:
         from kraftcheck.validation.cluster import replay_of
 
-        self.pairs = Pairs({}, {}, [])
+        self.pairs = Pairs({}, {}, [], [])
         self.replay: ClusterReplay = replay_of(dict(logs), without=without, pairs=self.pairs)
         self._sends: dict[tuple[int, Body], list[Event]] = defaultdict(list)
         self._killed: set[int] = set()  # nodes whose events may be missing
