@@ -158,6 +158,10 @@ class LineChecks(Effects):
         ended = self._ended(node, state, event)
         if ended is not None:
             return ended
+        return self._expired(node, state, event)
+
+    def _expired(self, node: Node, state: NodeState, event: Event) -> NodeState:
+        """A voter change times out."""
         for step in self.protocol.expire_operation(state.me):  # type: ignore[attr-defined]
             expired = self._taken(state, step, node, event, None)
             return self._matched(expired._replace(due=()), event, expired.due[-1])
