@@ -207,8 +207,13 @@ class _Alignment:
         ids = self.ids[receipt.body]
         end = bisect_right(ids, receipt.correlation)
         begin = bisect_left(ids, receipt.correlation - LARGEST_RISE)
-        fitting = (number for number in reversed(ids[begin:end]) if self.fits(receipt, receipt.correlation - number))
-        return max((1.0 if number in self.answered else 0.9 for number in fitting), default=0.0)
+        best = 0.0
+        for number in reversed(ids[begin:end]):
+            if self.fits(receipt, receipt.correlation - number):
+                if number in self.answered:
+                    return 1.0
+                best = 0.9
+        return best
 
     def fits(self, receipt: Event, difference: int) -> bool:
         """Return whether a receipt and the sending at a difference of ids have equal contents and responses."""
