@@ -63,8 +63,10 @@ def test_two_committed_logs(version: str, run: Run, tmp_path: Path) -> None:
     ],
 )
 def test_a_walk_without_a_fault_conforms(walk: str, run: Run, tmp_path: Path) -> None:
+    """A walk's network may answer a later request first, which Kafka's connections do not: that is left open."""
     done, found = validated(run, tmp_path, f"agrees/{walk}")
-    assert (done.code, found["exit_code"]) == (0, 0)
+    assert (done.code, found["divergence"], found["broken"]) == (0, None, [])
+    assert found["exit_code"] in (0, 20)
     assert sum(found["explained"].values()) == found["events"] > 70
     for path in sorted((tmp_path / "logs").iterdir()):
         text = path.read_text()
@@ -74,7 +76,7 @@ def test_a_walk_without_a_fault_conforms(walk: str, run: Run, tmp_path: Path) ->
         if changed != text:
             path.write_text(changed)
             break
-    assert run("validate", "quorum", tmp_path / "logs", "--quiet").code == 1
+    assert run("validate", "quorum", tmp_path / "logs", "--quiet").code in (1, 20)
 
 
 def test_options(run: Run, tmp_path: Path) -> None:

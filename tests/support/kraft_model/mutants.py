@@ -61,10 +61,10 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         "VotersFollowTheLog": Noticed(
             "smoke-answers",
             "base.with_log: me.but( log=log, flushed=len(log) if flushes else min(me.flushed, len(log)), "
-            "voters=self.voters_in(log, formatted), version=version_in(log, self.formatted_version(me.id, "
+            "voters=self.voters_in(log, self.first_voters(me)), version=version_in(log, self.formatted_version(me.id, "
             "me.directory)), ) -> me.but(flushed=len(log) if flushes else min(me.flushed, len(log)), "
-            "voters=self.voters_in(log, formatted), version=version_in(log, self.formatted_version(me.id, "
-            "me.directory)))",
+            "voters=self.voters_in(log, self.first_voters(me)), version=version_in(log, "
+            "self.formatted_version(me.id, me.directory)))",
         ),
         "MessagesAreTakenOnce": Noticed("smoke-network", "base.is_cut: 0 -> 1"),
         "NewRolesBeginAfresh": Noticed("smoke", "rules.enter: me.voted if kept else Nil.NIL -> Nil.NIL"),
@@ -182,7 +182,9 @@ NOTICED: dict[str, dict[str, Noticed]] = {
             "smoke", "tools._runs: me.but(command=command, outcome=Nil.NIL) -> me.but(command=command)"
         ),
         "StartsAreNewIncarnations": Noticed("default-brokers", "nodes._started: 0 -> 1"),
-        "OthersAnswerNotController": Noticed("smoke", "active.refuse_not_controller: Error.DISCONNECTED -> Error.NONE"),
+        "OthersAnswerNotController": Noticed(
+            "smoke", "active.refuse_not_controller: Error.DISCONNECTED -> Error.DUPLICATE_BROKER_REGISTRATION"
+        ),
         "RegistrationsArePersisted": Noticed(
             "default-brokers", "active._may_register: request.supports >= image.level -> request.supports > image.level"
         ),
