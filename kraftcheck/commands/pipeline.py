@@ -59,7 +59,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "--master", help="Spark's master (default: local[*])")
     add(parser, "--conf", "--max-size")
     workers = "replay in N processes of this machine, without Spark (default where PySpark is not installed)"
-    parser.add_argument("--workers", type=count, metavar="N", help=workers)
+    parser.add_argument("--workers", type=count, dest="processes", metavar="N", help=workers)
     limit = "give up a trace after this time; its file gets a row in the table of errors"
     parser.add_argument("--trace-time", type=seconds, metavar="SECONDS", help=limit)
     label = "text for the column `label` of the traces that this run replays, such as a commit"
@@ -104,15 +104,15 @@ def _replay(job: Job, arguments: argparse.Namespace, inputs: list[InputFile], ou
 def _runner(job: Job, arguments: argparse.Namespace, task: str, output: PipelineFolder) -> Iterator[Runner]:
     """Yield what replays files: worker processes if asked for, or where there is no Spark; else Spark."""
     on_spark = bool(job.options.master or job.options.conf)
-    if arguments.workers and on_spark:
+    if arguments.processes and on_spark:
         raise InputError("--workers: replays without Spark; remove it, or remove --master and --conf")
-    if arguments.workers or not (on_spark or find_spec("pyspark")):
+    if arguments.processes or not (on_spark or find_spec("pyspark")):
         if find_spec("pyarrow") is None:
             raise InputError("pipeline needs the package pyarrow: pip install 'kraftcheck[parquet]'")
         from kraftcheck.traces.pipeline.tables import PoolRunner
 
-        workers = arguments.workers or default_workers()
-        if not arguments.workers:
+        workers = arguments.processes or default_workers()
+        if not arguments.processes:
             print_warnings([f"PySpark is not installed: {workers} processes of this machine replay (--workers)"])
         with PoolRunner(workers, job.protocol, task, output) as pool:
             yield pool

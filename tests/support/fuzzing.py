@@ -234,7 +234,8 @@ def notes(data: bytes) -> None:
     kind = (PipelineFolder, CorpusFolder, MutationFolder)[which[1]]
     folder = scratch() / "notes"
     shutil.rmtree(folder, ignore_errors=True)
-    kind(folder, {"model": "x", "constants": {}}).__exit__()
+    with kind(folder, {"model": "x", "constants": {}}) as made:
+        made.claim()
     names = [MANIFEST, "done/00000.json", *(["summary.json"] if kind is PipelineFolder else [])]
     (folder / kind.NOTES / names[which[0] % len(names)]).write_bytes(content)
     with kind(folder, {"model": "x", "constants": {}}) as opened:
