@@ -10,7 +10,7 @@ from itertools import groupby
 from opcode import opmap
 from operator import is_
 from pickle import dumps, loads
-from types import CodeType, FunctionType, NoneType, UnionType
+from types import CellType, CodeType, FunctionType, NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from kraftcheck.explorer.calls.loops import declared_in, with_methods
@@ -135,6 +135,19 @@ def _is_scalar(kind: Any) -> bool:
 @cache
 def _making(function: FunctionType, kind: type[Ascending]) -> Any:
     """Return `function` rewritten to create sets of class `kind`; unchanged if it creates none or has no source."""
+    made = _rewritten(function)
+    if made is function:
+        return function
+    code = made.__code__
+    cells = dict(zip(code.co_freevars, made.__closure__, strict=True)) | {_SET: CellType(kind)}
+    other = FunctionType(code, made.__globals__, made.__name__, made.__defaults__, tuple(cells.values()))
+    other.__kwdefaults__ = made.__kwdefaults__
+    return other
+
+
+@cache
+def _rewritten(function: FunctionType) -> Any:
+    """Return `function` rewritten to create `Ascending` sets, compiled once for all classes of sets."""
     code = getattr(function, "__code__", None)
     definition = definition_of(code) if code is not None and _may_make_sets(code) else None
     if definition is None:
@@ -142,7 +155,7 @@ def _making(function: FunctionType, kind: type[Ascending]) -> Any:
     making = _Making()
     copied = making.visit(loads(dumps(definition)))
     copied.decorator_list = []
-    return recompiled(function, copied, {_SET: kind}) if making.found else function
+    return recompiled(function, copied, {_SET: Ascending}) if making.found else function
 
 
 def _may_make_sets(code: CodeType) -> bool:
