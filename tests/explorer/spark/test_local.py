@@ -109,6 +109,52 @@ def test_what_a_view_leaves_out_is_read_in_tasks(run: Run, tmp_path: Path) -> No
     assert (outcome.code, "invariant Traces reads trace, which VIEW untraced" in outcome.err) == (2, True)
 
 
+CLOCKS = """
+from kraftcheck import Protocol, Record, Step, environment, refines
+
+
+class Clock(Record):
+    hour: int = 0
+    minute: int = 0
+
+
+class Hours(Protocol):
+    network = None
+
+    def initial(self):
+        yield self.start([], Clock())
+
+    @environment
+    def tick(self, shared: Clock):
+        yield Step().put(hour=(shared.hour + 1) % 3)
+
+
+class Minutes(Hours):
+    def tick(self, shared: Clock):
+        if shared.minute < 3:
+            yield Step().put(minute=shared.minute + 1)
+        else:
+            yield Step().put(minute=0, hour=(shared.hour + 1) % 3)
+
+    @refines(Hours)
+    def hours(self, state, other):
+        return other.start([], Clock(state.shared.hour))
+
+
+class Fast(Minutes):
+    def tick(self, shared: Clock):
+        yield Step().put(hour=(shared.hour + 2) % 3)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("protocol", "verdict"), [("Minutes", "ok"), ("Fast", "violation")])
+def test_a_refinement(run: Run, tmp_path: Path, protocol: str, verdict: str) -> None:
+    path = tmp_path / "clocks.py"
+    path.write_text(CLOCKS)
+    assert alike(run, tmp_path, f"{path}:{protocol}", conf=WITH_JOBS)["result"] == verdict
+
+
 IN_CI = ("two-voters-restart", "grow-with-election")
 """What CI has time for; a level takes Spark a second however small it is."""
 
