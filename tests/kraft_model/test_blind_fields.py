@@ -19,7 +19,7 @@ CONFIGS = {
 }
 """Configurations in which walks meet every field; of the examples they are smoke and default."""
 
-SLOW = ("quorum", "reconfig", "prevote", "paxos-commit")
+SLOW = ("quorum", "reconfig", "prevote", "paxos-commit", "eligible-leaders")
 
 ROUTE = "routing alone; the published properties are about processes"
 ID = "the key of a process, compared with that of a peer"
@@ -30,6 +30,11 @@ EXPLAINED = {
     "chang-roberts": {"Candidacy": CONTENT, "Node.started": OWN},
     "dining-philosophers": {"Fork": OWN, "Philosopher.hungry": "temporal properties read it", "Philosopher.id": ID,
                             "Table": OWN},
+    "eligible-leaders": {"AlterPartitionRequest": CONTENT, "AlterPartitionResponse": CONTENT, "Broker": OWN,
+                         "Change": "two of its sets are compared", "Controller": OWN, "FetchRequest": CONTENT,
+                         "FetchResponse": CONTENT, "Fetcher": OWN, "History": "what may have been acknowledged",
+                         "Known": OWN, "Pending": OWN, "Position": OWN, "Progress": OWN, "Registration": OWN,
+                         "World": "counters"},
     "ewd998": {"Node.active": "Safra's invariant allows it where the token may fail", "Node.colour": "as active",
                "Payload": ROUTE},
     "lamport-mutex": {"Acknowledge": ROUTE, "Release": ROUTE, "Request": CONTENT, "Process.acknowledged": OWN,
