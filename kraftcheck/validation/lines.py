@@ -188,11 +188,9 @@ class LineChecks(Effects):
 
     def _unparked(self, node: Node, state: NodeState, event: Event, waiting: Waiting, *, is_ended: bool) -> NodeState:
         """A parked fetch ends: with its first response, handled again, or with an error as leadership is lost."""
-        first, best = waiting.first, list[Difference]()
-        if first is not None:
-            best = compare(event.body, first.expected)
-            if not best and event.body.number("size") <= 0:
-                return state
+        if waiting.is_timed_out_by(event):
+            return state
+        best = waiting.differences(event)
         if not is_ended:
             raise Refusal(event, "is the response to a parked fetch whose end has no line", best)
         if event.body.number("errorCode", 1) == CODES[Error.NOT_LEADER_OR_FOLLOWER]:

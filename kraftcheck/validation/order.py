@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from kraftcheck.validation.effects import Effects
 from kraftcheck.validation.events import Event, Kind
-from kraftcheck.validation.state import Node, Refusal
+from kraftcheck.validation.pairing import request_key
+from kraftcheck.validation.state import Node, Refusal, unit_of
 from kraftcheck.validation.terms import end_offset
 
 NEAR = 4_000
@@ -74,6 +75,9 @@ class Order(Effects):
             return True
         pairs = self.pairs.sent if event.kind is Kind.REQUEST else self.pairs.answered
         wanted = pairs[id(event)]
+        if self._is_written_late(wanted):
+            self.done.add(id(wanted))
+            return True
         owners = {id(origin): receipt for receipt, origin in pairs.items()}
         sender = self.nodes[wanted.node]
         for other in reversed(sender.events[max(0, sender.position - NEAR) : sender.position]):
@@ -84,6 +88,18 @@ class Order(Effects):
                 pairs[id(event)] = other
                 return True
         return False
+
+    def _is_written_late(self, answer: Event) -> bool:
+        """Whether a parked fetch has timed out with a response whose line comes in the unit of a later message.
+
+        Another thread sends and writes it. The receiver's next request may be written first.
+        """
+        node = self.nodes[answer.node]
+        if answer.kind is not Kind.ANSWER or node.state is None or node.is_done:
+            return False
+        waiting = node.state.waiting.get(request_key(answer))
+        is_next = node.position <= answer.seq < node.position + len(unit_of(node))
+        return is_next and waiting is not None and waiting.is_timed_out_by(answer)
 
     @staticmethod
     def _is_alike(one: Event, other: Event) -> bool:

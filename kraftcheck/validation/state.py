@@ -20,6 +20,7 @@ from kraftcheck.validation.terms import (
     Difference,
     Fields,
     Terms,
+    compare,
 )
 
 VOTE_IS_HIDDEN = (Mode.LEADER, Mode.RESIGNED, Mode.CANDIDATE)
@@ -39,6 +40,14 @@ class Waiting(NamedTuple):
 
     event: Event
     first: Due | None
+
+    def is_timed_out_by(self, answer: Event) -> bool:
+        """Whether a response is the first one of a parked fetch, which carries nothing."""
+        return self.first is not None and not self.differences(answer) and answer.body.number("size") <= 0
+
+    def differences(self, answer: Event) -> list[Difference]:
+        """Return the fields in which a response differs from the first one."""
+        return compare(answer.body, self.first.expected) if self.first is not None else []
 
 
 class NodeState(NamedTuple):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
+from io import StringIO
 from pathlib import Path
 from random import Random
 from signal import SIGCONT, SIGSTOP
 
+from kraftcheck.cli import main as command
 from tests.support.kafka_cluster import AdminError, Cluster, Node, until
 from tests.support.kafka_jars import VERSIONS
 
@@ -240,9 +243,18 @@ def run(folder: Path, seed: int, version: str) -> Counter[str]:
         return Scenario(cluster, rng, start).run()
 
 
+def verdict(folder: Path) -> str:
+    """Return what `validate` says of the logs of a run: the verdict, and the numbers of events."""
+    path = folder / "verdict.json"
+    with redirect_stdout(StringIO()):
+        command(["validate", "quorum", *map(str, sorted(folder.glob("*.trace.log"))), "--quiet", "--json", str(path)])
+    found = json.loads(path.read_text())
+    return f"{found['result']}: {sum(found['explained'].values()):,} of {found['events']:,} events"
+
+
 def main() -> None:
     """Run scenarios by hand."""
-    parser = argparse.ArgumentParser(description="Run seeded scenarios on clusters of real Kafka controllers.")
+    parser = argparse.ArgumentParser(description="Run seeded scenarios on real clusters, and validate their logs.")
     parser.add_argument("--seed", type=int, default=1, help="of the first scenario")
     parser.add_argument("--scenarios", type=int, default=1, help="number of scenarios")
     parser.add_argument("--version", choices=[*VERSIONS, "all"], default="4.3.0", help="of Kafka; `all` takes turns")
@@ -256,6 +268,7 @@ def main() -> None:
         try:
             done: object = dict(run(unfinished, seed, version))
             unfinished.rename(folder)
+            done = f"{verdict(folder)}, {done}"
         except (TimeoutError, AdminError) as error:
             done = f"failed: {error}"
         print(f"{folder}: {time.monotonic() - start:.0f} s, {done}", flush=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from re import sub
-from typing import ClassVar
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import ADMIN, Bystanders
@@ -16,9 +15,7 @@ from kraftcheck.kraft_model.quorum.records import (
     AddVoterRequest,
     AdminResponse,
     Answers,
-    DiskReplica,
     Error,
-    FetchRequest,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     Key,
@@ -28,7 +25,6 @@ from kraftcheck.kraft_model.quorum.records import (
     Mode,
     Nil,
     Operation,
-    Position,
     RemoveVoterRequest,
     Replica,
     Shared,
@@ -44,6 +40,12 @@ from kraftcheck.kraft_model.quorum.variants.readings import (
     JoinersAnsweredWhenAppended,
     ResignsWhileAsked,
     UpdateVoterAnsweredAtOnce,
+)
+from kraftcheck.kraft_model.quorum.variants.servers import (
+    FetchesFromItself,
+    ParkedFetches,
+    RefusesWhileItStops,
+    SeveralSnapshots,
 )
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import ModelValue, Record, Step, Steps, ordered
@@ -364,71 +366,12 @@ class EmptyMockLogKills(Quorum):
         yield from super().handle_fetch_snapshot_response(me, response, shared)
 
 
-class SeveralSnapshots(Quorum):
-    """A replica keeps several snapshots beside a log that begins earlier, and deletes them and the log later.
-
-    `KafkaRaftLog.maybeClean`, `ReplicatedLog.validateOffsetAndEpoch`; in the model a snapshot replaces the log before
-    it. A fetch at offset 0 loads the latest snapshot, even if the log begins at 0
-    (`KafkaRaftClient.tryCompleteFetchRequest`). All versions.
-    """
-
-    replica_type = DiskReplica
-
-    def take_snapshot(self, me: Replica) -> Steps:
-        assert isinstance(me, DiskReplica)
-        for end in range(max((0, *me.snapshots)) + 1, me.high_watermark + 1):
-            yield self.taken(me, me.but(snapshots=(*me.snapshots, end)), consumes=False).spend("snapshots")
-        for kept, end in enumerate(me.snapshots):
-            if end > me.start:
-                trimmed = me.but(start=end, snapshots=me.snapshots[kept:])
-                yield self.taken(me, trimmed, consumes=False).spend("snapshots")
-
-    def needs_snapshot(self, me: Replica, request: FetchRequest) -> bool:
-        """Whether the fetch begins at 0, before the log, or in an epoch before that of the earliest snapshot."""
-        assert isinstance(me, DiskReplica)
-        if not me.snapshots:
-            return False
-        if request.offset == 0 and me.snapshots != (0,):
-            return True
-        earliest = me.log[me.snapshots[0] - 1].epoch if me.snapshots[0] > 0 else 0
-        starts = request.offset == me.start and request.last_epoch != earliest and request.offset > 0
-        return request.offset < me.start or starts or request.last_epoch < earliest
-
-    def latest_snapshot(self, me: Replica) -> Position:
-        assert isinstance(me, DiskReplica)
-        end = max(me.snapshots, default=me.start)
-        return Position(end, me.log[end - 1].epoch)
-
-    def holds_snapshot(self, me: Replica, snapshot: Position) -> bool:
-        assert isinstance(me, DiskReplica)
-        return snapshot.offset in me.snapshots
-
-    def load(self, me: Replica, response: FetchSnapshotResponse) -> Replica:
-        loaded = super().load(me, response)
-        return loaded.but(snapshots=(loaded.start,))
-
-
-class FetchesFromItself(Quorum):
-    """A replica that is one of its bootstrap servers fetches from itself too.
-
-    `KafkaRaftClient.maybeSendFetchToAnyBootstrap` does not leave out the local node. All versions.
-    """
-
-    def servers(self, me: Replica) -> frozenset[ModelValue]:
-        return self.bootstrap_servers
-
-
-class ParkedFetches(Quorum):
-    """A leader delays the response to a fetch while it has nothing to send, and handles the fetch again at its end.
-
-    `KafkaRaftClient.handleFetchRequest`. The first response is lost where the log has grown since. Since 4.1 a leader
-    does not delay it for a follower whose high watermark is lower than its own (KIP-1166). All versions.
-    """
-
-    parks_fetches: ClassVar[bool] = True
-
-
-CLUSTER_DIFFERENCES: tuple[type[Quorum], ...] = (SeveralSnapshots, FetchesFromItself, ParkedFetches)
+CLUSTER_DIFFERENCES: tuple[type[Quorum], ...] = (
+    SeveralSnapshots,
+    FetchesFromItself,
+    ParkedFetches,
+    RefusesWhileItStops,
+)
 """Differences of a whole server, for logs of a cluster."""
 
 MOCK_DIFFERENCES: tuple[type[Quorum], ...] = (EmptyMockLogKills,)
