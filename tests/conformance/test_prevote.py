@@ -253,6 +253,7 @@ def test_random_behaviours_conform(name: str) -> None:
     assert replay.steps + 1 == text_of(f"prevote/simulations/{path.stem}").count("STATE_") > 50
 
 
+@pytest.mark.sampled(3)
 @each(path.stem for path in sorted((DATA / "steps").glob("*.cfg")))
 def test_the_next_states_of_a_state_are_those_of_tlc(name: str) -> None:
     """TLC was given the states as initial ones; the next states were the same, and the numbers are kept."""

@@ -42,6 +42,7 @@ def test_the_series_whose_internals_are_known_is_installed() -> None:
     assert numba.__version__.startswith(compiling.SERIES)
 
 
+@pytest.mark.slow
 def test_nothing_is_made_ready_for_code_that_is_there() -> None:
     searched()  # this compiles what is not there
     assert searched() == ["0", "0"]
@@ -71,6 +72,7 @@ def outer(n):
 """
 
 
+@pytest.mark.slow
 def test_what_only_compiled_functions_call_is_made_no_code_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "kernel.py").write_text(KERNEL)
 
@@ -142,6 +144,7 @@ EVERY_KERNEL = "from tests.support import kernel; print(*kernel.run_tables())"
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.kernel
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="settings of glibc")
 def test_no_array_is_used_after_it_was_freed() -> None:

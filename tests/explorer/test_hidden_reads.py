@@ -93,6 +93,7 @@ def seen(result: Result) -> tuple[int, set[str]]:
     return result.distinct_states, {violation.property for violation in result.violations}
 
 
+@pytest.mark.slow
 def test_what_is_read_decides_whether_the_order_matters() -> None:
     random, kinds = Random(38), Counter[str]()
     for _ in range(100):

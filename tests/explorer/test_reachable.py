@@ -236,6 +236,7 @@ class Wide(Protocol):
         return me.at == 1
 
 
+@pytest.mark.slow
 @pytest.mark.kernel
 @pytest.mark.parametrize("memory", [1, 200_000])
 def test_a_state_graph_that_does_not_fit_in_memory_goes_to_disk(memory: int) -> None:

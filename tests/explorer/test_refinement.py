@@ -107,6 +107,7 @@ def checked(protocol: Protocol, engine: str, search: str, **more: Any) -> Result
     return check(protocol, engine=engine, search=search, properties=["TransactionCommit"], deadlock=False, **more)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("engine", "search"), ORDERS)
 def test_a_right_mapping(engine: str, search: str) -> None:
     result = checked(Refining(resource_managers=THREE), engine, search)
@@ -114,6 +115,7 @@ def test_a_right_mapping(engine: str, search: str) -> None:
     assert result.notes == [] or engine == "symbolic"
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("engine", "search"), ORDERS)
 def test_an_unmapped_step_is_found(engine: str, search: str) -> None:
     (violation,) = checked(Hasty(resource_managers=THREE), engine, search).violations
@@ -121,6 +123,7 @@ def test_an_unmapped_step_is_found(engine: str, search: str) -> None:
     assert violation.unmapped is not None
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("engine", "search"), IN_ORDER)
 def test_a_step_that_does_not_map(engine: str, search: str) -> None:
     protocol = Hasty(resource_managers=THREE)
@@ -143,6 +146,7 @@ def test_a_start_that_does_not_map(engine: str, search: str) -> None:
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("protocol", [Refining, Hasty])
 @pytest.mark.parametrize("flat", [False, True])
 def test_several_workers_and_both_layouts(
@@ -175,6 +179,7 @@ class Few(Hasty):
         return me.phase is not Phase.COMMITTED
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("engine", "search"), ORDERS)
 def test_steps_beyond_a_constraint_are_checked(engine: str, search: str) -> None:
     """As in TLC."""
@@ -290,6 +295,7 @@ class Late(Refining):
         return super().transaction_commit(state, other)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("engine", "search"), ORDERS)
 def test_a_mapping_that_fails_later(engine: str, search: str) -> None:
     result = checked(Late(resource_managers=THREE), engine, search)

@@ -32,6 +32,7 @@ def test_loops_in_order_over_a_shared_set_are_read_element_by_element() -> None:
     assert sum(found.handler_calls.values()) < 1_000, "of 25,000 that sets as a whole would take"
 
 
+@pytest.mark.slow
 def test_a_search_whose_inputs_hardly_repeat_goes_on_without_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = checked(SEARCHES["si-one"], "reference")
     monkeypatch.setattr(engines, "TRIAL_STATES", 16)

@@ -30,6 +30,7 @@ pytestmark = pytest.mark.kernel
 ORDERS = ("saturation", "chaining")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [14, pytest.param(25, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("order", ORDERS)
 def test_random_protocols_looked_at_early(order: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:

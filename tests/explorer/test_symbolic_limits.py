@@ -110,6 +110,7 @@ def test_a_search_whose_violation_has_no_behaviour_is_resumed(
     assert len(violation.trace) == 7
 
 
+@pytest.mark.slow
 def test_notes_say_where_the_nodes_are_and_which_engine_may_be_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     given = configured("registration", None, "not-durable")
     asked = SearchRequest.of(given, search="bfs")

@@ -57,6 +57,7 @@ def test_the_order_that_makes_clearly_fewer_nodes_is_taken() -> None:
     assert tried[-1] == (3, 7_500)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eager")
 def test_another_order_counts_the_same(tmp_path: Path) -> None:
     protocol = bound(f"counts/{NAME}").protocol

@@ -86,7 +86,7 @@ class Forgetful(TwoPhaseCommit):
             yield become(me.but(prepared=me.prepared - {one}))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.usefixtures("always_apart")
 @pytest.mark.parametrize("kind", [TwoPhaseCommit, Hasty, Forgetful])
 def test_sets_apart_change_nothing(kind: type[TwoPhaseCommit]) -> None:
@@ -272,7 +272,7 @@ class WithCache(Holders):
                 yield become(me.but(votes=larger(self.votes_of(me), vote)))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.usefixtures("always_apart")
 @pytest.mark.parametrize("model", [WithKeys, WithNone, WithReceives, WithStep, WithCache])
 def test_whatever_is_done_with_a_set(model: type[Holders]) -> None:

@@ -284,6 +284,7 @@ class SoonEnough(VisitedSet):
             Timer(microseconds / 1e6, self._threads.enough.fill, (1,)).start()
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 10**9), st.integers(1, 2))
 def test_a_set_is_packed_anew_as_ids_grow(seed: int, workers: int) -> None:

@@ -164,6 +164,7 @@ def test_an_old_voter_set_does_no_harm_without_a_lagging_leader() -> None:
 # New servers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hosts", ["{n1, n2}", "{n1, n2, n3}"])
 def test_hosts_of_new_servers_only_multiply_the_states(hosts: str) -> None:
     def states(protocol: type[Protocol], new: int) -> int:
@@ -238,6 +239,7 @@ def test_a_restart_without_state_needs_more_voters_than_the_least_cluster_has() 
     assert found.actions["RestartWithoutState"] == 0
 
 
+@pytest.mark.slow
 def test_a_server_that_restarted_without_state_is_never_heard_of_again() -> None:
     """It knows no peer to fetch from, in the specification too: SetStateOfNewIdentity is given no first fetch."""
     semantics = restart_search(CORRECTED, "MaxAddReconfigs=1", "MaxElections=1", "MaxValuesPerEpoch=1").semantics

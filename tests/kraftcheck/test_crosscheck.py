@@ -135,6 +135,7 @@ def test_a_graph_without_labels(run, tmp_path) -> None:
     assert (outcome.code, found["edges"]["labelled"], found["actions"]["theirs"]) == (0, False, None)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["Next", "Step"])
 def test_labels_that_name_the_next_state_relation(run, tmp_path, name: str) -> None:
     """TLC labels a step Next if no named action contains it; this label stands for any action."""

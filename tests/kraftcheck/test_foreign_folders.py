@@ -146,6 +146,7 @@ def cut(content: bytes) -> bytes:
     return content[:-40]
 
 
+@pytest.mark.slow
 def test_damaged_code_is_compiled_again(compiled: Callable[[], list[str]], tmp_path: Path) -> None:
     assert compiled() == ["None", "6 0"]
     assert compiled() == ["None", "6 1"]

@@ -130,6 +130,7 @@ sys.exit(code)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.kernel
 def test_ctrl_c_while_llvm_hands_over_machine_code(tmp_path: Path) -> None:
     """Python drops it in that callback, and the code does not reach Numba's cache.

@@ -199,6 +199,7 @@ def test_slips_are_made_in_cases_and_handlers(run, tmp_path: Path) -> None:
     assert found["model.work: yield become(me.but(level=5)) -> pass"]["verdict"] == "never reached"
 
 
+@pytest.mark.slow
 def test_what_there_was_too_little_time_for_is_judged_again_with_more(run, tmp_path: Path) -> None:
     kept = ("--checkpoint", tmp_path / "kept", "--only", "2 -> 3")
     judged(run, tmp_path, FAIR, "PROPERTY GetsDone", *kept)

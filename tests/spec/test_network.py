@@ -315,7 +315,13 @@ class Crowd(Chatter):
 
 @pytest.mark.parametrize(
     "network",
-    [Forgetful(), Last(), ByKind(), Grouped(), Channels(duplicates="faults", loses="faults")],
+    [
+        Forgetful(),
+        Last(),
+        pytest.param(ByKind(), marks=pytest.mark.slow),
+        Grouped(),
+        Channels(duplicates="faults", loses="faults"),
+    ],
     ids=["forgetful", "last", "by-kind", "grouped", "faults"],
 )
 def test_engines_agree_on_what_a_network_does(network: Network) -> None:

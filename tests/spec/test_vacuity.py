@@ -179,6 +179,7 @@ def test_check_notes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert content["never_evaluated"]["RecordsAreUnderstood"][0]["is_claim"] is True
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.kernel
 @pytest.mark.parametrize("engine", ["tables", "symbolic"])
 def test_a_resumed_search_knows_what_was_evaluated_before(engine: str, tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def test_walks_from_a_number_on() -> None:
     assert part == {number: whole[number] for number in range(11, 18)}
 
 
+@pytest.mark.slow
 def test_more_walks_of_a_search_that_knows_some() -> None:
     plan = Plan(40, 40, 2, least=20)
     whole = walks_of(plan)

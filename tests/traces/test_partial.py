@@ -85,6 +85,7 @@ def test_a_gap_that_is_too_wide_is_said(tmp_path: Path, monkeypatch: pytest.Monk
     assert "no path among the first 1 states" in found.notes[0]
 
 
+@pytest.mark.slow
 def test_a_huge_gap_ends(tmp_path: Path) -> None:
     text = without(3, 4).replace("State 5: ", "State 999999999: ").replace("State 6: ", "State 1000000000: ")
     assert replayed(text, tmp_path).partial == ("state 999999999 taken as given",)

@@ -211,6 +211,7 @@ def test_random_bytes_with_right_crcs(tmp_path: Path) -> None:
         assert render(disks, check_disks(disks))
 
 
+@pytest.mark.slow
 def test_many_controls_take_no_time_that_grows(tmp_path: Path) -> None:
     """Each record names another leader and other voters."""
     parts = []
