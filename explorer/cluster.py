@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from importlib.util import find_spec
+from io import BytesIO
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -78,10 +79,12 @@ class Cluster:
             context = self.spark.sparkContext
             self.local = str(context.master).startswith("local")
             self._await_executor()
-            archive, digest = write_code_zip(protocol, self._folder)
+            code, digest, content = code_zip(protocol)
+            archive = self._folder / f"{code}.zip"
             if archive.name not in {Path(path).name for path in context.listFiles}:
+                archive.write_bytes(content)
                 context.addFile(str(archive))
-            self._code = archive.name, digest
+            self._code = code, digest
         except BaseException:
             self.close()
             raise
@@ -182,10 +185,7 @@ class Cluster:
 
     def task(self, name: str, arguments: str) -> Any:
         """Return the function that runs a task on an executor, for `mapInArrow`; parameters as in `run`."""
-        from pyspark.cloudpickle import register_pickle_by_value
-
-        register_pickle_by_value(boot)  # type: ignore[no-untyped-call]
-        return boot.remote(name, arguments, *self._code)
+        return _by_value(boot.remote(name, arguments, *self._code))
 
     def cancel(self) -> None:
         """Cancel the running job and later ones, until Spark is closed."""
@@ -297,17 +297,16 @@ def _first_line(error: Exception) -> str:
 # Requirements of Spark
 
 
-def require_pyspark(least: tuple[int, int]) -> None:
-    """Raise InputError if a package is missing or too old."""
+def require_pyspark(least: tuple[int, int], version: str | None = None) -> None:
+    """Raise InputError if a package is missing, or if PySpark, or the Spark of a session, is too old."""
     for package in ("pyspark", "pyarrow"):
         if find_spec(package) is None:
             raise InputError(f"Spark needs the package {package}: pip install 'kraftcheck[spark]'")
     import pyspark
 
-    found = tuple(int(part) for part in re.findall(r"\d+", pyspark.__version__)[:2])
-    if found < least:
-        version = ".".join(map(str, least))
-        raise InputError(f"PySpark {version} or newer is needed, found {pyspark.__version__}; update it")
+    found = version or pyspark.__version__
+    if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < least:
+        raise InputError(f"PySpark {'.'.join(map(str, least))} or newer is needed, found {found}; update it")
 
 
 def require_java() -> None:
@@ -346,15 +345,27 @@ def require_answer(master: str) -> None:
 # The code for executors
 
 
-def write_code_zip(protocol: type[Protocol], folder: Path) -> tuple[Path, str]:
-    """Write the zip of the code that executors need; return its path, and a digest of the project's code."""
+def carried(name: str, arguments: str, protocol: type[Protocol]) -> Any:
+    """Return a function as `Cluster.task` does that has the code for executors in it, so it needs no Spark context."""
+    return _by_value(boot.remote(name, arguments, *code_zip(protocol)))
+
+
+def _by_value(task: boot.Task) -> boot.Task:
+    from pyspark.cloudpickle import register_pickle_by_value
+
+    register_pickle_by_value(boot)  # type: ignore[no-untyped-call]
+    return task
+
+
+def code_zip(protocol: type[Protocol]) -> tuple[str, str, bytes]:
+    """Return the name of the zip of the code that executors need, a digest of the project's code, and the zip."""
     own = source_files(Path(str(import_module(PACKAGE).__file__)).parents[1])
     files = sorted([*own, *_user_files(protocol)])
-    target = folder / f"kraftcheck-{digest_of(files)}.zip"
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+    content = BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, path in files:
             archive.writestr(zipfile.ZipInfo(name, DATE), path.read_bytes(), zipfile.ZIP_DEFLATED)
-    return target, digest_of(own)
+    return f"kraftcheck-{digest_of(files)}", digest_of(own), content.getvalue()
 
 
 def _user_files(protocol: type[Protocol]) -> Iterator[tuple[str, Path]]:

@@ -15,6 +15,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +49,15 @@ def cache_folder() -> Path:
     return Path(given or Path.home() / ".cache") / "kraftcheck" / "code"
 
 
-def unpacked(archive: Path, parents: tuple[Path, ...]) -> Path:
+def unpacked(name: str, archive: Path | BytesIO, parents: tuple[Path, ...]) -> Path:
     """Return the folder of a zip's files; if there is none yet, unpack the zip into the first usable parent folder."""
     for parent in parents:
-        folder = parent / archive.stem
+        folder = parent / name
         if folder.is_dir():
             if all(map(_is_own, (parent, folder))):  # its files are executed
                 return folder
             continue
-        new = parent / f"{archive.stem}.{os.getpid()}.new"
+        new = parent / f"{name}.{os.getpid()}.new"
         try:
             parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             new.mkdir(mode=0o700)
@@ -71,7 +72,7 @@ def unpacked(archive: Path, parents: tuple[Path, ...]) -> Path:
         except OSError:  # not writable
             continue
         return folder
-    raise OSError(f"no writable folder to unpack {archive.name} in")
+    raise OSError(f"no writable folder to unpack {name} in")
 
 
 def _is_own(folder: Path) -> bool:
@@ -79,8 +80,8 @@ def _is_own(folder: Path) -> bool:
     return found.st_uid in (0, os.geteuid()) and not found.st_mode & stat.S_IWOTH
 
 
-def remote(task: str, arguments: str, archive: str, digest: str) -> Task:
-    """Return the function that runs a task on an executor."""
+def remote(task: str, arguments: str, archive: str, digest: str, content: bytes | None = None) -> Task:
+    """Return the function that runs a task on an executor; `content` is the zip if Spark does not distribute it."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         import json
@@ -89,7 +90,8 @@ def remote(task: str, arguments: str, archive: str, digest: str) -> Task:
 
         from pyspark import SparkFiles
 
-        folder = unpacked(Path(SparkFiles.get(archive)), (cache_folder(), Path(SparkFiles.getRootDirectory()) / "code"))
+        code = Path(SparkFiles.get(f"{archive}.zip")) if content is None else BytesIO(content)
+        folder = unpacked(archive, code, (cache_folder(), Path(SparkFiles.getRootDirectory()) / "code"))
         if "kraftcheck.explorer" not in sys.modules:
             found = find_spec(PACKAGE)
             installed = None if found is None or found.origin is None else Path(found.origin).parents[1]

@@ -23,6 +23,7 @@ from kraftcheck.catalogue import Job, named_model
 from kraftcheck.explorer.request import seconds
 from kraftcheck.jobs import lenient_job
 from kraftcheck.options import SPARK_LOG, add, count
+from kraftcheck.pipeline import LEAST_SPARK
 from kraftcheck.processes import default_workers
 from kraftcheck.reporting.as_json import attributes
 from kraftcheck.reporting.files import OutputFiles
@@ -35,16 +36,12 @@ from kraftcheck.traces.pipeline.driver import (
     Pipeline,
     PipelineFolder,
     Runner,
-    SparkRunner,
     Summary,
     identity_of,
     inputs_of,
     task_arguments,
 )
 from kraftcheck.traces.replay.replayer import ReplayVerdict
-
-LEAST_SPARK = (3, 5)
-"""The oldest version of PySpark that replays traces; a search needs a newer one."""
 
 LONGEST = 160
 """Maximum length of a reason in the printed report; the tables have the whole text."""
@@ -86,10 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _replay(job: Job, arguments: argparse.Namespace, inputs: list[InputFile], output: PipelineFolder) -> Summary:
-    options = job.options
     task = task_arguments(
-        job.protocol, init=options.init, symmetry=options.symmetry, limit_bytes=arguments.max_size,
-        seen_as=job.seen_as, fairness=options.fairness, seconds=arguments.trace_time,
+        job.protocol, job.options, limit_bytes=arguments.max_size, seen_as=job.seen_as, seconds=arguments.trace_time,
         label=arguments.label,
     )  # fmt: skip
     with _runner(job, arguments, task, output) as runner, Meter("files replayed", quiet=arguments.quiet) as meter:
@@ -118,6 +113,7 @@ def _runner(job: Job, arguments: argparse.Namespace, task: str, output: Pipeline
             yield pool
         return
     from kraftcheck.explorer.cluster import Cluster
+    from kraftcheck.traces.pipeline.frames import SparkRunner
 
     name = f"kraftcheck pipeline {job.model.name}"
     with Cluster(name, job.options, job.model.protocol, least=LEAST_SPARK) as cluster:

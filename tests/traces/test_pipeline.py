@@ -151,12 +151,12 @@ def test_the_task_of_an_executor(tmp_path: Path) -> None:
     description = to_spec(bound("counterexamples/joined", MCReconfig).protocol, SearchRequest())
     arguments = {"description": description, "symmetry": None, "limit_bytes": DEFAULT_LIMIT, "user_files": "none"}
     batches = replay_files(arguments, iter([pa.RecordBatch.from_pydict({"path": paths})]))
-    good, broken = pa.Table.from_batches(batches).to_pylist()
-    assert [good["file"], broken["file"]] == paths
+    found = pa.Table.from_batches(batches).to_pylist()
+    steps, traces, errors = ([row for row in found if row["record"] == name] for name in ("steps", "traces", "errors"))
     expected = rows_of(TLC / "counterexamples" / "joined.out.gz")
-    assert good["steps"] == expected.steps
-    assert [trace["verdict"] for trace in (*good["traces"], *broken["traces"])] == ["conforms", "unreadable"]
-    assert [error["line"] for error in broken["errors"]] == [1]
+    assert [{name: row[name] for name in expected.steps[0]} for row in steps] == expected.steps
+    assert [(row["file"], row["verdict"]) for row in traces] == [(paths[0], "conforms"), (paths[1], "unreadable")]
+    assert [(row["file"], row["line"]) for row in errors] == [(paths[1], 1)]
 
 
 # The folder

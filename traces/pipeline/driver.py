@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from glob import glob
+from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from typing import Protocol as Protocol_
 
 from kraftcheck.explorer.checkpoint import identity_of_search
@@ -30,15 +31,9 @@ from kraftcheck.explorer.search_spec import compact_json, to_spec
 from kraftcheck.files import make_folder, real_path, remove, require_local
 from kraftcheck.persistence.folder import BatchFolder, Identity, Noted, read_note, write_note
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.traces.parsing import DEFAULT_LIMIT
 from kraftcheck.traces.pipeline.rows import COLUMNS
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from kraftcheck.explorer.cluster import Cluster
-
 
 COVERAGE, STAGING, SUMMARY = "coverage", "staging", "summary.json"
 
@@ -94,6 +89,11 @@ def identity_of(protocol: Protocol, options: SearchRequest) -> Identity:
     """Return the identity of an output folder: model, source, constants and start."""
     identity = identity_of_search(protocol, options)
     return {name: identity[name] for name in ("model", "source", "constants", "symmetry", "start")}
+
+
+def digest_of(identity: Identity) -> str:
+    """Return the column `model` of the table of traces, which differs where an identity does."""
+    return blake2b(compact_json(identity).encode(), digest_size=8).hexdigest()
 
 
 class PipelineFolder(BatchFolder):
@@ -224,10 +224,6 @@ SHOWN = 10
 TASKS_A_CORE = 4
 """Tasks per core. Small tasks balance the load of long traces."""
 
-_TASK = "kraftcheck.traces.pipeline.tables:replay_files"
-_RAW = "raw"
-_RAW_COLUMNS = "file string, " + ", ".join(f"{name} array<struct<{columns}>>" for name, columns in COLUMNS.items())
-
 
 @dataclass
 class Summary:
@@ -324,105 +320,12 @@ def dealt(files: Iterable[InputFile], tasks: int) -> list[list[str]]:
 
 
 def task_arguments(
-    protocol: Protocol, *, init: str, symmetry: str | None, limit_bytes: int, seen_as: str | None = None,
-    fairness: Sequence[Fairness] = (), seconds: float | None = None, label: str | None = None,
+    protocol: Protocol, options: SearchRequest, *, limit_bytes: int = DEFAULT_LIMIT, seen_as: str | None = None,
+    seconds: float | None = None, label: str | None = None,
 ) -> str:  # fmt: skip
     """Return the arguments of a task as JSON. See `FileReplayer`."""
-    description = to_spec(protocol, SearchRequest(init=init))
-    made_under = {"symmetry": symmetry, "seen_as": seen_as, "fairness": [asdict(one) for one in fairness]}
-    more = {"limit_bytes": limit_bytes, "seconds": seconds, "label": label}
-    return compact_json({"description": description, "init": init, **made_under, **more})
-
-
-class SparkRunner:
-    """Replays files on a Spark cluster. See `Runner`."""
-
-    def __init__(self, cluster: Cluster, protocol: Protocol, arguments: str, output: PipelineFolder) -> None:
-        self._cluster = cluster
-        self._protocol = protocol
-        self._arguments = arguments
-        self._output = output
-        self.cancel = cluster.cancel
-        self.files_a_batch = cluster.number("spark.kraftcheck.files", FILES_A_BATCH, least=1, most=MOST_FILES_A_BATCH)
-
-    def write(self, batch: int, files: list[InputFile]) -> None:
-        """Write the tables of some files into the staging folders."""
-        from kraftcheck.explorer.cluster import spark_errors
-
-        output, cluster = self._output, self._cluster
-        cluster.describe(f"batch {batch}: replay {len(files):,} files")
-        tasks = min(len(files), TASKS_A_CORE * cluster.parallelism)
-        raw = _local(output.staging(_RAW))
-        with spark_errors():
-            self._dealt(files, tasks).mapInArrow(cluster.task(_TASK, self._arguments), _RAW_COLUMNS).write.parquet(raw)
-            cluster.describe(f"batch {batch}: write the tables")
-            found = cluster.spark.read.schema(_RAW_COLUMNS).parquet(raw)
-            for table in COLUMNS:
-                rows = found.selectExpr("file", f"inline({table})")
-                rows = rows.coalesce(cluster.parallelism if table == "steps" else 1)
-                rows.write.parquet(_local(output.staging(table)))
-
-    def _dealt(self, files: list[InputFile], tasks: int) -> DataFrame:
-        """Return a data frame of paths in `tasks` partitions, balanced by file size."""
-        paths = [(path,) for some in dealt(files, tasks) for path in some]
-        spark = self._cluster.spark
-        return spark.createDataFrame(spark.sparkContext.parallelize(paths, tasks), "path string")
-
-    def _table(self, name: str) -> DataFrame:
-        """Return the rows of a table that count."""
-        from pyspark.sql import functions as f
-
-        spark = self._cluster.spark
-        reader = spark.read.schema(f"file string, {COLUMNS[name]}, batch int")
-        rows = reader.parquet(_local(str(real_path(self._output.path / name))))
-        outdated = self._output.outdated()
-        if not outdated:
-            return rows
-        pairs = f.broadcast(spark.createDataFrame(outdated, "file string, batch int"))
-        return rows.join(pairs, ["file", "batch"], "left_anti")
-
-    def summary(self, new_files: int) -> Summary:
-        """Write the coverage table, and return the summary of all files that count."""
-        from kraftcheck.explorer.cluster import spark_errors
-
-        with spark_errors():
-            return self._summary(new_files)
-
-    def _summary(self, new_files: int) -> Summary:
-        from pyspark.sql import functions as f
-
-        protocol = self._protocol
-        self._cluster.describe("coverage and summary")
-        traces, steps, errors = map(self._table, COLUMNS)
-        taken = steps.where("action is not null")
-        by_trace = taken.groupBy("file", "index", "action").agg(f.count("*").alias("times"))
-        totals: dict[str, int] = dict.fromkeys([*protocol.actions, *protocol.network.own_actions()], 0)
-        for row in by_trace.groupBy("action").agg(f.sum("times").alias("times")).collect():
-            totals[row["action"]] = row["times"]
-        whole = self._cluster.spark.createDataFrame(
-            [(None, None, name, times) for name, times in totals.items()],
-            "file string, index int, action string, times bigint",
-        )
-        by_trace.unionByName(whole).coalesce(1).write.parquet(_local(self._output.staging(COVERAGE)))
-        self._output.replace_coverage()
-        verdicts = {row["verdict"]: row["count"] for row in traces.groupBy("verdict").count().collect()}
-        wrong = traces.where("verdict in ('diverges', 'refuted')")
-        diverging = wrong.select("file", "index", "diverged_step", "reason")
-        unreadable = errors.orderBy("file", "index").select("file", "line", "column", "message")
-        return Summary(
-            files=self._output.counted(),
-            new_files=new_files,
-            traces=sum(verdicts.values()),
-            steps=sum(totals.values()),
-            verdicts=dict(sorted(verdicts.items())),
-            errors=errors.count(),
-            distinct_states=steps.select("state").distinct().count(),
-            actions=totals,
-            diverging=list(map(tuple, diverging.orderBy("file", "index").limit(SHOWN).collect())),
-            unreadable=list(map(tuple, unreadable.limit(SHOWN).collect())),
-        )
-
-
-def _local(path: str) -> str:
-    """Return the URI of a path of this machine: Spark's default file system may be another."""
-    return Path(path).as_uri()
+    description = to_spec(protocol, SearchRequest(init=options.init))
+    fairness = [asdict(one) for one in options.fairness]
+    made_under = {"init": options.init, "symmetry": options.symmetry, "seen_as": seen_as, "fairness": fairness}
+    more = {"seconds": seconds, "model": digest_of(identity_of(protocol, options)), "label": label}
+    return compact_json({"description": description, "limit_bytes": limit_bytes, **made_under, **more})

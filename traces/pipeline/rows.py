@@ -10,11 +10,12 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import starmap
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from kraftcheck.spec.encoding import encode
@@ -43,13 +44,19 @@ COLUMNS = {
             "index int, format string, steps int, verdict string, diverged_step int, reason string, seconds double",
             "notes array<string>",
             "kind string, action string, nearest string, differs array<string>",
-            "guard string, guard_file string, guard_line int, violated string, label string",
+            "guard string, guard_file string, guard_line int, violated string, label string, model string",
         ]
     ),
     "steps": "index int, step int, action string, actor string, changed array<string>, state binary",
     "errors": "index int, line int, column int, message string",
 }
-"""The tables with their columns, except the file, as Spark DDL."""
+"""The tables with their columns, except the file, as Spark DDL. See docs/pipeline-schema.md."""
+
+SCHEMA_VERSION = 1
+"""The version of the columns."""
+
+FLAT = ", ".join(dict.fromkeys(["record string", "file string", *", ".join(COLUMNS.values()).split(", ")]))
+"""The columns of one table for the rows of all: `record` has the name of a row's table."""
 
 
 @dataclass
@@ -64,9 +71,9 @@ class FileRows:
 class RowMaker:
     """Builds table rows from a replay: one for each conforming state, and one for each trace."""
 
-    def __init__(self, label: str | None = None) -> None:
+    def __init__(self, model: str, label: str | None = None) -> None:
         self.found = FileRows()
-        self._label = label
+        self._lasting = {"label": label, "model": model}
         self._number = 0
 
     def hand_on(self) -> FileRows:
@@ -92,7 +99,7 @@ class RowMaker:
                 "notes": [_cut(note) for note in notes],
                 **_divergence_columns(replay.divergence),
                 "violated": replay.violated,
-                "label": self._label,
+                **self._lasting,
             }
         )
         if replay.verdict is ReplayVerdict.UNREADABLE:
@@ -125,9 +132,9 @@ class FileReplayer:
 
     def __init__(
         self, protocol: Protocol, init: str, symmetry: str | None, limit_bytes: int, seen_as: str | None = None,
-        fairness: Sequence[Fairness] = (), seconds: float | None = None, label: str | None = None,
+        fairness: Sequence[Fairness] = (), seconds: float | None = None, model: str = "", label: str | None = None,
     ) -> None:  # fmt: skip
-        self._maker = RowMaker(label)
+        self._maker = RowMaker(model, label)
         self._seconds = seconds
         self._make = partial(
             Replayer, protocol, init=init, symmetry=symmetry, seen_as=seen_as, limit_bytes=limit_bytes,
@@ -135,27 +142,37 @@ class FileReplayer:
         )  # fmt: skip
         self._replayer = self._make()
 
-    def rows(self, path: str) -> Iterator[FileRows]:
-        """Replay the traces of a file and yield their rows."""
+    def rows(self, name: str, content: bytes | None = None) -> Iterator[FileRows]:
+        """Replay the traces of a file and yield their rows. Without its content, `name` is its path."""
+        if content is None:
+            yield from self._rows(name, name)
+            return
+        with NamedTemporaryFile(prefix="kraftcheck-") as file:
+            file.write(content)
+            file.flush()
+            yield from self._rows(file.name, name)
+
+    def _rows(self, path: str, name: str) -> Iterator[FileRows]:
         maker, began = self._maker, time.perf_counter()
         try:
             replays = self._replayer.replay_in_parts(path, STEPS_A_ROW)
             while True:
                 with time_limit(self._seconds, began):
-                    replay = next(replays, _END)
-                if replay is _END:
+                    found = next(replays, _END)
+                if found is _END:
                     break
-                if isinstance(replay, Replay):
+                if isinstance(found, Replay):
                     now = time.perf_counter()
-                    maker.end(path, replay, now - began)
+                    problem = found.problem and found.problem.replace(path, name)
+                    maker.end(name, replace(found, file=name, problem=problem), now - began)
                     began = now
                 if len(maker.found.steps) >= STEPS_A_ROW:
                     yield maker.hand_on()
         except TraceTimeoutError as error:
-            maker.fail(path, str(error))
+            maker.fail(name, str(error))
             self._replayer = self._make()
         except Exception as error:  # no file may fail the task
-            maker.fail(path, f"{type(error).__name__}: {error}")
+            maker.fail(name, f"{type(error).__name__}: {error}".replace(path, name))
             self._replayer = self._make()
         yield maker.hand_on()
 

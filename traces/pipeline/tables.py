@@ -35,9 +35,10 @@ from kraftcheck.traces.pipeline.driver import (
     PipelineFolder,
     Summary,
     dealt,
+    digest_of,
     identity_of,
 )
-from kraftcheck.traces.pipeline.rows import COLUMNS, STEPS_A_ROW, FileReplayer, FileRows, RowMaker
+from kraftcheck.traces.pipeline.rows import COLUMNS, FLAT, STEPS_A_ROW, FileReplayer, FileRows, RowMaker
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState
 
 _TYPES = {
@@ -52,10 +53,9 @@ _PART = "part-0.parquet"
 _COVERAGE = pa.schema([_FILE, ("index", pa.int32()), ("action", pa.string()), ("times", pa.int64())])
 
 
-def fields_of(table: str) -> list[tuple[str, Any]]:
-    """Return the names and Arrow types of a table's columns, except the file."""
-    declared = [column.split(" ") for column in COLUMNS[table].split(", ")]
-    return [(name, _TYPES[kind]) for name, kind in declared]
+def typed(columns: str) -> list[tuple[str, Any]]:
+    """Return the names and Arrow types of columns in Spark's DDL."""
+    return [(name, _TYPES[kind]) for name, kind in (column.split(" ") for column in columns.split(", "))]
 
 
 class TableWriter:
@@ -75,7 +75,7 @@ class TableWriter:
                 self._flush(table)
 
     def _flush(self, table: str) -> None:
-        schema, waiting = pa.schema([_FILE, *fields_of(table)]), self._waiting[table]
+        schema, waiting = pa.schema([_FILE, *typed(COLUMNS[table])]), self._waiting[table]
         if table not in self._writers:
             folder = Path(self._staging(table))
             folder.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ class ReplayTables:
         self._folder.claim()
         self._done = self._folder.done()
         self._batch = self._folder.next_batch()
-        self._maker = RowMaker()
+        self._maker = RowMaker(digest_of(self._folder.identity))
         self._files: dict[str, InputFile] = {}
         self._written: set[tuple[str, int]] = set()  # pairs of file and trace
         self._writer = TableWriter(self._folder.staging)
@@ -247,7 +247,7 @@ def _table(folder: PipelineFolder, name: str, columns: list[str]) -> Any:
     """Return columns of the rows of a table that count."""
     batch = ("batch", pa.int32())
     parts = ds.partitioning(pa.schema([batch]), flavor="hive")
-    schema = pa.schema([_FILE, *fields_of(name), batch])
+    schema = pa.schema([_FILE, *typed(COLUMNS[name]), batch])
     rows = ds.dataset(folder.path / name, schema, format="parquet", partitioning=parts).to_table([*columns, "batch"])
     outdated = folder.outdated()
     if not outdated:
@@ -259,9 +259,6 @@ def _table(folder: PipelineFolder, name: str, columns: list[str]) -> Any:
 
 def _values(row: Mapping[str, Any], *names: str) -> Any:
     return tuple(row[name] for name in names)
-
-
-SCHEMA = pa.schema([("file", pa.string()), *((table, pa.list_(pa.struct(fields_of(table)))) for table in COLUMNS)])
 
 
 @lru_cache(maxsize=1)
@@ -277,14 +274,21 @@ def _file_replayer(protocol: Protocol, given: dict[str, Any]) -> FileReplayer:
     asked = given.get("fairness", ())
     fairness = [Fairness(one["kind"], tuple(one["actions"]), one["each"], one["when"]) for one in asked]
     made_under = given["symmetry"], given["limit_bytes"], given.get("seen_as")
-    return FileReplayer(protocol, given["init"], *made_under, fairness, given.get("seconds"), given.get("label"))
+    more = given.get("seconds"), given.get("model", ""), given.get("label")
+    return FileReplayer(protocol, given["init"], *made_under, fairness, *more)
 
 
 def replay_files(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[Any]:
-    """Replay the files in `batches` and yield their rows."""
-    replayer = _replayer(compact_json(arguments))
+    """Replay the files in `batches`, given by their paths or with their content, and yield the rows of all tables."""
+    replayer, schema = _replayer(compact_json(arguments)), pa.schema(typed(FLAT))
+    waiting: list[dict[str, Any]] = []
     for batch in batches:
-        for path in batch.column(0).to_pylist():
-            for found in replayer.rows(path):
-                rows = {"file": [path], **{table: [getattr(found, table)] for table in COLUMNS}}
-                yield pa.RecordBatch.from_pydict(rows, schema=SCHEMA)
+        for row in zip(*batch.columns, strict=True):
+            file, *content = (value.as_py() or kind() for value, kind in zip(row, (str, bytes), strict=False))
+            for found in replayer.rows(file, *content):
+                for table in COLUMNS:
+                    waiting += [{"record": table, "file": file, **more} for more in getattr(found, table)]
+                if len(waiting) >= STEPS_A_ROW:
+                    yield pa.RecordBatch.from_pylist(waiting, schema)
+                    waiting.clear()
+    yield pa.RecordBatch.from_pylist(waiting, schema)
