@@ -19,8 +19,9 @@ from kraftcheck.cli import main
 from kraftcheck.pipeline import SCHEMA_VERSION, TABLES, replay, table
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.pipeline.rows import COLUMNS, FLAT, FileReplayer, FileRows
+from tests.support.corpora import BREAKAGE, corpus, tables
 from tests.support.kills import ROOT
-from tests.traces.test_pipeline import BREAKAGE, JOINED, corpus, reporter, tables
+from tests.support.tlc import TLC
 
 pytestmark = pytest.mark.kernel
 
@@ -46,7 +47,8 @@ def test_the_page_has_the_columns_of_this_version() -> None:
 def test_the_rows_of_a_command_have_the_types_of_the_page(tmp_path: Path) -> None:
     pq = pytest.importorskip("pyarrow.parquet")
     out = tmp_path / "out"
-    words = ["replay", "reconfig", JOINED, "--config", str(Path(JOINED).with_name("joined.cfg")), "--quiet"]
+    joined = TLC / "counterexamples" / "joined.out.gz"
+    words = ["replay", "reconfig", str(joined), "--config", str(joined.with_name("joined.cfg")), "--quiet"]
     assert main([*words, "--parquet", str(out)]) == 0
     spelled = {"int32": "int", "int64": "bigint", "list<element: string>": "array<string>"}
     for name, columns in documented().items():
@@ -83,7 +85,7 @@ def test_an_unexpected_error_names_the_row_of_the_data_frame(monkeypatch: pytest
         raise RecursionError(f"{path} is too deep")
 
     monkeypatch.setattr("kraftcheck.traces.replay.replayer.stream_traces", broken)
-    (rows,) = reporter().rows("s3a://bucket/a", b"x")
+    (rows,) = two_phase_replayer().rows("s3a://bucket/a", b"x")
     assert [error["message"] for error in rows.errors] == ["RecursionError: s3a://bucket/a is too deep"]
 
 

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -32,13 +31,14 @@ from kraftcheck.traces.parsing import DEFAULT_LIMIT
 from kraftcheck.traces.pipeline.driver import InputFile, PipelineFolder, inputs_of
 from kraftcheck.traces.pipeline.rows import FileReplayer, FileRows, changed
 from kraftcheck.traces.replay.replayer import Replayer
+from tests.support.corpora import BREAKAGE, corpus, tables, tamper
 from tests.support.kills import ROOT
 from tests.support.tampering import tampered_walk
 from tests.support.tlc import TLC, MCReconfig, bound
 
 pytestmark = pytest.mark.kernel
 
-# What becomes of one file
+# The rows of one file
 
 
 def reporter() -> FileReplayer:
@@ -412,48 +412,6 @@ def pipeline_code(folder: Path, *more: str) -> int:
 # On Spark
 
 
-def corpus(folder: Path, traces: int, broken: int, tampered: int) -> tuple[set[str], set[str]]:
-    """Write traces of the lock service's behaviours; return which were broken and which tampered with."""
-    folder.mkdir()
-    assert main(
-        ["simulate", "two-phase-commit", "--runs", str(traces), "--depth", "30", "--seed", "5", "--out", str(folder),
-         "--engine", "tables", "--quiet"]
-    ) == 0  # fmt: skip
-    files = sorted(folder.glob("*.tla"))
-    assert len(files) == traces
-    chosen = Random(8).sample(files, broken + tampered)
-    for number, path in enumerate(chosen[:broken]):
-        text = path.read_text()
-        if number % 3 == 0:
-            path.write_bytes(gzip.compress(text.encode())[:-9])
-        else:
-            path.write_text(text[: text.rindex("=") - 2] + "= [" if number % 3 == 1 else "not a trace\n")
-    for path in chosen[broken:]:
-        tamper(path)
-    return {path.name for path in chosen[:broken]}, {path.name for path in chosen[broken:]}
-
-
-def tamper(path: Path) -> None:
-    """Change the last state of a trace to one that nothing leads to."""
-    text = path.read_text()
-    last = text.rindex("STATE_")
-    head, state = text[:last], text[last:]
-    changed_text = head + re.sub(r"rm1 :> (aborted|committed|prepared)", "rm1 :> working", state, count=1)
-    if changed_text == text:  # it is still working
-        changed_text = head + state.replace("rm1 :> working", "rm1 :> committed", 1)
-    assert changed_text != text
-    path.write_text(changed_text)
-
-
-def tables(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    import pyarrow.dataset as ds
-
-    return {
-        name: ds.dataset(folder / name, format="parquet").to_table().to_pylist()
-        for name in ("traces", "steps", "errors", "coverage")
-    }
-
-
 def pipeline(source: Path, out: Path, *more: str) -> tuple[int, dict[str, Any]]:
     report = out.with_suffix(".json")
     code = main(
@@ -490,7 +448,7 @@ def test_a_corpus_with_broken_and_tampered_files(tmp_path: Path) -> None:
     for name, rows in found.items():
         assert sorted(map(_lasting, rows)) == sorted(map(_lasting, alone[name])), name
     assert pipeline(tmp_path / "in", tmp_path / "alone") == (1, {**summary, "new_files": 0})
-    # again: only what is new
+    # a second run: new files alone
     for path in list((tmp_path / "in").iterdir())[:3]:
         shutil.copy(path, tmp_path / "in" / f"new_{path.name}")
     code, again = pipeline(tmp_path / "in", tmp_path / "out", "--master", "local[2]")
@@ -500,30 +458,6 @@ def test_a_corpus_with_broken_and_tampered_files(tmp_path: Path) -> None:
 
 def _lasting(row: dict[str, Any]) -> list[str]:
     return [f"{name}: {value}" for name, value in sorted(row.items()) if name != "seconds"]
-
-
-def _middle(data: bytes, insert: bytes) -> bytes:
-    half = len(data) // 2
-    return data[:half] + insert + data[half:]
-
-
-BREAKAGE: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
-    "expected the rest of the gzip file": (".gz", lambda data: gzip.compress(data)[:-9]),
-    "expected a whole gzip file, found damaged data": (".gz", lambda data: _damaged(gzip.compress(data))),
-    "expected text in UTF-8, found the byte 0xff": ("", lambda data: _middle(data, b"\xff\xfe")),
-    "expected '|->', found '|'": ("", lambda data: data[: data.rindex(b"|->") + 1]),
-    "expected JSON (value), found": (".json", lambda data: b'{"vars": ["phase"], "states": [{"phase": }]}'),
-    "expected an array of states": (".itf.json", lambda data: b'{"vars": ["phase"], "states": 3}'),
-    "found a state without phase and with phrase": ("", lambda data: data.replace(b"/\\ phase", b"/\\ phrase", 1)),
-    "found the end of the file": ("", lambda data: b""),
-    "expected text in UTF-8, found the byte 0x80": ("", lambda data: bytes(range(256))),
-    "expected state 3, found state 9": ("", lambda data: data.replace(b"STATE_3 ==", b"STATE_9 ==", 1)),
-}
-"""What a broken file is said to have, how its name ends, and how it is made of a good one."""
-
-
-def _damaged(data: bytes) -> bytes:
-    return data[:60] + b"\0\0\0\0" + data[64:]
 
 
 @pytest.mark.spark
