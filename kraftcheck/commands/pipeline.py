@@ -6,7 +6,7 @@ could be read; 3 Spark or a worker process failed; 130 interrupted
 for example:
     kraftcheck pipeline traces/ --out tables --model reconfig --config published.cfg
     kraftcheck pipeline 'traces/*.out.gz' --out tables --model reconfig --master spark://host:7077
-    kraftcheck pipeline traces/ --out tables --model reconfig --workers 8 --trace-time 60
+    kraftcheck pipeline traces/ --out tables --model reconfig --workers 8 --trace-time 60 --follow
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,7 @@ from kraftcheck.traces.pipeline.driver import (
     PipelineFolder,
     Runner,
     Summary,
+    arriving,
     identity_of,
     inputs_of,
     task_arguments,
@@ -59,6 +62,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=count, dest="processes", metavar="N", help=workers)
     limit = "give up a trace after this time; its file gets a row in the table of errors"
     parser.add_argument("--trace-time", type=seconds, metavar="SECONDS", help=limit)
+    follow = "go on with the files that arrive in the folders IN, until Ctrl-C or SIGTERM"
+    parser.add_argument("--follow", action="store_true", help=follow)
     label = "text for the column `label` of the traces that this run replays, such as a commit"
     parser.add_argument("--label", metavar="TEXT", help=label)
     verify = "read all rows of the tables first, rather than their number alone"
@@ -70,24 +75,27 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with named_model(arguments) as model, OutputFiles(arguments, "json") as files:
-        inputs = inputs_of(arguments.inputs, arguments.out)
+        names, out, follow = arguments.inputs, arguments.out, arguments.follow
+        rounds = arriving(names, out) if follow else iter([inputs_of(names, out)])
+        first = next(rounds)
         job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)
         identity = identity_of(job.protocol, job.options)
-        with PipelineFolder(arguments.out, identity, verify=arguments.verify) as output:
-            kept = None if set(inputs) - output.done() else Summary.kept(output)
-            summary = kept or _replay(job, arguments, inputs, output)
-        print_lines(summary_lines(summary, quiet=arguments.quiet))
-        files.json(lambda: as_json(summary))
+        with PipelineFolder(out, identity, verify=arguments.verify) as output, ExitStack() as started:
+            runner = cache(lambda: started.enter_context(_runner(job, arguments, output)))
+            for inputs in chain([first], rounds):
+                new = set(inputs) - output.done()
+                if follow and not new:
+                    continue
+                kept = None if new else Summary.kept(output)
+                summary = kept or _replay(runner(), output, inputs, quiet=arguments.quiet)
+                print_lines(summary_lines(summary, quiet=arguments.quiet or follow))
+                files.json(partial(as_json, summary))
     return exit_code(summary)
 
 
-def _replay(job: Job, arguments: argparse.Namespace, inputs: list[InputFile], output: PipelineFolder) -> Summary:
-    task = task_arguments(
-        job.protocol, job.options, limit_bytes=arguments.max_size, seen_as=job.seen_as, seconds=arguments.trace_time,
-        label=arguments.label,
-    )  # fmt: skip
-    with _runner(job, arguments, task, output) as runner, Meter("files replayed", quiet=arguments.quiet) as meter:
+def _replay(runner: Runner, output: PipelineFolder, inputs: list[InputFile], *, quiet: bool) -> Summary:
+    with Meter("files replayed", quiet=quiet) as meter:
         try:
             return Pipeline(runner, output).run(inputs, meter.reach)
         except KeyboardInterrupt:
@@ -96,8 +104,12 @@ def _replay(job: Job, arguments: argparse.Namespace, inputs: list[InputFile], ou
 
 
 @contextmanager
-def _runner(job: Job, arguments: argparse.Namespace, task: str, output: PipelineFolder) -> Iterator[Runner]:
+def _runner(job: Job, arguments: argparse.Namespace, output: PipelineFolder) -> Iterator[Runner]:
     """Yield what replays files: worker processes if asked for, or where there is no Spark; else Spark."""
+    task = task_arguments(
+        job.protocol, job.options, limit_bytes=arguments.max_size, seen_as=job.seen_as, seconds=arguments.trace_time,
+        label=arguments.label,
+    )  # fmt: skip
     on_spark = bool(job.options.master or job.options.conf)
     if arguments.processes and on_spark:
         raise InputError("--workers: replays without Spark; remove it, or remove --master and --conf")

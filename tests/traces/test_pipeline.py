@@ -28,7 +28,7 @@ from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.values import ModelValue
 from kraftcheck.traces.parsing import DEFAULT_LIMIT
-from kraftcheck.traces.pipeline.driver import InputFile, PipelineFolder, inputs_of
+from kraftcheck.traces.pipeline.driver import InputFile, PipelineFolder, arriving, inputs_of
 from kraftcheck.traces.pipeline.rows import FileReplayer, FileRows, changed
 from kraftcheck.traces.replay.replayer import Replayer
 from tests.support.corpora import BREAKAGE, corpus, tables, tamper
@@ -403,6 +403,78 @@ def test_a_killed_worker_ends_the_run_with_code_3(
         assert pipeline_code(tmp_path, "--workers", "2") == 3
     assert "batch 1: a worker process was killed, or ran out of memory" in capsys.readouterr().err
     assert pipeline_code(tmp_path, "--workers", "2") == 0
+
+
+# As files arrive
+
+
+def follower(folder: Path) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-m", "kraftcheck", "pipeline", str(folder / "in"), "--out", str(folder / "out")]
+    more = ["--model", "two-phase-commit", "--workers", "2", "--quiet", "--follow"]
+    return subprocess.Popen([*words, *more], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def wait_for(folder: Path, files: int) -> None:
+    """Wait until finished batches have a number of files."""
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        notes = [json.loads(path.read_text()) for path in (folder / "out" / "done").glob("*.json")]
+        if sum(len(note["files"]) for note in notes) >= files:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{files} files are not replayed")
+
+
+@pytest.mark.slow
+def test_arriving_files_are_counted_once_however_the_command_ends(tmp_path: Path) -> None:
+    """Files arrive, one in two halves, while the command is ended by signals and started again."""
+    corpus(tmp_path / "all", 24, 2, 2)
+    files = sorted((tmp_path / "all").glob("*.tla"))
+    (tmp_path / "in").mkdir()
+    random = Random(3)
+    for number, signal_number in enumerate((signal.SIGTERM, signal.SIGKILL, signal.SIGINT)):
+        following = follower(tmp_path)
+        for path in files[number * 8 : number * 8 + 8]:
+            shutil.copy(path, tmp_path / "in" / path.name)
+        whole = (tmp_path / "in" / path.name).read_bytes()
+        (tmp_path / "in" / path.name).write_bytes(whole[: len(whole) // 2])
+        wait_for(tmp_path, number * 8 + 1)
+        time.sleep(random.uniform(0, 4))
+        (tmp_path / "in" / path.name).write_bytes(whole)
+        following.send_signal(signal_number)
+        _, said = following.communicate(timeout=60)
+        assert following.returncode == (-9 if signal_number == signal.SIGKILL else 130), said
+    following = follower(tmp_path)
+    wait_for(tmp_path, 24)
+    following.send_signal(signal.SIGTERM)
+    _, said = following.communicate(timeout=60)
+    assert following.returncode == 130, said
+    code, counted = pipeline(tmp_path / "in", tmp_path / "out", "--workers", "2")
+    alone_code, alone = pipeline(tmp_path / "all", tmp_path / "alone", "--workers", "2")
+    assert (code, {**counted, "new_files": 24}) == (alone_code, alone) == (1, alone)
+    assert (counted["conforms"], counted["diverges"], counted["unreadable"]) == (20, 2, 2)
+
+
+def test_only_a_folder_can_be_followed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["pipeline", str(tmp_path / "no"), "--out", str(tmp_path / "out"), "--model", "lock-service", "--follow"]
+    assert main(words) == 2
+    assert "--follow: expected a folder, found " in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_arrives_once_it_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraftcheck.traces.pipeline.driver.POLL", 0.0)
+    path = tmp_path / "in" / "a.tla"
+    path.parent.mkdir()
+    rounds = arriving([str(path.parent)], tmp_path / "out")
+    assert next(rounds) == []
+    path.write_text("half")
+    assert next(rounds) == []
+    path.write_text("the whole")
+    assert next(rounds) == []
+    assert [file.size for file in next(rounds)] == [9]
+    path.unlink()
+    assert next(rounds) == []
 
 
 def pipeline_code(folder: Path, *more: str) -> int:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from glob import glob
 from hashlib import blake2b
@@ -56,20 +57,21 @@ class InputFile(NamedTuple):
     modified: int  # modification time in nanoseconds
 
 
-def inputs_of(names: Iterable[str], out: Path) -> list[InputFile]:
-    """Return the input files of arguments: files, folders (recursively), and glob patterns."""
+def inputs_of(names: Iterable[str], out: Path, *, least: int = 1) -> list[InputFile]:
+    """Return the input files of arguments: files, folders (recursively), and glob patterns; `least` of each."""
     found: dict[str, InputFile] = {}
     for name in names:
         require_local(name)
         paths = list(_paths(name))
-        if not paths:
+        if len(paths) < least:
             raise InputError(f"{name}: no files; give a file, a folder, or a glob pattern that matches files")
         for path in paths:
             absolute = real_path(path)
             if absolute.is_relative_to(real_path(out)):
                 continue
-            status = absolute.stat()
-            found[str(absolute)] = InputFile(str(absolute), status.st_size, status.st_mtime_ns)
+            with suppress(FileNotFoundError):  # removed since it was listed
+                status = absolute.stat()
+                found[str(absolute)] = InputFile(str(absolute), status.st_size, status.st_mtime_ns)
     return [found[path] for path in sorted(found)]
 
 
@@ -83,6 +85,24 @@ def _paths(name: str) -> Iterator[Path]:
         yield path
     else:
         yield from (Path(match) for match in sorted(glob(name, recursive=True)) if Path(match).is_file())
+
+
+def arriving(names: Iterable[str], out: Path) -> Iterator[list[InputFile]]:
+    """Yield the files of folders again and again: those that are as they were the time before, so written to the end.
+
+    The time between is `POLL`, or that of the last round if it took longer.
+    """
+    for name in names:
+        require_local(name)
+        if not Path(name).is_dir():
+            raise InputError(f"--follow: expected a folder, found {name}; give the folder in which files arrive")
+    before: set[InputFile] = set()
+    while True:
+        began = time.monotonic()
+        now = inputs_of(names, out, least=0)
+        yield [file for file in now if file in before]
+        before = set(now)
+        time.sleep(max(POLL, time.monotonic() - began))
 
 
 def identity_of(protocol: Protocol, options: SearchRequest) -> Identity:
@@ -212,6 +232,9 @@ def rows_in(folder: Path, *, read: bool = False) -> int:
         return sum(parquet.read_metadata(path).num_rows for path in files)
     return sum(len(batch) for path in files for batch in parquet.ParquetFile(path).iter_batches())
 
+
+POLL = 2.0
+"""Seconds between two looks at the folders of `--follow`."""
 
 FILES_A_BATCH = 4_000
 """Files per batch: the maximum to replay again after a killed run."""
