@@ -148,7 +148,7 @@ class RecoveryContracts(RecoveryBase):
         """
         old, new = before.partition, after.partition
         if step.spends != ("unclean_elections",):
-            return new.leader is Nil.NO_LEADER or new.leader == old.leader or new.leader in old.isr
+            return new.leader is Nil.NO_LEADER or new.leader in self._safe_leaders(before) | {old.leader}
         needed = old.leader is Nil.NO_LEADER and old.isr <= before.fenced
         recovery = RECOVERING if self.controller_recovers else RECOVERED
         chosen = new.leader in self.brokers - before.fenced and new.isr == {new.leader}
@@ -175,16 +175,21 @@ class RecoveryContracts(RecoveryBase):
         old, new = before.partition, after.partition
         elects = new.leader != old.leader
         changed = new.but(leader_epoch=0, partition_epoch=0) != old.but(leader_epoch=0, partition_epoch=0)
-        expected = self._history_due(old, new, shared) if elects else {}
+        expected = self._history_due(before, new, shared) if elects else {}
         if changed and self.mode is Mode.KRAFT:
             expected["metadata"] = (*shared.metadata, difference(old, new))
         puts = {name: value for name, value in step.puts if not (name == "unrecovered" and step.consumes)}
         epochs = (new.leader_epoch - old.leader_epoch, new.partition_epoch - old.partition_epoch)
         return puts == expected and epochs == (elects, changed) and not step.writes
 
-    def _history_due(self, old: Partition, new: Partition, shared: Shared) -> dict[str, Any]:
+    def _safe_leaders(self, before: Controller) -> frozenset[ModelValue]:
+        """Return the brokers whose election is clean."""
+        return before.partition.isr
+
+    def _history_due(self, before: Controller, new: Partition, shared: Shared) -> dict[str, Any]:
+        old = before.partition
         history: dict[str, Any] = {} if new.leader is Nil.NO_LEADER else {"last_leader": new.leader}
-        unclean = new.leader in self.brokers - old.isr
+        unclean = new.leader in self.brokers - self._safe_leaders(before)
         if unclean:
             history["unclean_epoch"] = new.leader_epoch
         if self.controller_recovers and (unclean or old.leader_epoch in shared.unrecovered):

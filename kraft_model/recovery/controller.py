@@ -210,8 +210,9 @@ class RecoveryController(RecoveryBase):
             step = become(me)
         else:
             before, after = me.partition, merged(me.partition, record)
+            history = self._history(before, after, shared, self._candidates(me))
             me = me.but(partition=after)
-            step = become(me).put(**self._history(before, after, shared))
+            step = become(me).put(**history)
             if self.mode is Mode.KRAFT:
                 return step.put(metadata=(*shared.metadata, record))
             if after.leader_epoch > before.leader_epoch:
@@ -225,12 +226,18 @@ class RecoveryController(RecoveryBase):
         for broker in ordered(brokers):
             yield LeaderAndIsrRequest(version, me.epoch, *state, recovery, broker)
 
-    def _history(self, before: Partition, after: Partition, shared: Shared) -> dict[str, object]:
+    def _candidates(self, me: Controller) -> frozenset[ModelValue]:
+        """Return the brokers whose election is clean: they hold all acknowledged values."""
+        return me.partition.isr
+
+    def _history(
+        self, before: Partition, after: Partition, shared: Shared, candidates: frozenset[ModelValue]
+    ) -> dict[str, object]:
         """Return the history fields after an election, for properties: unclean elections, epochs without a recovery."""
         if after.leader_epoch == before.leader_epoch:
             return {}
         history: dict[str, object] = {}
-        unclean = after.leader is not Nil.NO_LEADER and after.leader not in before.isr
+        unclean = after.leader is not Nil.NO_LEADER and after.leader not in candidates
         if unclean:
             history["unclean_epoch"] = after.leader_epoch
         if self.controller_recovers and (unclean or before.leader_epoch in shared.unrecovered):

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from kraftcheck.kraft_model.recovery import Recovery
 from kraftcheck.kraft_model.recovery.base import change, from_isr, image
+from kraftcheck.kraft_model.recovery.contracts import state_after
 from kraftcheck.kraft_model.recovery.records import (
     RECOVERED,
     AlterPartitionRequest,
@@ -26,7 +27,20 @@ from kraftcheck.kraft_model.recovery.records import (
     RecoveryState,
     Shared,
 )
-from kraftcheck.spec import ModelValue, Record, State, Step, Steps, become, bound, constant, internal, on
+from kraftcheck.spec import (
+    ModelValue,
+    Record,
+    State,
+    Step,
+    Steps,
+    become,
+    bound,
+    constant,
+    internal,
+    on,
+    ordered,
+    step_invariant,
+)
 
 # Readings
 
@@ -231,6 +245,28 @@ class Registrations(Recovery, variant="registrations"):
     def _after_unclean_shutdown(self, me: Controller, broker: ModelValue) -> PartitionChangeRecord:
         return self._without(me, broker)
 
+    @step_invariant
+    def brokers_that_start_register(self, before: Broker, after: Broker, step: Step, shared: Shared) -> bool:
+        """A stopped broker registers once, with its log, and the metadata up to its end (KIP-631; KIP-966)."""
+        if step.spends != ("registrations",):
+            return not any(isinstance(one, Registration) for one in step.sent)
+        known = (after.cursor, after.partition) == (len(shared.metadata), state_after(shared.metadata))
+        started = not before.running and after.but(cursor=0, partition=before.partition) == before.but(
+            running=True, cursor=0
+        )
+        return started and known and step.sent == (Registration(before.id),)
+
+    @step_invariant
+    def unclean_brokers_leave_the_isr(
+        self, before: Controller, after: Controller, message: Registration, step: Step
+    ) -> bool:
+        """The registration is taken, and fences its broker, which leaves the ISR unless it is the last member."""
+        gone, old, new = message.source, before.partition, after.partition
+        left = old.isr - {gone} or old.isr
+        leader = next(iter(ordered(left - after.fenced)), Nil.NO_LEADER) if old.leader == gone else old.leader
+        taken = step.consumes and not step.sent and after.fenced == before.fenced | {gone}
+        return taken and (new.leader, new.isr, new.recovery) == (leader, left, old.recovery)
+
 
 class IsrShrunkWithoutElection(Registrations, variant="isr-shrunk-without-election"):
     """After an unclean shutdown the ISR shrinks without an election, even if the broker leads (KAFKA-18106)."""
@@ -246,14 +282,13 @@ class EligibleController(Controller):
 
 
 class EligibleLeaders(Recovery, variant="eligible-leaders"):
-    """A replica that leaves an ISR below min.insync.replicas stays eligible as leader (KIP-966; KAFKA-16540).
+    """A replica that leaves an ISR below min.insync.replicas stays eligible as leader (KIP-966).
 
-    A leader acknowledges values only with an ISR of min.insync.replicas: 1 for a broker in LowMinIsr, else MinIsr.
+    A leader acknowledges values only with an ISR of MinIsr members.
     """
 
     configuration = "report.min-insync-replicas"
     min_isr: int = constant("MinIsr", default=1, at_least=1)
-    low_min_isr: frozenset[ModelValue] = constant("LowMinIsr", default=frozenset())
 
     def initial(self) -> Iterator[State]:
         for state in super().initial():
@@ -268,11 +303,13 @@ class EligibleLeaders(Recovery, variant="eligible-leaders"):
         after = step.me
         assert isinstance(me, EligibleController)
         assert isinstance(after, EligibleController)
-        isr = after.partition.isr
-        if after.partition.leader in me.eligible:  # a clean election
-            step = step.put(unclean_epoch=shared.unclean_epoch, unrecovered=shared.unrecovered)
-        eligible = (me.eligible | me.partition.isr) - isr if len(isr) < self.min_isr else frozenset()
+        isr, clean = after.partition.isr, after.partition.leader in {*self._candidates(me), Nil.NO_LEADER}
+        eligible = (me.eligible | me.partition.isr) - isr if len(isr) < self.min_isr and clean else frozenset()
         return step.but(me=after.but(eligible=eligible))
+
+    def _candidates(self, me: Controller) -> frozenset[ModelValue]:
+        assert isinstance(me, EligibleController)
+        return me.partition.isr | me.eligible
 
     def _without(self, me: Controller, broker: ModelValue) -> PartitionChangeRecord:
         """Return the change for a fenced broker: the ISR may become empty, and an eligible replica is elected."""
@@ -292,6 +329,62 @@ class EligibleLeaders(Recovery, variant="eligible-leaders"):
             return change(me.partition, leader=broker, isr=frozenset({broker}))
         return super()._with(me, broker)
 
+    def _min_isr_of(self, me: Broker) -> int:
+        """Return min.insync.replicas as a leader knows it."""
+        return self.min_isr
+
     def _acknowledge(self, me: Broker, shared: Shared) -> Step:
-        enough = 1 if me.id in self.low_min_isr else self.min_isr
-        return super()._acknowledge(me, shared) if len(me.partition.isr) >= enough else become(me)
+        return super()._acknowledge(me, shared) if len(me.partition.isr) >= self._min_isr_of(me) else become(me)
+
+    @step_invariant
+    def eligible_replicas_are_tracked(self, before: EligibleController, after: EligibleController, step: Step) -> bool:
+        """A broker that leaves an ISR below its minimum is eligible, until it is in the ISR or that has its minimum.
+
+        An unclean election ends it too (KIP-966).
+        """
+        few = len(after.partition.isr) < self.min_isr and step.spends != ("unclean_elections",)
+        left = (before.eligible | before.partition.isr) - after.partition.isr
+        return after.eligible == (left if few else frozenset())
+
+    @step_invariant
+    def fenced_brokers_leave_the_isr(self, before: EligibleController, after: EligibleController, step: Step) -> bool:
+        """A fenced broker leaves the ISR; a member of the ISR, else an eligible replica, leads (KIP-966)."""
+        gone = after.fenced - before.fenced
+        if step.spends != ("fences",):
+            return not gone
+        old, new = before.partition, after.partition
+        left, leader = old.isr - gone, old.leader
+        if old.leader in gone:
+            chosen = ordered(left - after.fenced) or ordered(before.eligible - after.fenced)
+            leader = next(iter(chosen), Nil.NO_LEADER)
+            left = left or frozenset(chosen[:1])
+        return len(gone) == 1 and (new.leader, new.isr, new.recovery) == (leader, left, old.recovery)
+
+    @step_invariant
+    def eligible_replicas_lead_at_once(self, before: EligibleController, after: EligibleController, step: Step) -> bool:
+        """Of a partition without leader and ISR, an eligible replica leads when it is unfenced (KIP-966)."""
+        back = before.fenced - after.fenced
+        if step.spends or step.consumes:
+            return not back
+        old, new = before.partition, after.partition
+        due = (old.leader, old.isr)
+        if old.leader is Nil.NO_LEADER and back <= (old.isr or before.eligible):
+            due = (next(iter(back), Nil.NO_LEADER), old.isr or back)
+        return len(back) == 1 and (new.leader, new.isr, new.recovery) == (*due, old.recovery)
+
+    @step_invariant
+    def too_few_in_sync_acknowledge_nothing(self, before: Broker, after: Broker, step: Step, shared: Shared) -> bool:
+        """A leader acknowledges a value only with MinIsr replicas in sync (KIP-966, high watermark)."""
+        told = dict(step.puts).get("acknowledged", shared.acknowledged)
+        return told == shared.acknowledged or len(after.partition.isr) >= self.min_isr
+
+    def _safe_leaders(self, before: Controller) -> frozenset[ModelValue]:
+        assert isinstance(before, EligibleController)
+        return before.partition.isr | before.eligible
+
+
+class MinIsrDiffers(EligibleLeaders, variant="min-isr-differs"):
+    """For the first broker min.insync.replicas is 1, whatever it is for the controller (KAFKA-16540)."""
+
+    def _min_isr_of(self, me: Broker) -> int:
+        return 1 if me.id == ordered(self.brokers)[0] else super()._min_isr_of(me)

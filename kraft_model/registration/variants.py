@@ -45,6 +45,7 @@ from kraftcheck.spec import (
     Steps,
     consume,
     environment,
+    invariant,
     on,
     ordered,
     projection,
@@ -281,6 +282,22 @@ class SessionsTracked(Registration, variant="sessions-tracked"):
         answers = [one for one in step.sent if isinstance(one, RegistrationResponse)]
         rejected = any(one.error is Error.DUPLICATE_BROKER_REGISTRATION for one in answers)
         return not rejected or message.source not in shared.fenced
+
+
+    @invariant
+    def brokers_that_run_on_are_not_fenced(self, me: Broker, shared: Sessions) -> bool:
+        """A broker that has never stopped has its session (KIP-631, broker states)."""
+        return not me.running or me.incarnation > 1 or me.id not in shared.fenced
+
+    @step_invariant
+    def sessions_keep_others_out(
+        self, before: Controller, message: RegistrationRequest, step: Step, shared: Sessions
+    ) -> bool:
+        """The active controller, and no other, rejects a broker with a session (KIP-631, BrokerRegistration)."""
+        error = Error.DUPLICATE_BROKER_REGISTRATION
+        if before.running and shared.active == before.id and message.source in shared.sessions:
+            return step == consume(before).reply(response_to(message, error))
+        return not any(isinstance(one, RegistrationResponse) and one.error is error for one in step.sent)
 
 
 class NoBrokersTracked(SessionsTracked, variant="no-brokers-tracked"):
