@@ -384,7 +384,7 @@ class EligibleLeaders(Recovery, variant="eligible-leaders"):
 
 
 class MinIsrDiffers(EligibleLeaders, variant="min-isr-differs"):
-    """For the first broker min.insync.replicas is 1, whatever it is for the controller (KAFKA-16540)."""
+    """The first broker has min.insync.replicas 1, although the controller has another value (KAFKA-16540)."""
 
     def _min_isr_of(self, me: Broker) -> int:
         return 1 if me.id == ordered(self.brokers)[0] else super()._min_isr_of(me)
