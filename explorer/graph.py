@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable
+from importlib.util import find_spec
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 StateText = Callable[[State], object]
 
-SVG = ".svg"
+SVG, PARQUET = ".svg", ".parquet"
 MOST, MOST_DRAWN = 200_000, 1_000
 """Default limits: states of a graph that is written, and of a graph that is drawn."""
 SAMPLE = 100
@@ -142,11 +143,26 @@ def write_graph(graph: Graph, path: str | Path) -> None:
 
 def graph_writer(path: str | Path) -> Callable[[Graph, Path], None]:
     """Return the writer for a file's ending; raise `InputError` for an unknown ending."""
-    writers = {".graphml": _write_graphml, ".json": _write_json, ".dot": _write_dot, SVG: _write_svg}
+    writers = {
+        ".graphml": _write_graphml, ".json": _write_json, ".dot": _write_dot, SVG: _write_svg, PARQUET: _write_parquet
+    }  # fmt: skip
     ending = Path(path).suffix.lower()
     if ending not in writers:
         raise InputError(f"{path}: expected a file that ends in {', '.join(writers)}, found {ending or 'no ending'}")
+    if ending == PARQUET and find_spec("pyarrow") is None:
+        raise InputError(f"{path}: needs the package pyarrow: pip install 'kraftcheck[parquet]'")
     return writers[ending]
+
+
+def _write_parquet(graph: Graph, path: Path) -> None:
+    """Write one row for each step, with its states; an initial state is a row without source and action."""
+    from pyarrow import Table, parquet
+
+    states = {number: node["state"] for number, node in graph.nodes(data=True)}
+    rows = [{"target": states[number]} for number, initial in graph.nodes(data="initial") if initial]
+    rows += [{"source": states[one], "target": states[other], **step} for one, other, step in graph.edges(data=True)]
+    columns = {name: [row.get(name) for row in rows] for name in ("source", "action", "actor", "target")}
+    parquet.write_table(Table.from_pydict(columns), path)
 
 
 def _write_graphml(graph: Graph, path: Path) -> None:

@@ -27,11 +27,11 @@ UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}\.new")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
-def require_local(name: str, option: str = "") -> None:
+def require_local(name: str, option: str = "", fix: str = "mount the storage, or copy the files") -> None:
     """Raise InputError for a URI, such as `s3a://bucket/out`, which would be taken for a relative path."""
     if _URI.match(name):
-        said = "expected a path in the file system of this machine, found a URI; mount the storage, or copy the files"
-        raise InputError(f"{option} {name}: {said}".lstrip())
+        said = "expected a path in the file system of this machine, found a URI"
+        raise InputError(f"{option} {name}: {said}; {fix}".lstrip())
 
 
 def real_path(path: str | Path) -> Path:

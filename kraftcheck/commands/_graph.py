@@ -6,15 +6,25 @@ import argparse
 from typing import TYPE_CHECKING
 
 from kraftcheck.catalogue import Job
-from kraftcheck.explorer.graph import MOST, explore_graph, graph_writer, neighbourhood, size_of, write_graph
+from kraftcheck.explorer.graph import (
+    MOST,
+    PARQUET,
+    explore_graph,
+    graph_writer,
+    neighbourhood,
+    size_of,
+    write_graph,
+)
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
 from kraftcheck.reporting.lines import notes, print_lines
 from kraftcheck.runner import run_job
+from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.formats.tlc_log import state_text
+from kraftcheck.traces.pipeline.rows import name_of
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.graph import Graph
@@ -25,6 +35,10 @@ class Drawing:
 
     def __init__(self, job: Job, arguments: argparse.Namespace) -> None:
         graph_writer(arguments.graph)
+        self._is_table = arguments.graph.suffix.lower() == PARQUET
+        if self._is_table and (job.options.symmetry or job.options.view):
+            problem = "states under SYMMETRY or a VIEW are not those of traces; use a configuration without them"
+            raise InputError(f"--graph {arguments.graph}: {problem}")
         self._job, self._arguments = job, arguments
         self._view = StateView(job.protocol)
         self._graph: Graph | None = None
@@ -54,5 +68,5 @@ class Drawing:
                 print_lines(notes([f"{asked.graph}: {said}"]))
             write_graph(graph, asked.graph)
 
-    def _text(self, state: State) -> str:
-        return state_text(self._view.variables(state))
+    def _text(self, state: State) -> str | bytes:
+        return name_of(state) if self._is_table else state_text(self._view.variables(state))

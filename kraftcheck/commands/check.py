@@ -47,7 +47,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(files, "--calls", "--verbose", "--quiet")
     add(parser.add_argument_group("for CI"), "--junit", "--github", "--allow-incomplete", "--strict")
     files.add_argument(
-        "--graph", type=Path, metavar="FILE", help="write the state graph (.graphml, .json, .dot or .svg)"
+        "--graph", type=Path, metavar="FILE", help="write the state graph (.graphml, .json, .dot, .svg or .parquet)"
     )
     around = "with --graph: only states within N steps of the first counterexample"
     files.add_argument("--graph-around", type=count, metavar="N", help=around)

@@ -12,13 +12,11 @@ from typing import Any
 from kraftcheck.cli import main
 
 
-def corpus(folder: Path, traces: int, broken: int, tampered: int) -> tuple[set[str], set[str]]:
+def corpus(folder: Path, traces: int, broken: int, tampered: int, config: str = "default") -> tuple[set[str], set[str]]:
     """Write traces of the lock service's behaviours; return which were broken and which tampered with."""
     folder.mkdir()
-    assert main(
-        ["simulate", "two-phase-commit", "--runs", str(traces), "--depth", "30", "--seed", "5", "--out", str(folder),
-         "--engine", "tables", "--quiet"]
-    ) == 0  # fmt: skip
+    words = ["simulate", "two-phase-commit", "--config", config, "--runs", str(traces), "--depth", "30", "--seed", "5"]
+    assert main([*words, "--out", str(folder), "--engine", "tables", "--quiet"]) == 0
     files = sorted(folder.glob("*.tla"))
     assert len(files) == traces
     chosen = Random(8).sample(files, broken + tampered)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,7 +30,7 @@ from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.values import ModelValue
 from kraftcheck.traces.parsing import DEFAULT_LIMIT
 from kraftcheck.traces.pipeline.driver import InputFile, PipelineFolder, arriving, inputs_of
-from kraftcheck.traces.pipeline.rows import FileReplayer, FileRows, changed
+from kraftcheck.traces.pipeline.rows import FileReplayer, FileRows, changed, name_of
 from kraftcheck.traces.replay.replayer import Replayer
 from tests.support.corpora import BREAKAGE, corpus, tables, tamper
 from tests.support.kills import ROOT
@@ -318,13 +319,15 @@ def test_the_guard_of_a_divergence_has_columns_of_its_own(tmp_path: Path) -> Non
 
 def test_the_queries_of_the_page(tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
-    corpus(tmp_path / "in", 3, 0, 0)
+    corpus(tmp_path / "in", 3, 0, 0, "smoke")
     path = tmp_path / "in" / "walk_0.tla"
+    alone = ("--workers", "1", "--config", "smoke")
     right = path.read_text()
     path.write_text(re.sub(r"<(?!Initial)\w+>", "<Commit>", right, count=1))
-    pipeline(tmp_path / "in", tmp_path / "out", "--workers", "1", "--label", "one")
+    pipeline(tmp_path / "in", tmp_path / "out", *alone, "--label", "one")
     page = (ROOT / "docs" / "pipeline.md").read_text().replace("DIR/", f"{tmp_path}/out/")
-    view, guards, slowest = re.findall(r"```sql\n(.*?)```", page, re.S)
+    page = page.replace("BEFORE/", f"{tmp_path}/before/")
+    view, guards, slowest, actions, changes, seen, coverage = re.findall(r"```sql\n(.*?)```", page, re.S)
     duckdb.sql(view)
     ((label, file, line, guard, times),) = duckdb.sql(guards).fetchall()
     assert (label, file, times) == ("one", "two_phase_commit/__init__.py", 1)
@@ -332,9 +335,59 @@ def test_the_queries_of_the_page(tmp_path: Path) -> None:
     assert "prepared" in guard
     assert len(duckdb.sql(slowest).fetchall()) == 3
     path.write_text(right)
-    pipeline(tmp_path / "in", tmp_path / "out", "--workers", "1", "--label", "two")
+    shutil.copytree(tmp_path / "out", tmp_path / "before")
+    _, summary = pipeline(tmp_path / "in", tmp_path / "out", *alone, "--label", "two")
     assert duckdb.sql(guards).fetchall() == []
     assert len(duckdb.sql(slowest).fetchall()) == 3
+    assert duckdb.sql(changes).fetchall() == [(str(path), 0, "diverges", "conforms")]
+    taken = duckdb.sql(actions).fetchall()
+    assert {label for label, *_ in taken} == {"one", "two"}
+    assert sum(times for *_, times in taken) == summary["steps"]
+    model = [
+        "check",
+        "two-phase-commit",
+        "--config",
+        "smoke",
+        "--graph",
+        str(tmp_path / "out" / "model.parquet"),
+        "--quiet",
+    ]
+    assert main(model) == 0
+    duckdb.sql(seen)
+    ((states, of_states, steps, of_steps),) = duckdb.sql(coverage).fetchall()
+    assert (states, of_states) == (summary["distinct_states"], 288)
+    pipeline(tmp_path / "in", tmp_path / "again", *alone)
+    rows = sorted(tables(tmp_path / "again")["steps"], key=lambda row: (row["file"], row["step"]))
+    assert steps == len({(a["state"], b["action"], b["state"]) for a, b in pairwise(rows) if b["action"]})
+    assert of_steps > steps
+
+
+def test_a_table_of_the_model_has_its_steps(tmp_path: Path) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "model.parquet"
+    assert main(["check", "two-phase-commit", "--config", "smoke", "--graph", str(path), "--quiet"]) == 0
+    semantics = Semantics(TwoPhaseCommit(resource_managers=frozenset(ModelValue(f"rm{n}", n) for n in range(1, 4))))
+    waiting = list(semantics.initial())
+    expected = [(None, None, None, name_of(state)) for state in waiting]
+    known = set(waiting)
+    while waiting:
+        state = waiting.pop()
+        for step in semantics.transitions(state):
+            actor = None if step.actor is None else str(step.actor)
+            expected.append((name_of(state), step.action, actor, name_of(step.target)))
+            waiting += [step.target] if step.target not in known else []
+            known.add(step.target)
+    found = [
+        tuple(row[name] for name in ("source", "action", "actor", "target")) for row in pq.read_table(path).to_pylist()
+    ]
+    assert Counter(found) == Counter(expected)
+    assert len(known) == 288
+
+
+def test_a_table_of_the_model_needs_states_as_in_traces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["check", "lock-service", "--graph", str(tmp_path / "model.parquet"), "--symmetry"]
+    assert main(words) == 2
+    assert "states under SYMMETRY or a VIEW are not those of traces" in capsys.readouterr().err
 
 
 def test_rows_that_are_lost_or_damaged_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -372,6 +425,13 @@ def test_a_uri_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["pipeline", str(tmp_path / "a.tla"), "--out", name, *model]) == 2
     assert main(["simulate", "lock-service", "--out", name, "--quiet"]) == 2
     assert capsys.readouterr().err.count("expected a path in the file system of this machine, found a URI") == 3
+
+
+def test_a_uri_of_inputs_names_the_data_frames(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["pipeline", "s3a://bucket/data", "--out", str(tmp_path / "out"), "--model", "lock-service"]
+    for more in ([], ["--follow"]):
+        assert main([*words, *more]) == 2
+        assert capsys.readouterr().err.endswith("found a URI; kraftcheck.pipeline.replay reads it by Spark\n")
 
 
 def test_a_trace_that_takes_too_long_is_an_error_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,7 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.parsing import DEFAULT_LIMIT
 from kraftcheck.traces.pipeline.rows import COLUMNS
 
+BY_SPARK = "kraftcheck.pipeline.replay reads it by Spark"
 COVERAGE, STAGING, SUMMARY = "coverage", "staging", "summary.json"
 
 BATCH: dict[str, Any] = {"seconds": float, "files": [(str, int, int)], "rows": {str: int}}
@@ -61,7 +62,7 @@ def inputs_of(names: Iterable[str], out: Path, *, least: int = 1) -> list[InputF
     """Return the input files of arguments: files, folders (recursively), and glob patterns; `least` of each."""
     found: dict[str, InputFile] = {}
     for name in names:
-        require_local(name)
+        require_local(name, fix=BY_SPARK)
         paths = list(_paths(name))
         if len(paths) < least:
             raise InputError(f"{name}: no files; give a file, a folder, or a glob pattern that matches files")
@@ -93,7 +94,7 @@ def arriving(names: Iterable[str], out: Path) -> Iterator[list[InputFile]]:
     The time between is `POLL`, or that of the last round if it took longer.
     """
     for name in names:
-        require_local(name)
+        require_local(name, fix=BY_SPARK)
         if not Path(name).is_dir():
             raise InputError(f"--follow: expected a folder, found {name}; give the folder in which files arrive")
     before: set[InputFile] = set()
