@@ -1,4 +1,4 @@
-"""Replay of traces in data frames of Spark, by the DataFrame API alone.
+"""Replay of traces, and validation of clusters, in data frames of Spark, by the DataFrame API alone.
 
 It runs in a notebook, under Spark Connect, and on PySpark 3.5 and newer. Spark's own readers and writers open the
 files, so S3, HDFS, ABFS and Delta Lake work as the cluster is set up. `docs/pipeline.md` has an example, and
@@ -7,14 +7,15 @@ files, so S3, HDFS, ABFS and Delta Lake work as the cluster is set up. `docs/pip
 
 from __future__ import annotations
 
+import json
 import warnings
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
 from kraftcheck.catalogue import blaming, find_model, model_of
-from kraftcheck.explorer.cluster import require_pyspark
+from kraftcheck.explorer.cluster import carried, require_pyspark
 from kraftcheck.jobs import lenient_job
 from kraftcheck.spec.errors import InputError, require_assertions, unknown
 from kraftcheck.spec.language.protocol import Protocol
@@ -25,10 +26,16 @@ from kraftcheck.traces.pipeline.rows import COLUMNS, SCHEMA_VERSION
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["LEAST_SPARK", "SCHEMA_VERSION", "TABLES", "replay", "table"]
+__all__ = ["LEAST_SPARK", "SCHEMA_VERSION", "TABLES", "replay", "table", "validate"]
 
 TABLES = tuple(COLUMNS)
 """The names of the tables: traces, steps and errors."""
+
+CLUSTER_COLUMNS = (
+    "cluster string, result string, exit_code int, file string, line bigint, problem string, events bigint,"
+    " explained bigint, seconds double, label string, report string"
+)
+"""The columns that `validate` returns, in Spark's DDL."""
 
 LEAST_SPARK = (3, 5)
 """The oldest version of PySpark that replays traces; a search needs a newer one."""
@@ -98,13 +105,70 @@ def replay(
     )
     from kraftcheck.traces.pipeline.frames import replayed  # needs PySpark
 
-    return replayed(_inputs(files), job.protocol, arguments)
+    has_content = "content" in dict(files.dtypes)
+    return replayed(
+        _columns(files, path="string", **({"content": "binary"} if has_content else {})), job.protocol, arguments
+    )
 
 
-def _inputs(files: DataFrame) -> DataFrame:
+def validate(
+    spark: SparkSession,
+    files: DataFrame,
+    *,
+    pattern: str | None = None,
+    without: Iterable[str] = (),
+    monitors: bool = False,
+    label: str | None = None,
+) -> DataFrame:
+    """Validate the logs and disks of many clusters on the executors, each cluster in one task.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        The session, of Spark or Spark Connect.
+    files : pyspark.sql.DataFrame
+        One row for each file, with the columns `cluster`, a text, and `path` and `content`, as
+        `spark.read.format("binaryFile")` returns them. Other columns are ignored.
+    pattern
+        The log4j pattern of the files. The default is Kafka's.
+    without
+        The known differences of Kafka that the model has not.
+    monitors
+        Whether logs of INFO alone, or disks alone, get exit code 0 if nothing is broken.
+    label
+        The text of the column `label`, such as a commit.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        One row for each cluster: `kraftcheck validate` has the same verdict and first divergence for a folder with
+        its files.
+
+    Raises
+    ------
+    InputError
+        A column is missing or has another type, a known difference is unknown, or Spark is too old.
+    """
+    require_pyspark(LEAST_SPARK, spark.version)
+    from kraftcheck.kraft_model.quorum import Quorum
+    from kraftcheck.kraft_model.quorum.variants.kafka import known_differences
+    from kraftcheck.validation.log4j import DEFAULT_PATTERN, line_pattern
+
+    without = list(without)
+    for name in without:
+        if name not in (known := known_differences(cluster=True)):
+            raise InputError(unknown("difference", name, known))
+    line_pattern(pattern or DEFAULT_PATTERN)
+    found = _columns(files, cluster="string", path="string", content="binary")
+    arguments = {"pattern": pattern, "without": without, "monitors": monitors, "label": label}
+    task = carried("kraftcheck.reporting.clusters:validate_clusters", json.dumps(arguments), Quorum)
+    parts = int(str(spark.conf.get("spark.sql.shuffle.partitions")))  # by default Spark merges small partitions
+    return found.repartition(parts, "cluster").sortWithinPartitions("cluster", "path").mapInArrow(task, CLUSTER_COLUMNS)
+
+
+def _columns(files: DataFrame, **wanted: str) -> DataFrame:
     """Return the columns that a task reads; raise InputError for a column of another type."""
     types = dict(files.dtypes)
-    wanted = {"path": "string", **({"content": "binary"} if "content" in types else {})}
     for name, kind in wanted.items():
         if types.get(name) != kind:
             raise InputError(f"files: expected a column {name} of type {kind}, found {types.get(name, 'none')}")

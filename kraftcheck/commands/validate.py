@@ -12,10 +12,8 @@ for example:
 from __future__ import annotations
 
 import argparse
-import time
 from functools import partial
 from importlib.util import find_spec
-from itertools import chain, filterfalse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +25,6 @@ from kraftcheck.spec.errors import InputError, unknown
 
 if TYPE_CHECKING:
     from kraftcheck.reporting.cluster_page import Life
-    from kraftcheck.validation.sources import Sources
     from kraftcheck.validation.verdict import Validation
 
 
@@ -132,76 +129,26 @@ def _time(option: str, text: str | None) -> int | None:
 
 def _validated(arguments: argparse.Namespace, life: Life | None) -> Validation:
     """Read the inputs, replay the logs that show messages, and check the others and the disks."""
-    from kraftcheck.validation.disks import is_disk, is_segment, read_disks
+    from kraftcheck.validation.cluster import Inputs, validate
     from kraftcheck.validation.log4j import DEFAULT_PATTERN
-    from kraftcheck.validation.log_monitors import check_events
-    from kraftcheck.validation.monitors import check_disks
-    from kraftcheck.validation.sources import Wanted, read_sources
-    from kraftcheck.validation.verdict import Validation, storms_in
 
-    without, nodes = _without(arguments), _nodes(arguments.node)
-    since, until = _time("--from", arguments.since), _time("--to", arguments.until)
-    disks = read_disks([path for path in arguments.paths if is_disk(path)], limit_bytes=arguments.max_size)
-    with Meter("events read", quiet=arguments.quiet) as meter:
-        pattern = arguments.pattern or DEFAULT_PATTERN
-        wanted = Wanted(pattern, since, until, arguments.max_size, meter.reach)
-        sources = read_sources(filterfalse(is_segment, arguments.paths), nodes, wanted)
-    _require_some(arguments, sources, has_disks=bool(disks))
-    found = Validation(sources, disks, arguments.kafka, without, arguments.monitors)
-    if disks:
-        found.disk_report = check_disks(disks)
-    if arguments.monitors or not sources.logs:
-        found.monitored = check_events(chain.from_iterable(sources.every.values())) if sources.every else None
-    found.storms = storms_in(sources)
-    if sources.logs:
-        _replay(found, arguments, life)
-    return found
-
-
-def _require_some(arguments: argparse.Namespace, sources: Sources, *, has_disks: bool) -> None:
-    """Raise InputError unless a log or a disk was found."""
-    if sources.logs or sources.quiet or has_disks:
-        return
-    names = ", ".join(map(str, [*arguments.paths, *arguments.node][:4]))
-    is_limited = arguments.since is not None or arguments.until is not None
-    more = " between --from and --to" if is_limited else f" in {sources.others:,} files"
-    raise InputError(
-        f"{names}: expected lines of org.apache.kafka.raft, or folders __cluster_metadata-0, found neither{more};"
-        " name others, or give the logs' pattern by --pattern"
+    inputs = Inputs(
+        tuple(arguments.paths),
+        tuple(_nodes(arguments.node)),
+        arguments.pattern or DEFAULT_PATTERN,
+        since=_time("--from", arguments.since),
+        until=_time("--to", arguments.until),
+        limit_bytes=arguments.max_size,
+        kafka=arguments.kafka,
+        without=_without(arguments),
+        monitors=arguments.monitors,
+        seconds=arguments.stop_after,
     )
-
-
-def _replay(found: Validation, arguments: argparse.Namespace, life: Life | None) -> None:
-    """Replay the logs up to the first divergence."""
-    from kraftcheck.validation.cluster import replay_of
-    from kraftcheck.validation.sources import line_of
-    from kraftcheck.validation.verdict import gaps_in
-
-    replay = found.replay = replay_of(dict(found.sources.logs), without=found.without)
-    began = time.monotonic()
-    limit = arguments.stop_after
+    with Meter("events read", quiet=arguments.quiet) as meter:
+        found = inputs.read(meter.reach)
     with Meter("events replayed", quiet=arguments.quiet) as meter:
-        replayed = dict.fromkeys(replay.nodes, 0)
-        for number, node in enumerate(replay.run()):
-            if life is not None:
-                life.add(node.events[replayed[node.number] : node.position])
-                replayed[node.number] = node.position
-            if number % 100 == 0:
-                spent = time.monotonic() - began
-                meter.reach(sum(replay.explained.values()), spent)
-                if limit is not None and spent > limit:
-                    found.limit = f"--time-limit {limit:g}"
-                    break
-    found.seconds = time.monotonic() - began
-    late = replay.nodes if arguments.since is not None else found.sources.late
-    found.gaps = gaps_in(replay, late, ends=arguments.until is not None)
-    if life is not None:
-        life.end()
-    if replay.divergence is not None:
-        if life is not None:
-            life.diverges(replay.divergence.event, replay.divergence.what)
-        paths = [*arguments.paths, *(path for _, path in _nodes(arguments.node))]
-        found.line = line_of(paths, replay.divergence.event, arguments.max_size)
+        validate(found, inputs, meter.reach, life)
+    return found
 
 
 def _write_table(found: Validation, path: Path) -> None:

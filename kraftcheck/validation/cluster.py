@@ -1,22 +1,32 @@
-"""The replay of a cluster, built from the events of its nodes."""
+"""The validation of a cluster from its logs and disks, and the replay of the events of its nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from itertools import chain
-from typing import Any
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from itertools import chain, filterfalse
+from pathlib import Path
+from typing import Any, Protocol
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import UNKNOWN_DIRECTORY, Voter
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.spec import ModelValue
+from kraftcheck.spec.errors import InputError
+from kraftcheck.validation.disks import is_disk, is_segment, read_disks
 from kraftcheck.validation.effects import Formats
 from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.log4j import DEFAULT_PATTERN
+from kraftcheck.validation.log_monitors import check_events
+from kraftcheck.validation.monitors import check_disks
 from kraftcheck.validation.pairing import Pairs, addresses, numbered, pair
 from kraftcheck.validation.replay import ClusterReplay
+from kraftcheck.validation.sources import LIMIT, Sources, Wanted, line_of, read_sources
 from kraftcheck.validation.state import Node
 from kraftcheck.validation.terms import Terms
+from kraftcheck.validation.verdict import Validation, gaps_in, storms_in
 
 MANY = 1_000_000
 """A bound that no log exhausts."""
@@ -91,3 +101,97 @@ def _constants(
     versions = [event.body[0] for event in events if event.kind is Kind.VERSION and event.body[1] < 0]
     is_static = any(voter.key.directory == UNKNOWN_DIRECTORY for voter in initial)
     return servers, initial, 0 if is_static else max(versions, default=0)
+
+
+class Witness(Protocol):
+    """A follower of the replay, such as the page of a cluster's life."""
+
+    def add(self, events: Sequence[Event]) -> object:
+        """Take the next replayed events of a node."""
+
+    def diverges(self, event: Event, what: str) -> object:
+        """Take the divergence."""
+
+    def end(self) -> object:
+        """End the replay."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The logs and disks of a cluster, and how to read and judge them; times are in milliseconds."""
+
+    paths: tuple[Path, ...]
+    nodes: tuple[tuple[int, Path], ...] = ()  # paths whose events are those of one node
+    pattern: str = DEFAULT_PATTERN
+    since: int | None = None
+    until: int | None = None
+    limit_bytes: int = LIMIT
+    kafka: str = ""
+    without: tuple[str, ...] = ()  # known differences that the model has not
+    monitors: bool = False
+    seconds: float | None = None  # of the replay
+
+    def read(self, report: Callable[[int], object] = lambda count: None) -> Validation:
+        """Read the disks and the logs; raise InputError if there is neither, or one cannot be read."""
+        disks = read_disks([path for path in self.paths if is_disk(path)], limit_bytes=self.limit_bytes)
+        wanted = Wanted(self.pattern, self.since, self.until, self.limit_bytes, report)
+        sources = read_sources(filterfalse(is_segment, self.paths), self.nodes, wanted)
+        _require_some(self, sources, has_disks=bool(disks))
+        return Validation(sources, disks, self.kafka, self.without, self.monitors)
+
+
+def validate(
+    found: Validation,
+    inputs: Inputs,
+    report: Callable[[int, float], object] = lambda count, seconds: None,
+    witness: Witness | None = None,
+) -> None:
+    """Replay the logs that show messages, and check the others and the disks."""
+    sources = found.sources
+    if found.disks:
+        found.disk_report = check_disks(found.disks)
+    if inputs.monitors or not sources.logs:
+        found.monitored = check_events(chain.from_iterable(sources.every.values())) if sources.every else None
+    found.storms = storms_in(sources)
+    if sources.logs:
+        _replay(found, inputs, report, witness)
+
+
+def _require_some(inputs: Inputs, sources: Sources, *, has_disks: bool) -> None:
+    """Raise InputError unless a log or a disk was found."""
+    if sources.logs or sources.quiet or has_disks:
+        return
+    named = [*map(str, inputs.paths), *(f"{node}={path}" for node, path in inputs.nodes)]
+    is_limited = inputs.since is not None or inputs.until is not None
+    more = " between --from and --to" if is_limited else f" in {sources.others:,} files"
+    raise InputError(
+        f"{', '.join(named[:4])}: expected lines of org.apache.kafka.raft, or folders __cluster_metadata-0, found"
+        f" neither{more}; name others, or give the logs' pattern by --pattern"
+    )
+
+
+def _replay(found: Validation, inputs: Inputs, report: Callable[[int, float], object], witness: Witness | None) -> None:
+    """Replay the logs up to the first divergence."""
+    replay = found.replay = replay_of(dict(found.sources.logs), without=found.without)
+    began = time.monotonic()
+    replayed = dict.fromkeys(replay.nodes, 0)
+    for number, node in enumerate(replay.run()):
+        if witness is not None:
+            witness.add(node.events[replayed[node.number] : node.position])
+            replayed[node.number] = node.position
+        if number % 100 == 0:
+            spent = time.monotonic() - began
+            report(sum(replay.explained.values()), spent)
+            if inputs.seconds is not None and spent > inputs.seconds:
+                found.limit = f"--time-limit {inputs.seconds:g}"
+                break
+    found.seconds = time.monotonic() - began
+    late = replay.nodes if inputs.since is not None else found.sources.late
+    found.gaps = gaps_in(replay, late, ends=inputs.until is not None)
+    if witness is not None:
+        witness.end()
+    if replay.divergence is not None:
+        if witness is not None:
+            witness.diverges(replay.divergence.event, replay.divergence.what)
+        paths = [*inputs.paths, *(path for _, path in inputs.nodes)]
+        found.line = line_of(paths, replay.divergence.event, inputs.limit_bytes)

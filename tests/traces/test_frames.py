@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kraftcheck.cli import main
-from kraftcheck.pipeline import SCHEMA_VERSION, TABLES, replay, table
+from kraftcheck.pipeline import CLUSTER_COLUMNS, SCHEMA_VERSION, TABLES, replay, table
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.pipeline.rows import COLUMNS, FLAT, FileReplayer, FileRows
 from tests.support.corpora import BREAKAGE, corpus, tables
@@ -36,7 +36,8 @@ def documented() -> dict[str, str]:
 def test_the_page_has_the_columns_of_this_version() -> None:
     found = documented()
     coverage = "file string, index int, action string, times bigint"
-    assert found == {**{name: f"file string, {columns}" for name, columns in COLUMNS.items()}, "coverage": coverage}
+    tables = {name: f"file string, {columns}" for name, columns in COLUMNS.items()}
+    assert found == {**tables, "coverage": coverage, "clusters": CLUSTER_COLUMNS}
     page = (ROOT / "docs" / "pipeline-schema.md").read_text()
     assert f"This is version {SCHEMA_VERSION}, " in page
     assert set(FLAT.split(", ")) == {"record string", *", ".join(found[name] for name in TABLES).split(", ")}
@@ -52,6 +53,8 @@ def test_the_rows_of_a_command_have_the_types_of_the_page(tmp_path: Path) -> Non
     assert main([*words, "--parquet", str(out)]) == 0
     spelled = {"int32": "int", "int64": "bigint", "list<element: string>": "array<string>"}
     for name, columns in documented().items():
+        if name == "clusters":
+            continue
         (file, *_) = (out / name).rglob("*.parquet")
         schema = pq.ParquetFile(file).schema_arrow
         types = (str(kind) for kind in schema.types)
