@@ -32,7 +32,8 @@ module         content
 `liveness`     reachability goals (AG EF); temporal properties and fairness
 `starts`       named initial states for INIT, besides `Init`
 `variants/`    `faults`: seeded faults; `readings`: other readings of the KIPs; `designs`: design changes;
-               `reports`: public reports; `coming`: changes to come; `kafka`: known differences of Kafka
+               `reports`: public reports; `coming`: changes to come; `kafka`: known differences of Kafka;
+               `surroundings`: parts of a server, for walks beside Kafka
 `configurations`  bounded configurations (TOML)
 =============  =======================================================================================================
 """

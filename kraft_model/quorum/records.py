@@ -115,6 +115,10 @@ class LogRecord(Record):
     """A record of the log. `QuorumMembership.voters_after` gives its effect on the voter set."""
 
 
+class NoOp(LogRecord):
+    """NoOpRecord (KIP-835): stands for the first batch of a controller; no rule reads it."""
+
+
 class Data(LogRecord):
     number: int
 

@@ -106,6 +106,10 @@ def _given(path: Path, arguments: argparse.Namespace) -> Iterator[Task]:
     file = read_walk(path)
     if not file.steps:
         raise InputError(f"{path}: expected steps, found none")
+    _kind(Quorum, arguments, arguments.without)  # reports unknown names as those of the command line
+    file = file._replace(
+        without=tuple(dict.fromkeys((*file.without, *arguments.without))), go_on=file.go_on or arguments.go_on
+    )
     with naming(path):
         model = quorum(file.model, file.variant or None)
         config = with_settings(everything(model.protocol), file.settings)

@@ -23,8 +23,17 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
 )
 from kraftcheck.kraft_model.quorum.rules import epoch_start, failed, matches
-from kraftcheck.lockstep.messages import Json, LogIndex, MessageReader, ReplicaLog, canonical, is_silent
+from kraftcheck.lockstep.messages import (
+    Json,
+    LogIndex,
+    MessageReader,
+    ReplicaLog,
+    SnapshotPieceReader,
+    canonical,
+    is_silent,
+)
 from kraftcheck.lockstep.process import Answer, Driver
+from kraftcheck.lockstep.server import ServerParts, adopted, compared
 from kraftcheck.spec import Map, ModelValue, Record, State, ordered
 from kraftcheck.spec.errors import InputError
 
@@ -62,6 +71,7 @@ class KafkaReplica(NamedTuple):
     # of a leader: the unfinished voter change; at kraft.version 0, the voters that support the next version
     change: PendingChange | Nil
     heard: frozenset[Voter]
+    server: ServerParts
 
 
 class MessageNotInFlight(Exception):  # noqa: N818 - an event of a walk
@@ -84,7 +94,9 @@ class KafkaCluster:
         self.protocol = protocol
         self._hosts = {number_of(host): host for host in protocol.hosts} | {0: ADMIN}
         self._book = LogIndex(self._hosts)
-        self._reader = MessageReader(self._hosts, self._book, lambda node: self.replicas[self._hosts[node]].epoch)
+        self._pieces = SnapshotPieceReader(protocol)
+        epochs = lambda node: self.replicas[self._hosts[node]].epoch  # noqa: E731
+        self._reader = MessageReader(self._hosts, self._book, epochs, self._pieces)
         self.replicas: dict[ModelValue, KafkaReplica] = {}
         self.in_flight: dict[int, Record] = {}
         self._answers: set[int] = set()  # the answers among them
@@ -128,9 +140,9 @@ class KafkaCluster:
 
     def deliver(self, number: int, *, fails: bool = False) -> None:
         """Deliver a message; with `fails`, its receiver becomes leader and ends before writing its first record."""
-        del self.in_flight[number]
+        part = self._pieces.part_of(self.in_flight.pop(number))
         self._answers.discard(number)
-        self.do("deliver", message=number, fails=fails)
+        self.do("deliver", message=number, fails=fails, **part)
 
     def drop(self, number: int) -> None:
         """Drop a message in flight."""
@@ -242,7 +254,14 @@ class KafkaCluster:
             updated=state.get("updated", False),
             change=self._change(held, state),
             heard=self._book.voters(state.get("heard", [])),
+            server=self._server(held, state),
         )
+
+    def _server(self, held: ReplicaLog, state: Json) -> ServerParts:
+        leader, epoch = state.get("heardOf", (-1, 0))
+        heard = Term(epoch, self._hosts[leader]) if leader >= 0 else Nil.NIL
+        snapshots = tuple(held.count(end) for end in state.get("snapshots", ()))
+        return ServerParts("heardOf" in state, heard, state.get("claims", False), snapshots)
 
     def _change(self, held: ReplicaLog, state: Json) -> PendingChange | Nil:
         if "adding" in state:
@@ -343,6 +362,7 @@ def _compared(model: Replica, kafka: KafkaReplica) -> Iterator[tuple[str, Any, A
         yield from _compared_of_leader(model, kafka)
     else:
         yield "high_watermark", model.high_watermark, kafka.high_watermark
+    yield from compared(model, kafka.server)
     if model.mode is Mode.FOLLOWER:
         yield "fetched", model.fetched, kafka.fetched
         yield "updating", model.updating, kafka.due
@@ -415,6 +435,7 @@ def _model_replica_of(was: Replica, kafka: KafkaReplica) -> Replica:
     return was.but(
         **{field: getattr(kafka, field) for field in same},
         **_adopted_votes(was, kafka),
+        **adopted(was, kafka.server),
         start=max(0, kafka.start),
         high_watermark=was.high_watermark if kafka.mode is Mode.LEADER and not high else high,
         offsets=Map({key: max(0, end) for key, end in kafka.offsets.items() if not matches(key, was.key)}),

@@ -8,6 +8,7 @@ from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.records import (
     AdminResponse,
     Change,
+    DiskReplica,
     Error,
     Key,
     Mode,
@@ -17,8 +18,8 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
 )
 from kraftcheck.kraft_model.quorum.voters import QuorumVoterChanges
-from kraftcheck.lockstep.cluster import KafkaCluster, MessageNotInFlight, messages_of, number_of
-from kraftcheck.lockstep.messages import canonical
+from kraftcheck.lockstep.cluster import KafkaCluster, MessageNotInFlight, messages_of, number_of, numbers
+from kraftcheck.lockstep.messages import NO_OP, canonical
 from kraftcheck.spec import State, ordered
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Transition
@@ -28,7 +29,7 @@ Command = Callable[[KafkaCluster, State, Transition], None]
 TIMEOUTS = ("FetchTimeout", "ElectionTimeout", "PreVoteTimeout", "ResignedTimeout")
 """Steps in which the timer of a replica's mode expires."""
 
-STARTS = ("Restart", "RestartLosingUnflushed", "LoseDisk", "MoveEndpoint", "ChangeSoftware")
+STARTS = ("Restart", "RestartLosingUnflushed", "LoseDisk", "MoveEndpoint", "ChangeSoftware", "ListVoters")
 
 ELECTS = ("FetchTimeout", "ElectionTimeout", "HandleVoteResponse")
 """Steps in which a replica may take office, and its process end at once."""
@@ -56,9 +57,29 @@ def _append(cluster: KafkaCluster, _: State, step: Transition) -> None:
     cluster.do("append", node=number_of(step.actor), value=str(step.target.shared.appended))
 
 
-def _snapshot(cluster: KafkaCluster, _: State, step: Transition) -> None:
-    offset, epoch = cluster.offset_of(step.actor, step.target.replicas[step.actor].start)
-    cluster.do("snapshot", node=number_of(step.actor), offset=offset, epoch=epoch)
+def _snapshot(cluster: KafkaCluster, before: State, step: Transition) -> None:
+    """Take a snapshot and delete the log before it; with several snapshots, these are two steps."""
+    me, after, command = before.replicas[step.actor], step.target.replicas[step.actor], "snapshot"
+    if after.start == me.start:
+        (end,), command = set(after.snapshots) - set(me.snapshots), "keep-snapshot"
+    else:
+        end, command = after.start, "clean" if isinstance(after, DiskReplica) else "snapshot"
+    offset, epoch = cluster.offset_of(step.actor, end)
+    cluster.do(command, node=number_of(step.actor), offset=offset, epoch=epoch)
+
+
+def _activate(cluster: KafkaCluster, _: State, step: Transition) -> None:
+    """A controller that has learned that it leads writes its first record, or resigns."""
+    if not cluster.replicas[step.actor].server.claims:
+        raise MessageNotInFlight(f"the controller of {step.actor} has not learned that it leads")
+    if step.target.replicas[step.actor].mode is Mode.LEADER:
+        cluster.do("append", node=number_of(step.actor), value=NO_OP)
+    else:
+        cluster.do("resign", node=number_of(step.actor))
+
+
+def _list_voters(cluster: KafkaCluster, _: State, step: Transition) -> None:
+    cluster.do("list-voters", node=number_of(step.actor), voters=numbers(step.target.replicas[step.actor].listed))
 
 
 def _found(cluster: KafkaCluster, step: Transition) -> int:
@@ -191,6 +212,9 @@ COMMANDS: dict[str, Command] = {
     "RestartLosingUnflushed": _plainly("power-loss"),
     "LoseDisk": _plainly("lose-disk"),
     "TakeSnapshot": _snapshot,
+    "RegisterListener": _plainly("listen"),
+    "Activate": _activate,
+    "ListVoters": _list_voters,
     "LoseMessage": _lose,
     # a follower has one timer for UpdateVoter, and for its own AddVoter and RemoveVoter
     **dict.fromkeys(("SendUpdateVoter", "Join"), _plainly("update-period")),

@@ -28,7 +28,9 @@ from kraftcheck.kraft_model.quorum.records import (
     Key,
     KRaftVersion,
     LeaderChange,
+    LogRecord,
     Nil,
+    NoOp,
     Operation,
     Position,
     RemoveVoterRequest,
@@ -43,6 +45,10 @@ from kraftcheck.spec import ModelValue, Record, ordered
 from kraftcheck.spec.values import field_names
 
 Json = dict[str, Any]
+
+
+NO_OP = "-1"
+"""The value that stands for the first record of a controller."""
 
 
 class ReplicaLog(NamedTuple):
@@ -98,14 +104,14 @@ class LogIndex:
         """Convert a batch of Kafka to a batch of the model."""
         return Batch(found["epoch"], tuple(map(self._record, found["records"])))
 
-    def _record(self, found: Json) -> LeaderChange | KRaftVersion | Voters | Data:
+    def _record(self, found: Json) -> LogRecord:
         if "leader" in found:
             return LeaderChange(self._hosts[found["leader"]])
         if "version" in found:
             return KRaftVersion(found["version"])
         if "voters" in found:
             return Voters(self.voters(found["voters"]))
-        return Data(int(found["data"]))
+        return NoOp() if found["data"] == NO_OP else Data(int(found["data"]))
 
     def voters(self, found: list[list[int]]) -> frozenset[Voter]:
         """Return a voter set, given the id, the directory and the endpoint of each voter."""
@@ -176,11 +182,60 @@ def canonical(message: Record) -> Record:
     return message
 
 
+class SnapshotPieceReader:
+    """Converts the byte positions of FetchSnapshot to numbers of batches; a batch has an equal share of the bytes."""
+
+    def __init__(self, protocol: object) -> None:
+        self._limit: int = getattr(protocol, "snapshot_limit", 0)
+        self._kind: type[Any] | None = getattr(protocol, "piece_type", None)
+        self._sizes: dict[tuple[ModelValue, int, int], int] = {}  # by sender, offset and epoch of a snapshot
+
+    def request(self, plain: FetchSnapshotRequest, position: int) -> Record:
+        """Return a request at a byte position."""
+        if self._kind is None:
+            return plain
+        of = plain.snapshot
+        size = self._sizes.get((plain.dest, of.offset, of.epoch), 0)
+        asked = _batches(position, size, of.offset) if position else 0
+        piece: Record = self._kind(plain.epoch, of, plain.directory, plain.source, plain.dest, position=asked)
+        return piece
+
+    def content(
+        self, request: FetchSnapshotRequest, whole: tuple[Batch, ...], part: dict[str, Any]
+    ) -> tuple[Batch, ...]:
+        """Return the batches in a response; `whole` are those of the snapshot, `part` are the fields of Kafka."""
+        if self._kind is None or not whole:
+            return whole
+        of = request.snapshot
+        self._sizes[request.dest, of.offset, of.epoch] = part["size"]
+        end = part["position"] + part["unalignedRecordsSizeInBytes"]
+        return whole[getattr(request, "position", 0) : _batches(end, part["size"], of.offset)]
+
+    def part_of(self, message: Record | None) -> dict[str, Any]:
+        """Return the driver's arguments for the delivery of a FetchSnapshot: the end of the piece, of all batches."""
+        if not self._limit or not isinstance(message, FetchSnapshotRequest):
+            return {}
+        end, all_of = getattr(message, "position", 0) + self._limit, message.snapshot.offset
+        return {"part": [min(end, all_of), all_of]}
+
+
+def _batches(position: int, size: int, batches: int) -> int:
+    """Return the number of batches before a byte position; -1 for a position without a known size."""
+    return -(-position * batches // size) if size else -1
+
+
 class MessageReader:
     """Converts Kafka's messages."""
 
-    def __init__(self, hosts: Mapping[int, ModelValue], book: LogIndex, epochs: Callable[[int], int]) -> None:
+    def __init__(
+        self,
+        hosts: Mapping[int, ModelValue],
+        book: LogIndex,
+        epochs: Callable[[int], int],
+        pieces: SnapshotPieceReader | None = None,
+    ) -> None:
         self._hosts = hosts
+        self._pieces = pieces or SnapshotPieceReader(None)
         self._book = book
         self._epochs = epochs
 
@@ -282,7 +337,8 @@ class MessageReader:
         part = partition(found["data"])
         snapshot = self._position(part["snapshotId"])
         directory = directory_of(found["from"], part["replicaDirectoryId"])
-        return FetchSnapshotRequest(part["currentLeaderEpoch"], snapshot, directory, source, dest)
+        plain = FetchSnapshotRequest(part["currentLeaderEpoch"], snapshot, directory, source, dest)
+        return self._pieces.request(plain, part.get("position", 0))
 
     def _fetch_snapshot_response(
         self, found: Json, request: Any, source: ModelValue, dest: ModelValue
@@ -291,7 +347,8 @@ class MessageReader:
         if part is None:  # the whole request is refused
             return FetchSnapshotResponse(0, Nil.NIL, error(found["data"]), (), request, source, dest)
         leader, problem, snapshot = part["currentLeader"], error(part), part["snapshotId"]
-        content = self._book.up_to(snapshot["endOffset"], snapshot["epoch"]).batches if problem is Error.NONE else ()
+        whole = self._book.up_to(snapshot["endOffset"], snapshot["epoch"]).batches if problem is Error.NONE else ()
+        content = self._pieces.content(request, whole, part)
         return FetchSnapshotResponse(
             leader["leaderEpoch"], self._leader(leader["leaderId"]), problem, content, request, source, dest
         )

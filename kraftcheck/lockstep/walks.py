@@ -314,12 +314,11 @@ class GivenWalk:
 
     @staticmethod
     def _find(offers: Candidates, step: Step) -> Chosen | None:
-        for offer in offers.all:
-            if (offer.action, str(offer.actor)) != (step.action, step.actor):
-                continue
-            text = text_of_message(offer.message)
-            if step.message in (text, ADDED.sub("", text)):
-                found = offers.outcomes(offer)
+        fitting = [offer for offer in offers.all if (offer.action, str(offer.actor)) == (step.action, step.actor)]
+        texts = [text_of_message(offer.message) for offer in fitting]
+        for told in (texts, [ADDED.sub("", text) for text in texts]):  # an exact text comes first
+            if step.message in told:
+                found = offers.outcomes(fitting[told.index(step.message)])
                 return (found, step.outcome - 1) if step.outcome <= len(found) else None
         return None
 

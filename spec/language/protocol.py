@@ -166,9 +166,8 @@ class Protocol:
             if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
                 raise ProtocolError(f"{cls.__qualname__} and {other.__qualname__} are both the variant {variant!r}")
             cls.variants[variant] = cls
-        cls.constants = MappingProxyType(
-            {**cls.constants, **{c.name: c for c in vars(cls).values() if isinstance(c, Constant)}}
-        )
+        declared = (c for base in reversed(cls.__mro__) for c in vars(base).values() if isinstance(c, Constant))
+        cls.constants = MappingProxyType({c.name: c for c in declared})
         cls.actions, cls.properties = (_made(cls, mark) for mark in MARKS)
         _same_projections((*cls.actions.values(), *cls.properties.values()))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any, Self
 
 import pytest
 
+from kraftcheck.commands._lockstep import tasks
+from kraftcheck.kraft_model.quorum.variants.kafka import UpgradesAtOnce
 from kraftcheck.lockstep.cover import Reason
 from kraftcheck.lockstep.lockstep import Lockstep
 from kraftcheck.lockstep.process import DriverDied
@@ -173,3 +176,21 @@ def test_a_walk_without_steps(run: Run, tmp_path: Path) -> None:
     done = run("lockstep", "quorum", "--walk", path)
     assert (done.code, done.out) == (2, "")
     assert f"{path}: expected steps, found none" in done.err
+
+
+def test_a_walk_file_also_leaves_out_what_the_command_line_names(stub: Stub, run: Run, tmp_path: Path) -> None:
+    """`--without` and `--go-on` were ignored where the walk came from a file."""
+    stub()
+    path = tmp_path / "a.walk"
+    path.write_text(WALK.read_text() + "\n")
+    asked = argparse.Namespace(
+        cover=False, walk=[path], runs=None, without=["upgrades-at-once"], go_on=True, disk=False, known=True
+    )
+    (task,) = tasks(asked)
+    assert task.file.without == ("upgrades-at-once",)
+    assert task.file.go_on
+    assert UpgradesAtOnce not in task.kind().__mro__
+    done = run("lockstep", "quorum", "--walk", path, "--without", "upgrade")
+    assert done.code == 2
+    assert "upgrades-at-once" in done.err
+    assert str(path) not in done.err

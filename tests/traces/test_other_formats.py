@@ -486,9 +486,7 @@ def test_a_long_string_without_an_end(run: Run, tmp_path: Path, name: str, text:
 def test_large_documents_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kraftcheck.traces.parsing, "LARGEST_DOCUMENT", 1000)
     for text in (b'{"a": \n' + b" \n" * 1000, b"---- MODULE M ----\nCounterExample ==\n" + b"\n" * 1000):
-        assert "expected a file of at most 1,000 bytes in this format, found a larger file" in error_of(
-            tmp_path, text
-        )
+        assert "expected a file of at most 1,000 bytes in this format, found a larger file" in error_of(tmp_path, text)
 
 
 def test_deep_nesting_is_an_error(tmp_path: Path) -> None:

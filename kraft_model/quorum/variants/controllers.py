@@ -21,9 +21,9 @@ from kraftcheck.kraft_model.quorum.records import (
     Admin,
     Batch,
     LeaderChange,
-    LogRecord,
     Mode,
     Nil,
+    NoOp,
     Replica,
     Shared,
 )
@@ -44,10 +44,6 @@ from kraftcheck.spec import (
     weak,
 )
 from kraftcheck.spec.values import Value
-
-
-class NoOp(LogRecord):
-    """NoOpRecord (KIP-835): stands for the first batch of a controller; no rule reads it."""
 
 
 class ControllerReplica(Replica):

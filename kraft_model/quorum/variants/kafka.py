@@ -6,7 +6,7 @@ shows. Each class describes Kafka's behaviour, and cites its code. `docs/kafka.m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from re import sub
 
 from kraftcheck.kraft_model.quorum import Quorum
@@ -401,18 +401,27 @@ DIFFERENCES: tuple[type[Quorum], ...] = (
 
 
 def known_differences(*, disk: bool = False, cluster: bool = False) -> dict[str, type[Quorum]]:
-    """Return the class of each known difference by name, for example `pre-votes-begin-anew` for `PreVotesBeginAnew`."""
+    """Return the class of each known difference by name."""
     own = DISK_DIFFERENCES if disk else MOCK_DIFFERENCES
     if cluster:
         own = (*CLUSTER_DIFFERENCES, *DISK_DIFFERENCES)
-    return {sub(r"(?<!^)(?=[A-Z])", "-", part.__name__).lower(): part for part in (*own, *DIFFERENCES)}
+    return named((*own, *DIFFERENCES))
+
+
+def named(parts: Iterable[type[Quorum]]) -> dict[str, type[Quorum]]:
+    """Return classes by their names, for example `pre-votes-begin-anew` for `PreVotesBeginAnew`."""
+    return {sub(r"(?<!^)(?=[A-Z])", "-", part.__name__).lower(): part for part in parts}
 
 
 def as_kafka(
     protocol: type[Quorum], *, disk: bool = False, cluster: bool = False, without: Collection[str] = ()
 ) -> type[Quorum]:
-    """Return a subclass of `protocol` with all known differences of Kafka from the model but those in `without`."""
-    known = known_differences(disk=disk, cluster=cluster)
+    """Return a subclass of `protocol` with all known differences of Kafka from the model but those in `without`.
+
+    A variant names further ones in `differences`.
+    """
+    own: Iterable[type[Quorum]] = getattr(protocol, "differences", ())
+    known = named(own) | known_differences(disk=disk, cluster=cluster)
     for name in without:
         if name not in known:
             raise InputError(unknown("difference", name, known))

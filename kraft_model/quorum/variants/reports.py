@@ -78,6 +78,7 @@ class SnapshotPieces(Quorum, variant="snapshot-pieces"):
 
     configuration = "report.slow-snapshots"
     replica_type = PieceReplica
+    piece_type = PieceRequest
     snapshot_limit: int = constant("SnapshotLimit", default=0, at_least=0)
 
     def received(self, me: Replica, snapshot: Position) -> tuple[Batch, ...]:
@@ -137,6 +138,14 @@ class StaticVoters(Quorum, variant="static-voters"):
         if isinstance(me.listed, Nil):
             return super().first_voters(me)
         return frozenset(Voter(Key(host, UNKNOWN_DIRECTORY)) for host in me.listed)
+
+    @internal
+    def lose_disk(self, me: Replica, shared: Shared) -> Steps:
+        """A new disk leaves the settings of its controller as they are."""
+        for step in super().lose_disk(me, shared):
+            assert isinstance(step.me, StaticReplica)
+            assert isinstance(me, StaticReplica)
+            yield step.but(me=self.with_log(step.me.but(listed=me.listed), (), flushes=False))
 
     @internal
     def list_voters(self, me: Replica) -> Steps:

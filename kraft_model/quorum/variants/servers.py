@@ -28,7 +28,8 @@ class SeveralSnapshots(Quorum):
     """A replica keeps several snapshots beside a log that begins earlier, and deletes them and the log later.
 
     `KafkaRaftLog.maybeClean`, `ReplicatedLog.validateOffsetAndEpoch`; in the model a snapshot replaces the log before
-    it. A fetch at offset 0 loads the latest snapshot, even if the log begins at 0
+    it. A restarted replica deletes none before it knows a high watermark (`UnifiedLog.maybeIncrementLogStartOffset`
+    throws, and the cleaner logs that). A fetch at offset 0 loads the latest snapshot, even if the log begins at 0
     (`KafkaRaftClient.tryCompleteFetchRequest`). All versions.
     """
 
@@ -39,7 +40,7 @@ class SeveralSnapshots(Quorum):
         for end in range(max((0, *me.snapshots)) + 1, me.high_watermark + 1):
             yield self.taken(me, me.but(snapshots=(*me.snapshots, end)), consumes=False).spend("snapshots")
         for kept, end in enumerate(me.snapshots):
-            if end > me.start:
+            if me.start < end <= me.high_watermark:
                 trimmed = me.but(start=end, snapshots=me.snapshots[kept:])
                 yield self.taken(me, trimmed, consumes=False).spend("snapshots")
 

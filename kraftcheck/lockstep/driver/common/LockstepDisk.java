@@ -10,6 +10,11 @@ interface LockstepDisk {
     /** The log, until the disk is reopened; `LockstepLogs.log` gives it the type that it has in this version of Kafka. */
     Object log();
 
+    /** The object of Kafka that holds log and snapshots. */
+    default Object own() {
+        return log();
+    }
+
     QuorumStateStore store();
 
     /** The end offset of the flushed log, which survives a power failure. */

@@ -166,8 +166,11 @@ public final class LockstepDriver {
         }
     }
 
-    private int deliver(long id, boolean fails) throws Exception {
+    private int deliver(long id, boolean fails, JsonNode part) throws Exception {
         LockstepMessage message = underWay.get(id);
+        if (part.size() == 2) {
+            LockstepRecords.askForPart(replicas.get(message.to).disk, message.data, part.path(0).asInt(), part.path(1).asInt());
+        }
         LockstepReplica to = replicas.get(message.to);
         acting = message.to;
         if (to != null && to.dead && !message.answer) {
@@ -279,7 +282,7 @@ public final class LockstepDriver {
         LockstepReplica replica = replicas.get(id);
         switch (command.path("do").asText()) {
             case "cluster" -> cluster(command);
-            case "deliver" -> id = deliver(command.path("message").asLong(), command.path("fails").asBoolean(false));
+            case "deliver" -> id = deliver(command.path("message").asLong(), command.path("fails").asBoolean(false), command.path("part"));
             case "drop" -> underWay.remove(command.path("message").asLong());
             case "expire" -> {
                 replica.expire();
@@ -363,13 +366,31 @@ public final class LockstepDriver {
                 replica.format(false);
                 replica.start();
             }
-            case "snapshot" -> {
+            case "listen" -> {
+                replica.listener = new LockstepLogs.Listener();
+                replica.client.register(replica.listener);
+                replica.settle();
+            }
+            case "list-voters" -> {
+                replica.listed = new ArrayList<>();
+                command.path("voters").forEach(voter -> replica.listed.add(voter.asInt()));
+                replica.disk.reopen(true);
+                replica.start();
+            }
+            case "clean" -> {
+                LockstepLogs.log(replica.disk).deleteBeforeSnapshot(
+                    new OffsetAndEpoch(command.path("offset").asLong(), command.path("epoch").asInt()));
+                replica.settle();
+            }
+            case "snapshot", "keep-snapshot" -> {
                 OffsetAndEpoch end = new OffsetAndEpoch(command.path("offset").asLong(), command.path("epoch").asInt());
                 Optional<SnapshotWriter<String>> writer = replica.client.createSnapshot(end, 0);
                 if (writer.isPresent()) {
                     writer.get().freeze();
                     writer.get().close();
-                    LockstepLogs.log(replica.disk).deleteBeforeSnapshot(end);
+                    if (command.path("do").asText().equals("snapshot")) {
+                        LockstepLogs.log(replica.disk).deleteBeforeSnapshot(end);
+                    }
                 }
                 replica.settle();
             }

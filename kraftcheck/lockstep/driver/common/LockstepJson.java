@@ -9,6 +9,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalInt;
 import java.util.OptionalLong;
 
 import com.fasterxml.jackson.databind.JsonNode;
@@ -24,6 +25,7 @@ import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.ApiMessage;
 import org.apache.kafka.raft.internals.EpochElection;
 import org.apache.kafka.raft.internals.KRaftControlRecordStateMachine;
+import org.apache.kafka.server.common.OffsetAndEpoch;
 
 /** Replicas and messages as JSON. */
 final class LockstepJson {
@@ -55,6 +57,18 @@ final class LockstepJson {
             node.put("snapshot", found.offset());
             node.put("snapshotEpoch", found.epoch());
         });
+        if (log.startOffset() > 0) {
+            log.earliestSnapshotId().ifPresent(found -> node.put("snapshotEpoch", found.epoch()));
+        }
+        Map<OffsetAndEpoch, ?> snapshots = LockstepInside.field(replica.disk.own(), "snapshots");
+        ArrayNode ends = node.putArray("snapshots");
+        snapshots.keySet().forEach(found -> ends.add(found.offset()));
+        LeaderAndEpoch told = replica.controller.told;
+        node.put("claims", told.epoch() == quorum.epoch() && told.leaderId().equals(OptionalInt.of(replica.id)));
+        if (replica.listener != null) {
+            LeaderAndEpoch heard = replica.listener.told;
+            node.putArray("heardOf").add(heard.leaderId().orElse(-1)).add(heard.epoch());
+        }
         node.put("end", log.endOffset().offset());
         OptionalLong high = client.highWatermark();
         node.put("high", high.orElse(-1));

@@ -16,6 +16,7 @@ import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.raft.generated.QuorumStateData;
 import org.apache.kafka.server.common.KRaftVersion;
+import org.apache.kafka.snapshot.SnapshotReader;
 
 /** Replacements for the clock, sockets, threads and quorum-state file of a Raft client. */
 final class LockstepParts {
@@ -132,6 +133,30 @@ final class LockstepParts {
         @Override
         public <T> CompletableFuture<T> failAfter(long milliseconds) {
             return new CompletableFuture<>();
+        }
+    }
+
+    /** A state machine that reads everything, and keeps the leader that it has learned of. */
+    abstract static class Listener implements RaftClient.Listener<String> {
+        LeaderAndEpoch told = LeaderAndEpoch.UNKNOWN;
+        int calls;
+
+        @Override
+        public void handleCommit(BatchReader<String> reader) {
+            calls += 1;
+            try (reader) {
+                reader.forEachRemaining(batch -> { });
+            }
+        }
+
+        @Override
+        public void handleLoadSnapshot(SnapshotReader<String> reader) {
+            reader.close();
+        }
+
+        @Override
+        public void handleLeaderChange(LeaderAndEpoch leader) {
+            told = leader;
         }
     }
 

@@ -8,10 +8,12 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
 import org.apache.kafka.common.message.FetchResponseData;
+import org.apache.kafka.common.message.FetchSnapshotRequestData;
 import org.apache.kafka.common.message.FetchSnapshotResponseData;
 import org.apache.kafka.common.protocol.ApiMessage;
 import org.apache.kafka.common.record.*;
 import org.apache.kafka.common.record.internal.*;  // where records are from 4.3 on; imported by name they fit one version only
+import org.apache.kafka.server.common.OffsetAndEpoch;
 
 /** Records as JSON. */
 final class LockstepRecords {
@@ -54,6 +56,14 @@ final class LockstepRecords {
                 }
             }
         }
+    }
+
+    /** Bounds a request for a snapshot by the bytes up to a share of it: so many of all batches. */
+    static void askForPart(LockstepDisk disk, ApiMessage message, long batches, long all) {
+        FetchSnapshotRequestData request = (FetchSnapshotRequestData) message;
+        FetchSnapshotRequestData.PartitionSnapshot asked = request.topics().get(0).partitions().get(0);
+        LockstepLogs.log(disk).readSnapshot(new OffsetAndEpoch(asked.snapshotId().endOffset(), asked.snapshotId().epoch()))
+            .ifPresent(found -> request.setMaxBytes((int) (found.sizeInBytes() * batches / all - asked.position())));
     }
 
     private static void add(RecordBatch batch, ArrayNode batches) {

@@ -49,6 +49,9 @@ final class LockstepReplica {
     FollowerState due;  // the state whose timer for UpdateVoter expires as soon as it can send
     boolean elsewhere;  // it runs in another process
     JsonNode versions;  // the newest version of each request that its process knows
+    List<Integer> listed;  // its controller.quorum.voters; null for those of the cluster
+    LockstepLogs.Listener controller;  // the listener that registers with the process
+    LockstepLogs.Listener listener;  // one that registers later, or null
     boolean dead;  // Kafka threw, or the process was stopped
     ObjectNode last;  // the state reported last
 
@@ -115,7 +118,7 @@ final class LockstepReplica {
             if (cluster.servers.isEmpty() || cluster.servers.contains(replica.id)) {
                 bootstrap.add(replica.address());
             }
-            if (cluster.version == 0 && cluster.voters.contains(replica.id)) {
+            if (cluster.version == 0 && (listed == null ? cluster.voters : listed).contains(replica.id)) {
                 fixed.put(replica.id, LockstepJson.addressOf(replica.id, 1));
             }
         }
@@ -126,7 +129,9 @@ final class LockstepReplica {
             new SupportedVersionRange((short) 0, (short) software), LockstepWire.logContext(trace), random,
             new QuorumConfig(new AbstractConfig(QuorumConfig.CONFIG_DEF, settings))
         );
-        client.register(new LockstepLogs.Listener());
+        controller = new LockstepLogs.Listener();
+        listener = null;
+        client.register(controller);
         client.initialize(fixed, disk.store(), new Metrics(time), new LockstepParts.NoMetrics());
         dead = false;
         settle();
@@ -149,7 +154,8 @@ final class LockstepReplica {
         String before = "";
         for (int i = 0; i < MOST_POLLS && !dead; i++) {
             boolean sent = poll();
-            String now = client.quorum().toString() + LockstepLogs.log(disk).endOffset() + client.highWatermark();
+            String now = client.quorum().toString() + LockstepLogs.log(disk).endOffset() + client.highWatermark()
+                + controller.calls + (listener == null ? 0 : listener.calls);  // a listener reads on with each poll
             if (!sent && queue.isEmpty() && now.equals(before)) {
                 long wait = queue.patience;
                 if (wait > 1) {

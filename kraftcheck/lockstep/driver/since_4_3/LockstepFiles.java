@@ -26,6 +26,7 @@ import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.record.internal.Records;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.raft.internals.KafkaRaftLog;
+import org.apache.kafka.server.common.OffsetAndEpoch;
 import org.apache.kafka.server.util.Scheduler;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 
@@ -93,6 +94,11 @@ final class LockstepFiles implements LockstepDisk {
     }
 
     @Override
+    public Object own() {
+        return log;
+    }
+
+    @Override
     public QuorumStateStore store() {
         return new FileQuorumStateStore(new File(folder.toFile(), FileQuorumStateStore.DEFAULT_FILE_NAME));
     }
@@ -109,22 +115,24 @@ final class LockstepFiles implements LockstepDisk {
     @Override
     public void reopen(boolean whole) throws Exception {
         long flushed = firstUnflushedOffset();
+        long start = log.startOffset();
         log.close();
         if (!whole) {
             cut(flushed);
         }
         open();
-        clean();
+        clean(start);
     }
 
-    /** Deletes the log before the newest snapshot again: the driver decides when to clean it, and a restart undoes that. */
-    private void clean() {
-        log.latestSnapshotId().ifPresent(snapshot -> {
-            if (log.startOffset() < snapshot.offset()) {
-                log.updateHighWatermark(new LogOffsetMetadata(snapshot.offset()));
+    /** Deletes the log before its former start again: the driver decides when to clean it, and a restart undoes that. */
+    private void clean(long start) throws Exception {
+        Map<OffsetAndEpoch, ?> snapshots = LockstepInside.field(log, "snapshots");
+        for (OffsetAndEpoch snapshot : List.copyOf(snapshots.keySet())) {
+            if (snapshot.offset() == start && log.startOffset() < start) {
+                log.updateHighWatermark(new LogOffsetMetadata(start));
                 log.deleteBeforeSnapshot(snapshot);
             }
-        });
+        }
     }
 
     /** Removes from the files the batches from an offset on, as if they had never been written. */

@@ -24,18 +24,7 @@ final class LockstepLogs {
         return log(disk).read(at, Isolation.UNCOMMITTED, Integer.MAX_VALUE).records;
     }
 
-    /** A state machine that only reads on. */
-    static final class Listener implements RaftClient.Listener<String> {
-        @Override
-        public void handleCommit(BatchReader<String> reader) {
-            reader.close();
-        }
-
-        @Override
-        public void handleLoadSnapshot(SnapshotReader<String> reader) {
-            reader.close();
-        }
-
+    static final class Listener extends LockstepParts.Listener {
         @Override
         public void handleLoadBootstrap(SnapshotReader<String> reader) {
             reader.close();

@@ -4,7 +4,6 @@ import java.nio.file.Path;
 
 import org.apache.kafka.common.record.Records;
 import org.apache.kafka.common.utils.Time;
-import org.apache.kafka.snapshot.SnapshotReader;
 
 /** Use of a client and its log in 4.1 and 4.2. */
 final class LockstepLogs {
@@ -24,16 +23,5 @@ final class LockstepLogs {
         return log(disk).read(at, Isolation.UNCOMMITTED).records;
     }
 
-    /** A state machine that only reads on. */
-    static final class Listener implements RaftClient.Listener<String> {
-        @Override
-        public void handleCommit(BatchReader<String> reader) {
-            reader.close();
-        }
-
-        @Override
-        public void handleLoadSnapshot(SnapshotReader<String> reader) {
-            reader.close();
-        }
-    }
+    static final class Listener extends LockstepParts.Listener { }
 }
