@@ -22,7 +22,8 @@ FINGERPRINT_BYTES = 16
 class Kind(IntEnum):
     """Kinds of records that tasks and driver exchange: CLASS to INBOX are definitions, the others are reports."""
 
-    CLASS, MODEL_VALUE, SLOT, SHARED, LOCAL, MESSAGE, CONTROL, INBOX, COUNTS, CALLS, EVENT, NEW, READ = range(13)
+    CLASS, MODEL_VALUE, SLOT, SHARED, LOCAL, MESSAGE, CONTROL, INBOX = range(8)
+    COUNTS, CALLS, EVENT, VIOLATED, NEW, READ = range(8, 14)
 
 
 VALUES = (Kind.SLOT, Kind.SHARED, Kind.LOCAL, Kind.MESSAGE)
@@ -37,7 +38,7 @@ class Definition(NamedTuple):
     """A row that defines a global id, or reports a finding of a task to the driver."""
 
     kind: Kind
-    # column of a shared value; slot of an inbox; place of a model value in the order
+    # column of a shared value; slot of an inbox; place of a model value in the order, or of a non-local property
     column: int = 0
     # canonical encoding of a value, or of an inbox that is not counts of messages; for a hidden read, the name of the
     # field or bound, and the reader

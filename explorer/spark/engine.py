@@ -35,10 +35,9 @@ def explore(protocol: Protocol, options: SearchRequest) -> Result:
     folder that driver and executors share. Limits are checked between two levels.
     """
     parts = split(options)
-    others = [
-        f"{prop.name} reads {reason(prop) or 'more than the tables have room for'}"
-        for prop in (*parts.non_local, *parts.non_local_constraints)
-    ]
+    prunes = bool(parts.constraints or options.action_constraints)
+    others = [f"{one.name} reads {reason(one)}" for one in parts.non_local_constraints]
+    others += [f"{one.name} reads {reason(one)}, beyond a constraint" for one in parts.non_local if prunes]
     capabilities.require_supported("spark", protocol, options, others)
     options, notes = capabilities.without_symmetry(options)
     with closing(SparkCheckpoint(protocol, options)) as checkpoint:
@@ -68,6 +67,7 @@ class SparkSearch:
         self._assigner = IdAssigner(learner.interner.base)
         self._jobs = Jobs(protocol, options, cluster, self.tasks)
         self._checker = Checker(protocol, options, self.expander, lambda: self.log.distinct, self._tallies)
+        self._checker.python = None  # tasks evaluate non-local properties
         self._books = self._checker.books
         self._books.result.workers = cluster.parallelism
         self._class_of = canonicalizer(protocol, options.symmetry, None)
@@ -103,9 +103,11 @@ class SparkSearch:
             if self.options.max_depth is not None and depth >= self.options.max_depth:
                 books.stop_at("max_depth")
             events = self._take(discovered or self._jobs.discover(log))
-            discovered = self._jobs.deduplicate(log, self.ids.counts)
+            reported = self._jobs.deduplicate(log, self.ids.counts)
+            discovered = [one for one in reported if one.kind != Kind.VIOLATED]
             try:
                 self._take_events(events, depth)
+                self._take_violations([one for one in reported if one.kind == Kind.VIOLATED], depth + 1)
             except SearchStopped:
                 self._save(finished=True)
                 raise
@@ -194,6 +196,13 @@ class SparkSearch:
             if not names <= self._books.violated:
                 self._checker.report_event(kind, mask, self._behaviour(np.array(state, np.int32), level))
 
+    def _take_violations(self, found: list[Definition], level: int) -> None:
+        """Record the violations of non-local properties by new states of a level, in ascending order of the states."""
+        for _, number, _, state in sorted(found, key=lambda one: one.numbers):
+            name = self.tasks.non_local[number][0].name
+            if name not in self._books.violated:
+                self._books.violation(name, self._behaviour(np.array(state, np.int32), level))
+
     def _traced(self, error: InputError) -> InputError:
         """Return the error of a task together with the behaviour that leads to it; return any other error unchanged.
 
@@ -207,6 +216,12 @@ class SparkSearch:
         level = len(self.log.levels)
         for number in (level, level + 1):
             for states in self.shared.read_level(number):
+                for index in range(len(states) if again.non_local else 0):
+                    try:
+                        again.check(states[index : index + 1])
+                    except RaisedError as found:
+                        found.trace = self._behaviour(states[index], number)
+                        return found
                 try:
                     for _ in again.successors(states):
                         pass

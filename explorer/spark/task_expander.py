@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,11 @@ from kraftcheck.explorer.spark.definitions import Definition, Kind
 from kraftcheck.explorer.spark.global_ids import GlobalIds
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, States
 from kraftcheck.explorer.tables.expander import Expander
+from kraftcheck.explorer.tables.python_checks import Verdicts
 from kraftcheck.explorer.tables.states.visited import VisitedSet
 from kraftcheck.explorer.tables.worker_buffers import BATCH
 from kraftcheck.spec.discovery import reachable_classes
+from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states
 
@@ -26,7 +29,8 @@ class TaskExpander:
     def __init__(self, protocol: Protocol, options: SearchRequest, shared: SharedFolder) -> None:
         self.table_expander = Expander.of(protocol, replace(options, view=None), 1)
         self.shared = shared
-        starts = initial_states(Semantics(protocol), options.init)
+        semantics = Semantics(protocol)
+        starts = initial_states(semantics, options.init)
         self.table_expander.encode(starts)  # this lays out the columns
         self.ids = GlobalIds(
             self.table_expander.learner.interner,
@@ -34,6 +38,12 @@ class TaskExpander:
             [*protocol.constant_values().values(), *starts],
             None if options.view is None else protocol.hidden(options.view),
         )
+        learner, non_local = self.table_expander.learner, self.table_expander.parts.non_local
+
+        def holds(prop: Property, row: Any) -> bool:
+            return semantics.holds(prop, learner.decode_state(row))
+
+        self.non_local = [(prop, Verdicts(learner, prop, partial(holds, prop))) for prop in non_local]
         self._loaded: list[int] = []
         self.begin(())
 
@@ -46,6 +56,7 @@ class TaskExpander:
     def begin(self, violated: Iterable[str]) -> None:
         """Drop the findings of the previous task."""
         self.table_expander.restart(violated)
+        self._violated = set(violated)
         self.events: dict[tuple[int, int], Definition] = {}
         self._visited = VisitedSet(self.table_expander.threads)
 
@@ -61,6 +72,15 @@ class TaskExpander:
                     event = Definition(Kind.EVENT, kind, b"", (mask, *part[index].tolist()))
                     self.events.setdefault((kind, mask), event)
                 yield from self._visited.add(self.table_expander.found())
+
+    def check(self, states: States) -> None:
+        """Evaluate the non-local properties on states; note the least state that violates each."""
+        rows = self.ids.to_own(states) if self.non_local else states
+        for number, (prop, verdicts) in enumerate(self.non_local):
+            wrong = [] if prop.name in self._violated else states[~verdicts.of(rows)].tolist()
+            if wrong:
+                found = Definition(Kind.VIOLATED, number, b"", tuple(min(wrong)))
+                self.events[-1, number] = min(found, self.events.get((-1, number), found))
 
     def predecessor(self, states: States, target: States) -> Any:
         """Return the first state that leads to the target or to an image of it, or None; all with global ids."""

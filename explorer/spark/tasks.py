@@ -152,6 +152,7 @@ def deduplicate(arguments: Arguments, batches: Batches) -> Batches:
             size = shared.write_states(level, part, states)
             discovery = discovery or _Discovery(arguments)
             for first in range(0, len(states), GROUP):
+                discovery.expander.check(states[first : first + GROUP])
                 discovery.expand(states[first : first + GROUP])
         found.append(Definition(Kind.NEW, part, b"", (len(fresh), size, received[part])))
     report = [] if discovery is None else discovery.report()

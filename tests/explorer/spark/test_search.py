@@ -42,7 +42,8 @@ ORBITS = json.loads((TLC / "symmetry" / "expected.json").read_text())
 def able(options: SearchRequest) -> SearchRequest:
     """Return options without what this engine does not do."""
     parts = split(options)
-    slow = (*parts.non_local, *parts.non_local_constraints)
+    prunes = parts.constraints or options.action_constraints or parts.non_local_constraints
+    slow = (*(parts.non_local if prunes else ()), *parts.non_local_constraints)
     return replace(
         options,
         properties=tuple(p for p in options.properties if p not in slow),
@@ -208,6 +209,35 @@ def test_an_assert_that_fails_in_a_task(tmp_path: Path, where: str) -> None:
     semantics = Semantics(protocol)
     for source, target in pairwise(step.state for step in result.violations[0].trace):
         assert any(transition.target == target for transition in semantics.transitions(source))
+
+
+WHOLE = """    @invariant
+    def whole(self, state: State) -> bool:
+        assert {0}
+        return {1}
+
+"""
+
+
+@pytest.mark.parametrize(("asserted", "held"), [("True", "{}"), ("{}", "True"), ("True", "True")])
+@pytest.mark.parametrize("depth", [None, 2, 3])
+def test_an_invariant_of_whole_states(tmp_path: Path, asserted: str, held: str, depth: int | None) -> None:
+    few = "sum(node.pings for node in state.replicas.values()) < 2"
+    path = tmp_path / "ping.py"
+    whole = WHOLE.format(asserted.format(few), held.format(few))
+    path.write_text(PING.replace("    @step_invariant\n", f"{whole}    @step_invariant\n"))
+    protocol = load(path, "PingPong")()
+    options = SearchRequest(deadlock=False, properties=(protocol.properties["Whole"],), max_depth=depth)
+    assert split(options).non_local == options.properties
+    expected = BreadthFirst(protocol, options, 1).run()
+    folder = tmp_path / "c"
+    result, _ = search(protocol, replace(options, checkpoint=folder), folder, Random(1))
+    assert (result.verdict, result.depth, result.complete) == (expected.verdict, expected.depth, expected.complete)
+    lengths = [[(one.property, len(one.trace)) for one in each.violations] for each in (result, expected)]
+    assert lengths[0] == lengths[1]
+    assert bool(lengths[0]) == ("sum" in whole and depth != 2)
+    if not lengths[0]:
+        assert result.distinct_states == expected.distinct_states
 
 
 def test_what_a_task_of_spark_raises_is_told_from_what_else_goes_wrong() -> None:

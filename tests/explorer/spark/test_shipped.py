@@ -54,7 +54,7 @@ def test_finds_what_the_table_engine_finds(case: Shipped) -> None:
     "name",
     [
         "reconfig:smoke",
-        "registration:smoke",
+        "recovery:smoke",  # with properties that read whole inboxes
         "tlc:symmetry/grow-with-election-hosts",
         "quorum:trap.update-voter",  # with a VIEW
     ],

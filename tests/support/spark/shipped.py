@@ -36,7 +36,8 @@ class Shipped(NamedTuple):
     def bound(self) -> BoundConfig:
         """The configuration, without the properties that Spark refuses to check."""
         given = tlc_bound(self.config) if self.model == "tlc" else bound(self.model, self.config, self.variant)
-        checked = tuple(prop for prop in given.properties if reason(prop) is None)
+        prunes = given.constraints or given.action_constraints
+        checked = tuple(prop for prop in given.properties if not prunes or reason(prop) is None)
         return given._replace(properties=checked, reachable=(), temporal=())
 
 
