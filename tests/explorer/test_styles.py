@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
+from benchmarks.peers import PEERS, TOOLS, Peer, measured
 from benchmarks.styles import SEARCHES, STYLES, Style
 from kraftcheck import Result, engines, load
 
@@ -24,6 +28,13 @@ def test_counts_are_those_of_tlc(name: str) -> None:
     style, found = SEARCHES[name], checked(SEARCHES[name])
     assert (found.distinct_states, found.depth) == (style.states, style.depth)
     assert sum(found.handler_calls.values()) < MOST_CALLS.get(name, 10_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, style in SEARCHES.items() if style.module])
+def test_protocols_of_papers_have_the_counts_of_their_modules(name: str) -> None:
+    style, found = SEARCHES[name], checked(SEARCHES[name], None)
+    assert (found.distinct_states, found.depth) == (style.states, style.depth)
 
 
 def test_loops_in_order_over_a_shared_set_are_read_element_by_element() -> None:
@@ -52,3 +63,12 @@ def test_other_searches_keep_their_tables(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(engines, "_tried_by_reference", lambda *_: None)
     monkeypatch.setattr(engines, "TRIAL_STATES", 256)
     assert checked(PAXOS, None).engine == "tables"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.parametrize("peer", PEERS, ids=[peer.name for peer in PEERS])
+def test_programs_in_c_visit_as_many_states(peer: Peer, tmp_path: Path) -> None:
+    tools = {tool.name: tool for tool in TOOLS}
+    ours, theirs = (measured(tools[name], peer, peer.sizes[0], tmp_path, 1) for name in ("kraftcheck", "C"))
+    assert ours.states == theirs.states > 10
