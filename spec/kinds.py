@@ -7,7 +7,8 @@ import re
 import types
 from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import chain, repeat
+from itertools import chain, filterfalse, repeat
+from operator import attrgetter
 from typing import Any, Literal, Union, get_args, get_origin
 
 from kraftcheck.spec.errors import ProtocolError
@@ -15,6 +16,7 @@ from kraftcheck.spec.values import INSTEAD, Map, ModelValue, Record, Value, cut,
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 FIXES = {float: "; write an int"}
+_WAS_CHECKED = attrgetter("_well_typed")
 SCALARS = {int: "a number", bool: "TRUE or FALSE", str: "a string", ModelValue: "a model value"}
 
 
@@ -140,11 +142,9 @@ def _checker(kind: Any) -> Check:
         return _plain_checker(kind)
     if origin in (Union, types.UnionType):
         _refuse_mixture(kind, arguments)
-        choices = list(map(_checker, arguments))
-        return lambda value: any(check(value) for check in choices)
+        return _union_checker(arguments)
     if origin is frozenset:
-        element = _checker(arguments[0])
-        return lambda value: type(value) is frozenset and all(map(element, value))
+        return _elements_checker(frozenset, arguments[0])
     if origin is tuple:
         return _tuple_checker(arguments)
     if origin is Map:
@@ -167,10 +167,35 @@ def _refuse_mixture(kind: Any, arguments: tuple[Any, ...]) -> None:
             raise ProtocolError(f"{kind}: values of {names} may be equal in Python; make the enum an enum.Enum")
 
 
+def _union_checker(arguments: tuple[Any, ...]) -> Check:
+    choices = dict(zip(arguments, map(_checker, arguments), strict=True))
+
+    def check(value: Any) -> bool:
+        own = choices.get(type(value))
+        return (own is not None and own(value)) or any(one(value) for one in choices.values())
+
+    return check
+
+
+def _elements_checker(collection: Any, kind: Any) -> Check:
+    """Return the predicate of a collection. Records that were checked before, which are most, take no call."""
+    element = _checker(kind)
+    choices = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    records = {one for one in choices if isinstance(one, type) and get_origin(one) is None and issubclass(one, Record)}
+
+    def check(value: Any) -> bool:
+        if type(value) is not collection:
+            return False
+        if records and records.issuperset(map(type, value)):
+            return all(map(element, filterfalse(_WAS_CHECKED, value)))
+        return all(map(element, value))
+
+    return check
+
+
 def _tuple_checker(arguments: tuple[Any, ...]) -> Check:
     if arguments[-1] is Ellipsis:
-        element = _checker(arguments[0])
-        return lambda value: type(value) is tuple and all(map(element, value))
+        return _elements_checker(tuple, arguments[0])
     elements = [_checker(argument) for argument in arguments]
     return lambda value: (
         type(value) is tuple
@@ -206,7 +231,7 @@ def _has_good_fields(record: Record) -> bool:
     if "_well_typed" in known:
         return True
     cls: Any = type(record)
-    checkers = _field_checkers(cls)
+    checkers = field_checkers(cls)
     for name in known.get("_unchecked", checkers):
         if not checkers[name](known[name]):
             return False
@@ -215,7 +240,8 @@ def _has_good_fields(record: Record) -> bool:
 
 
 @cache
-def _field_checkers(cls: Any) -> dict[str, Check]:
+def field_checkers(cls: Any) -> dict[str, Check]:
+    """Return for each field of a record class the predicate that checks its values."""
     try:
         kinds = field_types(cls)
     except NameError as error:

@@ -11,7 +11,7 @@ import dataclasses
 import enum
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from functools import cache
 from operator import itemgetter
 from types import UnionType
@@ -144,6 +144,7 @@ class Record:
     _quiet: ClassVar[tuple[str, ...]] = ()
     _is_exact: ClassVar[bool] = False  # whether it contains only records, whose equality distinguishes 1 from True
     _is_plain: ClassVar[bool] = True  # whether construction only sets the fields
+    _well_typed: ClassVar[bool] = False  # whether the fields of a record have been checked; true in its `__dict__`
 
     def __init_subclass__(cls, quiet: tuple[str, ...] = (), **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -279,8 +280,21 @@ def is_same(one: Value, other: Value) -> bool:
     """Return whether equal values have equal types at every level: 1 and True are equal in Python."""
     if one is other or isinstance(one, Record):  # Record.__eq__ compares types too
         return True
-    alike = map(is_same, one, other) if isinstance(one, tuple) else [keyed(one) == keyed(other)]
-    return type(one) is type(other) and all(alike)
+    kind = type(one)
+    if kind is not type(other):
+        return False
+    if kind is tuple:
+        return all(map(is_same, one, other))
+    if kind is frozenset and all(map(_equals_its_type, one)):
+        return True
+    if kind is Map and all(map(_equals_its_type, one)):
+        return all(is_same(item, other[key]) for key, item in one.items())
+    return bool(keyed(one) == keyed(other))
+
+
+def _equals_its_type(value: Value) -> bool:
+    """Whether all values equal to a value are of its type."""
+    return type(value) is ModelValue or isinstance(value, Record)
 
 
 def keyed(value: Value) -> Any:
@@ -317,6 +331,14 @@ class Map(Mapping[K, V]):
 
     def __contains__(self, key: object) -> bool:
         return key in self._items
+
+    def items(self) -> ItemsView[K, V]:
+        """Return a view of the pairs (key, value)."""
+        return self._items.items()
+
+    def values(self) -> ValuesView[V]:
+        """Return a view of the values."""
+        return self._items.values()
 
     def put(self, key: K, value: V) -> Map[K, V]:  # type: ignore[misc]
         """Return a copy of the map in which `key` maps to `value`."""

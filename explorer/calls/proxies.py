@@ -171,6 +171,7 @@ class ProjectionProxy(Map[Any, Any]):
     """Proxy of the map from replica ids to projected values; each value is read, and its read recorded, once."""
 
     __slots__ = ("_all", "_keys", "_known", "_read")
+    items, values = Mapping.items, Mapping.values  # they read one value after the other
 
     def __init__(self, keys: Iterable[Any], read: Callable[[Any], Any]) -> None:
         self._hash = None

@@ -190,7 +190,7 @@ class Protocol:
             raise ConstantError(min(values), f"is not a constant of {self.name()}; its constants are {known}")
         self.check_constants()
         self._check_declarations()
-        self.shared_types: dict[str, Any] | None = None
+        self.shared_record: Any = None  # the class of the shared state
         self.id_types: tuple[Any, ...] = ()  # of the initial replicas
         self.ids: dict[Value, set[type]] = {}  # of these, and of replicas that actions create, with their types
         self.sent: dict[tuple[type, Value], Action] = {}  # message types and destinations, with a sending action
@@ -418,8 +418,8 @@ class Protocol:
         if not found:
             raise ProtocolError(f"{self._start(method)}: there is no initial state")
         for state in found:
-            self.shared_types = field_types(type(state.shared))
-            self._check_views(self.shared_types)
+            self.shared_record = type(state.shared)
+            self._check_views(field_types(self.shared_record))
             note_types(state.replicas.values(), self.ids)
             for destination in state.inboxes:
                 if destination not in state.replicas:

@@ -6,14 +6,14 @@ Every other engine must agree with it.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from inspect import unwrap
 from types import GeneratorType
 from typing import Any, NamedTuple
 
 from kraftcheck.spec.errors import FORGOT_YIELD, ActionError, ProtocolError, RaisedError, unknown
-from kraftcheck.spec.kinds import describe_type, describe_value, fits, mismatch
+from kraftcheck.spec.kinds import describe_type, describe_value, field_checkers, fits, mismatch
 from kraftcheck.spec.language.declarations import (
     NOT_PROJECTED,
     QUANTIFIED,
@@ -29,8 +29,10 @@ from kraftcheck.spec.language.network import NoNetwork
 from kraftcheck.spec.language.protocol import MISSING, Protocol
 from kraftcheck.spec.language.refinement import Refinement
 from kraftcheck.spec.language.state import NO_SENDING, State, Step, is_within, note_spent, note_types
-from kraftcheck.spec.values import Map, Record, Value, is_enum, is_same, ordered, text_of
+from kraftcheck.spec.values import Map, Record, Value, field_types, is_enum, is_same, ordered, text_of
 
+TRIAL = 1 << 13
+"""Outcomes that a memo adds between two checks of its use."""
 TOLD = ("me", "peer", "message", "before", "after")
 """The arguments of a property that an error message shows."""
 
@@ -43,7 +45,7 @@ def call_action(
     reader, steps = f"action {action.name}", list[Step]()
     try:
         made = action.function(protocol, *leading, *_asked(protocol, reader, action, context))
-        if not isinstance(made, GeneratorType | Iterable):
+        if type(made) is not GeneratorType and not isinstance(made, Iterable):
             raise ActionError(action, protocol, me, message, f"returned {describe_value(made)}; {FORGOT_YIELD}")
         for step in made:
             problem = _step_problem(protocol, me, message, step)
@@ -187,14 +189,13 @@ def _effects_problem(protocol: Protocol, step: Step) -> str | None:
     for name in (*step.spends, *step.needs):
         if name not in protocol.bounds:
             return f"spends {name!r}, which is not a bound; bounds are {', '.join(protocol.bounds) or 'none'}"
-    types = protocol.shared_types
-    if step.puts and types is not None:
+    if step.puts and protocol.shared_record is not None:
+        checkers = field_checkers(protocol.shared_record)
         for field, value in step.puts:
-            if field not in types:
-                return f"writes an {unknown('shared field', field, types)}"
-            problem = mismatch(value, types[field], f"shared.{field}")
-            if problem:
-                return f"writes {problem}"
+            if field not in checkers:
+                return f"writes an {unknown('shared field', field, checkers)}"
+            if not checkers[field](value):
+                return f"writes {mismatch(value, field_types(protocol.shared_record)[field], f'shared.{field}')}"
     return next(filter(None, (_send_problem(protocol, *sent) for sent in step.sends)), None)
 
 
@@ -254,6 +255,27 @@ class LocalAction(NamedTuple):
     steps: tuple[Step, ...] | None
 
 
+class Memo(dict[Any, Any]):
+    """Outcomes by input. It empties itself, and keeps no more, where inputs hardly repeat."""
+
+    __slots__ = ("hits", "is_useless")
+
+    def __init__(self) -> None:
+        self.hits = 0
+        self.is_useless = False
+
+    def keep(self, key: Value, outcome: Value) -> None:
+        """Add an outcome, unless fewer than an eighth of the last lookups were hits."""
+        if self.is_useless:
+            return
+        self[key] = outcome
+        if len(self) % TRIAL == 0:
+            self.is_useless = self.hits < TRIAL // 8
+            self.hits = 0
+            if self.is_useless:
+                self.clear()
+
+
 class Semantics:
     """The transitions and properties of one protocol.
 
@@ -270,10 +292,10 @@ class Semantics:
         self._interned: dict[Value, Value] = {}
         self._memo: dict[tuple[Value, Value, Value], tuple[LocalAction, ...]] = {}
         self._deliverable: dict[Value, tuple[Any, ...]] = {}
-        self._calls: dict[tuple[Any, ...], tuple[Step, ...]] = {}
+        self._calls: defaultdict[str, Memo] = defaultdict(Memo)
         self._inboxes: dict[tuple[str, Value, Value], Value] = {}
         self._projected: dict[tuple[str, Value], Value] = {}
-        self._verdicts: dict[tuple[Any, ...], bool] = {}
+        self._verdicts: defaultdict[tuple[Any, ...], Memo] = defaultdict(Memo)
         self._refinements: dict[str, Refinement] = {}
 
     def intern(self, value: Value) -> Value:
@@ -345,14 +367,16 @@ class Semantics:
         self, action: Action, me: Record | None, message: Record | None, given: dict[str, Value]
     ) -> tuple[Step, ...]:
         """Return the steps of an action, enabled or not, within the total bounds; memoized."""
-        key = (action.name, me, message, *[given[name] for name in action.asks])
-        found = self._calls.get(key)
+        key, memo = (me, message, *[given[name] for name in action.asks]), self._calls[action.name]
+        found: tuple[Step, ...] | None = memo.get(key)
         if found is None:
             self.handler_calls[action.name] += 1
             taken = self.call(action, me, message, given)
             note_spent(taken, self.most_spent)
             found = tuple(self._shared_parts(step) for step in taken if is_within(step, self.protocol.bounds))
-            self._calls[key] = found
+            memo.keep(key, found)
+        else:
+            memo.hits += 1
         return found
 
     def call(
@@ -493,10 +517,14 @@ class Semantics:
         if "message" in prop.asks or "state" in prop.asks or any(read.of_inbox for read in prop.reads):
             return self._holds(prop, state)
         shared = state.shared if "shared" in prop.asks else None
-        key = (*prop.key, state.replicas, shared, state.spent if SPENT in prop.asks else None)
-        found = self._verdicts.get(key)
+        key = (state.replicas, shared, state.spent if SPENT in prop.asks else None)
+        memo = self._verdicts[(*prop.key, "whole")]
+        found: bool | None = memo.get(key)
         if found is None:
-            found = self._verdicts[key] = self._holds(prop, state)
+            found = self._holds(prop, state)
+            memo.keep(key, found)
+        else:
+            memo.hits += 1
         return found
 
     def _holds(self, prop: Property, state: State) -> bool:
@@ -567,12 +595,14 @@ class Semantics:
 
     def verdict(self, prop: Property, known: dict[str, Value]) -> bool:
         """Return whether a property is true of its arguments; memoized."""
-        key = (*prop.key, *[known[name] for name in prop.asks])
-        found = self._verdicts.get(key)
+        key, memo = tuple([known[name] for name in prop.asks]), self._verdicts[prop.key]
+        found: bool | None = memo.get(key)
         if found is None:
             found = evaluate_property(self.protocol, prop, known)
             if "state" not in prop.asks:
-                self._verdicts[key] = found
+                memo.keep(key, found)
+        else:
+            memo.hits += 1
         return found
 
 

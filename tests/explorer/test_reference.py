@@ -41,6 +41,7 @@ from kraftcheck.spec import (
 )
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
+from kraftcheck.spec.language import semantics
 from kraftcheck.spec.language.semantics import Semantics, Take, Transition, call_action, scenario, take
 from kraftcheck.spec.language.state import permutation_group, permuted
 from tests.support.explorer.random_protocols import FEATURES, Description, describe, sample, search
@@ -136,6 +137,19 @@ def test_counts() -> None:
     assert result.generated_states == 1 + sum(result.actions.values())
     assert result.never_enabled == ["Never"]
     assert result.handler_calls == {"Up": 6, "Back": 6, "Never": 6}  # once for each value of the counter
+
+
+def test_outcomes_are_kept_only_where_inputs_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = explore(TwoPhaseCommit(resource_managers=HOSTS))
+    monkeypatch.setattr(semantics, "TRIAL", 8)
+    memo = semantics.Memo()
+    for number in range(20):
+        memo.keep(number, ())
+        memo.hits += number < 7
+    assert memo.is_useless
+    assert not memo
+    found = explore(TwoPhaseCommit(resource_managers=HOSTS))
+    assert (found.distinct_states, found.actions) == (expected.distinct_states, expected.actions)
 
 
 def test_a_self_loop_is_generated_and_not_distinct() -> None:

@@ -317,3 +317,22 @@ def test_what_can_change_is_no_value(run: Any, tmp_path: Path, right: str, wrong
 
 
 NODE = "Node(1, [1])"
+
+
+class Part(Record):
+    number: int
+
+
+class Other(Record):
+    number: int
+
+
+@pytest.mark.parametrize("kind", [tuple[Part, ...], frozenset[Part], tuple[Part | Other, ...]])
+def test_an_element_that_was_not_checked_is_found_among_checked_ones(kind: Any) -> None:
+    checked = Part(1)
+    assert mismatch(checked, Part) is None
+    collection: Any = frozenset if "frozenset" in str(kind) else tuple
+    assert mismatch(collection([checked, Part(2)]), kind) is None
+    for wrong in (Part("2"), checked.but(number="3"), 3):  # type: ignore[arg-type]
+        assert mismatch(collection([checked, wrong]), kind) is not None
+    assert (mismatch(collection([checked, Other(1)]), kind) is None) == ("Other" in str(kind))
