@@ -30,7 +30,7 @@ FIXES = {
     "voters-after-snapshot": "snapshot-keeps-last-voters",
     "two-leaders": "known-leader-is-followed",
     "removed-leader-stays": "removed-leader-resigns",
-    "upgrade-told-early": "",  # in the controller above the client
+    "upgrade-told-early": "upgrade-answered-once-committed",
     "fails-acknowledged": "unknown-acknowledgement-ignored",
     "fails-resigned": "end-of-epoch-has-endpoints",
     "fails-inconsistent-leader": "own-leadership-unknown",

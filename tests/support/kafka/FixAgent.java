@@ -9,6 +9,7 @@ import net.bytebuddy.agent.builder.AgentBuilder;
 import net.bytebuddy.asm.Advice;
 import net.bytebuddy.matcher.ElementMatchers;
 
+import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.message.EndQuorumEpochRequestData;
 import org.apache.kafka.common.message.FetchResponseData;
 import org.apache.kafka.common.protocol.Errors;
@@ -19,6 +20,7 @@ import org.apache.kafka.raft.QuorumState;
 import org.apache.kafka.raft.RaftResponse;
 import org.apache.kafka.raft.ReplicaKey;
 import org.apache.kafka.raft.internals.KRaftControlRecordStateMachine;
+import org.apache.kafka.server.common.KRaftVersion;
 
 /** Puts the suggested fixes of docs/reports into Kafka's Raft client: -javaagent:JAR=FIX,FIX... */
 public final class FixAgent {
@@ -44,7 +46,9 @@ public final class FixAgent {
             new Change("KafkaRaftClient", "maybeTransition", UnlessOwn.class)),
         "endpoints-of-the-source", List.of(
             new Change("KafkaRaftClient", "handleFetchResponse", FromSource.class),
-            new Change("KafkaRaftClient", "maybeHandleCommonResponse", Follows.class)));
+            new Change("KafkaRaftClient", "maybeHandleCommonResponse", Follows.class)),
+        "upgrade-answered-once-committed", List.of(
+            new Change("KafkaRaftClient", "upgradeKRaftVersion", OnceCommitted.class)));
 
     public static void premain(String arguments, Instrumentation instrumentation) {
         AgentBuilder builder = new AgentBuilder.Default().disableClassFormatChanges()
@@ -95,6 +99,22 @@ public final class FixAgent {
             boolean isKnown = leader.highWatermark().isPresent() && log.lastVoterSetOffset().isPresent();
             if (!isVoter && isKnown && leader.highWatermark().get().offset() > log.lastVoterSetOffset().getAsLong()) {
                 leader.requestResign();
+            }
+        }
+    }
+
+    /** An upgrade that is not committed yet is answered with a timeout; who asks again hears when it is. */
+    public static final class OnceCommitted {
+        @Advice.OnMethodExit
+        static void after(
+            @Advice.Argument(1) KRaftVersion wanted,
+            @Advice.Argument(2) boolean validates,
+            @Advice.FieldValue("quorum") QuorumState quorum,
+            @Advice.FieldValue("partitionState") KRaftControlRecordStateMachine log
+        ) {
+            long high = quorum.highWatermark().isPresent() ? quorum.highWatermark().get().offset() : 0;
+            if (!validates && log.kraftVersionAtOffset(high - 1).featureLevel() < wanted.featureLevel()) {
+                throw new TimeoutException("The upgrade of kraft.version is appended, but not committed yet.");
             }
         }
     }

@@ -20,7 +20,7 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
 import org.apache.kafka.common.Uuid;
-import org.apache.kafka.common.errors.InvalidUpdateVersionException;
+import org.apache.kafka.common.errors.ApiException;
 import org.apache.kafka.common.errors.UnsupportedVersionException;
 import org.apache.kafka.common.feature.SupportedVersionRange;
 import org.apache.kafka.common.message.AddRaftVoterRequestData;
@@ -257,8 +257,8 @@ public final class LockstepDriver {
             leader.client.upgradeKRaftVersion(leader.client.quorum().epoch(), wanted, false);
         } catch (NotLeaderException refused) {
             error = Errors.NOT_LEADER_OR_FOLLOWER;
-        } catch (InvalidUpdateVersionException refused) {
-            error = Errors.INVALID_UPDATE_VERSION;
+        } catch (ApiException refused) {
+            error = Errors.forException(refused);
         }
         answer(byAdmin(leader.id), new UpdateFeaturesResponseData().setErrorCode(error.code()));
         leader.settle();

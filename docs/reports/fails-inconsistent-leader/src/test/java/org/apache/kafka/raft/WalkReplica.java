@@ -18,7 +18,7 @@ import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.AbstractConfig;
-import org.apache.kafka.common.errors.InvalidUpdateVersionException;
+import org.apache.kafka.common.errors.ApiException;
 import org.apache.kafka.common.feature.SupportedVersionRange;
 import org.apache.kafka.common.memory.MemoryPool;
 import org.apache.kafka.common.message.AddRaftVoterRequestData;
@@ -342,8 +342,8 @@ final class WalkReplica {
             client.upgradeKRaftVersion(client.quorum().epoch(), KRaftVersion.fromFeatureLevel((short) version), false);
         } catch (NotLeaderException refused) {
             error = Errors.NOT_LEADER_OR_FOLLOWER;
-        } catch (InvalidUpdateVersionException refused) {
-            error = Errors.INVALID_UPDATE_VERSION;
+        } catch (ApiException refused) {
+            error = Errors.forException(refused);
         }
         quorum.send(new WalkMessage(ApiKeys.UPDATE_FEATURES, id, 0,
             new UpdateFeaturesResponseData().setErrorCode(error.code()), true, 0, null, null));
