@@ -21,7 +21,7 @@ from kraftcheck.explorer.request import seconds, size
 from kraftcheck.options import add
 from kraftcheck.reporting.files import OutputFiles
 from kraftcheck.reporting.lines import Meter, print_lines
-from kraftcheck.spec.errors import InputError, unknown
+from kraftcheck.spec.errors import InputError
 
 if TYPE_CHECKING:
     from kraftcheck.reporting.cluster_page import Life
@@ -98,12 +98,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _without(arguments: argparse.Namespace) -> tuple[str, ...]:
     """Return the names of the known differences to leave out."""
-    from kraftcheck.kraft_model.quorum.variants.kafka import known_differences
+    from kraftcheck.kraft_model.quorum.variants.kafka import check_known, known_differences
 
     known = known_differences(cluster=True)
-    for name in (*arguments.known, *arguments.without):
-        if name not in known:
-            raise InputError(unknown("difference", name, known))
+    check_known((*arguments.known, *arguments.without), known, cluster=True)
     left = [name for name in known if arguments.known and name not in arguments.known]
     return tuple(dict.fromkeys((*left, *arguments.without)))
 

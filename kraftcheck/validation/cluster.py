@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, filterfalse
 from pathlib import Path
 from typing import Any, Protocol
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.base import QuorumBase
+from kraftcheck.kraft_model.quorum.base import ADMIN, QuorumBase
 from kraftcheck.kraft_model.quorum.records import UNKNOWN_DIRECTORY, Voter
-from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
+from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka, known_differences
 from kraftcheck.spec import ModelValue
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.disks import is_disk, is_segment, read_disks
 from kraftcheck.validation.effects import Formats
 from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.known import KnownUses
 from kraftcheck.validation.log4j import DEFAULT_PATTERN
 from kraftcheck.validation.log_monitors import check_events
 from kraftcheck.validation.monitors import check_disks
-from kraftcheck.validation.pairing import Pairs, addresses, numbered, pair
+from kraftcheck.validation.pairing import Pairs, addresses, is_lost, numbered, pair
 from kraftcheck.validation.replay import ClusterReplay
 from kraftcheck.validation.sources import LIMIT, Sources, Wanted, line_of, read_sources
 from kraftcheck.validation.state import Node
@@ -45,8 +47,11 @@ def replay_of(
     nodes = {node: Node(node, events) for node, events in logs.items()}
     formats: Formats = {}
     homes = addresses(logs)
-    protocol = _protocol(logs, terms, formats, homes, without)
-    return ClusterReplay(protocol, terms, nodes, pairs or pair(logs, homes), formats, homes)
+    make = _models(logs, terms, formats, homes)
+    protocol = make(without)
+    parts = {name: part for name, part in known_differences(cluster=True).items() if name not in without}
+    known = KnownUses(protocol, Quorum, parts, lambda name: make((*without, name)))
+    return ClusterReplay(protocol, terms, nodes, pairs or pair(logs, homes), formats, homes, known=known)
 
 
 def _terms(logs: dict[int, Sequence[Event]]) -> Terms:
@@ -62,10 +67,13 @@ def _terms(logs: dict[int, Sequence[Event]]) -> Terms:
     return Terms({*logs, *peers, *voters}, voters)
 
 
-def _protocol(
-    logs: dict[int, Sequence[Event]], terms: Terms, formats: Formats, homes: dict[str, int], without: Collection[str]
-) -> QuorumBase:
-    """Return `quorum` as Kafka runs it; `formats` holds the voters and kraft.version of formatted disks."""
+def _models(
+    logs: dict[int, Sequence[Event]], terms: Terms, formats: Formats, homes: dict[str, int]
+) -> Callable[[Collection[str]], QuorumBase]:
+    """Return a function that makes `quorum` as Kafka runs it, without some known differences.
+
+    `formats` holds the voters and kraft.version of formatted disks.
+    """
     servers, initial, version = _constants(list(chain.from_iterable(logs.values())), terms, homes)
 
     def formatted_voters(self: QuorumBase, host: ModelValue, directory: int) -> frozenset[Voter]:
@@ -74,20 +82,48 @@ def _protocol(
     def formatted_version(self: QuorumBase, host: ModelValue, directory: int) -> int:
         return formats.get((host, directory), (frozenset[Voter](), 0))[1]
 
-    kind = as_kafka(Quorum, cluster=True, without=without)
     methods = {"formatted_voters": formatted_voters, "formatted_version": formatted_version}
-    made: Any = type("RecordedQuorum", (kind,), {"__doc__": kind.__doc__, **methods})
-    bounds = {c.attribute: MANY for c in made.constants.values() if c.is_bound}
-    protocol: QuorumBase = made(
-        **{**bounds, "cuts": 0, "losses": 0, "duplicates": 0},
-        hosts=frozenset(terms.hosts.values()),
-        initial_voters=frozenset({voter.key.id for voter in initial} or terms.hosts.values()),
-        bootstrap_servers=servers,
-        initial_version=version,
-        plain_answers=True,
-        auto_join=True,
-    )
-    return protocol
+    initial_keys = frozenset(voter.key.id for voter in initial)
+    constants = {
+        "hosts": frozenset(terms.hosts.values()),
+        "initial_voters": initial_keys or frozenset(terms.hosts.values()),
+        "bootstrap_servers": servers,
+        "initial_version": version,
+        "old_software": _old_software(logs, terms, homes) - (initial_keys if version else frozenset()),
+        "plain_answers": True,
+        "auto_join": True,
+    }
+
+    def make(without: Collection[str]) -> QuorumBase:
+        kind = as_kafka(Quorum, cluster=True, without=without)
+        made: Any = type("RecordedQuorum", (kind,), {"__doc__": kind.__doc__, **methods})
+        bounds = {c.attribute: MANY for c in made.constants.values() if c.is_bound}
+        protocol: QuorumBase = made(**{**bounds, "cuts": 0, "losses": 0, "duplicates": 0, **constants})
+        return protocol
+
+    return make
+
+
+def _old_software(logs: dict[int, Sequence[Event]], terms: Terms, homes: dict[str, int]) -> frozenset[ModelValue]:
+    """Return the nodes whose software supports no kraft.version but 0, by their UpdateVoter or ApiVersions."""
+    shown: dict[int | None, int] = defaultdict(int)
+    for node, version in chain.from_iterable(_software(events, terms, homes) for events in logs.values()):
+        shown[node] = max(shown[node], version)
+    return frozenset(terms.hosts[node] for node in terms.hosts if shown.get(node) == 0)
+
+
+def _software(events: Sequence[Event], terms: Terms, homes: dict[str, int]) -> Iterator[tuple[int | None, int]]:
+    """Yield nodes with the highest kraft.version of their software, as a log shows it."""
+    asked: dict[tuple[int, int], str] = {}
+    for event in events:
+        api = event.body.api if event.kind in (Kind.SEND, Kind.RESPONSE) else ""
+        if api == "UpdateRaftVoter" and event.kind is Kind.SEND:
+            yield event.node, event.body.number("maxSupportedVersion")
+        elif api == "ApiVersions" and event.kind is Kind.SEND:
+            asked[event.incarnation, event.correlation] = event.address
+        elif api == "ApiVersions" and not is_lost(event):
+            version = terms.versions(event.body, 0, ADMIN, ADMIN).version
+            yield homes.get(asked.get((event.incarnation, event.correlation), "")), version
 
 
 def _constants(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import (
     AddVoterRequest,
     AdminResponse,
+    ApiVersionsRequest,
     Batch,
     BeginQuorumEpochRequest,
     Data,
@@ -106,7 +107,14 @@ class Effects:
                 due.append(found)
         sent = state.sent if after.pending == state.me.pending else None
         return state._replace(
-            me=after, due=tuple(due), ends=ends, puts=(*state.puts, *puts.items()), sent=sent, appended=appended
+            me=after,
+            due=tuple(due),
+            ends=ends,
+            puts=(*state.puts, *puts.items()),
+            sent=sent,
+            appended=appended,
+            votes=_votes(state, after, step),
+            owed=next((sent for sent in step.sent if isinstance(sent, ApiVersionsRequest)), state.owed),
         )
 
     def _due(self, message: Record, after: Replica, event: Event, key: Any) -> Due | None:
@@ -163,3 +171,11 @@ class Effects:
             for step in action(state.me, *context):
                 if isinstance(step.me, Replica):
                     yield self._taken(state, step, node, event, None), name
+
+
+def _votes(state: NodeState, after: Replica, step: Step) -> Mapping[ModelValue, int | None]:
+    """Return the Vote requests of the round after a step: none in a new round, and without those that it repeats."""
+    if not state.votes or (after.mode, after.epoch) != (state.me.mode, state.me.epoch):
+        return {}
+    again = {message.dest for message in step.sent if isinstance(message, VoteRequest)}
+    return {voter: sent for voter, sent in state.votes.items() if voter not in again}

@@ -51,7 +51,7 @@ class PropertyCheck:
         self._of_states = [p for p in found if p.kind == "invariant"]
         self._of_steps = [p for p in found if p.kind == "step_invariant" and not p.of_actor]
         self._semantics = Semantics(protocol)
-        self._before: State | None = None
+        self.before: State | None = None
         self.states = 0
         self._routine = 0
         self.first: dict[str, Event] = {}  # the broken properties, each with the last event of the step
@@ -71,11 +71,11 @@ class PropertyCheck:
             self.first.setdefault(name, event)
 
     def _broken(self, replicas: Mapping[ModelValue, Replica], shared: Shared) -> list[str]:
-        before, self.states = self._before, self.states + 1
+        before, self.states = self.before, self.states + 1
         if self.states % MOST_STATES == 0:
             self._semantics = Semantics(self._protocol)
         after = State(Map(replicas), Map(), shared, Map())
-        self._before = after
+        self.before = after
         if before is None:
             return [p.name for p in self._of_states if not self._semantics.holds(p, after)]
         found = [p.name for p in broken(self._semantics, self._of_states, before, after)]
@@ -84,8 +84,8 @@ class PropertyCheck:
 
     def divided(self, replicas: Mapping[ModelValue, Replica], shared: Shared) -> None:
         """Take over the last state with its logs divided into other batches."""
-        if self._before is not None:
-            self._before = State(Map(replicas), Map(), shared, Map())
+        if self.before is not None:
+            self.before = State(Map(replicas), Map(), shared, Map())
 
 
 def changed(before: Replica | None, after: Replica) -> set[str]:

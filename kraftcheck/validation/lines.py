@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from kraftcheck.kraft_model.quorum.records import (
-    ApiVersionsRequest,
-    Change,
     Error,
     FetchRequest,
     FetchSnapshotRequest,
@@ -19,6 +17,7 @@ from kraftcheck.kraft_model.quorum.rules import version_in
 from kraftcheck.spec import Map, ModelValue, Record
 from kraftcheck.validation.effects import OPERATIONS, Effects
 from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.known import ITSELF, ONE_REQUEST, PARKED, RETRIES, KnownUses
 from kraftcheck.validation.pairing import request_key
 from kraftcheck.validation.state import Due, Node, NodeState, Refusal, Waiting
 from kraftcheck.validation.terms import (
@@ -33,6 +32,8 @@ from kraftcheck.validation.terms import (
 
 class LineChecks(Effects):
     """Checks that return the state after a line, or raise Refusal."""
+
+    known: KnownUses
 
     def _sends(self, node: Node, state: NodeState, event: Event) -> NodeState:
         send = SENDS.get(event.body.api)
@@ -59,9 +60,23 @@ class LineChecks(Effects):
                 found.append(Difference("highWatermark", high, str(state.high or -1)))
             if not found and self._reaches(event, pending.dest):
                 actions = (*state.actions, name) if name else state.actions
-                return pending, state._replace(me=me, sent=event.correlation, actions=actions)
+                needs = state.needs if me is state.me else (*state.needs, *self._needed(state, me))
+                return pending, state._replace(me=me, sent=event.correlation, actions=actions, needs=needs)
             best = found if best is None or len(found) < len(best) else best
         raise Refusal(event, "is a fetch that the model does not send", best or (), "FetchFromBootstrapServer")
+
+    def _needed(self, state: NodeState, me: Replica) -> Iterator[str]:
+        """Yield the known differences without which the model does not send a replica's fetch in place of another."""
+        if me.pending.dest == me.id:  # type: ignore[union-attr]
+            yield ITSELF
+        if me.mode is not Mode.FOLLOWER or RETRIES not in self.known.names:
+            return
+        if me.pending.dest != me.leader and self.protocol.is_voter(me):  # type: ignore[union-attr]
+            yield RETRIES
+        else:
+            steps = self.known.without(RETRIES).retry(state.me, self.shared, Map())  # type: ignore[attr-defined]
+            if all(step.me != me for step in steps):
+                yield RETRIES
 
     def _reaches(self, event: Event, dest: ModelValue) -> bool:
         node = self.homes.get(event.address)
@@ -103,7 +118,11 @@ class LineChecks(Effects):
         me = state.me
         stands = me.mode in (Mode.PROSPECTIVE, Mode.CANDIDATE)
         allowed = self.protocol.vote_requests(me, pre_vote=me.mode is Mode.PROSPECTIVE) if stands else []
-        return self._send_one_of(node, state, event, allowed)
+        request, state = self._send_one_of(node, state, event, allowed)
+        voter = request.dest  # type: ignore[attr-defined]
+        if state.votes.get(voter, event.correlation) is None:
+            raise Refusal(event, "is sent to a voter that has answered in this round")
+        return request, state._replace(votes={**state.votes, voter: event.correlation})
 
     def _send_begin(self, node: Node, state: NodeState, event: Event) -> tuple[Record, NodeState]:
         me = state.me
@@ -125,17 +144,26 @@ class LineChecks(Effects):
         me = state.me
         if state.sent is not None and getattr(me.pending, "dest", None) == me.leader:
             raise Refusal(event, "is sent while another request to the leader is pending")
+        if ONE_REQUEST not in self.known.names:
+            return self._send_beside(node, state, event)
         after, requests = self.protocol.next_request(me.but(pending=Nil.NIL, updating=True))
         request, state = self._send_one_of(node, state._replace(me=after), event, requests)
-        return request, state._replace(sent=event.correlation)
+        return request, state._replace(sent=event.correlation, needs=(*state.needs, ONE_REQUEST))
+
+    def _send_beside(self, node: Node, state: NodeState, event: Event) -> tuple[Record, NodeState]:
+        """The replica's own UpdateVoter, AddVoter or RemoveVoter, while it keeps fetching; an earlier one is lost."""
+        free = state.me.but(updating=False, joining=False)
+        send = self.protocol.send_update_voter if event.body.api == "UpdateRaftVoter" else self.protocol.join  # type: ignore[attr-defined]
+        steps = list(send(free))
+        request, state = self._send_one_of(node, state, event, (sent for step in steps for sent in step.sent))
+        return request, state._replace(me=steps[0].me)
 
     def _send_versions(self, node: Node, state: NodeState, event: Event) -> tuple[Record, NodeState]:
-        change = state.me.change
-        if not isinstance(change, Change) or change.checked or isinstance(change.voter, Nil):
+        if state.owed is None:
             raise Refusal(event, "is a question for which no voter is being added")
-        if not self._reaches(event, change.voter.key.id):
+        if not self._reaches(event, state.owed.dest):
             raise Refusal(event, "goes to another node than the voter that is being added")
-        return ApiVersionsRequest(state.me.epoch, state.me.id, change.voter.key.id), state
+        return state.owed, state._replace(owed=None)
 
     def _answers(self, node: Node, state: NodeState, event: Event) -> NodeState:
         key = request_key(event)
@@ -151,6 +179,7 @@ class LineChecks(Effects):
         if due is not None:
             state = state._replace(due=tuple(d for d in state.due if d is not due))
             if self._parks(due) and compare(event.body, due.expected):
+                state = state._replace(needs=(*state.needs, PARKED))
                 return self._unparked(node, state, event, Waiting(waiting.event, due), is_ended=is_ended)
             return self._matched(state, event, due)
         if event.body.api == "Fetch":
@@ -161,8 +190,8 @@ class LineChecks(Effects):
         return self._expired(node, state, event)
 
     def _expired(self, node: Node, state: NodeState, event: Event) -> NodeState:
-        """A voter change times out."""
-        for step in self.protocol.expire_operation(state.me):  # type: ignore[attr-defined]
+        """A voter change times out, once its question to the new voter is sent."""
+        for step in self.protocol.expire_operation(state.me) if state.owed is None else ():  # type: ignore[attr-defined]
             expired = self._taken(state, step, node, event, None)
             return self._matched(expired._replace(due=()), event, expired.due[-1])
         raise Refusal(event, "is a response that the model does not send")

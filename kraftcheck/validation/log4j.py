@@ -42,7 +42,9 @@ def line_pattern(pattern: str) -> re.Pattern[str]:
 # Lines come from strangers: no expression takes more than linear time. A name begins at a word's boundary, and a part
 # that may begin anywhere has a bound.
 SCALAR = re.compile(r"\b(\w+)=('[^']*'|[^\s,()\[\]{}']+)(?=[,)\]}])")
-RECORDS = re.compile(r", (?:unalignedR|r)ecords=(?:[\w.$]+@[0-9a-f]+|\w+\(size=(\d+)[^)]{0,500}\))")
+RECORDS = re.compile(
+    r", (?:unalignedRecords=null|(?:unalignedR|r)ecords=(?:[\w.$]+@[0-9a-f]+|\w+\(size=(\d+)[^)]{0,500}\)))"
+)
 API = re.compile(r"data=(\w+?)(Request|Response)Data\(")
 VOTER = re.compile(
     r"voterKey=ReplicaKey\(id=(\d+), directoryId=([\w<>-]+)\), listeners=Endpoints\(endpoints=\{([^}]{0,4000})\}\)"

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.events import Body, Event, Kind
 
 USUAL_RISE = 3
 LARGEST_RISE = 200
@@ -70,7 +70,7 @@ def _name_removers(logs: dict[int, Sequence[Event]]) -> None:
 
 
 def addresses(logs: dict[int, Sequence[Event]]) -> dict[str, int]:
-    """Return the node behind each host and port that voter sets or responses name."""
+    """Return the node behind each host and port that voter sets, responses or joining voters name."""
     found: dict[str, int] = {}
     bodies: set[tuple[str, ...]] = set()
     for event in chain.from_iterable(logs.values()):
@@ -81,7 +81,16 @@ def addresses(logs: dict[int, Sequence[Event]]) -> dict[str, int]:
             bodies.add(event.body.values[-4:])
             ends = zip(event.body.all("nodeId"), event.body.all("host"), event.body.all("port"), strict=False)
             found.update((f"{host[1:-1]}:{port}", int(node)) for node, host, port in ends if node.isdecimal())
+        elif event.kind in (Kind.SEND, Kind.REQUEST):
+            found.update(_joining(event.body))
     return found
+
+
+def _joining(body: Body) -> Iterator[tuple[str, int]]:
+    """Yield the listeners of a voter in its AddVoter or UpdateVoter, each with the node."""
+    if body.api in ("AddRaftVoter", "UpdateRaftVoter"):
+        for host, port in zip(body.all("host"), body.all("port"), strict=False):
+            yield f"{host[1:-1]}:{port}", body.number("voterId")
 
 
 def _answers(logs: dict[int, Sequence[Event]]) -> dict[int, Event]:

@@ -7,7 +7,9 @@ once the sending has run; times are never compared.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import takewhile
 from typing import Any
 
@@ -23,10 +25,11 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import candidate, prospective, unattached
+from kraftcheck.kraft_model.quorum.rules import candidate, keys, prospective, resigned, unattached
 from kraftcheck.spec import Record
 from kraftcheck.validation.completeness import LineOrder, check_read, check_shown
 from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.known import PARKED, KnownUses
 from kraftcheck.validation.lines import CHECKS, LineChecks
 from kraftcheck.validation.order import Order
 from kraftcheck.validation.pairing import is_lost, request_key
@@ -81,8 +84,9 @@ MOST_SNAPSHOT_STEPS = 2
 class ClusterReplay(Order, Starts, LineChecks):
     """Replays the events of a cluster; `explained` counts them by kind, `found` the steps that no line shows."""
 
-    def __init__(self, *parts: Any) -> None:
+    def __init__(self, *parts: Any, known: KnownUses) -> None:
         super().__init__(*parts)
+        self.known = known
         self.orders = {node: LineOrder() for node in self.nodes}
 
     def advance(self, node: Node) -> None:
@@ -93,21 +97,55 @@ class ClusterReplay(Order, Starts, LineChecks):
 
     def take(self, node: Node, unit: Sequence[Event], *, is_last: bool) -> None:
         """Replay a unit of a node; its last lines may be missing if it is the last one of a process."""
+        self.known.noted.clear()
+        settled = next(self._outcomes(node, unit, is_last=is_last))
+        if settled.needs or self.known.noted:
+            self._count_known(node, unit, settled, is_last=is_last)
+        node.alternatives = [] if settled.due == () or node.state is None else [node.state]
+        self.orders[node.number].check(unit, is_last=is_last)
+        node.state = self._accept(node, settled._replace(due=()), unit)
+
+    def _outcomes(self, node: Node, unit: Sequence[Event], *, is_last: bool) -> Iterator[NodeState]:
+        """Yield the states after a unit; raise Refusal behind the last one."""
         best: Refusal | None = None
         for start in self._starts(node, unit):
             try:
                 origin = start.me if node.state is None else node.state.me
                 state = self._follow(node, start._replace(origin=origin), unit)
-                settled = self._settled(node, state, unit, is_last=is_last)
+                yield self._settled(node, state, unit, is_last=is_last)
             except Refusal as refusal:
                 if best is None or refusal.event.seq > best.event.seq:
                     best = refusal
-                continue
-            node.alternatives = [] if settled.due == () or node.state is None else [node.state]
-            self.orders[node.number].check(unit, is_last=is_last)
-            node.state = self._accept(node, settled._replace(due=()), unit)
-            return
         raise best or Refusal(unit[0], "is not allowed")
+
+    def _count_known(self, node: Node, unit: Sequence[Event], settled: NodeState, *, is_last: bool) -> None:
+        """Count the known differences without which the model does not take a unit to the same state."""
+        self.known.counts.update(set(settled.needs))
+        for name in sorted(self.known.noted):
+            with self._without(name, node):
+                try:
+                    outcomes = self._outcomes(node, unit, is_last=is_last)
+                    needed = all(one._replace(actions=settled.actions) != settled for one in outcomes)
+                except Refusal:
+                    needed = True
+            if needed:
+                self.known.counts[name] += 1
+
+    @contextmanager
+    def _without(self, name: str, node: Node) -> Iterator[None]:
+        """Replay by the model without a known difference; then everything is as it was."""
+        states = [(one, one.state, one.alternatives) for one in self.nodes.values()]
+        kept = self.protocol, self.shared, self.records, self.check.before
+        asked, is_old, is_released, notes = node.asked, node.is_old, node.is_released, len(self.notes)
+        self.protocol, self.records, node.asked = self.known.without(name), dict(self.records), ChainMap({}, asked)
+        try:
+            yield
+        finally:
+            self.protocol, self.shared, self.records, self.check.before = kept
+            node.asked, node.is_old, node.is_released = asked, is_old, is_released
+            del self.notes[notes:]
+            for one, state, alternatives in states:
+                one.state, one.alternatives = state, alternatives
 
     def _accept(self, node: Node, state: NodeState, unit: Sequence[Event]) -> NodeState:
         node.position += len(unit)
@@ -116,6 +154,7 @@ class ClusterReplay(Order, Starts, LineChecks):
         origin = self.pairs.sent.get(id(unit[0])) or self.pairs.answered.get(id(unit[0]))
         if origin is not None:
             self.used.add(id(origin))
+            self.records.pop(id(origin), None)
         if state.puts:
             self.shared = self.shared.but(**dict(state.puts))
         self.found.update(state.actions)
@@ -126,7 +165,7 @@ class ClusterReplay(Order, Starts, LineChecks):
             node.state = state
             self.rebase()
             state = node.state
-        return state._replace(puts=(), actions=())
+        return state._replace(puts=(), actions=(), needs=())
 
     # The first event of a unit
 
@@ -225,10 +264,17 @@ class ClusterReplay(Order, Starts, LineChecks):
         if response is None:
             raise Refusal(event, f"has an error that the model lacks: {event.body.get('errorCode', 1)}")
         free = state._replace(sent=None) if state.sent == event.correlation else state
+        asked = self._answered(free, event)
         for step in getattr(self.protocol, RESPONSES[event.body.api])(me, response, self.shared):
-            yield self._taken(free, step, node, event, None)
+            yield self._taken(asked, step, node, event, None)
         if isinstance(request, FetchRequest) and me.pending != request:
             yield from self._fetched_elsewhere(state, node, event, request, response)
+
+    @staticmethod
+    def _answered(state: NodeState, event: Event) -> NodeState:
+        """Return the state in which the voter that a response to Vote comes from has answered in this round."""
+        found = {voter: None if sent == event.correlation else sent for voter, sent in state.votes.items()}
+        return state._replace(votes=found) if event.body.api == "Vote" else state
 
     def _fetched_elsewhere(
         self, state: NodeState, node: Node, event: Event, request: FetchRequest, response: Record
@@ -246,7 +292,7 @@ class ClusterReplay(Order, Starts, LineChecks):
         """Return the batches of a received response: those of the sender, up to the end offset that is stored."""
         body = event.body
         origin = self.pairs.answered.get(id(event))
-        known = self.records.pop(id(origin), None) if origin is not None else None
+        known = self.records.get(id(origin)) if origin is not None else None
         if body.api == "FetchSnapshot":
             return self._snapshot_content(body.number("endOffset"), body.number("epoch"), unit, known)
         if body.api != "Fetch" or body.number("size") <= 0:
@@ -326,6 +372,8 @@ class ClusterReplay(Order, Starts, LineChecks):
         state = state._replace(waiting={**state.waiting, **parked}, due=left)
         if is_last:
             return state
+        if parked:
+            state = state._replace(needs=(*state.needs, PARKED))
         if state.shown is not None:
             found = transition_differences(state.me, state.shown, self.terms, state.shown.get("high", 0))
             wrong = [d for d in found if d.field in ("mode", "epoch", "leader", "voted")]
@@ -375,6 +423,9 @@ class ClusterReplay(Order, Starts, LineChecks):
         for me in (first, before.me):
             own = self.protocol.own_votes(me)
             between = [unattached(me, shown["epoch"]), prospective(me, own), candidate(me, own)]
+            if before.shown is None and me.leader == me.id and keys(me.voters) == own:  # a sole voter starts, and led
+                back = me.but(voted=Nil.NIL)
+                between += [resigned(back), prospective(back, own)]
             if any(not transition_differences(one, shown, self.terms, before.high) for one in between):
                 return True
         return False

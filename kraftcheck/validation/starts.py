@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any
 
 from kraftcheck.kraft_model.quorum.records import (
@@ -69,7 +69,7 @@ class Starts(Rebasing):
     def _formatted(self, host: ModelValue, directory: int, unit: Sequence[Event]) -> None:
         """Note the voter set and kraft.version that a disk was formatted with, as its first start shows them."""
         told = [event.body[0] for event in unit if event.kind is Kind.VOTERS and event.body[1] < 0]
-        if not any(event.kind is Kind.VOTERS for event in unit):  # static voters
+        if not any(event.kind is Kind.VOTERS for event in _read(unit)):  # static voters
             told = [event.body for event in unit if event.kind is Kind.STARTING_VOTERS]
         versions = [event.body[0] for event in unit if event.kind is Kind.VERSION and event.body[1] < 0]
         voters = self.terms.voters(told[-1]) if told else frozenset[Voter]()
@@ -111,12 +111,13 @@ class Starts(Rebasing):
         if shown is None:
             return fresh
         me = fresh
-        voters = [event for event in unit if event.kind is Kind.VOTERS and event.body[1] >= 0]
+        read = _read(unit)
+        voters = [event for event in read if event.kind is Kind.VOTERS and event.body[1] >= 0]
         end, epoch = node.known_end(unit[0].incarnation)
         if end > 0 or voters:
             node.is_old = end > 0
             records: list[Record] = []
-            versions = [event.body[0] for event in unit if event.kind is Kind.VERSION]
+            versions = [event.body[0] for event in read if event.kind is Kind.VERSION]
             records += [KRaftVersion(versions[-1])] if versions else []
             records += [Voters(self.terms.voters(voters[-1].body[0]))] if voters else []
             batch = data_batch(epoch, end)
@@ -160,14 +161,33 @@ class Starts(Rebasing):
         return 0
 
     def _own_endpoint(self, node: Node, incarnation: int) -> int:
-        """Return the number of the endpoint that an incarnation names for itself; 0 if no event shows it."""
+        """Return the number of the endpoint that an incarnation names for itself; 0 if no event shows it.
+
+        The voter set of a leader has its own endpoint.
+        """
+        leads = False
         for event in node.events[node.position :]:
             if event.incarnation != incarnation:
                 break
-            body = event.body
-            named = event.kind is Kind.SEND and body.api in ("BeginQuorumEpoch", "UpdateRaftVoter", "AddRaftVoter")
-            if named or (event.kind is Kind.ANSWER and body.number("leaderId") == node.number):
-                host, port = body.get("host"), body.get("port")
-                if host not in (None, "''") and port is not None:
-                    return self.terms.endpoint(node.number, f"{host[1:-1]}:{port}")
+            leads = leads or (event.kind is Kind.TRANSITION and event.body[0]["mode"] == "Leader")
+            address = _own_address(event, node.number, leads=leads)
+            if address:
+                return self.terms.endpoint(node.number, address)
         return 0
+
+
+def _own_address(event: Event, node: int, *, leads: bool) -> str | None:
+    """Return the host and port that a node's event names for the node."""
+    if event.kind is Kind.VOTERS:
+        return next((voter[2] for voter in event.body[0] if voter[0] == node and leads), None)
+    if event.kind is Kind.SEND:
+        is_own = event.body.api in ("BeginQuorumEpoch", "UpdateRaftVoter", "AddRaftVoter")
+    else:
+        is_own = event.kind is Kind.ANSWER and event.body.number("leaderId") == node
+    host, port = (event.body.get("host"), event.body.get("port")) if is_own else (None, None)
+    return None if host in (None, "''") or port is None else f"{host[1:-1]}:{port}"
+
+
+def _read(unit: Sequence[Event]) -> list[Event]:
+    """Return the lines of a start up to the voters that the process has read; it may write others at once."""
+    return list(takewhile(lambda event: event.kind is not Kind.STARTING_VOTERS, unit))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 from kraftcheck.kraft_model.quorum.records import (
+    ApiVersionsRequest,
     Batch,
     EndQuorumEpochRequest,
     Key,
@@ -13,7 +14,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Nil,
     Replica,
 )
-from kraftcheck.spec import Record
+from kraftcheck.spec import ModelValue, Record
 from kraftcheck.validation.events import Event, Kind
 from kraftcheck.validation.terms import (
     NO_DIRECTORY,
@@ -65,6 +66,9 @@ class NodeState(NamedTuple):
     high: int = 0  # the high watermark of Kafka's epoch state: a leader starts without one, and loses it as it resigns
     ended: int | None = None  # the sender of the parked fetch that ends
     origin: Replica | None = None  # the replica at its last transition or at the start of the unit
+    votes: Mapping[ModelValue, int | None] = {}  # the Vote request to each voter in this round; None once answered
+    needs: tuple[str, ...] = ()  # the known differences that a step of this unit needs
+    owed: ApiVersionsRequest | None = None  # the question to a new voter that the model has sent
 
 
 class Refusal(Exception):  # noqa: N818 - the model's, not a fault of the program
@@ -87,7 +91,7 @@ class Node:
         self.position = 0
         self.state: NodeState | None = None
         self.alternatives: list[NodeState] = []
-        self.asked: dict[int, Record] = {}  # requests of this incarnation, by correlation id
+        self.asked: MutableMapping[int, Record] = {}  # requests of this incarnation, by correlation id
         self.diverged = False
         self.is_old = False  # whether its disk is older than its events
         self.is_released = False  # whether its process may start with a log end that no other node has

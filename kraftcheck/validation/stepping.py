@@ -55,13 +55,9 @@ class ValidationState:
     """
 
     def __init__(self, *, without: Collection[str] = ()) -> None:
-        from kraftcheck.kraft_model.quorum.variants.kafka import known_differences
-        from kraftcheck.spec.errors import unknown
+        from kraftcheck.kraft_model.quorum.variants.kafka import check_known, known_differences
 
-        known = known_differences(cluster=True)
-        for name in without:
-            if name not in known:
-                raise InputError(unknown("difference", name, known))
+        check_known(without, known_differences(cluster=True), cluster=True)
         self._without = tuple(without)
         self._logs: dict[int, list[Event]] = {}
         self._taken: list[_Taken] = []

@@ -127,9 +127,8 @@ class Validation:
 
     @property
     def known_used(self) -> Mapping[str, int] | None:
-        """How often each known difference was used; None if the replay does not count them."""
-        used = getattr(self.replay, "used", None)
-        return used if isinstance(used, Mapping) else None
+        """Units that the model does not take without a known difference, by its name; None without a replay."""
+        return None if self.replay is None else self.replay.known.counts
 
     @property
     def reports(self) -> list[Report]:

@@ -400,17 +400,33 @@ DIFFERENCES: tuple[type[Quorum], ...] = (
 """All known differences; an earlier class overrides the later ones."""
 
 
+UNSEEN = {
+    "high-watermark-starts-at-snapshot": "a process shows no high watermark before that of its leader",
+    "upgrades-at-once": "UpdateFeatures is answered above the Raft client",
+    "voters-are-written-again": "the log diverges before, at the voters that the leader does not read",
+}
+"""Known differences that no log of a cluster can show, each with the reason; `validate` has none of them."""
+
+
 def known_differences(*, disk: bool = False, cluster: bool = False) -> dict[str, type[Quorum]]:
-    """Return the class of each known difference by name."""
-    own = DISK_DIFFERENCES if disk else MOCK_DIFFERENCES
-    if cluster:
-        own = (*CLUSTER_DIFFERENCES, *DISK_DIFFERENCES)
-    return named((*own, *DIFFERENCES))
+    """Return the class of each known difference by name; for a cluster, without those that no log can show."""
+    own = CLUSTER_DIFFERENCES if cluster else DISK_DIFFERENCES if disk else MOCK_DIFFERENCES
+    found = named((*own, *DIFFERENCES))
+    return {name: part for name, part in found.items() if not (cluster and name in UNSEEN)}
 
 
 def named(parts: Iterable[type[Quorum]]) -> dict[str, type[Quorum]]:
     """Return classes by their names, for example `pre-votes-begin-anew` for `PreVotesBeginAnew`."""
     return {sub(r"(?<!^)(?=[A-Z])", "-", part.__name__).lower(): part for part in parts}
+
+
+def check_known(names: Iterable[str], known: Collection[str], *, cluster: bool = False) -> None:
+    """Raise InputError at the first name that is no known difference."""
+    for name in names:
+        if cluster and name in UNSEEN:
+            raise InputError(f"{name}: no log shows this difference, since {UNSEEN[name]}; leave out the option")
+        if name not in known:
+            raise InputError(unknown("difference", name, known))
 
 
 def as_kafka(
@@ -422,9 +438,7 @@ def as_kafka(
     """
     own: Iterable[type[Quorum]] = getattr(protocol, "differences", ())
     known = named(own) | known_differences(disk=disk, cluster=cluster)
-    for name in without:
-        if name not in known:
-            raise InputError(unknown("difference", name, known))
+    check_known(without, known, cluster=cluster)
     parts = [part for name, part in known.items() if name not in without and not issubclass(protocol, part)]
     bases = (*parts, Quorum) if protocol is Quorum else (protocol, *parts)
     return type(protocol.__name__, bases, {"__doc__": protocol.__doc__})
