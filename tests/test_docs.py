@@ -70,7 +70,7 @@ def test_every_contract_is_listed() -> None:
 
 def test_every_part_is_covered() -> None:
     models = {row.model for row in ROWS}
-    assert models == {"recovery", "registration", "quorum"}
+    assert models == {"recovery", "registration", "quorum", "eligible-leaders"}
     for model in models:
         protocol = find_model(model).protocol
         named = {name for row in ROWS if row.model == model for name in re.findall(r"`(\w+)`", row.action)}

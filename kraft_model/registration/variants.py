@@ -283,7 +283,6 @@ class SessionsTracked(Registration, variant="sessions-tracked"):
         rejected = any(one.error is Error.DUPLICATE_BROKER_REGISTRATION for one in answers)
         return not rejected or message.source not in shared.fenced
 
-
     @invariant
     def brokers_that_run_on_are_not_fenced(self, me: Broker, shared: Sessions) -> bool:
         """A broker that has never stopped has its session (KIP-631, broker states)."""

@@ -17,7 +17,7 @@ from kraftcheck.explorer.calls import MissingRead
 from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.mutation.baseline import Arguments, BaselineRun, limited_time, plain_steps, replaying, rewired, wrapped
 from kraftcheck.mutation.mutants import Mutant, Swap, functions_of_actions, functions_of_projections
-from kraftcheck.spec.errors import ProtocolError
+from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.declarations import Action, Property
 from kraftcheck.spec.language.formula import Enabled, Fairness, Formula, Taken
 from kraftcheck.spec.language.protocol import Protocol
@@ -260,7 +260,7 @@ class _Trial:
         options = replace(options, init="Init", max_states=max(1, (job.options.max_states or 0) // share))
         try:
             result = search(job.engine, self._protocol(starts), options, is_named=job.is_named)
-        except (ProtocolError, NoSuchPathError) as error:
+        except (InputError, NoSuchPathError) as error:  # such as a view that the mutant makes unsound
             return MutantVerdict(ERROR, _error_text(error), self._name)
         if share > 1 and not result.violations and not result.complete:
             return MutantVerdict(SAME)  # for now; it is searched again

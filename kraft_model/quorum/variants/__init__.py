@@ -6,6 +6,7 @@ import kraftcheck.kraft_model.quorum.variants.coming
 import kraftcheck.kraft_model.quorum.variants.controllers
 import kraftcheck.kraft_model.quorum.variants.designs
 import kraftcheck.kraft_model.quorum.variants.faults
+import kraftcheck.kraft_model.quorum.variants.formatting
 import kraftcheck.kraft_model.quorum.variants.readings
 import kraftcheck.kraft_model.quorum.variants.reports
 import kraftcheck.kraft_model.quorum.variants.surroundings  # noqa: F401 - their classes are variants

@@ -9,14 +9,15 @@ from collections.abc import Iterator
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import ADMIN
+from kraftcheck.kraft_model.quorum.contracts.kip_rules import is_same, update_error_due
 from kraftcheck.kraft_model.quorum.records import (
     ENDED,
     Admin,
     ApiVersionsRequest,
+    ApiVersionsResponse,
     Batch,
     Change,
     Error,
-    FetchResponse,
     Key,
     LogRecord,
     Mode,
@@ -26,12 +27,11 @@ from kraftcheck.kraft_model.quorum.records import (
     Shared,
     UpdateVoterRequest,
     Voter,
-    VoteRequest,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import Log, stopped, voter_of
-from kraftcheck.kraft_model.quorum.starts import elect, fetches
-from kraftcheck.kraft_model.quorum.voters import ChangeOutcome, controllers
+from kraftcheck.kraft_model.quorum.rules import Log, keys, voter_of
+from kraftcheck.kraft_model.quorum.starts import fetches
+from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import (
     Map,
     ModelValue,
@@ -39,13 +39,13 @@ from kraftcheck.spec import (
     Step,
     Steps,
     bound,
-    constant,
     environment,
     internal,
     invariant,
     ordered,
     projection,
     reachable,
+    step_invariant,
 )
 from kraftcheck.spec.language.semantics import Take, scenario, take
 
@@ -96,6 +96,11 @@ class RemovedLater(Quorum, variant="removed-later"):
         yield from fetches(two, one, times=2)
         yield take("HandleJoinResponse", three)
 
+    @step_invariant
+    def served_removals_are_appended(self, before: Replica, after: Replica, step: Step) -> bool:
+        """A RemoveVoter counts as served once the leader has appended a record (KIP-853, "RemoveVoter", step 4)."""
+        return "asked" not in dict(step.puts) or len(after.log) == len(before.log) + 1
+
 
 def meant(outcome: ChangeOutcome, key: Key) -> ChangeOutcome:
     """Return the outcome of a request with the replica key that its sender meant."""
@@ -135,87 +140,17 @@ class AddedByControllerId(Quorum, variant="added-by-controller-id"):
             return super().begin_adding(me, voter, client)
         return meant(super().begin_adding(me, voter.but(key=observers[0]), client), voter.key)
 
-
-class OverriddenReplica(Replica):
-    """A replica whose voter set formatting has overridden: the voters written then, and the log end at that time."""
-
-    override: frozenset[Voter] = frozenset()
-    override_end: int = 0
-
-
-class OverriddenVoters(Quorum, variant="overridden-voters"):
-    """A stopped controller is formatted with --override-voters: it keeps its log, and takes other voters (KIP-1347).
-
-    KAFKA-20427. The set counts as the newest up to the log end; a later VotersRecord replaces it. As with the set that
-    the first formatting writes (KIP-853, "First leader"), the next leader appends it.
-    """
-
-    configuration = "coming.overridden-voters"
-    replica_type = OverriddenReplica
-    override_voters: frozenset[ModelValue] = constant("OverrideVoters", default=frozenset())
-    overrides: int = bound("MaxOverrides", default=0)
-
-    @internal(reads=Quorum.identity)
-    def override(self, me: OverriddenReplica, identity: Map[ModelValue, Voter | Nil]) -> Steps:
-        """A controller is stopped, formatted with --override-voters, and started again."""
-        if me.mode in ENDED:
-            return
-        voters = self.voters_given(me, controllers(identity))
-        given = self.with_log(me.but(override=voters, override_end=len(me.log)), me.log, flushes=True)
-        after = self.after_restart(given)
-        yield self.taken(me, after, *self.messages_after_restart(after), consumes=False, starts=True).spend("overrides")
-
-    @scenario
-    def renamed_voters(self) -> Iterator[Take]:
-        """The first voter led, and every voter has restarted with another endpoint (KAFKA-20427)."""
-        yield from self.elected()
-        for voter in ordered(self.initial_voters):
-            yield take("MoveEndpoint", voter)
-
-    @scenario
-    def all_overridden(self) -> Iterator[Take]:
-        """Three voters: leader 1 removed 3, then 2, which does not know it; then each was formatted with new voters."""
-        one, *others = self.chosen(3)
-        yield from self.removed_follower()
-        yield take("RemoveVoter", one, lambda me: {voter.key.id for voter in me.voters} == {one})
-        for voter in (one, *others):
-            yield take("Override", voter)
-
-    def voters_given(self, me: Replica, known: list[Voter]) -> frozenset[Voter]:
-        """Return the voters that formatting writes: OverrideVoters, with their present endpoints."""
-        return frozenset(voter for voter in known if voter.key.id in self.override_voters)
-
-    def with_log(self, me: Replica, log: Log, *, flushes: bool) -> Replica:
-        assert isinstance(me, OverriddenReplica)
-        after = super().with_log(me, log, flushes=flushes).but(override_end=min(me.override_end, len(log)))
-        return after.but(voters=me.override) if self.uses_override(after) else after
-
-    def first_records(self, me: Replica) -> tuple[LogRecord, ...]:
-        return super().first_records(me) or ((Voters(me.voters),) if self.uses_override(me) else ())
-
-    def uses_override(self, me: Replica) -> bool:
-        """Whether no VotersRecord follows the voters that formatting wrote."""
-        assert isinstance(me, OverriddenReplica)
-        return bool(me.override) and self.last_voters_record(me.log) <= me.override_end
-
-
-class OverriddenAlone(OverriddenVoters, variant="overridden-alone"):
-    """A controller is formatted with itself as the only voter, and then adds the others one by one."""
-
-    configuration = "coming.overridden-alone"
-
-    def voters_given(self, me: Replica, known: list[Voter]) -> frozenset[Voter]:
-        return frozenset(voter for voter in known if voter.key == me.key)
-
-
-class OverriddenEndpoints(OverriddenVoters, variant="overridden-endpoints"):
-    """A proposal: overriding gives other endpoints to the voters of the local log, and no other voters."""
-
-    configuration = "coming.overridden-endpoints"
-
-    def voters_given(self, me: Replica, known: list[Voter]) -> frozenset[Voter]:
-        endpoints = {voter.key: voter.endpoint for voter in known}
-        return frozenset(voter.but(endpoint=endpoints.get(voter.key, voter.endpoint)) for voter in me.voters)
+    @step_invariant
+    def oldest_observers_are_taken(self, before: Replica, after: Replica, step: Step) -> bool:
+        """An administrator's AddVoter takes the oldest directory id among the observers with its id (KIP-1141)."""
+        change = after.change
+        if step.spends != ("added_voters",) or not isinstance(change, Change) or not isinstance(change.asked, Key):
+            return True
+        known = [key for key in before.offsets if key.id == change.asked.id and key not in keys(before.voters)]
+        directories = sorted(key.directory for key in known) or [change.asked.directory]
+        assert isinstance(change.voter, Voter)
+        meant_newest = change.asked.directory >= directories[-1]
+        return meant_newest and change.voter.key == Key(change.asked.id, directories[0])
 
 
 class UpdatesChecked(Quorum, variant="updates-checked"):
@@ -262,87 +197,35 @@ class UpdatesChecked(Quorum, variant="updates-checked"):
         """A voter change can end before it times out: it is committed or answered (KIP-853, "Voter changes")."""
         return isinstance(me.change, Nil)
 
+    @step_invariant
+    def updates_are_pending(self, before: Replica, after: Replica, message: UpdateVoterRequest, step: Step) -> bool:
+        """A valid update is the pending change, and ApiVersions goes to its endpoint (KAFKA-20661)."""
+        known = [voter for voter in before.voters if is_same(voter.key, message.voter.key)]
+        error = self.leaders_error(before, message)
+        if error is Error.NONE:
+            error = update_error_due(before, message.version, is_known=bool(known))
+        if error is not Error.NONE or before.version == 0:
+            answer = self.update_answer_due(before, error, message)
+            return after == before.but(heard=after.heard) and step.sent == (answer,)
+        change = Change(Operation.UPDATE_VOTER, message.voter, False, 0, message.source, message)
+        asked = ApiVersionsRequest(before.epoch, before.id, message.source, message.voter.endpoint)
+        return after == before.but(change=change) and step.sent == (asked,)
 
-class FormattedWithNewVoters(Quorum, variant="formatted-with-new-voters"):
-    """New controllers are formatted with --initial-controllers, the old voters and themselves (Strimzi proposal 203).
-
-    The running voters have been formatted with the old voters alone. A rejected alternative of the proposal.
-    """
-
-    configuration = "coming.formatted-with-new-voters"
-    new_controllers: frozenset[ModelValue] = constant("NewControllers", default=frozenset())
-
-    def formatted_voters(self, host: ModelValue, directory: int) -> frozenset[Voter]:
-        if host not in self.new_controllers or directory != 1:
-            return super().formatted_voters(host, directory)
-        return frozenset(Voter(Key(voter)) for voter in self.initial_voters | self.new_controllers)
-
-    @scenario
-    def voter_behind(self) -> Iterator[Take]:
-        """Three voters: 2 has elected 1, which has committed its first batch; 3 has not heard of it yet."""
-        one, two, _ = self.chosen(3)
-        yield from elect(one, [two], others=1)
-        yield from fetches(two, one, times=1)
-        yield take("HandleFetchRequest", one, source=two)
-
-
-class FormattingNeeded(Quorum, variant="formatting-needed"):
-    """A controller whose disk is lost stays down, since no operator formats the new disk (before KIP-1262)."""
-
-    configuration = "coming.formatting-needed"
-
-    @internal
-    def lose_disk(self, me: Replica, shared: Shared) -> Steps:
-        """A disk is lost, and the process does not start again."""
-        for step in super().lose_disk(me, shared):
-            assert isinstance(step.me, Replica)
-            yield step.but(me=stopped(step.me))
-
-
-class IdentifiedReplica(Replica):
-    """A replica whose disk may hold the cluster id."""
-
-    identified: bool = False
-
-
-class WaitsForClusterId(Quorum, variant="waits-for-cluster-id"):
-    """A proposal: a voter without a cluster id neither votes nor stands, until a leader's Fetch gives it the id.
-
-    KIP-1262 has a node without formatting discover its cluster id by Fetch. Here the first disks have one, except those
-    of the hosts `Unformatted`.
-    """
-
-    configuration = "coming.waits-for-cluster-id"
-    replica_type = IdentifiedReplica
-    unformatted: frozenset[ModelValue] = constant("Unformatted", default=frozenset())
-
-    def formatted(self, host: ModelValue, directory: int, endpoint: int = 1) -> Replica:
-        has_id = directory == 1 and host not in self.unformatted
-        return super().formatted(host, directory, endpoint).but(identified=has_id)
-
-    def take_high_watermark(self, me: Replica, response: FetchResponse) -> Replica:
-        return super().take_high_watermark(me, response).but(identified=True)
-
-    def may_stand(self, me: Replica) -> bool:
-        assert isinstance(me, IdentifiedReplica)
-        return me.identified and super().may_stand(me)
-
-    @scenario
-    def partly_fetched(self) -> Iterator[Take]:
-        """Three voters: 1 and 2 committed a record, 2 lost its disk, and has fetched the first batch again."""
-        one, two, _ = self.chosen(3)
-        yield from self.elected()
-        yield take("ClientAppend", one)
-        yield from fetches(two, one, times=2)
-        yield take("LoseDisk", two)
-        yield take("FetchFromBootstrapServer", two)
-        for _ in range(2):
-            yield take("HandleFetchRequest", one, source=two, directory=2)
-            yield take("HandleFetchResponse", two, source=one)
-
-    def log_suffices(self, me: Replica, request: VoteRequest) -> bool:
-        assert isinstance(me, IdentifiedReplica)
-        return me.identified and super().log_suffices(me, request)
+    @step_invariant
+    def checked_updates_are_appended(
+        self, before: Replica, after: Replica, message: ApiVersionsResponse, step: Step
+    ) -> bool:
+        """The answer of the new endpoint appends the voters and answers the update (KAFKA-20661)."""
+        change = before.change
+        if not isinstance(change, Change) or not isinstance(change.asked, UpdateVoterRequest) or change.checked:
+            return True
+        told = change.asked.voter
+        if (told.key.id, before.epoch) != (message.source, message.of) or message.version < before.version:
+            return True
+        voters = {voter for voter in before.voters if not is_same(voter.key, told.key)} | {told}
+        log = (*before.log, Batch(before.epoch, (Voters(frozenset(voters)),)))
+        answer = self.update_answer_due(after, Error.NONE, change.asked)
+        return (after.log, after.change, step.sent) == (log, Nil.NIL, (answer,))
 
 
 class Level(LogRecord):
@@ -423,6 +306,23 @@ class MetadataDowngraded(Quorum, variant="metadata-downgraded"):
     def old_binaries_run(self, me: Replica) -> bool:
         """No process stops because it cannot read a record (KIP-778)."""
         return me.mode is not Mode.DOWN
+
+    @step_invariant
+    def binaries_change_in_a_restart(self, before: LevelReplica, after: LevelReplica, step: Step) -> bool:
+        """A restart with old binaries keeps the log, with a snapshot at the lower level (KIP-1155)."""
+        if step.spends != ("binaries",):
+            return after.binary == before.binary
+        lowered = any(Level(0) in batch.records for batch in before.log[: before.start])
+        stays = before.binary == 1 and after.binary == 0 and after.log == before.log
+        return lowered and stays and not step.consumes and after.mode is not Mode.LEADER
+
+    @step_invariant
+    def levels_are_lowered_by_records(self, before: LevelReplica, after: LevelReplica, step: Step) -> bool:
+        """A leader appends one record of level 0, and flushes it (KIP-778)."""
+        if step.spends != ("downgrades",):
+            return True
+        log = (*before.log, Batch(before.epoch, (Level(0),)))
+        return before.mode is Mode.LEADER and (after.log, after.flushed) == (log, len(log)) and not step.consumes
 
 
 class DowngradedTogether(MetadataDowngraded, variant="downgraded-together"):

@@ -20,6 +20,7 @@ from kraftcheck.kraft_model.quorum.records import (
     ENDED,
     Admin,
     Batch,
+    EndQuorumEpochRequest,
     LeaderChange,
     Mode,
     Nil,
@@ -30,6 +31,7 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.kraft_model.quorum.rules import matches, resigned
 from kraftcheck.spec import (
     Formula,
+    Step,
     Steps,
     anywhere,
     bound,
@@ -39,6 +41,7 @@ from kraftcheck.spec import (
     internal,
     predicate,
     projection,
+    step_invariant,
     strong,
     temporal,
     weak,
@@ -89,6 +92,26 @@ class Controllers(Quorum, QuorumEpochs, variant="controllers"):
     def can_write(self, me: ControllerReplica) -> bool:
         """Whether the first batch of a controller can be written: the log accepts it."""
         return True
+
+    @step_invariant
+    def controllers_write_once(self, before: ControllerReplica, after: ControllerReplica, step: Step) -> bool:
+        """A leader's controller writes one batch, once a batch of its epoch is committed (`QuorumController.claim`)."""
+        wrote = not step.consumes and any(NoOp() in batch.records for batch in after.log[len(before.log) :])
+        if after.active == before.active or after.mode is not Mode.LEADER or before.mode is not Mode.LEADER:
+            return not wrote
+        log = (*before.log, Batch(before.epoch, (NoOp(),)))
+        return _is_idle(before) and wrote and not step.sent and (after.log, after.flushed) == (log, len(log))
+
+    @step_invariant
+    def failed_writes_resign(
+        self, before: ControllerReplica, after: ControllerReplica, step: Step, shared: Shared
+    ) -> bool:
+        """A failed write is counted, and its leader resigns with EndQuorumEpoch to the other voters (KAFKA-13148)."""
+        if step.spends != ("failed_writes",):
+            return bool(step.spends or shared.cuts) or not _is_idle(before) or after != resigned(before)
+        told = {one.dest for one in step.sent if isinstance(one, EndQuorumEpochRequest)}
+        others = {voter.key.id for voter in before.voters} - {before.id}
+        return _is_idle(before) and after == resigned(before) and told == others and not step.consumes
 
     # Timers
 
@@ -156,6 +179,12 @@ class Controllers(Quorum, QuorumEpochs, variant="controllers"):
     def leadership_settles(self) -> Formula:
         """From some point on, one replica leads and has committed its controller's first batch (AutoMQ 2057)."""
         return eventually_always(anywhere(self.leads_and_commits))
+
+
+def _is_idle(me: ControllerReplica) -> bool:
+    """Whether a replica leads with a commit in its epoch, and its controller has not written."""
+    starts = next((end for end, batch in enumerate(me.log, 1) if batch.epoch == me.epoch), 0)
+    return me.mode is Mode.LEADER and not me.active and 0 < starts <= me.high_watermark
 
 
 class ActivationFails(Controllers, variant="activation-fails"):

@@ -7,6 +7,7 @@ the results, and the reports that need no variant.
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.kraft_model.quorum.contracts.steps import begins
 from kraftcheck.kraft_model.quorum.records import (
     ENDED,
     UNKNOWN_DIRECTORY,
@@ -108,6 +109,15 @@ class SnapshotPieces(Quorum, variant="snapshot-pieces"):
     def load(self, me: Replica, response: FetchSnapshotResponse) -> Replica:
         return super().load(me, response).but(loading=Nil.NIL, pieces=())
 
+    @step_invariant
+    def pieces_come_from_the_leader(self, before: PieceReplica, after: PieceReplica, step: Step) -> bool:
+        """FetchSnapshot goes to the leader's endpoint, for the piece after those that the replica has (KIP-630)."""
+        asked = [one for one in step.sent if isinstance(one, PieceRequest)]
+        held = len(after.pieces) if asked and after.loading == asked[0].snapshot else 0
+        return all(
+            (one.dest, one.address, one.position) == (after.leader, after.leader_endpoint, held) for one in asked
+        )
+
 
 class SlowSnapshots(SnapshotPieces, variant="slow-snapshots"):
     """A response to FetchSnapshot with more than one batch arrives too late, and is dropped (KAFKA-19541)."""
@@ -155,6 +165,13 @@ class StaticVoters(Quorum, variant="static-voters"):
             after = self.after_restart(listed)
             sends = self.messages_after_restart(after)
             yield self.taken(me, after, *sends, consumes=False, starts=True).spend("listings")
+
+    @step_invariant
+    def lists_change_in_a_restart(self, before: StaticReplica, after: StaticReplica, step: Step) -> bool:
+        """A restart takes the list `Listed`; the listed hosts are the voters (KIP-595, `controller.quorum.voters`)."""
+        if step.spends != ("listings",):
+            return after.listed == before.listed
+        return after.listed == self.listed == frozenset(voter.key.id for voter in after.voters)
 
 
 class VotersDiffer(StaticVoters, variant="voters-differ"):
@@ -217,6 +234,13 @@ class Features(Quorum, variant="features"):
         """A kraft.version reported as finalized is that of the log committed at that time (KIP-584; KIP-853)."""
         known = {report: shared.committed[: report.high_watermark] for report in shared.reports}
         return all(log and version_in(log, self.initial_version) == report.version for report, log in known.items())
+
+    @step_invariant
+    def descriptions_are_reported(self, before: Replica, step: Step, shared: Reports) -> bool:
+        """A question for the finalized version is answered with that of the log up to the high watermark (KIP-584)."""
+        told = dict(step.puts).get("reports", shared.reports)
+        due = {Report(version_in(before.log[: before.high_watermark], self.initial_version), before.high_watermark)}
+        return step.spends != ("feature_descriptions",) or told == shared.reports | due
 
 
 class UncommittedVersionReported(Features, variant="uncommitted-version-reported"):
@@ -321,8 +345,21 @@ class Listeners(Quorum, variant="listeners"):
         KIP-595, `handleLeaderChange` of a listener; KAFKA-16286, KAFKA-17333.
         """
         if me.registered and me.mode is Mode.FOLLOWER:
-            return me.heard_of == self.known(me)
+            return isinstance(me.leader, ModelValue) and me.heard_of == Term(me.epoch, me.leader)
         return me.mode is Mode.LEADER or me.heard_of != Term(me.epoch, me.id)
+
+    @step_invariant
+    def listeners_register_once(self, before: ListeningReplica, after: ListeningReplica, step: Step) -> bool:
+        """A listener registers once in the life of its process, and learns of nothing before (KIP-595)."""
+        if step.spends == ("registrations",):
+            return (
+                before.mode not in ENDED
+                and not before.registered
+                and after == before.but(registered=True, heard_of=after.heard_of)
+            )
+        if after.mode in ENDED or begins(step):
+            return not after.registered and after.heard_of is Nil.NIL
+        return after.registered == before.registered and (after.registered or after.heard_of is Nil.NIL)
 
 
 class ResignedLeaderNotifies(Listeners, variant="resigned-leader-notifies"):
@@ -393,6 +430,11 @@ class MixedVersions(Quorum, variant="mixed-versions"):
     def fetch_from(self, me: Replica, server: ModelValue, address: int) -> FetchRequest:
         fetch = super().fetch_from(me, server, address)
         return fetch.but(directory=UNKNOWN_DIRECTORY) if {me.id, server} & self.old_rpcs else fetch
+
+    @invariant
+    def old_hosts_see_no_directory(self, message: FetchRequest) -> bool:
+        """Fetch has the directory id unless a host with old RPCs sends or receives it (KAFKA-17276)."""
+        return (message.directory == UNKNOWN_DIRECTORY) == bool({message.source, message.dest} & self.old_rpcs)
 
 
 class DirectoryNotIgnorable(MixedVersions, variant="directory-not-ignorable"):
