@@ -31,7 +31,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.kraft_model.quorum.rules import keys
-from kraftcheck.kraft_model.quorum.variants import coming
+from kraftcheck.kraft_model.quorum.variants import coming, formatting
 from kraftcheck.spec import Map
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import BoundConfig, override, parse_setting
@@ -39,6 +39,7 @@ from tests.support.kraft_model.quorum_steps import ALL, FIRST, N1, N2, N3, N4, Q
 from tests.support.kraft_model.searches import bound, search
 
 MODEL = "quorum"
+CHANGES = (coming.__name__, formatting.__name__)
 
 
 class Broken(NamedTuple):
@@ -64,7 +65,7 @@ KEPT = {"removed-later", "overridden-endpoints", "updates-checked", "formatting-
 
 def test_every_change_is_tested_and_configured() -> None:
     model = find_model(MODEL)
-    found = {name for name, variant in model.variants.items() if variant.__module__ == coming.__name__}
+    found = {name for name, variant in model.variants.items() if variant.__module__ in CHANGES}
     assert found == {one.variant for one in BROKEN} | KEPT
     named = {model.variants[name].configuration for name in found}
     others = {"coming.overridden-voters", "coming.updates-checked"}
