@@ -243,7 +243,11 @@ def comment(taken: Taken) -> str:
 def _calls(step: TakenStep) -> Iterator[str]:
     """Yield the Java statements of a step."""
     for call in step.calls:
-        statement = _delivery(call, step.taken) if call.command == "deliver" else _statement(call)
+        if "part" in call.arguments:
+            raise InputError(
+                "--junit-test: no method in Java for a piece of a snapshot; give a walk without SnapshotLimit"
+            )
+        statement = _delivery(call, step.taken) if call.command == "deliver" else statement_of(call)
         if statement:
             yield f"{statement};"
 
@@ -303,6 +307,10 @@ STATEMENTS: dict[str, Callable[[Call], str]] = {
 """The Java method for each command of the driver that delivers no message."""
 
 
-def _statement(call: Call) -> str:
+def statement_of(call: Call) -> str:
     """Return the Java statement of a driver command, or "" for a lost message."""
-    return "" if call.command == "drop" else f"{_on(call, 'node')}.{STATEMENTS[call.command](call)}"
+    if call.command == "drop":
+        return ""
+    if call.command not in STATEMENTS:
+        raise InputError(f"--junit-test: no method in Java for the command {call.command}; give a walk without it")
+    return f"{_on(call, 'node')}.{STATEMENTS[call.command](call)}"

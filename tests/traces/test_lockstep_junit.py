@@ -10,8 +10,19 @@ from typing import Any
 
 import pytest
 
-from kraftcheck.lockstep.junit import FILES, MARK, PROJECT, PROPERTIES, STATEMENTS, comment, java_name
+from kraftcheck.lockstep.junit import (
+    FILES,
+    MARK,
+    PROJECT,
+    PROPERTIES,
+    STATEMENTS,
+    Call,
+    comment,
+    java_name,
+    statement_of,
+)
 from kraftcheck.lockstep.walks import Taken
+from kraftcheck.spec.errors import InputError
 from tests.support.command_line import Run
 from tests.support.kafka_reports import FIXES, REPORTS, VERSION, generate, outcomes
 
@@ -50,6 +61,11 @@ def test_java_has_a_method_for_every_command_and_a_check_for_every_property() ->
     assert {name for name in methods if f"void {name}(" not in replica} == set()
     assert {name for name in PROPERTIES if f'violated("{name}"' not in properties} == set()
     assert {path.name for path in PROJECT.iterdir()} == {*FILES, "pom.xml"}
+
+
+def test_a_command_without_a_method_is_refused() -> None:
+    with pytest.raises(InputError, match="no method in Java for the command listen"):
+        statement_of(Call("listen", {"node": 1}, {}, 0))
 
 
 @pytest.mark.parametrize(
