@@ -101,6 +101,29 @@ def test_a_sample_of_fixed_seed_is_killed_as_before(
     assert rate(tmp_path, model, "--config", config, *limits) >= least
 
 
+DESIGNS = [
+    ("recovery", "registrations", "contract.registrations", "variants."),
+    ("recovery", "eligible-leaders", "contract.eligible-leaders", "variants."),
+    ("registration", "sessions-tracked", "contract.sessions", "variants."),
+    ("quorum", "snapshot-pieces", "contract.snapshot-pieces", "reports."),
+    ("quorum", "listeners", "contract.listeners", "reports."),
+    ("quorum", "updates-checked", "contract.updates-checked", "coming."),
+]
+"""Models, variants with contracts of their own, their configurations, and the functions that are mutated."""
+
+
+@pytest.mark.parametrize(
+    ("model", "variant", "config", "only"),
+    [
+        pytest.param(*one, marks=pytest.mark.exhaustive if place else pytest.mark.slow)
+        for place, one in enumerate(DESIGNS)
+    ],
+)
+def test_the_mutants_of_a_design_are_killed(model: str, variant: str, config: str, only: str, tmp_path: Path) -> None:
+    limits = ("--max-states", "2000" if model == "quorum" else "8000")
+    assert rate(tmp_path, model, "--variant", variant, "--config", config, "--only", only, *limits) >= 95
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("model", "least"), WHOLE)
 def test_the_mutants_of_a_model_are_killed_as_before(model: str, least: int, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Batch,
     Change,
     Error,
+    FetchRequest,
     Key,
     LogRecord,
     Mode,
@@ -210,6 +211,13 @@ class UpdatesChecked(Quorum, variant="updates-checked"):
         change = Change(Operation.UPDATE_VOTER, message.voter, False, 0, message.source, message)
         asked = ApiVersionsRequest(before.epoch, before.id, message.source, message.voter.endpoint)
         return after == before.but(change=change) and step.sent == (asked,)
+
+    @step_invariant
+    def unchecked_updates_wait(self, before: Replica, after: Replica, message: FetchRequest, step: Step) -> bool:
+        """A fetch does not append an update whose endpoint has not answered (KAFKA-20661)."""
+        change = before.change
+        waits = isinstance(change, Change) and isinstance(change.asked, UpdateVoterRequest) and not change.checked
+        return not waits or after.voters == before.voters
 
     @step_invariant
     def checked_updates_are_appended(
