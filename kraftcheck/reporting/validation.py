@@ -175,4 +175,4 @@ def _unobserved(found: Validation) -> Iterator[str]:
             yield f"node {node}, an observer: no log of it shows messages; its requests are taken as they came"
     for node, events in late.items():
         if node not in found.voters:
-            yield f"node {node}, an observer: {len(events):,} events before its first start are not replayed"
+            yield f"node {node}, an observer: {len(events):,} events up to {events[-1].place} are not replayed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, filterfalse
 from pathlib import Path
@@ -35,19 +35,26 @@ MANY = 1_000_000
 
 
 def replay_of(
-    logs: dict[int, Sequence[Event]], *, without: Collection[str] = (), pairs: Pairs | None = None
+    logs: dict[int, Sequence[Event]],
+    *,
+    heads: Mapping[int, Sequence[Event]] = {},
+    without: Collection[str] = (),
+    pairs: Pairs | None = None,
 ) -> ClusterReplay:
     """Return the replay of the events of a cluster's nodes, each in the order of its log.
 
-    `pairs` are the two ends of each message; by default they are found.
+    `heads` are events before those that are to be replayed. `pairs` are the two ends of each message; by default they
+    are found.
     """
+    for number, head in heads.items():
+        logs = {**logs, number: [*head, *logs.get(number, ())]}
     for events in logs.values():
         numbered(events)
     terms = _terms(logs)
-    nodes = {node: Node(node, events) for node, events in logs.items()}
+    nodes = {node: Node(node, events, len(heads.get(node, ()))) for node, events in logs.items()}
     formats: Formats = {}
     homes = addresses(logs)
-    make = _models(logs, terms, formats, homes)
+    make = _models(logs, terms, formats, homes, is_late=bool(heads))
     protocol = make(without)
     parts = {name: part for name, part in known_differences(cluster=True).items() if name not in without}
     known = KnownUses(protocol, Quorum, parts, lambda name: make((*without, name)))
@@ -68,13 +75,13 @@ def _terms(logs: dict[int, Sequence[Event]]) -> Terms:
 
 
 def _models(
-    logs: dict[int, Sequence[Event]], terms: Terms, formats: Formats, homes: dict[str, int]
+    logs: dict[int, Sequence[Event]], terms: Terms, formats: Formats, homes: dict[str, int], *, is_late: bool
 ) -> Callable[[Collection[str]], QuorumBase]:
     """Return a function that makes `quorum` as Kafka runs it, without some known differences.
 
     `formats` holds the voters and kraft.version of formatted disks.
     """
-    servers, initial, version = _constants(list(chain.from_iterable(logs.values())), terms, homes)
+    servers, initial, version = _constants(list(chain.from_iterable(logs.values())), terms, homes, is_late=is_late)
 
     def formatted_voters(self: QuorumBase, host: ModelValue, directory: int) -> frozenset[Voter]:
         return formats.get((host, directory), (frozenset[Voter](), 0))[0]
@@ -127,13 +134,15 @@ def _software(events: Sequence[Event], terms: Terms, homes: dict[str, int]) -> I
 
 
 def _constants(
-    events: Sequence[Event], terms: Terms, homes: dict[str, int]
+    events: Sequence[Event], terms: Terms, homes: dict[str, int], *, is_late: bool
 ) -> tuple[frozenset[ModelValue], set[Voter], int]:
     """Return the bootstrap servers, the voters of the first starts, and the kraft.version of formatted disks."""
     named = [address for event in events if event.kind is Kind.BOOTSTRAP for address, _ in event.body]
     servers = frozenset(terms.hosts[homes[address]] for address in named if address in homes)
-    starting = [event for event in events if event.kind is Kind.STARTING_VOTERS and event.incarnation == 0]
-    initial = {voter for event in starting for voter in terms.voters(event.body)}
+    if is_late and not all(address in homes for address in named or [""]):
+        servers = frozenset(terms.hosts.values())  # some are not known
+    starting = {event.node: event for event in reversed(events) if event.kind is Kind.STARTING_VOTERS}
+    initial = {voter for event in starting.values() for voter in terms.voters(event.body)}
     versions = [event.body[0] for event in events if event.kind is Kind.VERSION and event.body[1] < 0]
     is_static = any(voter.key.directory == UNKNOWN_DIRECTORY for voter in initial)
     return servers, initial, 0 if is_static else max(versions, default=0)
@@ -208,9 +217,9 @@ def _require_some(inputs: Inputs, sources: Sources, *, has_disks: bool) -> None:
 
 def _replay(found: Validation, inputs: Inputs, report: Callable[[int, float], object], witness: Witness | None) -> None:
     """Replay the logs up to the first divergence."""
-    replay = found.replay = replay_of(dict(found.sources.logs), without=found.without)
+    replay = found.replay = replay_of(dict(found.sources.logs), heads=found.sources.late, without=found.without)
     began = time.monotonic()
-    replayed = dict.fromkeys(replay.nodes, 0)
+    replayed = {number: node.position for number, node in replay.nodes.items()}
     for number, node in enumerate(replay.run()):
         if witness is not None:
             witness.add(node.events[replayed[node.number] : node.position])

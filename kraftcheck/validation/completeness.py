@@ -45,14 +45,31 @@ AT_ONCE = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "FetchSnapshot", "Descr
 """Requests whose responses are never delayed."""
 
 
+MANY = 1 << 62
+"""A number that no correlation id reaches."""
+
+
 class LineOrder:
     """The order and the numbers of a node's lines, unit by unit."""
 
-    def __init__(self) -> None:
+    def __init__(self, head: Sequence[Event] = ()) -> None:
+        """Begin behind the events that are not replayed; later responses to their requests are ignored ones."""
         self.state: tuple[str, int] | None = None  # mode and epoch
-        self.last_request = -1
+        self.last_request: int | None = None if head else -1
         self.open: dict[int, tuple[str, int] | None] = {}  # requests without response, with the state that sent them
         self.received: Event | None = None  # the last response
+        self.first = -1  # the first request whose line is there; an earlier one may have a response, which is ignored
+        if head:
+            self.first = next((event.correlation for event in head if event.kind is Kind.SEND), MANY)
+        for event in head:
+            if event.kind is Kind.TRANSITION:
+                self.state = (event.body[0]["mode"], event.body[0]["epoch"])
+            elif event.kind is Kind.SEND:
+                self.last_request = event.correlation
+                self.open[event.correlation] = None
+            elif event.kind in (Kind.RESPONSE, Kind.IGNORED):
+                self.open.pop(event.correlation, None)
+                self.received = event
 
     def check(self, unit: Sequence[Event], *, is_last: bool) -> None:
         """Raise Refusal at the first line of a unit that comes out of order, twice, or without the line before it."""
@@ -68,11 +85,18 @@ class LineOrder:
             if event.kind is Kind.TRANSITION:
                 self.state = (event.body[0]["mode"], event.body[0]["epoch"])
             elif event.kind is Kind.SEND:
+                if self.last_request is None:  # the first one behind a head without requests
+                    self.last_request, self.first = event.correlation - 1, min(self.first, event.correlation)
                 self.last_request += 1
                 if event.correlation != self.last_request:
                     found = Difference("correlationId", event.correlation, self.last_request)
                     raise Refusal(event, "is not the next request of its process", [found])
                 self.open[event.correlation] = self.state
+
+    def _is_awaited(self, event: Event, received: Event | None) -> bool:
+        """Whether a response answers an open request, or one before the first line of the log."""
+        is_second = received is not None and received.correlation == event.correlation
+        return event.correlation in self.open or (event.correlation < self.first and not is_second)
 
     def _check_received(self, event: Event) -> None:
         """A response comes once, and is ignored if mode or epoch have changed since its request.
@@ -82,8 +106,8 @@ class LineOrder:
         received, self.received = self.received, None
         if event.kind not in (Kind.RESPONSE, Kind.IGNORED):
             return
-        if event.correlation in self.open:
-            is_late = self.open.pop(event.correlation) != self.state
+        if self._is_awaited(event, received):
+            is_late = self.open.pop(event.correlation, None) != self.state
             if is_late and event.kind is Kind.RESPONSE:
                 raise Refusal(event, "is a response to an earlier mode or epoch, and is not ignored")
             self.received = event

@@ -76,7 +76,8 @@ class Effects:
         self.used: set[int] = set()  # ids of sendings whose receipt is replayed
         self.records: dict[int, tuple[Batch, ...]] = {}  # the batches of each response, by id of its event
         self.divergence: Refusal | None = None
-        self.check = PropertyCheck(protocol, is_whole=terms.voters_seen <= set(nodes))
+        is_whole = terms.voters_seen <= set(nodes) and not any(node.position for node in nodes.values())
+        self.check = PropertyCheck(protocol, is_whole=is_whole)
         self.homes = homes  # the node behind each host and port
 
     @property

@@ -170,9 +170,10 @@ class LineChecks(Effects):
         waiting = state.waiting.get(key)
         if waiting is None:
             raise Refusal(event, "responds to no request")
-        rest = {known: value for known, value in state.waiting.items() if known != key}
         is_ended = event.body.api == "Fetch" and state.ended == event.peer
-        state = state._replace(waiting=rest, ended=None if is_ended else state.ended)
+        state = state.without(key)._replace(ended=None if is_ended else state.ended)
+        if waiting.is_late:
+            return state
         if event.body.api not in (*OPERATIONS, *SENDS) and event.body.api != "DescribeQuorum":
             return state
         due = next((d for d in state.due if d.api == event.body.api and d.key in (key, None)), None)

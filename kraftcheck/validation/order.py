@@ -24,7 +24,7 @@ class Order(Effects):
 
     def run(self) -> Iterator[Node]:
         """Replay every unit; yield the node of each. Stops at the first divergence."""
-        ready, idle = deque(sorted(self.nodes)), 0
+        ready, idle = deque(self._unfinished()), 0
         while ready:
             if idle >= len(ready):
                 waiting = [self.nodes[number] for number in ready]
@@ -47,6 +47,9 @@ class Order(Effects):
                 yield node
             if not node.is_done:
                 ready.append(node.number)
+
+    def _unfinished(self) -> Iterator[int]:
+        return (number for number, node in sorted(self.nodes.items()) if not node.is_done)
 
     def _blocked(self, node: Node) -> bool:
         event = node.events[node.position]

@@ -20,10 +20,8 @@ from kraftcheck.kraft_model.quorum.records import (
     DiskReplica,
     Error,
     FetchRequest,
-    KRaftVersion,
     Nil,
     Replica,
-    Voters,
 )
 from kraftcheck.kraft_model.quorum.rules import candidate, keys, prospective, resigned, unattached
 from kraftcheck.spec import Record
@@ -31,9 +29,10 @@ from kraftcheck.validation.completeness import LineOrder, check_read, check_show
 from kraftcheck.validation.events import Event, Kind
 from kraftcheck.validation.known import PARKED, KnownUses
 from kraftcheck.validation.lines import CHECKS, LineChecks
+from kraftcheck.validation.older import control_records
 from kraftcheck.validation.order import Order
 from kraftcheck.validation.pairing import is_lost, request_key
-from kraftcheck.validation.starts import Starts
+from kraftcheck.validation.starts import MidLife
 from kraftcheck.validation.state import (
     BOOTS,
     Node,
@@ -45,6 +44,7 @@ from kraftcheck.validation.state import (
 )
 from kraftcheck.validation.terms import (
     Difference,
+    built,
     count_of,
     data_batch,
     end_offset,
@@ -81,13 +81,14 @@ MOST_SNAPSHOT_STEPS = 2
 """Steps without a line between two messages: a snapshot, and the deletion of the log before it."""
 
 
-class ClusterReplay(Order, Starts, LineChecks):
+class ClusterReplay(Order, MidLife, LineChecks):
     """Replays the events of a cluster; `explained` counts them by kind, `found` the steps that no line shows."""
 
     def __init__(self, *parts: Any, known: KnownUses) -> None:
         super().__init__(*parts)
         self.known = known
-        self.orders = {node: LineOrder() for node in self.nodes}
+        self.begin_late()
+        self.orders = {number: LineOrder(node.events[: node.position]) for number, node in self.nodes.items()}
 
     def advance(self, node: Node) -> None:
         """Replay a node's next unit; raise Refusal if the model does not allow it."""
@@ -171,6 +172,7 @@ class ClusterReplay(Order, Starts, LineChecks):
 
     def _starts(self, node: Node, unit: Sequence[Event]) -> Iterator[NodeState]:
         """Yield the states after each outcome that the model has for the first event of a unit."""
+        self.split_named(unit[0])
         event, state = unit[0], node.state
         if event.kind in BOOTS:
             yield from self._boots(node, unit)
@@ -319,20 +321,17 @@ class ClusterReplay(Order, Starts, LineChecks):
 
     def _unknown(self, me: Replica, end: int, epoch: int, unit: Sequence[Event]) -> tuple[Batch, ...]:
         """Return a batch of a leader that has no log, with the voters that the follower has read."""
-        records: list[Record] = []
-        for event in unit:
-            if event.kind is Kind.VERSION:
-                records.append(KRaftVersion(event.body[0]))
-            elif event.kind is Kind.VOTERS:
-                records.append(Voters(self.terms.voters(event.body[0])))
-        batch = data_batch(epoch, end)
-        return (batch.but(records=(*records, *batch.records)),) if records else (batch,)
+        found, in_snapshot = control_records(self.terms, unit)
+        records = {offset: controls for offset, controls in (found | in_snapshot).items() if offset < end}
+        return built(offset_of(me.log, len(me.log)), [(end, epoch)], records, [unit[0].body.number("highWatermark")])
 
     def _snapshot_content(
         self, end: int, epoch: int, unit: Sequence[Event], known: tuple[Batch, ...] | None
     ) -> tuple[Batch, ...]:
         if known:
             return known
+        if self.is_late:  # the older parts of the logs are not known
+            return self._unknown(self.protocol.replica_type(ADMIN), end, epoch, unit)
         self.split(end)
         logs = (node.state.me.log for node in self.nodes.values() if node.state is not None)
         for log in (self.shared.committed, *logs):

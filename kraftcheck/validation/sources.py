@@ -16,7 +16,7 @@ from kraftcheck.spec.values import cut, visible
 from kraftcheck.validation.event_stream import is_stream, read_stream
 from kraftcheck.validation.events import Event, Kind
 from kraftcheck.validation.log4j import DEFAULT_PATTERN, line_pattern, read_lines
-from kraftcheck.validation.state import BOOTS
+from kraftcheck.validation.state import beginning
 from kraftcheck.validation.streams import Entry, Stream, entries
 
 LIMIT = 64 << 30
@@ -235,9 +235,9 @@ class _Reader:
         return result
 
     def _from_start(self, node: int) -> None:
-        """Set aside a node's events before its first start: the state in which they begin is unknown."""
+        """Set aside a node's events before the first ones that can be replayed: their state is unknown."""
         events = self._result.logs.get(node, [])
-        start = next((place for place, event in enumerate(events) if event.kind in BOOTS), len(events))
+        start = beginning(events)
         if start:
             self._result.late[node] = events[:start]
             self._result.logs[node] = events[start:]

@@ -1,13 +1,19 @@
-"""Starts of a process: the states of the model in which it may begin."""
+"""Starts of a process: the states of the model in which it may begin, also in its life.
+
+A replica whose log begins late is replayed from a transition to Follower or Unattached with another mode or epoch. This
+drops all volatile state. Its line shows mode, epoch, leader, vote and high watermark. The voters and the log end come
+from the lines around it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, takewhile
 from typing import Any
 
 from kraftcheck.kraft_model.quorum.records import (
+    UNKNOWN_DIRECTORY,
     DiskReplica,
     KRaftVersion,
     Mode,
@@ -16,19 +22,28 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
     Voters,
 )
-from kraftcheck.spec import ModelValue, Record
-from kraftcheck.validation.events import Event, Kind
+from kraftcheck.spec import ModelValue
+from kraftcheck.validation.events import Body, Event, Kind
+from kraftcheck.validation.older import ByOffset, Controls, asked_ends, claim, control_records, lineage, shown_ends
+from kraftcheck.validation.pairing import request_key
 from kraftcheck.validation.rebasing import Rebasing, renumbered, split
-from kraftcheck.validation.state import Node, NodeState
+from kraftcheck.validation.state import Node, NodeState, Waiting
 from kraftcheck.validation.terms import (
+    NO_DIRECTORY,
+    End,
+    Log,
+    built,
     count_of,
     data_batch,
+    end_offset,
     offset_of,
 )
 
 
 class Starts(Rebasing):
     """States of a starting process."""
+
+    is_late = False  # whether the replay of some node begins in the life of a process
 
     def _boots(self, node: Node, unit: Sequence[Event]) -> Iterator[NodeState]:
         """Yield the states in which a process may start."""
@@ -87,6 +102,9 @@ class Starts(Rebasing):
             count = count_of(log, end)
             if count <= len(log) and offset_of(log, count) == end and log[: len(me.log)] == me.log:
                 return self.protocol.with_log(me, log[:count], flushes=True)
+        if self.is_late:
+            more = self.old_log(self.lines_of_all(node), [(end, epoch)], start=held)
+            return self.protocol.with_log(me, (*me.log, *more), flushes=True)
         if me.leader == me.id and epoch == me.epoch:  # its own batch, unknown to its followers
             return self.protocol.with_log(me, (*me.log, data_batch(epoch, end)), flushes=True)
         return me
@@ -111,33 +129,69 @@ class Starts(Rebasing):
         if shown is None:
             return fresh
         me = fresh
-        read = _read(unit)
-        voters = [event for event in read if event.kind is Kind.VOTERS and event.body[1] >= 0]
         end, epoch = node.known_end(unit[0].incarnation)
-        if end > 0 or voters:
-            node.is_old = end > 0
-            records: list[Record] = []
-            versions = [event.body[0] for event in read if event.kind is Kind.VERSION]
-            records += [KRaftVersion(versions[-1])] if versions else []
-            records += [Voters(self.terms.voters(voters[-1].body[0]))] if voters else []
-            batch = data_batch(epoch, end)
-            me = self.protocol.with_log(me, (batch.but(records=(*records, *batch.records)),), flushes=True)
-            if end > 0:
-                self.notes.append(f"node {node.number}: the log up to offset {end} is older than these events")
+        if end > 0:
+            node.is_old = True
+            named = chain.from_iterable(event.body for event in unit if event.kind is Kind.DISK)
+            ends = [*sorted(one for one in named if 0 < one[0] < end), (end, epoch)]
+            me = self.protocol.with_log(me, self.old_log([_read(unit)], ends), flushes=True)
+            self.notes.append(f"node {node.number}: the log up to offset {end} is older than these events")
+        elif any(event.kind is Kind.VOTERS and event.body[1] >= 0 for event in _read(unit)):  # a bootstrap snapshot
+            controls = chain.from_iterable(control_records(self.terms, _read(unit))[0].values())
+            me = self.protocol.with_log(me, built(0, [(0, epoch)], {-1: tuple(controls)}, ()), flushes=True)
         if shown["epoch"] == 0 and end <= 0:
             return me
         voted = shown.get("voted")
-        return self._with_snapshots(
-            me.but(
-                mode=Mode(shown["mode"]),
-                epoch=shown["epoch"],
-                leader=self._leader(node, shown),
-                leader_endpoint=self._endpoint(me, shown),
-                voted=self.terms.key(*voted) if voted else Nil.NIL,
-                granted=self.protocol.own_votes(me) if shown["mode"] == "Candidate" else frozenset(),
-            ),
-            unit,
+        me = me.but(
+            mode=Mode(shown["mode"]),
+            epoch=shown["epoch"],
+            leader=self._leader(node, shown),
+            leader_endpoint=self._endpoint(me, shown),
+            voted=self.terms.key(*voted) if voted else Nil.NIL,
+            granted=self.protocol.own_votes(me) if shown["mode"] == "Candidate" else frozenset(),
         )
+        me, _ = self.protocol.next_request(self.begun_at(me, self.log_start(node, unit[0].incarnation)))
+        return self._with_snapshots(me, unit)
+
+    def lines_of_all(self, node: Node) -> Iterable[Iterable[Event]]:
+        """Return the events of all nodes, a node's own last."""
+        return [*(other.events for other in self.nodes.values() if other is not node), node.events]
+
+    def old_log(
+        self, lines: Iterable[Iterable[Event]], ends: Sequence[End], otherwise: Controls = (), start: int = 0
+    ) -> Log:
+        """Return a log from an offset on, with the voters and versions that lines show; later ones count more.
+
+        Before the first of them are those that a snapshot shows, or `otherwise`.
+        """
+        end = ends[-1][0] if ends else 0
+        records: ByOffset = {}
+        snapshots: ByOffset = {}
+        for events in lines:
+            found, in_snapshots = control_records(self.terms, events)
+            records |= found
+            snapshots |= in_snapshots
+        records = {offset: found for offset, found in records.items() if offset < end}
+        claims = sorted((offset, found) for offset, found in snapshots.items() if offset < end)
+        for offset, controls in [*claims, (end, otherwise)]:
+            for one in controls:
+                claim(records, offset, one)
+        return built(start, ends, records, ())
+
+    def log_start(self, node: Node, incarnation: int) -> int:
+        """Return the start of a process's log, as its next or else its last response to a fetch shows it."""
+        for event in chain(node.events[node.position :], reversed(node.events[: node.position])):
+            if event.incarnation == incarnation and event.kind is Kind.ANSWER and event.body.api == "Fetch":
+                return max(int(event.body.number("logStartOffset")), 0)
+        return 0
+
+    def begun_at(self, me: Replica, start: int) -> Replica:
+        """Return a replica whose log starts at an offset, with the snapshot that ends there."""
+        me = renumbered(me, partial(split, offset=start))
+        count = sum(end_offset(batch) <= start for batch in me.log)
+        if not count or not isinstance(me, DiskReplica):
+            return me
+        return me.but(start=count, high_watermark=count, snapshots=(count,))
 
     def _leader(self, node: Node, shown: dict[str, Any]) -> ModelValue | Nil:
         if shown["mode"] in ("Leader", "Resigned"):
@@ -153,9 +207,9 @@ class Starts(Rebasing):
 
     def _directory(self, node: Node, incarnation: int) -> int:
         """Return the number of the directory id of an incarnation; 0 if no event shows it."""
-        for event in node.events[node.position :]:
+        for event in chain(node.events[node.position :], reversed(node.events[: node.position])):
             if event.incarnation != incarnation:
-                break
+                continue
             if event.kind is Kind.SEND and event.body.api in ("Fetch", "FetchSnapshot", "Vote"):
                 return self.terms.directory(node.number, event.body.get("replicaDirectoryId"))
         return 0
@@ -191,3 +245,131 @@ def _own_address(event: Event, node: int, *, leads: bool) -> str | None:
 def _read(unit: Sequence[Event]) -> list[Event]:
     """Return the lines of a start up to the voters that the process has read; it may write others at once."""
     return list(takewhile(lambda event: event.kind is not Kind.STARTING_VOTERS, unit))
+
+
+# Starts in the life of a process
+
+OFFSETS = ("fetchOffset", "highWatermark", "endOffset", "lastOffset", "logStartOffset")
+
+
+class MidLife(Starts):
+    """States of replicas that are replayed from a transition on."""
+
+    def begin_late(self) -> None:
+        """Set the states of the nodes whose first event to replay is behind a transition."""
+        self.is_late = any(node.position for node in self.nodes.values())
+        for node in self.nodes.values():
+            head = node.events[: node.position]
+            self.done.update(id(event) for event in head if event.kind in (Kind.SEND, Kind.ANSWER))
+            if head and not node.is_done and head[-1].kind is Kind.TRANSITION:
+                node.state, node.is_old = self._late(node, head), True
+                self.notes.append(f"node {node.number}: replayed from {head[-1].place} on, in the life of a process")
+
+    def split_named(self, event: Event) -> None:
+        """Split the merged batches at the offsets that a message names; of a late log, the batches are not known."""
+        if self.is_late and isinstance(event.body, Body):
+            for text in chain.from_iterable(map(event.body.all, OFFSETS)):
+                self.split(int(text))
+
+    def _late(self, node: Node, head: Sequence[Event]) -> NodeState:
+        """Return the state of a node behind the transition that ends its head."""
+        shown = head[-1].body[0]
+        me = self._with_old_log(self._fresh(node, head), node, head)
+        voted = shown.get("voted")
+        me = me.but(
+            mode=Mode(shown["mode"]),
+            epoch=shown["epoch"],
+            leader=self._leader(node, shown),
+            leader_endpoint=self._endpoint(me, shown),
+            voted=self.terms.key(*voted) if voted else Nil.NIL,
+        )
+        me, _ = self.protocol.next_request(me)
+        return NodeState(me, shown, waiting=_waiting(head), origin=me, high=shown["high"])
+
+    def _fresh(self, node: Node, head: Sequence[Event]) -> Replica:
+        """Return a replica with its key, its endpoint and its voters, as formatted."""
+        host, directory = self.terms.hosts[node.number], self._directory(node, head[-1].incarnation) or 1
+        voters = self._late_voters(node, head[-1].body[0], directory)
+        version = int(any(voter.key.directory != UNKNOWN_DIRECTORY for voter in voters))
+        self.formats.setdefault((host, directory), (voters, version))
+        own = next((voter.endpoint for voter in voters if voter.key.id == host), 1)
+        endpoint = self._own_endpoint(node, head[-1].incarnation) or own
+        return self.protocol.formatted(host, directory, endpoint).but(voters=voters, version=version)
+
+    def _with_old_log(self, me: Replica, node: Node, head: Sequence[Event]) -> Replica:
+        """Return a replica with its log, the log start, and the high watermark."""
+        voters, version = me.voters, me.version
+        controls = (KRaftVersion(version), Voters(voters)) if version else ()
+        ends = lineage(shown_ends(head), list(asked_ends(node.events[node.position :])))
+        me = self.protocol.with_log(me, self.old_log(self.lines_of_all(node), ends, controls), flushes=True)
+        if controls and ends and {one.key.id for one in me.voters} != {one.key.id for one in voters}:
+            last = me.log[-1]  # a record that was truncated since
+            me = self.protocol.with_log(me, (*me.log[:-1], last.but(records=(*controls, *last.records))), flushes=True)
+        start = self.log_start(node, head[-1].incarnation)
+        marks = (e.body for e in head if e.kind in (Kind.LEADER_HIGH_WATERMARK, Kind.FOLLOWER_HIGH_WATERMARK))
+        high = max(head[-1].body[0]["high"], start, *marks, 0)
+        me = renumbered(self.begun_at(me, start), lambda log: split(log, high))
+        return me.but(high_watermark=sum(end_offset(batch) <= high for batch in me.log))
+
+    def _late_voters(self, node: Node, shown: dict[str, Any], directory: int) -> frozenset[Voter]:
+        """Return the voters whose ids a transition shows, as the lines of this node and the others name them."""
+        texts, addresses = self._names(node)
+        found = set()
+        for one in shown.get("voters") or shown.get("update voters") or ():
+            key = self.terms.key(one, texts.get(one))
+            is_own = one == node.number and key.directory != UNKNOWN_DIRECTORY
+            endpoint = self.terms.endpoint(one, addresses[one]) if one in addresses else 1
+            found.add(Voter(key.but(directory=directory) if is_own else key, endpoint))
+        return frozenset(found)
+
+    def _names(self, node: Node) -> tuple[dict[int, str], dict[int, str]]:
+        """Return directory ids and addresses by voter: those that lines of this node name, else those of others."""
+        before, after = node.events[: node.position], node.events[node.position :]
+        others = (other.events for other in self.nodes.values() if other is not node)
+        named = list(chain(_named(reversed(before)), _named(after), *map(_named, others)))[::-1]  # the nearest last
+        addresses = {one: address for address, one in self.homes.items()}
+        return {one: text for one, text, _ in named}, addresses | {one: at for one, _, at in named if at}
+
+
+def _named(events: Iterable[Event]) -> Iterator[tuple[int, str, str]]:
+    """Yield the voters that events name: id, directory id, and the address or an empty text."""
+    for event in events:
+        name = NAMED.get(event.kind)
+        if name is not None:
+            yield from name(event)
+
+
+def _in_set(event: Event) -> Iterator[tuple[int, str, str]]:
+    told = event.body[0] if event.kind is Kind.VOTERS else event.body
+    return ((voter[0], voter[1], voter[2]) for voter in told)
+
+
+def _in_states(event: Event) -> Iterator[tuple[int, str, str]]:
+    keys = chain.from_iterable(state.get("keys", ()) for state in event.body if state is not None)
+    return ((int(one), text, "") for one, text in keys)
+
+
+def _in_request(event: Event) -> Iterator[tuple[int, str, str]]:
+    if event.body.api in ("Vote", "BeginQuorumEpoch"):
+        yield event.body.number("voterId"), event.body.get("voterDirectoryId") or NO_DIRECTORY[0], ""
+
+
+NAMED = {
+    Kind.VOTERS: _in_set,
+    Kind.STARTING_VOTERS: _in_set,
+    Kind.TRANSITION: _in_states,
+    Kind.SEND: _in_request,
+    Kind.REQUEST: _in_request,
+}
+"""The voters that an event names, by its kind."""
+
+
+def _waiting(head: Sequence[Event]) -> dict[Any, Waiting]:
+    """Return the requests of a head without a response; their responses are taken as they come."""
+    found: dict[Any, Waiting] = {}
+    for event in head:
+        if event.kind is Kind.REQUEST:
+            found[request_key(event)] = Waiting(event, None, is_late=True)
+        elif event.kind is Kind.ANSWER:
+            found.pop(request_key(event), None)
+    return found

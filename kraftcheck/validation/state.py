@@ -41,6 +41,7 @@ class Waiting(NamedTuple):
 
     event: Event
     first: Due | None
+    is_late: bool = False  # whether it was received before the replay of its node begins
 
     def is_timed_out_by(self, answer: Event) -> bool:
         """Whether a response is the first one of a parked fetch, which carries nothing."""
@@ -70,6 +71,10 @@ class NodeState(NamedTuple):
     needs: tuple[str, ...] = ()  # the known differences that a step of this unit needs
     owed: ApiVersionsRequest | None = None  # the question to a new voter that the model has sent
 
+    def without(self, key: Any) -> NodeState:
+        """Return the state without a received request."""
+        return self._replace(waiting={known: value for known, value in self.waiting.items() if known != key})
+
 
 class Refusal(Exception):  # noqa: N818 - the model's, not a fault of the program
     """The model does not allow an event: the fields that differ, with the action that came nearest."""
@@ -85,10 +90,10 @@ class Refusal(Exception):  # noqa: N818 - the model's, not a fault of the progra
 class Node:
     """The events of a node, and how far they are replayed."""
 
-    def __init__(self, number: int, events: Sequence[Event]) -> None:
+    def __init__(self, number: int, events: Sequence[Event], position: int = 0) -> None:
         self.number = number
         self.events = events
-        self.position = 0
+        self.position = position
         self.state: NodeState | None = None
         self.alternatives: list[NodeState] = []
         self.asked: MutableMapping[int, Record] = {}  # requests of this incarnation, by correlation id
@@ -184,3 +189,36 @@ def transition_differences(me: Replica, shown: dict[str, Any], terms: Terms, hig
     if "high" in shown:
         found.append(Difference("high watermark", shown["high"], high))
     return [one for one in found if one.kafka != one.model]
+
+
+# The first event that can be replayed
+
+GROWS = (Kind.STORED, Kind.REPLACED, Kind.APPEND)
+"""Lines of a log that grows."""
+
+RESETS = ("Follower", "Unattached")
+"""Modes that a replica enters without volatile state."""
+
+CHANGES = (*GROWS, Kind.TRUNCATED, Kind.LOADED, Kind.FOLLOWER_HIGH_WATERMARK, Kind.TRANSITION)
+"""Lines of further changes in the unit of a transition."""
+
+
+def beginning(events: Sequence[Event]) -> int:
+    """Return the number of a node's events before those that can be replayed."""
+    start = next((place for place, event in enumerate(events) if event.kind in BOOTS), len(events))
+    found = None
+    for place, event in enumerate(events[:start]):
+        if event.kind in MESSAGES and found is not None:
+            break
+        if event.kind is Kind.TRANSITION and _resets(event, again=found is not None):
+            found = place + 1
+        elif event.kind in CHANGES:
+            found = None
+    return start if found is None else found
+
+
+def _resets(event: Event, *, again: bool) -> bool:
+    """Whether a transition drops the volatile state of its replica, or keeps it dropped."""
+    after, before = event.body
+    changes = before is not None and (before["mode"], before["epoch"]) != (after["mode"], after["epoch"])
+    return (changes or again) and after["mode"] in RESETS

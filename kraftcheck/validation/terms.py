@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kraftcheck.kraft_model.quorum.base import ADMIN
@@ -56,6 +56,23 @@ class OffsetBatch(Batch):
 def data_batch(epoch: int, end: int) -> OffsetBatch:
     """Return a batch of unknown contents."""
     return OffsetBatch(epoch, (Data(end),), end)
+
+
+End = tuple[int, int]
+"""End offset of a part of a log, and its epoch."""
+
+
+def built(start: int, ends: Sequence[End], records: Mapping[int, Sequence[Record]], marks: Iterable[int]) -> Log:
+    """Return batches of unknown contents from an offset on: with these ends and epochs, records, and further ends.
+
+    Control records are given by their offsets; each is at the end of a batch.
+    """
+    found, last = list[Batch](), max((end for end, _ in ends), default=0)
+    for cut in sorted({*marks, *(end for end, _ in ends), *records, *(offset + 1 for offset in records)}):
+        if start < cut <= last:
+            batch = data_batch(next(epoch for end, epoch in ends if end >= cut), cut)
+            found.append(batch.but(records=(*records.get(cut - 1, ()), *batch.records)))
+    return tuple(found)
 
 
 def end_offset(batch: Batch) -> int:

@@ -160,7 +160,7 @@ class Validation:
         ]
         found += [
             f"node {node}, a voter: its log begins in the life of a process, at {events[0].place};"
-            f" {len(events):,} events before its first start are not replayed"
+            f" {len(events):,} events up to {events[-1].place} are not replayed"
             for node, events in late.items()
             if node in self.voters
         ]

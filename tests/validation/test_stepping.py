@@ -53,7 +53,7 @@ def put(name: str, value: Any, api: str = "") -> Callable[[dict[str, Any]], bool
 
 CHANGES: dict[str, tuple[str, Callable[[dict[str, Any]], bool], str]] = {
     "another vote": ("answer", put("voteGranted", False, "Vote"), "answer Vote is another response than the model's"),
-    "another offset": ("send", put("fetchOffset", 77, "Fetch"), "send Fetch is a fetch that the model does not send"),
+    "another epoch": ("send", put("lastFetchedEpoch", 9, "Fetch"), "send Fetch is a fetch that the model does"),
     "another append": ("append", put("base", 55), "append is another append than the model's"),
     "another log end": ("stored", put("epoch", 9), "stored "),
     "not sent": ("request", put("lastOffset", 5, "Vote"), "request Vote is received, and node "),
