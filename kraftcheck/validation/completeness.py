@@ -195,6 +195,7 @@ RISING: dict[Kind, Callable[[Event], int]] = {
     Kind.VERSION: lambda event: int(event.body[1]),
     Kind.VOTERS: lambda event: int(event.body[1]),
     Kind.APPEND: lambda event: int(event.body[0]),
+    Kind.FIRST_HIGH_WATERMARK: lambda event: int(event.body),
     Kind.LEADER_HIGH_WATERMARK: lambda event: int(event.body),
     Kind.FOLLOWER_HIGH_WATERMARK: lambda event: int(event.body),
 }

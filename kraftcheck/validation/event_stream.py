@@ -153,7 +153,13 @@ WHOLE = {
     "voters": mapped(text().or_else(None)),
 }
 MESSAGES = (Kind.REQUEST, Kind.RESPONSE, Kind.IGNORED, Kind.SEND, Kind.ANSWER)
-OFFSETS = (Kind.LEADER_HIGH_WATERMARK, Kind.FOLLOWER_HIGH_WATERMARK, Kind.TRUNCATED, Kind.REPLACED)
+OFFSETS = (
+    Kind.FIRST_HIGH_WATERMARK,
+    Kind.LEADER_HIGH_WATERMARK,
+    Kind.FOLLOWER_HIGH_WATERMARK,
+    Kind.TRUNCATED,
+    Kind.REPLACED,
+)
 BODIES: dict[Kind, dict[str, Form]] = {
     Kind.DISK: {"snapshots": SNAPSHOTS},
     Kind.BOOTSTRAP: {"servers": SERVERS},

@@ -23,6 +23,7 @@ class Kind(StrEnum):
     TRANSITION = "transition"
     APPEND = "append"  # a leader appends a batch
     STORED = "stored"  # a follower appends batches
+    FIRST_HIGH_WATERMARK = "first high watermark"
     LEADER_HIGH_WATERMARK = "leader high watermark"
     FOLLOWER_HIGH_WATERMARK = "follower high watermark"
     VOTERS = "voters"

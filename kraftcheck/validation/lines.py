@@ -299,6 +299,11 @@ class LineChecks(Effects):
         ours = offset_of(state.me.log, state.me.high_watermark)
         return self._equal(state, event, ("high watermark",), (event.body,), (ours,))._replace(high=ours)
 
+    def _first_high_watermark(self, node: Node, state: NodeState, event: Event) -> NodeState:
+        ours = offset_of(state.me.log, state.me.high_watermark)
+        names = "high watermark", "high watermark before"
+        return self._equal(state, event, names, (event.body, 0), (ours, state.high))
+
     def _ends_at(self, node: Node, state: NodeState, event: Event) -> NodeState:
         return self._equal(state, event, ("log end",), (event.body,), (offset_of(state.me.log, len(state.me.log)),))
 
@@ -368,6 +373,7 @@ CHECKS: dict[Kind, Any] = {
     Kind.REJECTED: LineChecks._ends_parked,
     Kind.APPEND: LineChecks._appends,
     Kind.STORED: LineChecks._stores,
+    Kind.FIRST_HIGH_WATERMARK: LineChecks._first_high_watermark,
     Kind.LEADER_HIGH_WATERMARK: LineChecks._high_watermark,
     Kind.FOLLOWER_HIGH_WATERMARK: LineChecks._high_watermark,
     Kind.TRUNCATED: LineChecks._ends_at,

@@ -243,6 +243,12 @@ def _offset(kind: Kind) -> Callable[[Event, str], None]:
     return parse
 
 
+def _first_high_watermark(event: Event, text: str) -> None:
+    """The first high watermark of an epoch; INFO shows no others."""
+    if " for the first time " in text:
+        _offset(Kind.FIRST_HIGH_WATERMARK)(event, text)
+
+
 def _voters(event: Event, text: str) -> None:
     found = re.search(r" at offset (-?\d+)$", text)
     if found:
@@ -301,6 +307,7 @@ PARSERS: dict[str, Callable[[Event, str], None]] = {
     "Completed transition": _transition(Kind.TRANSITION),
     "Leader appended reco": _append,
     "Follower end offset ": _stored,
+    "High watermark set t": _first_high_watermark,
     "Leader high watermar": _offset(Kind.LEADER_HIGH_WATERMARK),
     "Follower high waterm": _offset(Kind.FOLLOWER_HIGH_WATERMARK),
     "Latest set of voters": _voters,

@@ -90,6 +90,7 @@ class _Monitor:
             Kind.VOTERS: self._voters,
             Kind.TRUNCATED: self._truncated,
             Kind.REPLACED: self._replaced,
+            Kind.FIRST_HIGH_WATERMARK: self._high_watermark,
             Kind.LEADER_HIGH_WATERMARK: self._high_watermark,
             Kind.FOLLOWER_HIGH_WATERMARK: self._high_watermark,
         }
