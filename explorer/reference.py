@@ -117,11 +117,15 @@ class ReferenceSearch:
             reached: list[State] = []
             for number, state in enumerate(frontier):
                 if number % REPORT_EVERY == 0:
-                    self._books.check_time_limit(len(frontier) - number + len(reached))
+                    self._pause(len(frontier) - number + len(reached))
                 reached += [t.target for t in self._expand(state) if self._admit(state, t, depth + 1)]
             self._end_level()
             frontier, depth = reached, depth + 1
-            gc.freeze()  # the collector would visit all states again and again; they are in no cycles
+
+    def _pause(self, waiting: int) -> None:
+        """Check the clock, and hide the states from the garbage collector: there are many, and none is in a cycle."""
+        self._books.check_time_limit(waiting)
+        gc.freeze()
 
     @property
     def _is_over(self) -> bool:
@@ -143,7 +147,7 @@ class ReferenceSearch:
                 continue  # reached again, nearer to the start, after it was pushed
             expanded += 1
             if expanded % REPORT_EVERY == 0:
-                self._books.check_time_limit(len(waiting))
+                self._pause(len(waiting))
             reached = [t.target for t in self._expand(state) if self._admit(state, t, depth + 1)]
             waiting.extend((target, depth + 1) for target in reversed(reached))
         if most in self._depths.values():  # else each state at the bound was later reached nearer to the start

@@ -342,7 +342,7 @@ class Map(Mapping[K, V]):
 
     def put(self, key: K, value: V) -> Map[K, V]:  # type: ignore[misc]
         """Return a copy of the map in which `key` maps to `value`."""
-        copy = Map[K, V](self._items)
+        copy: Map[K, V] = Map(self._items)
         copy._items[key] = value
         return copy
 

@@ -301,7 +301,7 @@ class Semantics:
     def intern(self, value: Value) -> Value:
         """Return the interned object of a value."""
         found = self._interned.setdefault(value, value)
-        return found if is_same(found, value) else value  # 1 and True are equal keys, but distinct values
+        return found if found is value or is_same(found, value) else value  # 1 and True are equal keys, but distinct values
 
     def initial(self) -> list[State]:
         """Return the initial states, checked."""
@@ -386,12 +386,16 @@ class Semantics:
         return call_action(self.protocol, action, me, message, given)
 
     def _shared_parts(self, step: Step) -> Step:
-        return step.but(
-            me=self.intern(step.me) if step.me != () else (),
-            sends=tuple((operation, self.intern(message)) for operation, message in step.sends),
-            puts=tuple((name, self.intern(value)) for name, value in step.puts),
-            writes=tuple(self.intern(replica) for replica in step.writes),
-        )
+        changes: dict[str, Value] = {}
+        if step.me != ():
+            changes["me"] = self.intern(step.me)
+        if step.sends:
+            changes["sends"] = tuple([(operation, self.intern(message)) for operation, message in step.sends])
+        if step.puts:
+            changes["puts"] = tuple([(name, self.intern(value)) for name, value in step.puts])
+        if step.writes:
+            changes["writes"] = tuple(map(self.intern, step.writes))
+        return step.but(**changes)
 
     # Next states
 
