@@ -301,7 +301,7 @@ class Semantics:
     def intern(self, value: Value) -> Value:
         """Return the interned object of a value."""
         found = self._interned.setdefault(value, value)
-        return found if found is value or is_same(found, value) else value  # 1 and True are equal keys, but distinct values
+        return found if found is value or is_same(found, value) else value  # 1 and True are equal keys
 
     def initial(self) -> list[State]:
         """Return the initial states, checked."""
