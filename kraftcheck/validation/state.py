@@ -206,8 +206,9 @@ CHANGES = (*GROWS, Kind.TRUNCATED, Kind.LOADED, Kind.FOLLOWER_HIGH_WATERMARK, Ki
 def beginning(events: Sequence[Event]) -> int:
     """Return the number of a node's events before those that can be replayed."""
     start = next((place for place, event in enumerate(events) if event.kind in BOOTS), len(events))
+    whole = next((place for place, event in enumerate(events) if event.kind in MESSAGES), start)  # the first whole unit
     found = None
-    for place, event in enumerate(events[:start]):
+    for place, event in enumerate(events[whole:start], whole):
         if event.kind in MESSAGES and found is not None:
             break
         if event.kind is Kind.TRANSITION and _resets(event, again=found is not None):
