@@ -123,7 +123,8 @@ from pyspark.sql import SparkSession, functions as f
 from kraftcheck.pipeline import validate
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 files = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(sys.argv[1])
-runs = files.withColumn("cluster", f.regexp_extract("path", "/cluster/([^/]+)/", 1)).where("cluster != ''")
+runs = files.withColumn("cluster", f.regexp_extract("path", "/cluster/([^/]+)/", 1))
+runs = runs.where(f.col("cluster").isin(sys.argv[3:]))
 validate(spark, runs, label="commit=abc").write.json(sys.argv[2])
 """
 
@@ -131,7 +132,7 @@ validate(spark, runs, label="commit=abc").write.json(sys.argv[2])
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_rows_of_spark_are_those_of_the_tasks(tmp_path: Path) -> None:
-    words = [sys.executable, "-c", ON_SPARK, DATA.as_uri(), str(tmp_path / "out")]
+    words = [sys.executable, "-c", ON_SPARK, DATA.as_uri(), str(tmp_path / "out"), *SAMPLES]
     subprocess.run(words, check=True, cwd=ROOT, env={**os.environ, "PYSPARK_PYTHON": sys.executable}, timeout=300)
     lines = [line for path in (tmp_path / "out").glob("*.json") for line in path.read_text().splitlines()]
     found = {row["cluster"]: row for row in map(json.loads, lines)}
