@@ -109,7 +109,8 @@ def test_every_configuration_of_the_tiers_is_here_and_checks_everything() -> Non
 
 @pytest.mark.parametrize("prop", NEEDED)
 def test_history_is_written_wherever_a_property_reads_it(prop: str) -> None:
-    configurations = find_model("quorum").configurations
-    listed = [searches.bound("quorum", name) for name, config in configurations.items() if prop in config.text]
+    model = find_model("quorum")
+    names = [name for name, config in model.configurations.items() if prop in config.text]
+    listed = [searches.bound("quorum", name, searches.variant_for(model, name)) for name in names]
     assert listed
     assert all(says_something(prop, given) for given in listed)

@@ -11,6 +11,7 @@ from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import read_config
 from kraftcheck.spec.cfg.tables import read_configurations
 from kraftcheck.spec.errors import InputError
+from tests.support.kraft_model.searches import variant_for
 
 TABLES = """
 [_base]
@@ -84,11 +85,10 @@ def test_a_slip_in_a_table_is_an_error(tables, text, message) -> None:
 
 @pytest.mark.parametrize("name", shipped_models())
 def test_every_shipped_configuration_binds(name: str) -> None:
-    """A variant's own configuration may set constants that only the variant has."""
+    """A configuration of a variant may set constants that only the variant has."""
     model = find_model(name)
-    own = {find_model(name, variant).own_configuration: variant for variant in model.variants}
     for config in model.configurations:
-        bind(find_model(name, own.get(config)).protocol, find_config(model, config)[1])
+        bind(find_model(name, variant_for(model, config)).protocol, find_config(model, config)[1])
 
 
 def test_a_configuration_is_printed_as_tlc_reads_it(run, tmp_path) -> None:

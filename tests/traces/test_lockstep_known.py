@@ -10,7 +10,8 @@ import pytest
 
 from kraftcheck.catalogue import everything, find_model
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka, known_differences
+from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka, known_differences, named
+from kraftcheck.kraft_model.quorum.variants.surroundings import Server
 from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
 from kraftcheck.lockstep.process import Driver
@@ -84,4 +85,5 @@ def test_known_differences_have_walks_and_are_told() -> None:
     text = (ROOT / "docs" / "kafka.md").read_text()
     known = known_differences()
     assert {path.stem for path in FILES} == set(known)
-    assert set(re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE)) == set(known) | set(known_differences(disk=True))
+    all_known = {*known, *known_differences(disk=True), *named(Server.differences)}
+    assert set(re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE)) == all_known

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from kraftcheck.catalogue import Model, find_config, find_model
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict
@@ -17,6 +19,13 @@ def bound(model: str, config: str | None = None, variant: str | None = None) -> 
     """Return a model with the constants of a configuration; by default the variant's own."""
     found = find_model(model, variant)
     return bind(found.protocol, find_config(found, config)[1])
+
+
+def variant_for(model: Model, config: str) -> str | None:
+    """Return the variant of a configuration: that whose own it is, or the one that its description names."""
+    own = {find_model(model.name, variant).own_configuration: variant for variant in model.variants}
+    named = re.search(r"\b[Vv]ariant ([a-z-]+)", model.configurations[config].about)
+    return own.get(config) or (named[1] if named and named[1] in model.variants else None)
 
 
 def search(given: BoundConfig, engine: str = "tables", max_depth: int | None = None) -> Result:
