@@ -20,6 +20,9 @@ REFUSED = ("ewd998",)
 BEYOND = ("large", "published", "live.bridge")
 """Configurations for a nightly run, and one that is not searched in full."""
 
+OF_VARIANTS = ("fault.", "report.", "contract.", "coming.", "endless.", "design.", "lockstep")
+"""Beginnings of the names of configurations that only variants have, or that are for random walks."""
+
 
 class Shipped(NamedTuple):
     """A configuration of a model, or of a variant that names it; or, of model `tlc`, one that TLC has counted."""
@@ -46,7 +49,7 @@ def shipped() -> Iterator[Shipped]:
     for name in [name for name in shipped_models() if name not in REFUSED]:
         model = find_model(name)
         for config in model.configurations:
-            if not config.startswith((*BEYOND, "fault.", "report.")):  # of a fault or a report, its variant
+            if not config.startswith((*BEYOND, *OF_VARIANTS)):
                 yield Shipped(name, config)
         for variant in model.variants:
             own = find_model(name, variant).own_configuration
