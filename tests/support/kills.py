@@ -191,7 +191,8 @@ def _fork(words: list[str], output: Path, environment: dict[str, str]) -> int:
 def state_of(folder: Path) -> dict[str, Any]:
     """Return the names of the files in a folder, without numbers, and the content of walks."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    names = {re.sub(r"\d+|[0-9a-f-]{36}", "N", str(path.relative_to(folder))) for path in files}
+    uuid = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    names = {re.sub(rf"{uuid}|\d+", "N", str(path.relative_to(folder))) for path in files}
     walks = {path.name: blake2b(path.read_bytes()).hexdigest() for path in folder.glob("walk_*.tla")}
     return {"names": sorted(names), "walks": walks}
 
@@ -320,7 +321,7 @@ class Killer:
             number != signal.SIGINT or f'"{ROOT}/kraftcheck/' in printed
         ):  # else Python's own
             raise FailedError(f"a traceback: {printed[-2000:]}")
-        allowed = {0, self.scenario.code, 2} if number is None else {self.scenario.code, -number}
+        allowed = {0, self.scenario.code, 2, 3} if number is None else {self.scenario.code, -number}
         if number in (signal.SIGTERM, signal.SIGINT):
             allowed |= {130, 1 if "Traceback" in printed else 130}
         if code not in allowed:
