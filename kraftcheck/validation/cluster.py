@@ -148,7 +148,7 @@ def _constants(
     return servers, initial, 0 if is_static else max(versions, default=0)
 
 
-class Witness(Protocol):
+class ReplayRecorder(Protocol):
     """A follower of the replay, such as the page of a cluster's life."""
 
     def add(self, events: Sequence[Event]) -> object:
@@ -189,7 +189,7 @@ def validate(
     found: Validation,
     inputs: Inputs,
     report: Callable[[int, float], object] = lambda count, seconds: None,
-    witness: Witness | None = None,
+    recorder: ReplayRecorder | None = None,
 ) -> None:
     """Replay the logs that show messages, and check the others and the disks."""
     sources = found.sources
@@ -199,7 +199,7 @@ def validate(
         found.monitored = check_events(chain.from_iterable(sources.every.values())) if sources.every else None
     found.storms = storms_in(sources)
     if sources.logs:
-        _replay(found, inputs, report, witness)
+        _replay(found, inputs, report, recorder)
 
 
 def _require_some(inputs: Inputs, sources: Sources, *, has_disks: bool) -> None:
@@ -215,14 +215,16 @@ def _require_some(inputs: Inputs, sources: Sources, *, has_disks: bool) -> None:
     )
 
 
-def _replay(found: Validation, inputs: Inputs, report: Callable[[int, float], object], witness: Witness | None) -> None:
+def _replay(
+    found: Validation, inputs: Inputs, report: Callable[[int, float], object], recorder: ReplayRecorder | None
+) -> None:
     """Replay the logs up to the first divergence."""
     replay = found.replay = replay_of(dict(found.sources.logs), heads=found.sources.late, without=found.without)
     began = time.monotonic()
     replayed = {number: node.position for number, node in replay.nodes.items()}
     for number, node in enumerate(replay.run()):
-        if witness is not None:
-            witness.add(node.events[replayed[node.number] : node.position])
+        if recorder is not None:
+            recorder.add(node.events[replayed[node.number] : node.position])
             replayed[node.number] = node.position
         if number % 100 == 0:
             spent = time.monotonic() - began
@@ -233,10 +235,10 @@ def _replay(found: Validation, inputs: Inputs, report: Callable[[int, float], ob
     found.seconds = time.monotonic() - began
     late = replay.nodes if inputs.since is not None else found.sources.late
     found.gaps = gaps_in(replay, late, ends=inputs.until is not None)
-    if witness is not None:
-        witness.end()
+    if recorder is not None:
+        recorder.end()
     if replay.divergence is not None:
-        if witness is not None:
-            witness.diverges(replay.divergence.event, replay.divergence.what)
+        if recorder is not None:
+            recorder.diverges(replay.divergence.event, replay.divergence.what)
         paths = [*inputs.paths, *(path for _, path in inputs.nodes)]
         found.line = line_of(paths, replay.divergence.event, inputs.limit_bytes)
