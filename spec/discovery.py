@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import traceback
@@ -237,9 +238,27 @@ def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
         is_part = module.__name__ == protocol.__module__ if path is None else path.parent in folders
         if is_part:
             found[module.__name__] = module
-            owners = {_home(value) for value in vars(module).values()}
+            owners = {_home(value) for name, value in vars(module).items() if not _is_by_chance(module, name, value)}
             waiting += [sys.modules[name] for name in sorted(owners) if name in sys.modules]
     return [found[name] for name in sorted(found)]
+
+
+def _is_by_chance(module: ModuleType, name: str, value: object) -> bool:
+    """Return whether an attribute is a submodule that some other module has imported.
+
+    Which submodules are attributes of a package follows from what this process has imported before.
+    """
+    if not isinstance(value, ModuleType) or value.__name__ != f"{module.__name__}.{name}":
+        return False
+    path = source_of(module)
+    return path is not None and name not in _imported_names(path)
+
+
+def _imported_names(path: Path) -> Iterator[str]:
+    """Yield the names that a file imports, each without its package."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (one.name.rpartition(".")[2] for one in node.names)
 
 
 def _home(value: object) -> str:

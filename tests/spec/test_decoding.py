@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -193,3 +194,24 @@ def test_annotations_that_cannot_be_resolved_are_left_out() -> None:
     state = State(Map(), Map(), Shared(Outer(Inner(1))), Map())
     found = reachable_classes(TwoPhaseCommit(resource_managers=frozenset()), [state])
     assert {Inner, Outer, Shared} <= set(found.values())
+
+
+def test_a_models_modules_are_the_same_in_each_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The digest of a model's sources may not follow from which submodules somebody has imported before."""
+    package = tmp_path / "my_package"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "from kraftcheck import *\nimport my_package.used\nclass Mine(Protocol):\n    pass\n"
+    )
+    (package / "used.py").write_text("LIMIT = 1\n")
+    (package / "by_chance.py").write_text("LIMIT = 2\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        mine = import_module("my_package").Mine
+        before = [module.__name__ for module in modules_of(mine)]
+        import_module("my_package.by_chance")
+        assert before == ["my_package", "my_package.used"]
+        assert [module.__name__ for module in modules_of(mine)] == before
+    finally:
+        for name in [name for name in sys.modules if name.startswith("my_package")]:
+            del sys.modules[name]
