@@ -167,6 +167,7 @@ def main() -> None:
     print(f"replay: {early:,.0f} events/s in the first tenth, {late:,.0f} in the last: {late / early:.2f}")
 
 
+
 def rate(marks: list[tuple[int, float]], begin: float, end: float) -> float:
     """Return the events a second between two numbers of events."""
     within = [mark for mark in marks if begin <= mark[0] <= end] or [(0, 0.0)]

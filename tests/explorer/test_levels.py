@@ -43,7 +43,9 @@ def filled(levels: Levels, contents: list[list[Rows]]) -> None:
 
 
 @given(contents(), st.integers(0, 400), st.integers(1, 20), st.data())
-def test_gives_back_what_was_appended(contents: list[list[Rows]], budget: int, most: int, data: st.DataObject) -> None:
+def test_gives_back_what_was_appended(
+    contents: list[list[Rows]], budget: int, most: int, data: st.DataObject
+) -> None:
     levels = Levels(budget)
     filled(levels, contents)
     assert levels.nbytes <= budget

@@ -12,7 +12,7 @@ from kraftcheck import load
 
 pytestmark = pytest.mark.kernel
 
-MODEL = """
+MODEL = '''
 from functools import lru_cache
 from kraftcheck import *
 
@@ -68,7 +68,7 @@ class Nodes(Protocol):
     @invariant
     def rare(self, me: Node, peer: Node, shared: Shared):
         return not ({third})
-"""
+'''
 TESTS = (
     "isinstance({p}.work, Work) and {p}.work.at == 1",
     "{p}.work is not None and {p}.work.at > 0",

@@ -339,3 +339,6 @@ def test_random_protocols(number) -> None:
         options = replace(options, symmetry=None)
     result, walks = walks_of(protocol, options, plan)
     check_walks(protocol, options, plan, result, walks)
+
+
+

@@ -58,7 +58,9 @@ def test_counts_of_two_voters(run, tmp_path) -> None:
 
 
 def test_deadlock_is_found_where_tlc_finds_it(run, tmp_path) -> None:
-    found = result_of(run, "reconfig", "--config", COUNTS / "two-voters.cfg", "--deadlock", code=11, tmp_path=tmp_path)
+    found = result_of(
+        run, "reconfig", "--config", COUNTS / "two-voters.cfg", "--deadlock", code=11, tmp_path=tmp_path
+    )
     assert (found["result"], found["violated"], found["complete"]) == ("deadlock", "Deadlock", False)
     assert (found["trace_length"], found["depth"]) == (5, 6)
 

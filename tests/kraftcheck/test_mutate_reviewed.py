@@ -26,7 +26,7 @@ class Nothing(Record):
 
 
 '''
-FAIR = """class Fair(Protocol):
+FAIR = '''class Fair(Protocol):
     network = Bag()
 
     def initial(self):
@@ -48,8 +48,8 @@ FAIR = """class Fair(Protocol):
     @temporal
     def stops(self) -> Formula:
         return always(~taken("Work") | ~anywhere(self.is_done))
-"""
-HELPED = """def goal() -> int:
+'''
+HELPED = '''def goal() -> int:
     return 2
 
 
@@ -72,8 +72,8 @@ class Helped(Protocol):
     @reachable(without=("Help",))
     def can_be_done(self, me: Node) -> bool:
         return me.level == 1
-"""
-MEMOISED = """@cache
+'''
+MEMOISED = '''@cache
 def is_high(level: int) -> bool:
     return level > 2
 
@@ -92,8 +92,8 @@ class Memo(Protocol):
     @invariant
     def low(self, me: Node) -> bool:
         return me.level < 9 and is_high(9)
-"""
-SHARED = """def seen(level: int) -> int:
+'''
+SHARED = '''def seen(level: int) -> int:
     return level if level < 3 else 2
 
 
@@ -123,8 +123,8 @@ class Shared(Protocol):
     @invariant
     def low(self, me: Node) -> bool:
         return me.level < 9
-"""
-CASES = """class Cases(Protocol):
+'''
+CASES = '''class Cases(Protocol):
     network = Bag()
 
     def initial(self):
@@ -144,7 +144,7 @@ CASES = """class Cases(Protocol):
     @invariant
     def low(self, me: Node) -> bool:
         return me.level < 9
-"""
+'''
 
 
 def judged(run, tmp_path: Path, source: str, config: str, *arguments: object) -> tuple[dict[str, dict], str]:

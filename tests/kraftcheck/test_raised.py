@@ -182,7 +182,9 @@ def test_the_first_states_and_what_is_called_by_a_handler(run: Run, counter: Pat
     assert "Fine  AssertionError (line 2)\n    failed for me = 1, peer = 2: `n > 0` is false  (n = 0)\n" in outcome.out
 
 
-def test_a_file_that_is_named_without_its_folder(run: Run, counter: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_named_without_its_folder(
+    run: Run, counter: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counter.write_text(RAISES)
     monkeypatch.chdir(counter.parent)
     outcome = run("check", f"{counter.name}:Counter", "--engine", "reference", "--quiet")

@@ -215,7 +215,7 @@ def test_json_that_cannot_be_written(run, tmp_path) -> None:
     assert run(*JOINED, FOLDER / "joined.out.gz", "--json", tmp_path).code == 2
 
 
-STRANGE = """
+STRANGE = '''
 from kraftcheck import *
 
 
@@ -238,7 +238,7 @@ class Talk(Protocol):
     def speak(self, me: Node) -> Steps:
         if not me.said:
             yield become(me.but(said="fine"))
-"""
+'''
 
 
 def test_what_strangers_wrote_steers_neither_a_terminal_nor_a_log(run, tmp_path) -> None:

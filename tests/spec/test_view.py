@@ -215,21 +215,17 @@ class Talk(Protocol):
 
     @on(Said)
     def count(self, me: Counter, message: Said) -> Steps:
-        yield (
-            consume(
-                me.but(
-                    total_count=me.total_count + 1,
-                    by_name=me.by_name.put(message.text, 1),
-                    by_number=me.by_number.put(len(me.by_number) + me.id, True),
-                    pair=(me.total_count, True),
-                    parts=me.parts | {Part(1, Part(2)), OtherPart(message.text)},
-                    either=[True, 1, Colour.BLUE, (1, 2)][me.total_count % 4],
-                    anything=n1 if message.text == "hello" else (Colour.RED, frozenset({1})),
-                )
+        yield consume(
+            me.but(
+                total_count=me.total_count + 1,
+                by_name=me.by_name.put(message.text, 1),
+                by_number=me.by_number.put(len(me.by_number) + me.id, True),
+                pair=(me.total_count, True),
+                parts=me.parts | {Part(1, Part(2)), OtherPart(message.text)},
+                either=[True, 1, Colour.BLUE, (1, 2)][me.total_count % 4],
+                anything=n1 if message.text == "hello" else (Colour.RED, frozenset({1})),
             )
-            .send(Noted(me.id, 3, message.text))
-            .put(hosts_seen=frozenset({n1}))
-        )
+        ).send(Noted(me.id, 3, message.text)).put(hosts_seen=frozenset({n1}))
 
     @internal
     def speak(self, me: Speaker) -> Steps:

@@ -65,7 +65,7 @@ def test_an_action_that_raises(run: Run, tmp_path: Path, conf: tuple[str, ...]) 
     assert said[0] == said[1]
 
 
-HIDING = """
+HIDING = '''
 from kraftcheck import Protocol, Record, Step, environment, hide, invariant
 
 
@@ -93,7 +93,7 @@ class Traced(Protocol):
     @invariant
     def traces(self, shared: World) -> bool:
         return shared.at < 2 or shared.trace < 9
-"""
+'''
 
 
 @pytest.mark.slow

@@ -294,35 +294,16 @@ for _name, _function in (("phase", _phase), ("whole", _whole), ("waiting", _wait
 def _action(rule: Rule, others: Callable[..., Any]) -> Any:
     """Return the decorated method for a rule; its parameters are what the rule asks for."""
 
-    def on_plain(self, me, message):
-        return steps(rule, self, me, message, None, None)  # type: ignore[no-untyped-def]
-
-    def on_shared(self, me, message, shared):
-        return steps(rule, self, me, message, shared, None)  # type: ignore[no-untyped-def]
-
-    def on_others(self, me, message, others):
-        return steps(rule, self, me, message, None, others)  # type: ignore[no-untyped-def]
-
-    def on_both(self, me, message, shared, others):
-        return steps(rule, self, me, message, shared, others)  # type: ignore[no-untyped-def]
-
-    def own_plain(self, me):
-        return steps(rule, self, me, None, None, None)  # type: ignore[no-untyped-def]
-
-    def own_shared(self, me, shared):
-        return steps(rule, self, me, None, shared, None)  # type: ignore[no-untyped-def]
-
-    def own_others(self, me, others):
-        return steps(rule, self, me, None, None, others)  # type: ignore[no-untyped-def]
-
-    def own_both(self, me, shared, others):
-        return steps(rule, self, me, None, shared, others)  # type: ignore[no-untyped-def]
-
-    def env_shared(self, shared):
-        return steps(rule, self, None, None, shared, None)  # type: ignore[no-untyped-def]
-
-    def env_both(self, shared, others):
-        return steps(rule, self, None, None, shared, others)  # type: ignore[no-untyped-def]
+    def on_plain(self, me, message): return steps(rule, self, me, message, None, None)  # type: ignore[no-untyped-def]
+    def on_shared(self, me, message, shared): return steps(rule, self, me, message, shared, None)  # type: ignore[no-untyped-def]
+    def on_others(self, me, message, others): return steps(rule, self, me, message, None, others)  # type: ignore[no-untyped-def]
+    def on_both(self, me, message, shared, others): return steps(rule, self, me, message, shared, others)  # type: ignore[no-untyped-def]
+    def own_plain(self, me): return steps(rule, self, me, None, None, None)  # type: ignore[no-untyped-def]
+    def own_shared(self, me, shared): return steps(rule, self, me, None, shared, None)  # type: ignore[no-untyped-def]
+    def own_others(self, me, others): return steps(rule, self, me, None, None, others)  # type: ignore[no-untyped-def]
+    def own_both(self, me, shared, others): return steps(rule, self, me, None, shared, others)  # type: ignore[no-untyped-def]
+    def env_shared(self, shared): return steps(rule, self, None, None, shared, None)  # type: ignore[no-untyped-def]
+    def env_both(self, shared, others): return steps(rule, self, None, None, shared, others)  # type: ignore[no-untyped-def]
 
     reads = (others,) if rule.asks_others else ()
     asks = (rule.asks_shared, rule.asks_others)
