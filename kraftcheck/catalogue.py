@@ -219,7 +219,7 @@ def _refuse_name(model: Model, name: str) -> None:
         raise InputError("expected a configuration's name or a .cfg file, found ''")
     if name in TIERS:
         expected = "; expected --config FILE.cfg"
-    elif model.configurations and not Path(name).suffix and not Path(name).exists():
+    elif model.configurations and Path(name).suffix != ".cfg" and not Path(name).exists():
         expected = f"; and there is no such file{_listed(model)}"
     elif model.shipped and not Path(name).exists():
         raise InputError(f"{name}: there is no such file{_listed(model)}")

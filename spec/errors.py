@@ -193,8 +193,14 @@ class ActionError(RaisedError):
         self.me = me
 
 
+MOST_LISTED = 40
+"""Names that a message about an unknown name lists at most; of more names it lists the first few."""
+
+NEAREST_LISTED = 5
+
+
 def unknown(kind: str, name: str, known: Iterable[str], owner: str = "") -> str:
-    """Return the message for an unknown name, with the nearest known names.
+    """Return the message for an unknown name, with the nearest known names, and the others if they are few.
 
     Examples
     --------
@@ -204,7 +210,10 @@ def unknown(kind: str, name: str, known: Iterable[str], owner: str = "") -> str:
     names = list(dict.fromkeys(known))
     near = near_misses(name, names)
     hint = f" (perhaps {' or '.join(near)}?)" if near else ""
-    listed = ", ".join([*near, *[other for other in names if other not in near]])
+    shown = [*near, *[other for other in names if other not in near]]
+    if len(shown) > MOST_LISTED:
+        shown = [*shown[:NEAREST_LISTED], f"and {len(shown) - NEAREST_LISTED} others"]
+    listed = ", ".join(shown)
     has = f"{owner} has" if owner else "there is"
     return f"unknown {kind} {name}{hint}; {has} {listed or 'none'}"
 

@@ -127,6 +127,13 @@ def test_an_error_ends_with_the_command_that_helps(run, words, end) -> None:
     assert run("check", *words).err.endswith(f"{end}\n")
 
 
+def test_of_many_names_a_message_lists_the_nearest(run) -> None:
+    message = run("check", "quorum", "--config", "fault.ids-alon").err
+    assert "unknown configuration fault.ids-alon (perhaps fault.ids-alone?); quorum has fault.ids-alone, " in message
+    assert re.search(r", and \d+ others; and there is no such file; see kraftcheck models quorum$", message)
+    assert len(message) < 300
+
+
 def test_a_file_that_cannot_be_written_stops_the_check_before_it_begins(run, tmp_path) -> None:
     outcome = run("check", "reconfig", "--config", "large", "--json", tmp_path / "no" / "result.json")
     assert outcome.code == 2
