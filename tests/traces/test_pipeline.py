@@ -580,16 +580,56 @@ def test_a_corpus_with_broken_and_tampered_files(tmp_path: Path) -> None:
     for name, rows in found.items():
         assert sorted(map(_lasting, rows)) == sorted(map(_lasting, alone[name])), name
     assert pipeline(tmp_path / "in", tmp_path / "alone") == (1, {**summary, "new_files": 0})
-    # a second run: new files alone
-    for path in list((tmp_path / "in").iterdir())[:3]:
-        shutil.copy(path, tmp_path / "in" / f"new_{path.name}")
+    # a second run: new and changed files alone
+    mended, *others = (tmp_path / "in" / name for name in sorted(tampered))
+    path = next(path for path in (tmp_path / "in").glob("*.tla") if verdicts[path.name] == "conforms")
+    shutil.copy(path, mended)
+    os.utime(others[0], (1, 1))
+    others[1].unlink()
+    shutil.copy(path, tmp_path / "in" / f"new_{path.name}")
     code, again = pipeline(tmp_path / "in", tmp_path / "out", "--master", "local[2]")
-    assert (again["new_files"], again["files"], again["traces"]) == (3, 63, 63)
+    assert (again["new_files"], again["files"], again["traces"]) == (3, 60, 60)
+    assert (again["conforms"], again["diverges"], again["unreadable"]) == (51, 3, 6)
     assert len(tables(tmp_path / "out")["traces"]) == 63
 
 
 def _lasting(row: dict[str, Any]) -> list[str]:
     return [f"{name}: {value}" for name, value in sorted(row.items()) if name != "seconds"]
+
+
+SMALL_SPARK = ("--master", "local[1]", "--conf", "spark.ui.enabled=false")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("file_system", ["hdfs://127.0.0.1:1", "none://x"])
+def test_paths_are_local_whatever_the_default_file_system_is(tmp_path: Path, file_system: str) -> None:
+    folder = tmp_path / "with space, 100%25"
+    folder.mkdir()
+    corpus(folder / "in", 5, 1, 1)
+    set_to = ("--conf", f"spark.hadoop.fs.defaultFS={file_system}")
+    code, summary = pipeline(folder / "in", folder / "out", *SMALL_SPARK, *set_to)
+    assert (code, summary["conforms"], summary["diverges"], summary["unreadable"]) == (1, 3, 1, 1)
+    assert len(tables(folder / "out")["traces"]) == 5
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_executors_without_a_package_are_a_failure_of_the_platform(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus(tmp_path / "in", 3, 0, 0)
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(bare))
+    assert pipeline_code(tmp_path, *SMALL_SPARK, "--quiet") == 3
+    printed = capsys.readouterr().err
+    assert "pyarrow" in printed.lower()
+    assert "Traceback" not in printed
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    assert pipeline_code(tmp_path, "--workers", "1") == 0
 
 
 @pytest.mark.spark

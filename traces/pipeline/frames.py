@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kraftcheck.explorer.cluster import Cluster, carried, spark_errors
@@ -123,5 +122,5 @@ class SparkRunner:
 
 
 def _local(path: str) -> str:
-    """Return the URI of a path of this machine: Spark's default file system may be another."""
-    return Path(path).as_uri()
+    """Return the URI of a path of this machine, as Hadoop spells it: Spark's default file system may be another."""
+    return f"file://{path}"
