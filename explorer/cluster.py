@@ -46,6 +46,7 @@ WAIT = "spark.kraftcheck.wait"
 _STANDALONE = re.compile(r"spark://(.+)")
 _OTHER_MASTERS = re.compile(r"(local(\[|$)|yarn$|k8s://)")
 _RAISED = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*): (.*)")
+_PY4J = "An error occurred while calling "
 RAISED_ERRORS = ("RaisedError", "ActionError")
 OWN_ERRORS = (*RAISED_ERRORS, "InputError", "ProtocolError", "ConstantError", "DecodingError", "HiddenReadError")
 
@@ -280,7 +281,8 @@ def error_from_task(text: str) -> InputError:
             if match[1] in RAISED_ERRORS:
                 return TaskRaisedError(message)
             return (InputError if is_own else PlatformError)(message)
-    return PlatformError(f"a job on Spark failed: {lines[0] if lines else 'no reason is given'}")
+    reasons = [line.removeprefix(": ") for line in lines if line and not line.startswith(_PY4J)]
+    return PlatformError(f"a job on Spark failed: {next(iter(reasons), 'no reason is given')}")
 
 
 def _is_continuation_line(line: str) -> bool:

@@ -27,9 +27,14 @@ UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}\.new")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
+def is_uri(name: str) -> bool:
+    """Whether a name is a URI, such as `s3a://bucket/out`, rather than a path."""
+    return _URI.match(name) is not None
+
+
 def require_local(name: str, option: str = "", fix: str = "mount the storage, or copy the files") -> None:
     """Raise InputError for a URI, such as `s3a://bucket/out`, which would be taken for a relative path."""
-    if _URI.match(name):
+    if is_uri(name):
         said = "expected a path in the file system of this machine, found a URI"
         raise InputError(f"{option} {name}: {said}; {fix}".lstrip())
 

@@ -1,4 +1,4 @@
-"""Replay many traces, on Spark or by worker processes, and write the results as Parquet tables.
+"""Replay many traces, on Spark or by worker processes, and write the results as tables.
 
 exit codes: 0 all traces conform; 1 one diverges, or one among several cannot be read; 2 bad input, or nothing that
 could be read; 3 Spark or a worker process failed; 130 interrupted
@@ -7,6 +7,7 @@ for example:
     kraftcheck pipeline traces/ --out tables --model reconfig --config published.cfg
     kraftcheck pipeline 'traces/*.out.gz' --out tables --model reconfig --master spark://host:7077
     kraftcheck pipeline traces/ --out tables --model reconfig --workers 8 --trace-time 60 --follow
+    kraftcheck pipeline s3a://bucket/traces --out s3a://bucket/tables --model reconfig --label commit=abc
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cache, partial
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kraftcheck.catalogue import Job, named_model
 from kraftcheck.explorer.request import seconds
+from kraftcheck.explorer.result import SearchRequest
+from kraftcheck.files import is_uri, real_path
 from kraftcheck.jobs import lenient_job
 from kraftcheck.options import SPARK_LOG, add, count
 from kraftcheck.pipeline import LEAST_SPARK
@@ -35,6 +39,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import cut
 from kraftcheck.traces.pipeline.driver import (
     InputFile,
+    Output,
     Pipeline,
     PipelineFolder,
     Runner,
@@ -46,15 +51,20 @@ from kraftcheck.traces.pipeline.driver import (
 )
 from kraftcheck.traces.replay.replayer import ReplayVerdict
 
+if TYPE_CHECKING:
+    from kraftcheck.explorer.cluster import Cluster
+
 LONGEST = 160
 """Maximum length of a reason in the printed report; the tables have the whole text."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    inputs = "trace files in any format of replay, folders of them, or glob patterns"
+    inputs = "trace files in any format of replay, folders of them, or glob patterns; or URIs of these"
     parser.add_argument("inputs", nargs="+", metavar="IN", help=inputs)
-    out = "folder for the tables; a second run replays only new files"
-    parser.add_argument("--out", type=Path, metavar="DIR", required=True, help=out)
+    out = "folder for the tables, or its URI; a second run replays only new files"
+    parser.add_argument("--out", metavar="DIR", required=True, help=out)
+    form = "format of new tables at a URI (default: delta where the package delta-spark is installed, else parquet)"
+    parser.add_argument("--table-format", choices=("delta", "parquet"), help=form)
     add(parser, "--model", "--config", "--set", "--variant")
     add(parser, "--master", help="Spark's master (default: local[*])")
     add(parser, "--conf", "--max-size")
@@ -74,8 +84,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if any(map(is_uri, [*arguments.inputs, arguments.out])):
+        return _run_on_uris(arguments)
+    if arguments.table_format:
+        raise InputError(f"--table-format: expected a URI in --out, found {arguments.out}; paths get Parquet files")
     with named_model(arguments) as model, OutputFiles(arguments, "json") as files:
-        names, out, follow = arguments.inputs, arguments.out, arguments.follow
+        names, out, follow = arguments.inputs, Path(arguments.out), arguments.follow
         rounds = arriving(names, out) if follow else iter([inputs_of(names, out)])
         first = next(rounds)
         job, warnings = lenient_job(model, arguments)
@@ -94,7 +108,30 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_code(summary)
 
 
-def _replay(runner: Runner, output: PipelineFolder, inputs: list[InputFile], *, quiet: bool) -> Summary:
+def _run_on_uris(arguments: argparse.Namespace) -> int:
+    """Replay the files under URIs into tables under a URI, by Spark's readers and writers."""
+    if arguments.follow or arguments.processes:
+        option = "--follow" if arguments.follow else "--workers"
+        raise InputError(f"{option}: expected paths of this machine, found a URI; remove {option}, and Spark reads it")
+    for name in (*arguments.inputs, arguments.out):
+        if not is_uri(name):
+            raise InputError(f"{name}: expected a URI, as another argument is one; write file://{real_path(name)}")
+    from kraftcheck.traces.pipeline.stored import DELTA_SETTINGS, StoredTables
+
+    form = arguments.table_format or ("delta" if find_spec("delta") else "parquet")
+    with named_model(arguments) as model, OutputFiles(arguments, "json") as files:
+        job, warnings = lenient_job(model, arguments)
+        print_warnings(warnings)
+        settings = {**dict(DELTA_SETTINGS if form == "delta" else ()), **dict(job.options.conf)}
+        with _cluster(job, replace(job.options, conf=tuple(settings.items()))) as cluster:
+            stored = StoredTables(cluster, job.protocol, _task(job, arguments), arguments.out, form)
+            summary = _replay(stored, stored, stored.inputs(arguments.inputs), quiet=arguments.quiet)
+        print_lines(summary_lines(summary, quiet=arguments.quiet))
+        files.json(partial(as_json, summary))
+    return exit_code(summary)
+
+
+def _replay(runner: Runner, output: Output, inputs: list[InputFile], *, quiet: bool) -> Summary:
     with Meter("files replayed", quiet=quiet) as meter:
         try:
             return Pipeline(runner, output).run(inputs, meter.reach)
@@ -106,10 +143,7 @@ def _replay(runner: Runner, output: PipelineFolder, inputs: list[InputFile], *, 
 @contextmanager
 def _runner(job: Job, arguments: argparse.Namespace, output: PipelineFolder) -> Iterator[Runner]:
     """Yield what replays files: worker processes if asked for, or where there is no Spark; else Spark."""
-    task = task_arguments(
-        job.protocol, job.options, limit_bytes=arguments.max_size, seen_as=job.seen_as, seconds=arguments.trace_time,
-        label=arguments.label,
-    )  # fmt: skip
+    task = _task(job, arguments)
     on_spark = bool(job.options.master or job.options.conf)
     if arguments.processes and on_spark:
         raise InputError("--workers: replays without Spark; remove it, or remove --master and --conf")
@@ -124,12 +158,25 @@ def _runner(job: Job, arguments: argparse.Namespace, output: PipelineFolder) -> 
         with PoolRunner(workers, job.protocol, task, output) as pool:
             yield pool
         return
-    from kraftcheck.explorer.cluster import Cluster
     from kraftcheck.traces.pipeline.frames import SparkRunner
 
-    name = f"kraftcheck pipeline {job.model.name}"
-    with Cluster(name, job.options, job.model.protocol, least=LEAST_SPARK) as cluster:
+    with _cluster(job, job.options) as cluster:
         yield SparkRunner(cluster, job.protocol, task, output)
+
+
+def _cluster(job: Job, options: SearchRequest) -> Cluster:
+    """Start Spark."""
+    from kraftcheck.explorer.cluster import Cluster
+
+    return Cluster(f"kraftcheck pipeline {job.model.name}", options, job.model.protocol, least=LEAST_SPARK)
+
+
+def _task(job: Job, arguments: argparse.Namespace) -> str:
+    """Return the arguments of the tasks."""
+    return task_arguments(
+        job.protocol, job.options, limit_bytes=arguments.max_size, seen_as=job.seen_as, seconds=arguments.trace_time,
+        label=arguments.label,
+    )  # fmt: skip
 
 
 def exit_code(summary: Summary) -> int:

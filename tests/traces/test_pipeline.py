@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -31,6 +32,7 @@ from kraftcheck.spec.values import ModelValue
 from kraftcheck.traces.parsing import DEFAULT_LIMIT
 from kraftcheck.traces.pipeline.driver import InputFile, PipelineFolder, arriving, inputs_of
 from kraftcheck.traces.pipeline.rows import FileReplayer, FileRows, changed, name_of
+from kraftcheck.traces.pipeline.stored import StoredTables
 from kraftcheck.traces.replay.replayer import Replayer
 from tests.support.corpora import BREAKAGE, corpus, tables, tamper
 from tests.support.kills import ROOT
@@ -38,6 +40,7 @@ from tests.support.tampering import tampered_walk
 from tests.support.tlc import TLC, MCReconfig, bound
 
 pytestmark = pytest.mark.kernel
+PAGE = (ROOT / "docs" / "pipeline.md").read_text()
 
 # The rows of one file
 
@@ -325,7 +328,7 @@ def test_the_queries_of_the_page(tmp_path: Path) -> None:
     right = path.read_text()
     path.write_text(re.sub(r"<(?!Initial)\w+>", "<Commit>", right, count=1))
     pipeline(tmp_path / "in", tmp_path / "out", *alone, "--label", "one")
-    page = (ROOT / "docs" / "pipeline.md").read_text().replace("DIR/", f"{tmp_path}/out/")
+    page = PAGE.replace("DIR/", f"{tmp_path}/out/")
     page = page.replace("BEFORE/", f"{tmp_path}/before/")
     view, guards, slowest, actions, changes, seen, coverage = re.findall(r"```sql\n(.*?)```", page, re.S)
     duckdb.sql(view)
@@ -419,19 +422,24 @@ def test_a_start_that_fails_leaves_the_folder_free(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["s3a://bucket/data", "hdfs:/data", "file:///tmp/data"])
 def test_a_uri_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "a.tla").write_text("")
-    model = ["--model", "lock-service"]
-    assert main(["pipeline", name, "--out", str(tmp_path / "out"), *model]) == 2
-    assert main(["pipeline", str(tmp_path / "a.tla"), "--out", name, *model]) == 2
     assert main(["simulate", "lock-service", "--out", name, "--quiet"]) == 2
-    assert capsys.readouterr().err.count("expected a path in the file system of this machine, found a URI") == 3
+    assert main(["replay", "lock-service", str(tmp_path), "--parquet", name, "--quiet"]) == 2
+    assert capsys.readouterr().err.count("expected a path in the file system of this machine, found a URI") == 2
 
 
-def test_a_uri_of_inputs_names_the_data_frames(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["pipeline", "s3a://bucket/data", "--out", str(tmp_path / "out"), "--model", "lock-service"]
-    for more in ([], ["--follow"]):
-        assert main([*words, *more]) == 2
-        assert capsys.readouterr().err.endswith("found a URI; kraftcheck.pipeline.replay reads it by Spark\n")
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["s3a://b/in", "--out", "out"], "out: expected a URI, as another argument is one; write file:///"),
+        (["in", "--out", "s3a://b/out"], "in: expected a URI, as another argument is one; write file:///"),
+        (["s3a://b/in", "--out", "s3a://b/out", "--follow"], "--follow: expected paths of this machine, found a URI"),
+        (["s3a://b/in", "--out", "s3a://b/out", "--workers", "2"], "--workers: expected paths of this machine, found"),
+        (["in", "--out", "out", "--table-format", "delta"], "--table-format: expected a URI in --out, found out"),
+    ],
+)
+def test_uris_and_paths_are_not_mixed(words: list[str], problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", *words, "--model", "lock-service"]) == 2
+    assert problem in capsys.readouterr().err
 
 
 def test_a_trace_that_takes_too_long_is_an_error_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -612,6 +620,84 @@ def test_paths_are_local_whatever_the_default_file_system_is(tmp_path: Path, fil
     assert (code, summary["conforms"], summary["diverges"], summary["unreadable"]) == (1, 3, 1, 1)
     assert len(tables(folder / "out")["traces"]) == 5
     assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+
+
+@pytest.fixture
+def session() -> Iterator[Any]:
+    """A session of Spark that several commands share."""
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    found = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
+    yield found
+    found.stop()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_tables_at_a_uri_have_each_file_once(
+    session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files are touched, made wrong, mended and removed, and runs end before a batch counts."""
+    folder = tmp_path / "with space, 100%25 [1]"
+    folder.mkdir()
+    broken, (wrong,) = corpus(folder / "in", 6, 1, 1)
+    source = "file://" + str(folder / "in").replace("[", r"\[")
+    words = [source, "--out", f"file://{folder}/out", "--model", "two-phase-commit", "--quiet"]
+    report = tmp_path / "report.json"
+
+    def run(*more: str) -> tuple[Any, ...]:
+        code = main(["pipeline", *words, "--json", str(report), *more])
+        found = json.loads(report.read_text())
+        return code, *(found[name] for name in ("new_files", "conforms", "diverges", "unreadable"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StoredTables, "accept", lambda *_: (_ for _ in ()).throw(InputError("killed")))
+        assert main(["pipeline", *words]) == 2
+    assert run("--label", "one") == (1, 6, 4, 1, 1)
+    alone, expected = pipeline(folder / "in", tmp_path / "alone", "--workers", "1")
+    assert (alone, json.loads(report.read_text())) == (1, expected)
+    first, second, *_ = sorted(p for p in (folder / "in").glob("*.tla") if p.name not in {wrong, *broken})
+    right = first.read_text()
+    os.utime(second, (1, 1))
+    tamper(first)
+    assert run("--label", "one") == (1, 2, 3, 2, 1)
+    first.write_text(right)
+    (folder / "in" / wrong).unlink()
+    for name in broken:
+        (folder / "in" / name).unlink()
+    assert run("--label", "one") == (0, 1, 4, 0, 0)
+    assert run("--label", "one") == (0, 0, 4, 0, 0)
+    assert run("--label", "two") == (0, 4, 4, 0, 0)
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE.split("## URIs")[1].split("\n## ")[0], re.S)
+    scope: dict[str, Any] = {"spark": session}
+    exec(example.replace("s3a://bucket/tables", "file://" + str(folder / "out").replace("[", r"\\[")), scope)
+    counted = scope["traces"].groupBy("label").count().collect()
+    assert {row["label"]: row["count"] for row in counted} == {"one": 6, "two": 4}  # with two files that are gone
+    next((folder / "out" / "rows").glob("batch=*/record=traces/*.parquet")).unlink()
+    capsys.readouterr()
+    assert main(["pipeline", *words, "--label", "one"]) == 0  # that batch did not count
+    last = max((folder / "out" / "rows").iterdir())
+    shutil.rmtree(last / "record=traces")
+    assert main(["pipeline", *words, "--label", "two"]) == 2
+    assert "the tables are damaged: expected " in capsys.readouterr().err
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_problems_with_a_uri_are_one_line(session: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--out", f"file://{tmp_path}/out", "--model", "lock-service", "--quiet"]
+    assert main(["pipeline", f"file://{tmp_path}/none", *words]) == 2
+    assert capsys.readouterr().err.endswith("/none: no files; give the URI of a file, of a folder, or a glob pattern\n")
+    assert main(["pipeline", "none://bucket/in", *words]) == 3
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    assert 'No FileSystem for scheme "none"' in printed
 
 
 @pytest.mark.spark

@@ -36,7 +36,6 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.parsing import DEFAULT_LIMIT
 from kraftcheck.traces.pipeline.rows import COLUMNS
 
-BY_SPARK = "kraftcheck.pipeline.replay reads it by Spark"
 COVERAGE, STAGING, SUMMARY = "coverage", "staging", "summary.json"
 
 BATCH: dict[str, Any] = {"seconds": float, "files": [(str, int, int)], "rows": {str: int}}
@@ -62,7 +61,7 @@ def inputs_of(names: Iterable[str], out: Path, *, least: int = 1) -> list[InputF
     """Return the input files of arguments: files, folders (recursively), and glob patterns; `least` of each."""
     found: dict[str, InputFile] = {}
     for name in names:
-        require_local(name, fix=BY_SPARK)
+        require_local(name)
         paths = list(_paths(name))
         if len(paths) < least:
             raise InputError(f"{name}: no files; give a file, a folder, or a glob pattern that matches files")
@@ -94,7 +93,7 @@ def arriving(names: Iterable[str], out: Path) -> Iterator[list[InputFile]]:
     The time between is `POLL`, or that of the last round if it took longer.
     """
     for name in names:
-        require_local(name, fix=BY_SPARK)
+        require_local(name)
         if not Path(name).is_dir():
             raise InputError(f"--follow: expected a folder, found {name}; give the folder in which files arrive")
     before: set[InputFile] = set()
@@ -266,7 +265,7 @@ class Summary:
     # some of the errors: file, line, column, message
     unreadable: list[tuple[str, int | None, int | None, str]] = field(default_factory=list)
 
-    def keep(self, output: PipelineFolder) -> None:
+    def keep(self, output: Output) -> None:
         """Write the summary to the folder, so a run without new files need not read the tables."""
         output.keep_summary(asdict(self))
 
@@ -300,10 +299,29 @@ class Runner(Protocol_):
         """Stop what runs, until the runner is closed; called from another thread."""
 
 
+class Output(Protocol_):
+    """Keeps the batches of a pipeline. See `PipelineFolder`."""
+
+    def done(self) -> set[InputFile]:
+        """Return the files of finished batches, as they were when they were last replayed."""
+
+    def next_batch(self) -> int:
+        """Return the number of the next batch."""
+
+    def claim(self) -> None:
+        """Make the place that of this run, before the first batch."""
+
+    def accept(self, batch: int, files: Iterable[InputFile], seconds: float) -> None:
+        """Make what was written a finished batch."""
+
+    def keep_summary(self, summary: Noted) -> None:
+        """Write the summary of all finished batches."""
+
+
 class Pipeline:
     """Replays new files in batches."""
 
-    def __init__(self, runner: Runner, output: PipelineFolder) -> None:
+    def __init__(self, runner: Runner, output: Output) -> None:
         self._runner = runner
         self._output = output
 

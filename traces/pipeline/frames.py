@@ -89,36 +89,40 @@ class SparkRunner:
     def _summary(self, new_files: int) -> Summary:
         from pyspark.sql import functions as f
 
-        protocol = self._protocol
         self._cluster.describe("coverage and summary")
         traces, steps, errors = map(self._table, COLUMNS)
-        taken = steps.where("action is not null")
-        by_trace = taken.groupBy("file", "index", "action").agg(f.count("*").alias("times"))
-        totals: dict[str, int] = dict.fromkeys([*protocol.actions, *protocol.network.own_actions()], 0)
-        for row in by_trace.groupBy("action").agg(f.sum("times").alias("times")).collect():
-            totals[row["action"]] = row["times"]
+        counts = {"files": self._output.counted(), "new_files": new_files}
+        summary = summary_of(traces, steps, errors, self._protocol, **counts)
+        by_trace = steps.where("action is not null").groupBy("file", "index", "action").agg(f.count("*").alias("times"))
         whole = self._cluster.spark.createDataFrame(
-            [(None, None, name, times) for name, times in totals.items()],
+            [(None, None, name, times) for name, times in summary.actions.items()],
             "file string, index int, action string, times bigint",
         )
         by_trace.unionByName(whole).coalesce(1).write.parquet(_local(self._output.staging(COVERAGE)))
         self._output.replace_coverage()
-        verdicts = {row["verdict"]: row["count"] for row in traces.groupBy("verdict").count().collect()}
-        wrong = traces.where("verdict in ('diverges', 'refuted')")
-        diverging = wrong.select("file", "index", "diverged_step", "reason")
-        unreadable = errors.orderBy("file", "index").select("file", "line", "column", "message")
-        return Summary(
-            files=self._output.counted(),
-            new_files=new_files,
-            traces=sum(verdicts.values()),
-            steps=sum(totals.values()),
-            verdicts=dict(sorted(verdicts.items())),
-            errors=errors.count(),
-            distinct_states=steps.select("state").distinct().count(),
-            actions=totals,
-            diverging=list(map(tuple, diverging.orderBy("file", "index").limit(SHOWN).collect())),
-            unreadable=list(map(tuple, unreadable.limit(SHOWN).collect())),
-        )
+        return summary
+
+
+def summary_of(traces: DataFrame, steps: DataFrame, errors: DataFrame, protocol: Protocol, **counts: int) -> Summary:
+    """Return the summary of tables."""
+    totals: dict[str, int] = dict.fromkeys([*protocol.actions, *protocol.network.own_actions()], 0)
+    for row in steps.where("action is not null").groupBy("action").count().collect():
+        totals[row["action"]] = row["count"]
+    verdicts = {row["verdict"]: row["count"] for row in traces.groupBy("verdict").count().collect()}
+    wrong = traces.where("verdict in ('diverges', 'refuted')")
+    diverging = wrong.select("file", "index", "diverged_step", "reason")
+    unreadable = errors.orderBy("file", "index").select("file", "line", "column", "message")
+    return Summary(
+        traces=sum(verdicts.values()),
+        steps=sum(totals.values()),
+        verdicts=dict(sorted(verdicts.items())),
+        errors=errors.count(),
+        distinct_states=steps.select("state").distinct().count(),
+        actions=totals,
+        diverging=list(map(tuple, diverging.orderBy("file", "index").limit(SHOWN).collect())),
+        unreadable=list(map(tuple, unreadable.limit(SHOWN).collect())),
+        **counts,
+    )
 
 
 def _local(path: str) -> str:

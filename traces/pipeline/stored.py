@@ -1,0 +1,170 @@
+"""The pipeline's tables under a URI, read and written by Spark: in Delta Lake, or as plain Parquet.
+
+    rows     the rows of all tables, partitioned by batch and by `record`, the name of a row's table
+    files    one row for each file of a finished batch
+
+A batch counts once its files are in `files`, which happens last. Of the batches of a file in one run, the latest
+counts. A run is a model with its configuration, and a label. Concurrent runs use batches of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from kraftcheck.explorer.cluster import Cluster, spark_errors
+from kraftcheck.persistence.folder import Noted
+from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.traces.pipeline.driver import FILES_A_BATCH, MOST_FILES_A_BATCH, InputFile, Summary
+from kraftcheck.traces.pipeline.frames import replayed, summary_of, table_of
+from kraftcheck.traces.pipeline.rows import COLUMNS, FLAT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+DELTA, PARQUET = FORMATS = ("delta", "parquet")
+DELTA_SETTINGS = (
+    ("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension"),
+    ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"),
+)
+"""Settings without which Delta Lake refuses to write."""
+
+FILES = "batch bigint, model string, label string, file string, length bigint, modified bigint, rows bigint"
+SCHEMAS = {"rows": f"{FLAT}, batch bigint", "files": FILES}
+"""The columns of the two tables, in Spark's DDL."""
+
+
+class StoredTables:
+    """Tables under a URI, and what fills them. See `Runner` and `Output`."""
+
+    def __init__(self, cluster: Cluster, protocol: Protocol, arguments: str, out: str, form: str) -> None:
+        self._cluster = cluster
+        self._protocol = protocol
+        self._arguments = arguments
+        self._out = out.rstrip("/")
+        self._run = tuple(json.loads(arguments)[name] for name in ("model", "label"))
+        self._present: set[str] = set()
+        self.cancel = cluster.cancel
+        self.files_a_batch = cluster.number("spark.kraftcheck.files", FILES_A_BATCH, least=1, most=MOST_FILES_A_BATCH)
+        with spark_errors():
+            is_delta = self._exists("files/_delta_log")
+            self._form = DELTA if is_delta or (form == DELTA and not self._exists("files")) else PARQUET
+            notes = self._read("files").collect() if is_delta or self._exists("files") else []
+        self._noted = [note.asDict() for note in notes]
+
+    def _exists(self, name: str) -> bool:
+        context: Any = self._cluster.spark.sparkContext
+        path = context._jvm.org.apache.hadoop.fs.Path(f"{self._out}/{name}")
+        return bool(path.getFileSystem(context._jsc.hadoopConfiguration()).exists(path))
+
+    def _read(self, name: str) -> DataFrame:
+        reader, folder = self._cluster.spark.read.format(self._form), f"{self._out}/{name}"
+        return reader.load(folder) if self._form == DELTA else reader.schema(SCHEMAS[name]).load(_literal(folder))
+
+    def _write(self, rows: DataFrame, name: str, batch: int, *partitions: str) -> None:
+        """Write the rows of a batch. As Parquet, a batch has a folder of its own, which no other run touches."""
+        from pyspark.sql import functions as f
+
+        writer = rows.write.format(self._form)
+        if self._form == PARQUET:
+            writer.partitionBy(*partitions).save(f"{self._out}/{name}/batch={batch}")
+            return
+        with_batch = rows.withColumn("batch", f.lit(batch).cast("bigint"))
+        with_batch.write.format(DELTA).mode("append").partitionBy("batch", *partitions).save(f"{self._out}/{name}")
+
+    def inputs(self, names: Iterable[str]) -> list[InputFile]:
+        """Return the files under URIs, which may be patterns, except those of the tables."""
+        found: dict[str, InputFile] = {}
+        own = _spelled(self._out) + "/"
+        self._cluster.describe("list the files")
+        for name in names:
+            files = [file for file in self._listed(name) if not _spelled(file.path).startswith(own)]
+            if not files:
+                raise InputError(f"{name}: no files; give the URI of a file, of a folder, or a glob pattern")
+            found |= {file.path: file for file in files}
+        self._present = set(found)
+        return [found[path] for path in sorted(found)]
+
+    def _listed(self, name: str) -> list[InputFile]:
+        from pyspark.errors import AnalysisException
+
+        columns = "path", "length", "unix_micros(modificationTime)"
+        reader = self._cluster.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+        try:
+            with spark_errors():
+                return [InputFile(*row) for row in reader.load(name).selectExpr(*columns).collect()]
+        except InputError as error:
+            if isinstance(error.__cause__, AnalysisException) and "PATH_NOT_FOUND" in str(error.__cause__):
+                return []
+            raise
+
+    def _newest(self) -> dict[str, Any]:
+        """Return the newest note of each file in this run."""
+        mine = (note for note in self._noted if (note["model"], note["label"]) == self._run)
+        return {note["file"]: note for note in sorted(mine, key=lambda note: int(note["batch"]))}
+
+    def done(self) -> set[InputFile]:
+        """Return the files of finished batches, as they were when they were last replayed."""
+        return {InputFile(note["file"], note["length"], note["modified"]) for note in self._newest().values()}
+
+    def claim(self) -> None:
+        """Do nothing: many runs share the tables."""
+
+    def next_batch(self) -> int:
+        """Return the number of the next batch: the time in nanoseconds, or one more than the last."""
+        return max([time.time_ns(), *(1 + int(note["batch"]) for note in self._noted)])
+
+    def write(self, batch: int, files: list[InputFile]) -> None:
+        """Replay some files and write their rows, which do not count yet."""
+        self._cluster.describe(f"replay {len(files):,} files")
+        reader = self._cluster.spark.read.format("binaryFile")
+        with spark_errors():
+            contents = reader.load([_literal(file.path) for file in files]).select("path", "content")
+            self._write(replayed(contents, self._protocol, self._arguments), "rows", batch, "record")
+
+    def accept(self, batch: int, files: Iterable[InputFile], seconds: float) -> None:
+        """Note the files of a batch with the number of their rows, so that it counts."""
+        model, label = self._run
+        with spark_errors():
+            written = self._read("rows").where(f"batch = {batch}").groupBy("file").count().collect()
+            rows = {row["file"]: row["count"] for row in written}
+            noted = [(model, label, *file, rows[file.path]) for file in files if file.path in rows]
+            columns = FILES.removeprefix("batch bigint, ")
+            self._write(self._cluster.spark.createDataFrame(noted, columns).coalesce(1), "files", batch)
+        names = [column.split(" ")[0] for column in columns.split(", ")]
+        self._noted += [{"batch": batch, **dict(zip(names, note, strict=True))} for note in noted]
+
+    def summary(self, new_files: int) -> Summary:
+        """Return the summary of the inputs, each as it was last replayed."""
+        from pyspark.sql import functions as f
+
+        self._cluster.describe("summary")
+        notes = [note for path, note in self._newest().items() if path in self._present]
+        pairs = [(note["file"], note["batch"]) for note in notes]
+        with spark_errors():
+            newest = self._cluster.spark.createDataFrame(pairs, "file string, batch bigint")
+            rows = self._read("rows").join(f.broadcast(newest), ["file", "batch"], "left_semi")
+            expected, found = sum(note["rows"] for note in notes), rows.count()
+            if found != expected:
+                problem = f"expected {expected:,} rows, found {found:,}; replay into another folder"
+                raise InputError(f"--out {self._out}: the tables are damaged: {problem}")
+            counts = {"files": len(notes), "new_files": new_files}
+            traces, steps, errors = (table_of(rows, table) for table in COLUMNS)
+            return summary_of(traces, steps, errors, self._protocol, **counts)
+
+    def keep_summary(self, summary: Noted) -> None:
+        """Do nothing: the summary is computed by each run."""
+
+
+def _literal(path: str) -> str:
+    """Return the pattern that matches a path alone."""
+    return re.sub(r"([\\\[\]{}*?^])", r"\\\1", path)
+
+
+def _spelled(uri: str) -> str:
+    """Return a URI with one spelling of an empty host: Hadoop writes `file:/tmp` for `file:///tmp`."""
+    return uri.replace(":///", ":/")
