@@ -309,10 +309,10 @@ class Output(Protocol_):
         """Return the number of the next batch."""
 
     def claim(self) -> None:
-        """Make the place that of this run, before the first batch."""
+        """Claim the output for this run, before the first batch."""
 
     def accept(self, batch: int, files: Iterable[InputFile], seconds: float) -> None:
-        """Make what was written a finished batch."""
+        """Finish the batch: its rows count from now on."""
 
     def keep_summary(self, summary: Noted) -> None:
         """Write the summary of all finished batches."""
