@@ -14,6 +14,7 @@ from kraftcheck.kraft_model.quorum.records import (
     AdminResponse,
     Change,
     EndQuorumEpochRequest,
+    FetchRequest,
     Key,
     Mode,
     Nil,
@@ -23,6 +24,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
 )
 from kraftcheck.kraft_model.quorum.rules import epoch_start, failed, matches
+from kraftcheck.kraft_model.quorum.variants.reports import Report
 from kraftcheck.lockstep.messages import (
     Json,
     LogIndex,
@@ -33,7 +35,7 @@ from kraftcheck.lockstep.messages import (
     is_silent,
 )
 from kraftcheck.lockstep.process import Answer, Driver
-from kraftcheck.lockstep.server import ServerParts, adopted, compared
+from kraftcheck.lockstep.server import ServerParts, adopted, adopted_reports, compared, compared_reports
 from kraftcheck.spec import Map, ModelValue, Record, State, ordered
 from kraftcheck.spec.errors import InputError
 
@@ -96,7 +98,9 @@ class KafkaCluster:
         self._book = LogIndex(self._hosts)
         self._pieces = SnapshotPieceReader(protocol)
         epochs = lambda node: self.replicas[self._hosts[node]].epoch  # noqa: E731
-        self._reader = MessageReader(self._hosts, self._book, epochs, self._pieces)
+        fetch_type = getattr(protocol, "fetch_type", FetchRequest)
+        self._reader = MessageReader(self._hosts, self._book, epochs, self._pieces, fetch_type)
+        self.reported: frozenset[Report] = frozenset()
         self.replicas: dict[ModelValue, KafkaReplica] = {}
         self.in_flight: dict[int, Record] = {}
         self._answers: set[int] = set()  # the answers among them
@@ -122,6 +126,7 @@ class KafkaCluster:
                 version=p.initial_version,
                 autoJoin=p.auto_join,
                 fetchLimit=p.fetch_limit,
+                delays=hasattr(p, "fetch_type"),
                 **({} if logs is None else {"logs": logs}),
             )
         )
@@ -133,6 +138,11 @@ class KafkaCluster:
     def find(self, message: Record) -> int | None:
         """Return the driver's number of a message in flight, the youngest of several equal messages, or None."""
         return max((number for number, found in self.in_flight.items() if found == message), default=None)
+
+    def delayed(self, host: ModelValue, fetch: Record | None = None) -> dict[int, FetchRequest]:
+        """Return the fetches whose responses a replica delays, or those equal to one, by the driver's numbers."""
+        found = {number: self._requests[number] for number in self.replicas[host].server.delayed}
+        return {n: one for n, one in found.items() if isinstance(one, FetchRequest) and fetch in (None, one)}
 
     def preferred(self, message: Record) -> tuple[Key, ...]:
         """Return the successors in an EndQuorumEpoch, in Kafka's order; empty if the message is not in flight."""
@@ -261,7 +271,10 @@ class KafkaCluster:
         leader, epoch = state.get("heardOf", (-1, 0))
         heard = Term(epoch, self._hosts[leader]) if leader >= 0 else Nil.NIL
         snapshots = tuple(held.count(end) for end in state.get("snapshots", ()))
-        return ServerParts("heardOf" in state, heard, state.get("claims", False), snapshots)
+        told = Report(state.get("told", 0), held.count(state["logHigh"]))
+        delayed = tuple(state.get("delayed", ()))
+        claims = state.get("claims", False)
+        return ServerParts("heardOf" in state, heard, claims, snapshots, told, state.get("read"), delayed)
 
     def _change(self, held: ReplicaLog, state: Json) -> PendingChange | Nil:
         if "adding" in state:
@@ -327,6 +340,11 @@ def differences(state: State, cluster: KafkaCluster) -> Iterator[FieldDifference
     for host, replica in state.replicas.items():
         if not isinstance(replica, Admin):
             yield from of_replica(replica, cluster.replicas[host])
+            if replica.mode not in ENDED:
+                delayed = frozenset(cluster.delayed(host).values())
+                parts = compared(replica, cluster.replicas[host].server, delayed, cluster.protocol)
+                yield from _differing(host, parts)
+    yield from _differing(None, compared_reports(state.shared, cluster.reported))
     ours, theirs = messages_of(state), set(cluster.in_flight.values())
     if ours != theirs:
         for message in ours - theirs:
@@ -342,9 +360,11 @@ def of_replica(model: Replica, kafka: KafkaReplica) -> Iterator[FieldDifference]
         if not all(has_ended):
             yield FieldDifference(model.id, "mode", model.mode, kafka.mode)
         return
-    for field, ours, theirs in _compared(model, kafka):
-        if ours != theirs:
-            yield FieldDifference(model.id, field, ours, theirs)
+    yield from _differing(model.id, _compared(model, kafka))
+
+
+def _differing(where: ModelValue | None, parts: Iterable[tuple[str, Any, Any]]) -> Iterator[FieldDifference]:
+    return (FieldDifference(where, field, ours, theirs) for field, ours, theirs in parts if ours != theirs)
 
 
 def _compared(model: Replica, kafka: KafkaReplica) -> Iterator[tuple[str, Any, Any]]:
@@ -362,7 +382,6 @@ def _compared(model: Replica, kafka: KafkaReplica) -> Iterator[tuple[str, Any, A
         yield from _compared_of_leader(model, kafka)
     else:
         yield "high_watermark", model.high_watermark, kafka.high_watermark
-    yield from compared(model, kafka.server)
     if model.mode is Mode.FOLLOWER:
         yield "fetched", model.fetched, kafka.fetched
         yield "updating", model.updating, kafka.due
@@ -412,7 +431,8 @@ def model_state_of(guess: State, cluster: KafkaCluster) -> State:
         was: Replica = guess.replicas[host]
         if was.mode in ENDED:
             continue
-        replicas[host] = failed(was) if kafka.mode is Mode.DOWN else _model_replica_of(was, kafka)
+        delayed = frozenset(cluster.delayed(host).values())
+        replicas[host] = failed(was) if kafka.mode is Mode.DOWN else _model_replica_of(was, kafka, delayed)
         if kafka.mode is Mode.LEADER:
             elected |= {Term(kafka.epoch, host)}
             if kafka.high_watermark > len(committed):
@@ -424,18 +444,18 @@ def model_state_of(guess: State, cluster: KafkaCluster) -> State:
     return guess.but(
         replicas=Map(replicas),
         inboxes=Map({dest: Map(inbox) for dest, inbox in inboxes.items()}),
-        shared=guess.shared.but(committed=committed, elected=elected),
+        shared=guess.shared.but(committed=committed, elected=elected, **adopted_reports(guess.shared, cluster.reported)),
     )
 
 
-def _model_replica_of(was: Replica, kafka: KafkaReplica) -> Replica:
+def _model_replica_of(was: Replica, kafka: KafkaReplica, delayed: frozenset[FetchRequest]) -> Replica:
     """Convert a Kafka replica to the model's; fields that Kafka does not expose come from `was`."""
     high = max(0, kafka.high_watermark)  # negative if no batch ends there
     same = ("mode", "epoch", "leader", "leader_endpoint", "log", "voters", "version", "fetched", "updated")
     return was.but(
         **{field: getattr(kafka, field) for field in same},
         **_adopted_votes(was, kafka),
-        **adopted(was, kafka.server),
+        **adopted(was, kafka.server, delayed),
         start=max(0, kafka.start),
         high_watermark=was.high_watermark if kafka.mode is Mode.LEADER and not high else high,
         offsets=Map({key: max(0, end) for key, end in kafka.offsets.items() if not matches(key, was.key)}),

@@ -82,6 +82,22 @@ def _list_voters(cluster: KafkaCluster, _: State, step: Transition) -> None:
     cluster.do("list-voters", node=number_of(step.actor), voters=numbers(step.target.replicas[step.actor].listed))
 
 
+def _expire_fetch(cluster: KafkaCluster, before: State, step: Transition) -> None:
+    """The maximum wait of a delayed fetch passes, as that of each equal fetch, which the model merges with it."""
+    (ended,) = before.replicas[step.actor].delayed - step.target.replicas[step.actor].delayed
+    numbers = cluster.delayed(step.actor, ended.request)
+    if not numbers:
+        raise MessageNotInFlight(f"{step.actor} does not delay {ended.request}")
+    for number in sorted(numbers):
+        cluster.do("expire-fetch", node=number_of(step.actor), fetch=number)
+
+
+def _describe_features(cluster: KafkaCluster, _: State, step: Transition) -> None:
+    """Kafka's `KRaftMetadataCache.features` returns what the client does, which each state has."""
+    cluster.do("nothing", node=number_of(step.actor))
+    cluster.reported |= {cluster.replicas[step.actor].server.told}
+
+
 def _found(cluster: KafkaCluster, step: Transition) -> int:
     """Return the driver's number of a step's message; raise MessageNotInFlight without one."""
     assert step.message is not None
@@ -215,6 +231,8 @@ COMMANDS: dict[str, Command] = {
     "RegisterListener": _plainly("listen"),
     "Activate": _activate,
     "ListVoters": _list_voters,
+    "ExpireFetch": _expire_fetch,
+    "DescribeFeatures": _describe_features,
     "LoseMessage": _lose,
     # a follower has one timer for UpdateVoter, and for its own AddVoter and RemoveVoter
     **dict.fromkeys(("SendUpdateVoter", "Join"), _plainly("update-period")),

@@ -233,8 +233,10 @@ class MessageReader:
         book: LogIndex,
         epochs: Callable[[int], int],
         pieces: SnapshotPieceReader | None = None,
+        fetch_type: type[FetchRequest] = FetchRequest,
     ) -> None:
         self._hosts = hosts
+        self._fetch_type = fetch_type
         self._pieces = pieces or SnapshotPieceReader(None)
         self._book = book
         self._epochs = epochs
@@ -311,7 +313,10 @@ class MessageReader:
         part = partition(found["data"])
         offset = self._count(found, part["fetchOffset"])
         directory = directory_of(found["from"], part["replicaDirectoryId"])
-        return FetchRequest(part["currentLeaderEpoch"], offset, part["lastFetchedEpoch"], directory, source, dest)
+        plain = part["currentLeaderEpoch"], offset, part["lastFetchedEpoch"], directory, source, dest
+        if self._fetch_type is FetchRequest:
+            return FetchRequest(*plain)
+        return self._fetch_type(*plain, high_watermark=self._count(found, part["highWatermark"]))
 
     def _fetch_response(self, found: Json, request: Any, source: ModelValue, dest: ModelValue) -> Record | None:
         if not found["data"]["responses"]:  # the whole request is refused

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,6 +21,9 @@ OTHERS = -1
 
 PLACED = re.compile(r"(\w+)=(.+)")
 
+STARTS = ("restart", "power-loss", "lose-disk", "move-endpoint", "change-software", "list-voters")
+"""Commands with which a replica's process starts anew: the next one has the next version of the replica."""
+
 
 def is_mixed(kafka: str) -> bool:
     """Whether a value of `--kafka`, or several of them with commas, gives replicas versions of their own."""
@@ -27,18 +31,24 @@ def is_mixed(kafka: str) -> bool:
 
 
 def start_mixed(kafka: str, newest: str) -> MixedDriver:
-    """Start a process for each version of a text such as `n1=4.1.2,4.3.1`; other replicas have the unnamed version."""
-    place: dict[int, str] = {}
+    """Start a process for each version of a text such as `n1=4.1.2:4.3.1,4.3.1`.
+
+    The first restart of n1 takes it from 4.1.2 to 4.3.1. Replicas without a name have the unnamed version.
+    """
+    place: dict[int, list[str]] = {}
     for word in kafka.split(","):
         node, version = _placed(word)
         if node in place:
             raise InputError(f"--kafka {word}: expected one version for a replica, and one for the others; remove one")
-        place[node] = version
-    versions = list(dict.fromkeys([place.pop(OTHERS, newest), *place.values()]))
+        place[node] = version.split(":")
+    others = place.pop(OTHERS, [newest])
+    if len(others) > 1 or not all(chain.from_iterable(place.values())):
+        raise InputError(f"--kafka {kafka}: expected versions such as n1=4.1.2:4.3.1; name a replica and its versions")
+    versions = list(dict.fromkeys(chain(others, *place.values())))
     paths = [classpath(version) for version in versions]
     with ExitStack() as stack:
         drivers = [stack.enter_context(Driver(path.java, path.text, path.options)) for path in paths]
-        mixed = MixedDriver(drivers, {node: versions.index(version) for node, version in place.items()})
+        mixed = MixedDriver(drivers, {node: [*map(versions.index, own)] for node, own in place.items()})
         stack.pop_all()
     return mixed
 
@@ -58,12 +68,14 @@ class MixedDriver(Driver):
     """Drives replicas in several processes as if they were in one.
 
     A message to a replica of another process moves there as soon as it is sent, as bytes. A request has the newest
-    version that both processes know.
+    version that both processes know. A replica with further versions moves at each start to the process of the next.
     """
 
-    def __init__(self, drivers: Sequence[Driver], place: Mapping[int, int]) -> None:
+    def __init__(self, drivers: Sequence[Driver], places: Mapping[int, Sequence[int]]) -> None:
         self._drivers = drivers
-        self._place = place  # of replicas that are not in the first process
+        self._places = places  # the processes of replicas with versions of their own, in order
+        self._later: dict[int, list[int]] = {}
+        self._place: dict[int, int] = {}  # of replicas that are not in the first process
         self._stale: dict[int, list[int]] = {}
         self._at: dict[int, int] = {}  # processes of messages in flight
         self.meanwhile: Callable[[], None] | None = None
@@ -79,6 +91,8 @@ class MixedDriver(Driver):
         """Execute a command in the process of its replica or message, and return the answer."""
         if command == "cluster":
             return self._start(arguments)
+        if command in STARTS and self._later.get(arguments["node"]):
+            self._move(arguments["node"], self._later[arguments["node"]].pop(0), whole=command != "power-loss")
         number = arguments.get("message")
         at = self._of(arguments["node"]) if number is None else self._at.pop(number)
         driver = self._drivers[at]
@@ -90,10 +104,38 @@ class MixedDriver(Driver):
                 process.ask("replaced", node=arguments["node"], **changed)
         return answer
 
+    def _move(self, node: int, new: int, *, whole: bool) -> None:
+        """Move a replica, its disk and the requests in flight to it to another process, where it starts next."""
+        old = self._of(node)
+        if old == new:
+            return
+        answer = self._drivers[old].ask("hand-over", node=node, whole=whole, versions=self._versions[new])
+        if "error" in answer:
+            raise InputError(f"a replica cannot move to another version of Kafka: {answer['error']}")
+        self._stale[old], moved = answer["stale"], answer["moved"]
+        for other, process in enumerate(self._drivers):
+            if other not in (old, new):
+                process.ask("moved", node=node, versions=self._versions[new])
+        self._place[node] = new
+        disk = {name: value for name, value in moved.items() if name != "requests"}
+        for command, arguments in (("take-over", disk), *(("take", found) for found in moved["requests"])):
+            self._taken(new, command, **arguments)
+
+    def _taken(self, there: int, command: str, **arguments: Any) -> None:
+        """Hand a message or a replica to a process."""
+        answer = self._drivers[there].ask(command, **arguments)
+        if "error" in answer:
+            raise InputError(f"a message cannot be read by another version of Kafka: {answer['error']}")
+        self._stale[there] = answer["stale"]
+        if command == "take":
+            self._at[arguments["id"]] = there
+
     def _of(self, node: int) -> int:
         return self._place.get(node, 0)
 
     def _start(self, arguments: dict[str, Any]) -> Answer:
+        self._place = {node: places[0] for node, places in self._places.items()}
+        self._later = {node: [*places[1:]] for node, places in self._places.items()}
         unknown = set(self._place) - set(arguments["nodes"])
         if unknown:
             nodes, names = (", ".join(map(str, sorted(found))) for found in (arguments["nodes"], unknown))
@@ -120,12 +162,7 @@ class MixedDriver(Driver):
             self._at[found["id"]] = there
             if there != at:
                 names = ("id", "from", "to", "answer", "kind", "version", "bytes")
-                taken = self._drivers[there].ask(
-                    "take", **{name: found[name] for name in names}, asked=found.get("request", 0)
-                )
-                if "error" in taken:
-                    raise InputError(f"a message cannot be read by another version of Kafka: {taken['error']}")
-                self._stale[there] = taken["stale"]
+                self._taken(there, "take", **{name: found[name] for name in names}, asked=found.get("request", 0))
         return {**answer, "stale": [number for stale in self._stale.values() for number in stale]}
 
     def close(self) -> None:

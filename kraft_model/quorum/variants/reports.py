@@ -226,6 +226,10 @@ class Features(Quorum, variant="features"):
             yield self.taken(me, me, consumes=False).put(reports=reports).spend("feature_descriptions")
 
     def finalized_version(self, me: Replica) -> int | None:
+        return self.committed_version(me)
+
+    def committed_version(self, me: Replica) -> int | None:
+        """Return the kraft.version of the log up to the high watermark; None without one."""
         known = me.log[: me.high_watermark]
         return self.with_log(me, known, flushes=False).version if known else None
 
@@ -244,7 +248,11 @@ class Features(Quorum, variant="features"):
 
 
 class UncommittedVersionReported(Features, variant="uncommitted-version-reported"):
-    """A replica reports the kraft.version in use, possibly uncommitted (review of KAFKA-16538; KAFKA-19998)."""
+    """A replica reports the kraft.version in use, possibly uncommitted (review of KAFKA-16538; KAFKA-19998).
+
+    So does Kafka: `KRaftMetadataCache.features` and `FeatureControlManager` take `KafkaRaftClient.kraftVersion`. All
+    versions.
+    """
 
     def finalized_version(self, me: Replica) -> int | None:
         return None if super().finalized_version(me) is None else me.version

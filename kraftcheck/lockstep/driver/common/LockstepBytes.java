@@ -26,10 +26,10 @@ final class LockstepBytes {
         return found;
     }
 
-    /** Adds a message as bytes; a request has the newest version that both processes know. */
+    /** Adds a message as bytes; a request, or the answer to one that was none, has the newest version that both processes know. */
     static void write(LockstepMessage message, JsonNode theirs, ObjectNode described) {
         short kind = message.data.apiKey();
-        if (!message.answer) {
+        if (!message.answer || message.version < 0) {
             short newest = message.data.highestSupportedVersion();
             message.version = (short) Math.min(newest, theirs.path(Integer.toString(kind)).asInt(newest));
         }

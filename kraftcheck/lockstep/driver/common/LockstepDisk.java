@@ -29,7 +29,7 @@ interface LockstepDisk {
     /** A disk in memory, with the log of Kafka's own tests. */
     final class InMemory implements LockstepDisk {
         private final MockLog log = new MockLog(PARTITION, Uuid.METADATA_TOPIC_ID, LockstepWire.logContext());
-        private final QuorumStateStore store = new LockstepParts.Ballot();
+        final LockstepParts.Ballot ballot = new LockstepParts.Ballot();
 
         @Override
         public MockLog log() {
@@ -38,7 +38,7 @@ interface LockstepDisk {
 
         @Override
         public QuorumStateStore store() {
-            return store;
+            return ballot;
         }
 
         @Override

@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.TreeMap;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicInteger;
 
 import com.fasterxml.jackson.databind.JsonNode;
@@ -21,10 +22,12 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.errors.ApiException;
+import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.errors.UnsupportedVersionException;
 import org.apache.kafka.common.feature.SupportedVersionRange;
 import org.apache.kafka.common.message.AddRaftVoterRequestData;
 import org.apache.kafka.common.message.ApiVersionsResponseData;
+import org.apache.kafka.common.message.FetchRequestData;
 import org.apache.kafka.common.message.UpdateFeaturesResponseData;
 import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.ApiMessage;
@@ -37,23 +40,26 @@ import org.apache.kafka.snapshot.SnapshotWriter;
 
 /** Drives real Raft clients, one step at a time: a command is a line of JSON, and so is its answer. */
 public final class LockstepDriver {
+    private static final int NOBODY = Integer.MAX_VALUE - 1;  // in place of the replica whose state an answer has
     final TreeMap<Integer, LockstepReplica> replicas = new TreeMap<>();
     final List<Integer> voters = new ArrayList<>();
     final List<Integer> brokers = new ArrayList<>();
     final List<Integer> servers = new ArrayList<>();
-    private final LinkedHashMap<Long, LockstepMessage> underWay = new LinkedHashMap<>();
-    private final Map<Long, LockstepMessage> abroad = new HashMap<>();  // requests to replicas of other processes
+    final LinkedHashMap<Long, LockstepMessage> underWay = new LinkedHashMap<>();
+    final Map<Long, LockstepMessage> abroad = new HashMap<>();  // requests to replicas of other processes
     private final List<LockstepMessage> news = new ArrayList<>();
     private final AtomicInteger correlations = new AtomicInteger();  // of an administrator's requests
     private final List<Integer> foreign = new ArrayList<>();
     final Path folder;  // null where disks are in memory
     Path logs;  // of the Raft clients; null if they write none
     boolean autoJoin;
+    boolean delays;  // whether fetches may wait at their leader
     int fetchLimit;
     int version;
     VoterSet formatted = VoterSet.empty();
     private long messages;
     private int acting = -1;  // the replica that takes the step
+    private ObjectNode moved;  // a replica that moves to another process
     private Exception unanswered;  // the exception that Kafka gave instead of an answer
 
     private LockstepDriver(Path folder) {
@@ -79,18 +85,19 @@ public final class LockstepDriver {
         message.answer = command.path("answer").asBoolean();
         message.version = (short) command.path("version").asInt();
         message.data = LockstepBytes.read(command);
-        if (message.answer) {
-            LockstepMessage asked = abroad.remove(command.path("asked").asLong());
-            message.asked = asked.id;
+        message.asked = command.path("asked").asLong();
+        LockstepMessage asked = abroad.remove(message.answer ? message.asked : message.id);
+        if (asked != null) {  // a request that returns, or the answer to one
             message.request = asked.request;
             message.promise = asked.promise;
             message.channel = asked.channel;
         }
+        message.late = message.answer && asked == null;
         underWay.put(message.id, message);
     }
 
     /** Reports a message to another process; like Kafka's network channel, answers a request that cannot be written. */
-    private void sendAbroad(LockstepMessage message, ArrayNode sent) throws Exception {
+    void sendAbroad(LockstepMessage message, ArrayNode sent) throws Exception {
         try {
             ObjectNode described = LockstepJson.described(message);
             LockstepBytes.write(message, replicas.get(message.to).versions, described);
@@ -137,6 +144,7 @@ public final class LockstepDriver {
         version = command.path("version").asInt(1);
         autoJoin = command.path("autoJoin").asBoolean(false);
         fetchLimit = command.path("fetchLimit").asInt(0);
+        delays = command.path("delays").asBoolean(false);
         command.path("voters").forEach(id -> voters.add(id.asInt()));
         command.path("bootstrap").forEach(id -> servers.add(id.asInt()));
         command.path("brokers").forEach(id -> brokers.add(id.asInt()));
@@ -178,7 +186,7 @@ public final class LockstepDriver {
         }
         underWay.remove(id);
         if (message.answer) {
-            if (message.request != null && to != null && !to.dead) {
+            if (message.request != null && to != null && !to.dead && !to.elsewhere) {
                 message.promise.complete(new RaftResponse.Inbound(
                     message.request.correlationId(), message.data, message.request.destination()));
                 if (fails) {
@@ -223,14 +231,22 @@ public final class LockstepDriver {
         short version = message.version < 0 ? data.highestSupportedVersion() : message.version;
         RaftRequest.Inbound inbound = new RaftRequest.Inbound(
             LockstepParts.LISTENER, number, version, data, to.time.milliseconds());
+        to.delayed.put(message.id, new CompletableFuture<>());  // taken for delayed until it is answered
         LockstepWire.handle(to.client, inbound).whenComplete((response, error) -> {
+            to.delayed.remove(message.id);
             if (error == null) {
                 answer(message, response.data());
             } else {
                 unanswered = new IllegalStateException("a request has an exception for an answer: " + error, error);
             }
         });
+        to.patience.latest = null;
         to.settle();
+        if (!(data instanceof FetchRequestData)) {
+            to.delayed.remove(message.id);
+        } else if (to.delayed.containsKey(message.id)) {
+            to.delayed.put(message.id, to.patience.latest);
+        }
     }
 
     private void askBootstrap(LockstepReplica replica, int server) {
@@ -266,10 +282,12 @@ public final class LockstepDriver {
 
     private void stale(ArrayNode found) throws Exception {
         for (LockstepMessage message : underWay.values()) {
-            if (message.answer && message.request != null) {
+            if (message.late) {
+                found.add(message.id);
+            } else if (message.answer && message.request != null) {
                 LockstepReplica to = replicas.get(message.to);
                 RequestManager manager = LockstepInside.field(to.client, "requestManager");
-                if (to.dead || message.channel != to.channel || !manager.isResponseExpected(message.request.destination(), message.request.correlationId())) {
+                if (to.dead || to.elsewhere || message.channel != to.channel || !manager.isResponseExpected(message.request.destination(), message.request.correlationId())) {
                     found.add(message.id);
                 }
             }
@@ -298,11 +316,21 @@ public final class LockstepDriver {
                 replica.settle();
             }
             case "nothing" -> { }
+            case "expire-fetch" -> {
+                replica.delayed.get(command.path("fetch").asLong()).completeExceptionally(new TimeoutException("the wait is over"));
+                replica.settle();
+            }
             case "take" -> {
                 take(command);
-                id = command.path("to").asInt();
+                id = NOBODY;
             }
             case "versions" -> id = Integer.MAX_VALUE;  // no replica
+            case "hand-over" -> moved = LockstepMove.handOver(this, replica, command);
+            case "take-over" -> {
+                LockstepMove.takeOver(replica, command);
+                id = NOBODY;
+            }
+            case "moved" -> replica.versions = command.path("versions");
             case "replaced" -> {  // a replica of another process has another disk or endpoint
                 replica.directory += command.path("disk").asInt();
                 replica.endpoint += command.path("endpoint").asInt();
@@ -427,6 +455,10 @@ public final class LockstepDriver {
             }
         }
         news.clear();
+        if (moved != null) {
+            answer.set("moved", moved);
+            moved = null;
+        }
         stale(answer.putArray("stale"));
         if (id == Integer.MAX_VALUE) {
             answer.set("versions", LockstepBytes.versions());

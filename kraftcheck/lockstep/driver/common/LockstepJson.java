@@ -77,6 +77,11 @@ final class LockstepJson {
         KRaftControlRecordStateMachine partition = LockstepInside.field(client, "partitionState");
         node.set("voters", voters(partition.lastVoterSet()));
         node.put("version", partition.lastKraftVersion().featureLevel());
+        node.put("told", client.kraftVersion().featureLevel());
+        if (replica.controller.version != null) {
+            node.put("read", replica.controller.version);
+        }
+        replica.delayed.keySet().forEach(node.withArray("delayed")::add);
         EpochElection election = quorum.isCandidate() ? quorum.candidateStateOrThrow().epochElection()
             : quorum.isProspective() ? quorum.prospectiveStateOrThrow().epochElection() : null;
         if (election != null) {

@@ -12,6 +12,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Supplier;
 
+import org.apache.kafka.common.message.KRaftVersionRecord;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.raft.generated.QuorumStateData;
@@ -105,7 +106,8 @@ final class LockstepParts {
 
     /** The file quorum-state, in memory. */
     static final class Ballot implements QuorumStateStore {
-        private Optional<QuorumStateData> written = Optional.empty();
+        Optional<QuorumStateData> written = Optional.empty();
+        short version;  // the form in which it is written
 
         @Override
         public Optional<ElectionState> readElectionState() {
@@ -113,8 +115,13 @@ final class LockstepParts {
         }
 
         @Override
-        public void writeElectionState(ElectionState state, KRaftVersion version) {
-            written = Optional.of(state.toQuorumStateData(version.quorumStateVersion()));
+        public void writeElectionState(ElectionState state, KRaftVersion inUse) {
+            write(state.toQuorumStateData(inUse.quorumStateVersion()), inUse.quorumStateVersion());
+        }
+
+        void write(QuorumStateData state, short form) {
+            written = Optional.of(state);
+            version = form;
         }
 
         @Override
@@ -128,30 +135,47 @@ final class LockstepParts {
         }
     }
 
-    /** An expiration service without a thread: its promises never expire. */
+    /** An expiration service without a thread: a promise expires when the driver says so. */
     static final class Patience implements ExpirationService {
+        CompletableFuture<?> latest;
+
         @Override
         public <T> CompletableFuture<T> failAfter(long milliseconds) {
-            return new CompletableFuture<>();
+            CompletableFuture<T> promise = new CompletableFuture<>();
+            latest = promise;
+            return promise;
         }
     }
 
-    /** A state machine that reads everything, and keeps the leader that it has learned of. */
+    /** A state machine that reads everything, and keeps the leader and the kraft.version that it has learned of. */
     abstract static class Listener implements RaftClient.Listener<String> {
         LeaderAndEpoch told = LeaderAndEpoch.UNKNOWN;
+        Integer version;  // null before the first snapshot or record
         int calls;
 
         @Override
         public void handleCommit(BatchReader<String> reader) {
             calls += 1;
             try (reader) {
-                reader.forEachRemaining(batch -> { });
+                reader.forEachRemaining(this::read);
+            }
+        }
+
+        private void read(Batch<String> batch) {
+            version = version == null ? 0 : version;
+            for (ControlRecord record : batch.controlRecords()) {
+                if (record.message() instanceof KRaftVersionRecord found) {
+                    version = (int) found.kRaftVersion();
+                }
             }
         }
 
         @Override
         public void handleLoadSnapshot(SnapshotReader<String> reader) {
-            reader.close();
+            version = 0;
+            try (reader) {
+                reader.forEachRemaining(this::read);
+            }
         }
 
         @Override

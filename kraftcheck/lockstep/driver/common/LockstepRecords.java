@@ -3,7 +3,9 @@ package org.apache.kafka.raft;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
+import java.util.Map;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
@@ -14,6 +16,7 @@ import org.apache.kafka.common.protocol.ApiMessage;
 import org.apache.kafka.common.record.*;
 import org.apache.kafka.common.record.internal.*;  // where records are from 4.3 on; imported by name they fit one version only
 import org.apache.kafka.server.common.OffsetAndEpoch;
+import org.apache.kafka.snapshot.RawSnapshotWriter;
 
 /** Records as JSON. */
 final class LockstepRecords {
@@ -66,6 +69,49 @@ final class LockstepRecords {
             .ifPresent(found -> request.setMaxBytes((int) (found.sizeInBytes() * batches / all - asked.position())));
     }
 
+    /** Adds the snapshots and the batches of a log as bytes. */
+    static void writeDisk(LockstepDisk.InMemory disk, ObjectNode moved) throws Exception {
+        ArrayNode found = moved.put("start", disk.log().startOffset()).putArray("snapshots");
+        Map<OffsetAndEpoch, ?> snapshots = LockstepInside.field(disk.own(), "snapshots");
+        for (OffsetAndEpoch id : snapshots.keySet()) {
+            MemoryRecords content = (MemoryRecords) disk.log().readSnapshot(id).get().records();
+            found.addObject().put("offset", id.offset()).put("epoch", id.epoch()).put("bytes", bytes(content.buffer()));
+        }
+        ArrayNode log = moved.putArray("log");
+        for (long at = disk.log().startOffset(); at < disk.log().endOffset().offset(); ) {
+            Records read = LockstepLogs.read(disk, at);
+            log.add(bytes(((MemoryRecords) read).buffer()));
+            for (RecordBatch batch : read.batches()) {
+                at = batch.nextOffset();
+            }
+        }
+    }
+
+    /** Writes the snapshots and batches of another process to an empty disk. */
+    static void readDisk(LockstepDisk.InMemory disk, JsonNode moved) throws Exception {
+        MockLog log = disk.log();
+        for (JsonNode snapshot : moved.path("snapshots")) {  // the oldest one first: the log may begin at its end
+            OffsetAndEpoch id = new OffsetAndEpoch(snapshot.path("offset").asLong(), snapshot.path("epoch").asInt());
+            try (RawSnapshotWriter writer = log.createNewSnapshotUnchecked(id).get()) {
+                writer.append(MemoryRecords.readableRecords(ByteBuffer.wrap(snapshot.path("bytes").binaryValue())));
+                writer.freeze();
+            }
+            if (id.offset() > 0 && id.offset() == moved.path("start").asLong()) {
+                log.truncateToLatestSnapshot();
+            }
+        }
+        for (JsonNode batches : moved.path("log")) {
+            log.appendAsFollower(MemoryRecords.readableRecords(ByteBuffer.wrap(batches.binaryValue())), Integer.MAX_VALUE);
+        }
+        log.flush(true);
+    }
+
+    private static byte[] bytes(ByteBuffer found) {
+        byte[] bytes = new byte[found.remaining()];
+        found.duplicate().get(bytes);
+        return bytes;
+    }
+
     private static void add(RecordBatch batch, ArrayNode batches) {
         ObjectNode node = batches.addObject();
         node.put("base", batch.baseOffset()).put("next", batch.nextOffset()).put("epoch", batch.partitionLeaderEpoch());
@@ -97,8 +143,6 @@ final class LockstepRecords {
     }
 
     private static String text(ByteBuffer value) {
-        byte[] found = new byte[value.remaining()];
-        value.duplicate().get(found);
-        return new String(found, StandardCharsets.UTF_8);
+        return new String(bytes(value), StandardCharsets.UTF_8);
     }
 }

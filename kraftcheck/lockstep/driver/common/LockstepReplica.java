@@ -9,6 +9,7 @@ import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.Random;
 import java.util.TreeMap;
+import java.util.concurrent.CompletableFuture;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
@@ -30,6 +31,7 @@ final class LockstepReplica {
     private static final int ELECTION_MS = 1_000_000;
     private static final int FETCH_MS = 2_000_000;
     static final int PATIENCE_MS = 1_000_000_000;
+    private static final int FETCH_WAIT_MS = 500;  // that of `KafkaRaftManager`; it passes when the driver says so
     private static final int MOST_POLLS = 50;
     static final String[] UPDATE_TIMER = {"updateVoterSetPeriodTimer", "updateVoterPeriodTimer"};
 
@@ -50,6 +52,8 @@ final class LockstepReplica {
     boolean elsewhere;  // it runs in another process
     JsonNode versions;  // the newest version of each request that its process knows
     List<Integer> listed;  // its controller.quorum.voters; null for those of the cluster
+    LockstepParts.Patience patience;
+    final TreeMap<Long, CompletableFuture<?>> delayed = new TreeMap<>();  // its delayed fetches, with the promise that they wait for
     LockstepLogs.Listener controller;  // the listener that registers with the process
     LockstepLogs.Listener listener;  // one that registers later, or null
     boolean dead;  // Kafka threw, or the process was stopped
@@ -102,6 +106,8 @@ final class LockstepReplica {
             trace.write("INFO", "[RaftLog partition=" + LockstepDisk.PARTITION + "] Initialized snapshots with IDs "
                 + LockstepLogs.log(disk).latestSnapshotId().stream().toList() + " from the driver", KafkaRaftClient.class.getName());
         }
+        delayed.clear();
+        patience = new LockstepParts.Patience();
         channel = new LockstepWire();
         queue = new LockstepWire.Inbox();
         Map<String, Object> settings = new HashMap<>();
@@ -125,7 +131,7 @@ final class LockstepReplica {
         random = new Random(id);
         client = new KafkaRaftClient<>(
             OptionalInt.of(id), directoryId(), new StringSerde(), channel, queue, LockstepLogs.log(disk), MemoryPool.NONE, time,
-            new LockstepParts.Patience(), 0, !cluster.brokers.contains(id), cluster.clusterOf(id), bootstrap, endpoints(),
+            patience, cluster.delays ? FETCH_WAIT_MS : 0, !cluster.brokers.contains(id), cluster.clusterOf(id), bootstrap, endpoints(),
             new SupportedVersionRange((short) 0, (short) software), LockstepWire.logContext(trace), random,
             new QuorumConfig(new AbstractConfig(QuorumConfig.CONFIG_DEF, settings))
         );
@@ -166,6 +172,15 @@ final class LockstepReplica {
             }
             before = now;
         }
+    }
+
+    /** Ends its process here: from now on it runs in another one. */
+    void leave(JsonNode itsVersions) {
+        forget();
+        delayed.clear();
+        elsewhere = true;
+        versions = itsVersions;
+        channel = null;  // no answer in flight here is awaited any more
     }
 
     /** Polls once, so that it takes office, and ends the process before the poll that would append its first record. */

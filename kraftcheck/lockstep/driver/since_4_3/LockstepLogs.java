@@ -27,7 +27,7 @@ final class LockstepLogs {
     static final class Listener extends LockstepParts.Listener {
         @Override
         public void handleLoadBootstrap(SnapshotReader<String> reader) {
-            reader.close();
+            handleLoadSnapshot(reader);
         }
     }
 }
