@@ -65,6 +65,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add(parser, "--config", "--set", "--variant")
     kafka = f"a version in Maven Central, from 4.1.0 on, or a folder with Kafka's jars (default: {NEWEST})"
     kafka += "; repeatable: prints a table of walks by version; NAME=VERSION: a replica of one mixed cluster"
+    kafka += "; NAME=VERSION:VERSION: its restart takes the next version"
     parser.add_argument("--kafka", action="append", metavar="[NAME=]VERSION|DIR", help=kafka)
     disk = "keep Kafka's log and quorum-state in temporary files instead of memory (from 4.3 on)"
     parser.add_argument("--disk", action="store_true", help=disk)

@@ -24,7 +24,6 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
 )
 from kraftcheck.kraft_model.quorum.rules import epoch_start, failed, matches
-from kraftcheck.kraft_model.quorum.variants.reports import Report
 from kraftcheck.lockstep.messages import (
     Json,
     LogIndex,
@@ -35,7 +34,7 @@ from kraftcheck.lockstep.messages import (
     is_silent,
 )
 from kraftcheck.lockstep.process import Answer, Driver
-from kraftcheck.lockstep.server import ServerParts, adopted, adopted_reports, compared, compared_reports
+from kraftcheck.lockstep.server import Reported, ServerParts, adopted, adopted_reports, compared, compared_reports
 from kraftcheck.spec import Map, ModelValue, Record, State, ordered
 from kraftcheck.spec.errors import InputError
 
@@ -100,7 +99,7 @@ class KafkaCluster:
         epochs = lambda node: self.replicas[self._hosts[node]].epoch  # noqa: E731
         fetch_type = getattr(protocol, "fetch_type", FetchRequest)
         self._reader = MessageReader(self._hosts, self._book, epochs, self._pieces, fetch_type)
-        self.reported: frozenset[Report] = frozenset()
+        self.reported: Reported = frozenset()
         self.replicas: dict[ModelValue, KafkaReplica] = {}
         self.in_flight: dict[int, Record] = {}
         self._answers: set[int] = set()  # the answers among them
@@ -271,7 +270,7 @@ class KafkaCluster:
         leader, epoch = state.get("heardOf", (-1, 0))
         heard = Term(epoch, self._hosts[leader]) if leader >= 0 else Nil.NIL
         snapshots = tuple(held.count(end) for end in state.get("snapshots", ()))
-        told = Report(state.get("told", 0), held.count(state["logHigh"]))
+        told = state.get("told", 0), held.count(state["logHigh"])
         delayed = tuple(state.get("delayed", ()))
         claims = state.get("claims", False)
         return ServerParts("heardOf" in state, heard, claims, snapshots, told, state.get("read"), delayed)
@@ -444,7 +443,9 @@ def model_state_of(guess: State, cluster: KafkaCluster) -> State:
     return guess.but(
         replicas=Map(replicas),
         inboxes=Map({dest: Map(inbox) for dest, inbox in inboxes.items()}),
-        shared=guess.shared.but(committed=committed, elected=elected, **adopted_reports(guess.shared, cluster.reported)),
+        shared=guess.shared.but(
+            committed=committed, elected=elected, **adopted_reports(cluster.protocol, cluster.reported)
+        ),
     )
 
 

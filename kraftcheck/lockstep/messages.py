@@ -233,7 +233,7 @@ class MessageReader:
         book: LogIndex,
         epochs: Callable[[int], int],
         pieces: SnapshotPieceReader | None = None,
-        fetch_type: type[FetchRequest] = FetchRequest,
+        fetch_type: type[Any] = FetchRequest,
     ) -> None:
         self._hosts = hosts
         self._fetch_type = fetch_type
@@ -316,7 +316,8 @@ class MessageReader:
         plain = part["currentLeaderEpoch"], offset, part["lastFetchedEpoch"], directory, source, dest
         if self._fetch_type is FetchRequest:
             return FetchRequest(*plain)
-        return self._fetch_type(*plain, high_watermark=self._count(found, part["highWatermark"]))
+        fetch: Record = self._fetch_type(*plain, high_watermark=self._count(found, part["highWatermark"]))
+        return fetch
 
     def _fetch_response(self, found: Json, request: Any, source: ModelValue, dest: ModelValue) -> Record | None:
         if not found["data"]["responses"]:  # the whole request is refused

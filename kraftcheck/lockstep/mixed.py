@@ -22,7 +22,7 @@ OTHERS = -1
 PLACED = re.compile(r"(\w+)=(.+)")
 
 STARTS = ("restart", "power-loss", "lose-disk", "move-endpoint", "change-software", "list-voters")
-"""Commands with which a replica's process starts anew: the next one has the next version of the replica."""
+"""Commands that start a replica's process: it has the next version of the replica."""
 
 
 def is_mixed(kafka: str) -> bool:

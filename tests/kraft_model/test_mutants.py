@@ -107,6 +107,7 @@ DESIGNS = [
     ("registration", "sessions-tracked", "contract.sessions", "variants."),
     ("quorum", "snapshot-pieces", "contract.snapshot-pieces", "reports."),
     ("quorum", "listeners", "contract.listeners", "reports."),
+    ("quorum", "delayed-fetches", "contract.delayed-fetches", "surroundings."),
     ("quorum", "updates-checked", "contract.updates-checked", "coming."),
 ]
 """Models, variants with contracts of their own, their configurations, and the functions that are mutated."""

@@ -33,9 +33,11 @@ def driver() -> Iterator[Driver]:
 
 
 def walked(driver: Driver, walk: WalkFile, without: tuple[str, ...] = ()) -> list[Finding]:
-    config = everything(find_model("quorum").protocol)
+    model = find_model("quorum", walk.variant or None).protocol
+    assert issubclass(model, Quorum)
+    config = everything(model)
     config = override(config, [parse_setting(text, config) for text in walk.settings])
-    protocol = bind(as_kafka(Quorum, without=without), config).protocol
+    protocol = bind(as_kafka(model, without=without), config).protocol
     assert isinstance(protocol, Quorum)
     lockstep = Lockstep(driver, protocol, go_on=walk.go_on, ignored=walk.ignored)
     taken, findings = lockstep.walk(GivenWalk(walk.steps), len(walk.steps))

@@ -1,17 +1,20 @@
-"""One cluster of several versions of Kafka: refused input, walks that agree, and the one request that does not fit."""
+"""One cluster of several versions of Kafka: refused input, walks that agree, rolls, a request that does not fit."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kraftcheck.lockstep.mixed import is_mixed
+from kraftcheck.lockstep.mixed import MixedDriver, is_mixed
 from tests.support.command_line import Run
 
 WALKS = Path(__file__).parents[1] / "data" / "kafka"
 JOINS = WALKS / "mixed" / "joins-older-leader.walk"
+ROLLS = WALKS / "mixed" / "rolls-every-voter.walk"
+ROLL = [word for node in (1, 2, 3) for word in ("--kafka", f"n{node}=4.1.2:4.3.1")]
 TWO_LOGS = WALKS / "two-committed-logs.walk"
 
 
@@ -27,6 +30,8 @@ def test_a_name_and_a_version_make_a_mixed_cluster(kafka: str, expected: bool) -
     [
         (["one=4.3.1"], "--kafka one=4.3.1: expected a replica with a number in its name"),
         (["n1=4.3.1", "x1=4.4.0"], "--kafka x1=4.4.0: expected one version for a replica"),
+        (["n1=4.3.1", "4.3.1:4.4.0"], "expected versions such as n1=4.1.2:4.3.1; name a replica and its versions"),
+        (["n1=4.3.1:"], "--kafka n1=4.3.1:: expected versions such as n1=4.1.2:4.3.1"),
         (["n1=4.3.1", "4.3.1", "4.4.0"], "--kafka 4.4.0: expected one version for a replica, and one for the others"),
     ],
 )
@@ -82,3 +87,47 @@ def test_a_request_that_an_older_version_does_not_know_is_refused(run: Run, tmp_
     (finding,) = json.loads(result.read_text())[0]["findings"]
     assert {found["field"] for found in finding["differences"]} == {"pending", "AddVoterRequest", "AdminResponse"}
     assert run("lockstep", "quorum", "--walk", JOINS, "--kafka", "n1=4.2.1", "--quiet").code == 0
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_roll_restarts_every_voter_into_another_version(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    moved, move = list[tuple[int, int, int]](), MixedDriver._move
+
+    def watched(self: MixedDriver, node: int, new: int, *, whole: bool) -> None:
+        moved.append((node, self._of(node), new))
+        move(self, node, new, whole=whole)
+
+    monkeypatch.setattr(MixedDriver, "_move", watched)
+    done = run("lockstep", "quorum", "--walk", ROLLS, *ROLL, "--quiet")
+    assert done.code == 0
+    assert "AGREES: 1 walk, 84 steps beside Kafka n1=4.1.2:4.3.1,n2=4.1.2:4.3.1,n3=4.1.2:4.3.1" in done.out
+    assert moved == [(3, 1, 0), (2, 1, 0), (1, 1, 0)]  # 4.3.1, the newest, is the first process
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.parametrize(("lost", "field"), [("log", "log"), ("ballot", "leader")])
+def test_a_disk_that_does_not_move_shows(lost: str, field: str, run: Run, tmp_path: Path, monkeypatch: Any) -> None:
+    taken, result = MixedDriver._taken, tmp_path / "result.json"
+
+    def loses(self: MixedDriver, there: int, command: str, **arguments: Any) -> None:
+        taken(self, there, command, **{name: value for name, value in arguments.items() if name != lost})
+
+    monkeypatch.setattr(MixedDriver, "_taken", loses)
+    assert run("lockstep", "quorum", "--walk", ROLLS, *ROLL, "--quiet", "--json", result).code == 1
+    (finding,) = json.loads(result.read_text())[0]["findings"]
+    assert finding["steps"][-1] == "Restart by n3"
+    assert field in {found["field"] for found in finding["differences"]}
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_random_walks_of_a_roll_agree(run: Run, tmp_path: Path) -> None:
+    result = tmp_path / "result.json"
+    versions = ("--kafka", "n1=4.2.1:4.3.1:4.4.0", "--kafka", "n2=4.4.0:4.2.1", "--kafka", "4.3.1")
+    more = ("--config", "lockstep-changes", "--set", "MaxRestarts=10", "--set", "MaxSnapshots=10")
+    run("lockstep", "quorum", "--runs", 6, "--depth", 60, *more, *versions, "--json", result, "--quiet")
+    (found,) = json.loads(result.read_text())
+    assert not [finding for finding in found["findings"] if finding["verdict"] in ("differs", "fails")]
+    assert found["actions"]["Restart"] > 5

@@ -1,4 +1,4 @@
-"""The parts of a server beside Kafka: controllers, listeners, several snapshots, pieces, and static voters."""
+"""The parts of a server beside Kafka: controllers, listeners, snapshots, static voters, delayed fetches, features."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from kraftcheck.catalogue import find_model
 from kraftcheck.kraft_model.quorum.records import FetchSnapshotRequest, Mode, Position
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.kraft_model.quorum.variants.reports import PieceRequest
-from kraftcheck.kraft_model.quorum.variants.surroundings import ListenersLearnByEpoch, Server
+from kraftcheck.kraft_model.quorum.variants.surroundings import (
+    DelayedFetches,
+    InformedFetch,
+    ListenersLearnByEpoch,
+    Server,
+)
 from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.lockstep import Finding
 from kraftcheck.lockstep.messages import SnapshotPieceReader
@@ -19,12 +24,21 @@ from kraftcheck.spec import ModelValue
 from tests.support.lockstep import bound, drive
 
 ROOM = {"MaxFailedWrites": 5, "MaxListeners": 5, "SnapshotLimit": 1, "MaxListings": 5, "Hosts": "{n1, n2, n3}"}
+SOME = {**ROOM, "MaxFetchExpirations": 5, "MaxFeatureDescriptions": 5}
 ELECTED = """
     ElectionTimeout n1, HandleVoteRequest n2<n1, HandleVoteResponse n1<n2, HandleVoteRequest n2<n1
     HandleVoteResponse n1<n2, HandleBeginQuorumEpochRequest n2<n1, HandleFetchRequest n1<n2, HandleFetchResponse n2<n1
 """
 COMMITTED = f"{ELECTED} HandleFetchRequest n1<n2"
 WROTE = f"{COMMITTED}, Activate n1, HandleFetchResponse n2<n1, HandleFetchRequest n1<n2, HandleFetchResponse n2<n1"
+DELAYED = f"{COMMITTED}, HandleFetchResponse n2<n1, HandleFetchRequest n1<n2"
+FOLLOWS = f"""{COMMITTED}, HandleFetchResponse n2<n1, Resign n1, HandleEndQuorumEpochRequest n2<n1
+    HandleVoteRequest n1<n2, HandleVoteResponse n2<n1, HandleVoteRequest n1<n2, HandleVoteResponse n2<n1
+    HandleBeginQuorumEpochRequest n1<n2
+"""
+UPGRADED = f"""{COMMITTED}, SendUpdateVoter n2, HandleFetchResponse n2<n1, HandleUpdateVoterRequest n1<n2
+    Upgrade n1, DescribeFeatures n1
+"""
 SNAPSHOTS = f"{WROTE}, HandleFetchRequest n1<n2, HandleFetchResponse n2<n1, TakeSnapshot n1 #1, TakeSnapshot n1 #1"
 LOADED = f"""{SNAPSHOTS}
     HandleBeginQuorumEpochRequest n3<n1, HandleFetchRequest n1<n3, HandleFetchResponse n3<n1
@@ -115,3 +129,52 @@ def test_a_controller_restarts_with_another_list_of_voters(driver: Driver) -> No
     assert not findings
     voters = {voter.key.id for voter in cluster.replicas[ModelValue("n2")].voters}
     assert voters == {ModelValue("n1"), ModelValue("n3")}
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["ExpireFetch n1", "ClientAppend n1", "Resign n1"])
+def test_a_leader_delays_a_fetch_without_news(end: str, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    findings, cluster = drive(driver, bound(SOME, kind=Server), DELAYED)
+    assert not findings
+    (fetch,) = cluster.delayed(ModelValue("n1")).values()
+    assert isinstance(fetch, InformedFetch)
+    assert fetch.high_watermark == 1
+    findings, cluster = drive(driver, bound(SOME, kind=Server), f"{DELAYED}, {end}, HandleFetchResponse n2<n1")
+    assert not findings
+    assert not cluster.delayed(ModelValue("n1"))
+    monkeypatch.setattr(DelayedFetches, "waits", lambda *_: False)
+    findings, _ = drive(driver, bound(SOME, kind=Server), DELAYED)
+    assert fields(findings) == {"delayed", "FetchResponse"}
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_high_watermark_that_is_new_is_answered_at_once(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DelayedFetches, "is_informed", lambda *_: True)  # as before KIP-1166
+    findings, _ = drive(driver, bound(SOME, kind=Server), COMMITTED)
+    assert fields(findings) == {"delayed", "FetchResponse"}
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_resigned_leader_forgets_its_high_watermark(driver: Driver) -> None:
+    assert not drive(driver, bound(SOME, kind=Server), FOLLOWS)[0]
+    kind = as_kafka(Server, without=["high-watermark-is-forgotten"])
+    findings, _ = drive(driver, bound(SOME, kind=kind, known=False), FOLLOWS)
+    assert fields(findings) == {"pending", "InformedFetch"}
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_version_is_reported_before_it_is_committed(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    upgrades = {**SOME, "KRaftVersion": 0, "MaxUpgrades": 1, "MaxUpdateVoters": 5, "InitialVoters": "{n1, n2}"}
+    (finding,), cluster = drive(driver, bound(upgrades, kind=Server), UPGRADED)
+    assert finding.violated == ("FinalizedIsCommitted",)
+    assert cluster.replicas[ModelValue("n1")].server.read == 0
+    kind = as_kafka(Server, without=["uncommitted-version-reported"])
+    findings, _ = drive(driver, bound(upgrades, kind=kind, known=False), UPGRADED)
+    assert fields(findings) == {"reports"}
+    monkeypatch.setattr(Server, "committed_version", lambda _, me: me.version if me.high_watermark else None)
+    findings, _ = drive(driver, bound(upgrades, kind=Server), UPGRADED[: UPGRADED.index("DescribeFeatures")])
+    assert "read_version" in fields(findings)

@@ -215,6 +215,7 @@ class Features(Quorum, variant="features"):
 
     configuration = "report.features"
     shared_type = Reports
+    report_type = Report
     feature_descriptions: int = bound("MaxFeatureDescriptions", default=0)
 
     @internal

@@ -63,7 +63,7 @@ class DelayedFetches(Quorum, variant="delayed-fetches"):
     them.
     """
 
-    configuration = "design.delayed-fetches"
+    configuration = "report.delayed-fetches"
     replica_type = DelayingReplica
     fetch_type = InformedFetch
     fetch_expirations: int = bound("MaxFetchExpirations", default=0)
@@ -113,10 +113,10 @@ class DelayedFetches(Quorum, variant="delayed-fetches"):
 
     def handled_again(self, me: DelayingReplica) -> tuple[DelayingReplica, list[FetchResponse]]:
         """Return the replica without delayed fetches, and their responses, now that it has committed or appended."""
-        answers, after = [], me.but(delayed=frozenset())
+        answers, after = list[FetchResponse](), me.but(delayed=frozenset())
         for one in ordered(me.delayed):
             if one.request.epoch == me.epoch:
-                after = self.note_fetch(after, one.request)
+                after = after.but(offsets=self.note_fetch(after, one.request).offsets)
                 answers.append(self.served(after, after, one.request))
             else:
                 answers.append(self.fetch_answer(me, one.request, Error.FENCED_LEADER_EPOCH))
@@ -135,24 +135,22 @@ class DelayedFetches(Quorum, variant="delayed-fetches"):
         if me.mode is not Mode.LEADER:
             return True
         known, end = self.advertised_high_watermark(me), len(me.log)
-        asked = [one.request for one in me.delayed if one.request.epoch == me.epoch]
-        return all(isinstance(one, InformedFetch) and one.offset == end and one.high_watermark >= known for one in asked)
+        asked = [one.request for one in me.delayed if isinstance(one.request, InformedFetch)]
+        return all(r.offset == end and r.high_watermark >= known for r in asked if r.epoch == me.epoch)
 
     @step_invariant
-    def fetches_are_answered(
-        self, before: DelayingReplica, after: DelayingReplica, message: FetchRequest, step: Step
-    ) -> bool:
+    def fetches_are_answered(self, before: Replica, after: Replica, message: FetchRequest, step: Step) -> bool:
         """A leader answers a fetch once, at once or when its delay ends, as the model without delays does."""
+        assert isinstance(after, DelayingReplica)
         now = [one for one in step.sent if isinstance(one, FetchResponse) and one.request == message]
         later = [one for one in after.delayed if one.request == message]
         answered = step.but(sends=tuple(("send", one) for one in [*{*now}, *later]))
         return super().fetches_are_answered(before, after, message, answered)
 
     @step_invariant
-    def fetches_are_noted(
-        self, before: DelayingReplica, after: DelayingReplica, message: FetchRequest, step: Step
-    ) -> bool:
+    def fetches_are_noted(self, before: Replica, after: Replica, message: FetchRequest, step: Step) -> bool:
         """A leader notes a fetch when it arrives, whether it delays the response or not."""
+        assert isinstance(before, DelayingReplica)
         return super().fetches_are_noted(before, after.but(delayed=before.delayed), message, step)
 
     @step_invariant
@@ -163,9 +161,10 @@ class DelayedFetches(Quorum, variant="delayed-fetches"):
         """
         assert isinstance(message, InformedFetch)
         now = [one for one in step.sent if isinstance(one, FetchResponse) and one.request == message]
-        plain = [one for one in now if (one.error, one.records) == (Error.NONE, ())]
-        empty = [one for one in plain if isinstance(one.diverging, Nil) and isinstance(one.snapshot, Nil)]
-        return len(after.log) > message.offset or all(one.high_watermark > message.high_watermark for one in empty)
+        told = [one for one in now if one.high_watermark <= message.high_watermark]
+        empty = Error.NONE, (), Nil.NIL, Nil.NIL
+        parts = [(one.error, one.records, one.diverging, one.snapshot) for one in told]
+        return len(after.log) > message.offset or empty not in parts
 
     @step_invariant
     def fetches_tell_the_high_watermark(self, before: Replica, after: Replica, step: Step) -> bool:
@@ -188,7 +187,7 @@ class DelayedFetches(Quorum, variant="delayed-fetches"):
 
 
 class HighWatermarkDelayed(DelayedFetches, variant="high-watermark-delayed"):
-    """A leader delays the response to a fetch at its log end whatever its sender knows (before KIP-1166)."""
+    """A leader delays the response to a fetch at its log end despite a newer high watermark (before KIP-1166)."""
 
     def is_informed(self, answer: FetchResponse) -> bool:
         return True
@@ -263,7 +262,7 @@ class Server(
     Features,
     variant="server",
 ):
-    """Controllers, listeners, snapshots in pieces, static voters, delayed fetches and reported features, all at once."""
+    """Controllers, listeners, snapshots in pieces, static voters, delayed fetches and features, all at once."""
 
     configuration = "lockstep-server"
     replica_type = ServerReplica  # type: ignore[assignment]

@@ -223,6 +223,7 @@ public final class LockstepDriver {
         answer.answer = true;
         answer.asked = request.id;
         answer.version = request.version;
+        answer.late = request.request == null && request.from > 0;  // its sender has moved here since
         return answer;
     }
 

@@ -90,20 +90,28 @@ final class LockstepRecords {
     /** Writes the snapshots and batches of another process to an empty disk. */
     static void readDisk(LockstepDisk.InMemory disk, JsonNode moved) throws Exception {
         MockLog log = disk.log();
-        for (JsonNode snapshot : moved.path("snapshots")) {  // the oldest one first: the log may begin at its end
-            OffsetAndEpoch id = new OffsetAndEpoch(snapshot.path("offset").asLong(), snapshot.path("epoch").asInt());
-            try (RawSnapshotWriter writer = log.createNewSnapshotUnchecked(id).get()) {
-                writer.append(MemoryRecords.readableRecords(ByteBuffer.wrap(snapshot.path("bytes").binaryValue())));
-                writer.freeze();
-            }
-            if (id.offset() > 0 && id.offset() == moved.path("start").asLong()) {
-                log.truncateToLatestSnapshot();
-            }
+        long start = moved.path("start").asLong();
+        readSnapshots(log, moved, -1, start);
+        if (start > 0) {
+            log.truncateToLatestSnapshot();
         }
         for (JsonNode batches : moved.path("log")) {
             log.appendAsFollower(MemoryRecords.readableRecords(ByteBuffer.wrap(batches.binaryValue())), Integer.MAX_VALUE);
         }
+        readSnapshots(log, moved, start, Long.MAX_VALUE);  // earlier, an empty log would take their end for its own
         log.flush(true);
+    }
+
+    private static void readSnapshots(MockLog log, JsonNode moved, long after, long to) throws Exception {
+        for (JsonNode snapshot : moved.path("snapshots")) {
+            OffsetAndEpoch id = new OffsetAndEpoch(snapshot.path("offset").asLong(), snapshot.path("epoch").asInt());
+            if (after < id.offset() && id.offset() <= to) {
+                try (RawSnapshotWriter writer = log.createNewSnapshotUnchecked(id).get()) {
+                    writer.append(MemoryRecords.readableRecords(ByteBuffer.wrap(snapshot.path("bytes").binaryValue())));
+                    writer.freeze();
+                }
+            }
+        }
     }
 
     private static byte[] bytes(ByteBuffer found) {
