@@ -41,6 +41,8 @@ VOLATILE = {
 }
 """What a JSON result says of one run, or not where it was resumed."""
 
+FOLLOW = "--follow"
+
 END = 60.0
 """Seconds after which a process that was asked to end is taken for one that hangs, on a machine with a high load."""
 
@@ -55,7 +57,7 @@ class Scenario(NamedTuple):
     code
         The exit code without a kill.
     victims
-        The processes of which one is killed: "command", or on Spark "java" or "worker".
+        The processes of which one is killed: "command", "process" (one of its own), or on Spark "java" or "worker".
     """
 
     name: str
@@ -66,7 +68,12 @@ class Scenario(NamedTuple):
     @property
     def is_spark(self) -> bool:
         """Whether it needs Spark."""
-        return len(self.victims) > 1
+        return "java" in self.victims
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether the command goes on until a signal; it is finished without this option."""
+        return FOLLOW in self.words
 
 
 def _check(name: str, words: str, code: int = 0) -> Scenario:
@@ -84,6 +91,8 @@ def _on_spark(name: str, words: str) -> Scenario:
 
 SPACE = f"--config {DATA}/dumps/two-voters.cfg --dump {DATA}/dumps/two-voters.dot.gz"
 CORPUS = f"{DATA}/simulations/*.tla.gz --model reconfig --config {DATA}/simulations/published.cfg"
+FOLDER = f"{DATA}/simulations --model reconfig --config {DATA}/simulations/published.cfg"
+BY_PROCESSES = tuple(f"pipeline {FOLDER} --out KEPT --json JSON --workers 2".split())
 SCENARIOS = (
     _check("tables", "reconfig --config default --engine tables --workers 2"),
     _check("tables, on disk", "reconfig --config smoke --engine tables --memory 1M"),
@@ -98,6 +107,8 @@ SCENARIOS = (
     _other("crosscheck", f"crosscheck reconfig {SPACE}"),
     _on_spark("spark, check", "check reconfig --config smoke --engine spark --checkpoint KEPT --resume-if-present"),
     _on_spark("spark, simulate", "simulate reconfig --config smoke --engine spark --runs 300 --out KEPT"),
+    Scenario("pipeline, processes", (*BY_PROCESSES, "--quiet"), 1, ("command", "process")),
+    Scenario("pipeline, follow", (*BY_PROCESSES, "--quiet", FOLLOW), 1, ("command", "process")),
     _on_spark("spark, pipeline", f"pipeline {CORPUS} --out KEPT --conf spark.kraftcheck.files=4"),
 )
 
@@ -154,7 +165,7 @@ class Process:
         """Return the number of the process to kill, where it is there."""
         if kind == "command":
             return self.pid
-        mark = {"java": "SparkSubmit", "worker": "pyspark.daemon"}[kind]
+        mark = {"java": "SparkSubmit", "worker": "pyspark.daemon", "process": ""}[kind]
         found = [pid for pid, words in self.others().items() if mark in words]
         return found[-1] if found else None
 
@@ -242,7 +253,7 @@ class Killer:
 
     def _finish(self, place: Path, words: list[str], *, forked: bool) -> dict[str, Any]:
         """Run a command to its end; return what it leaves behind."""
-        process = Process(words, place, forked=forked)
+        process = Process([word for word in words if word != FOLLOW], place, forked=forked)
         code = process.wait(20 * END)
         printed = process.output.read_text(errors="replace")
         if code != self.scenario.code or "Traceback" in printed:
@@ -274,7 +285,8 @@ class Killer:
             pid, after = process.victim(victim), time.monotonic() - process.began
             what += f" after {after:.3f} s{', started afresh' if afresh else ''}"
             if pid is None or process.poll() is not None:
-                process.wait(END)
+                if not self.scenario.is_endless:
+                    process.wait(END)
                 return False
             os.kill(pid, number)
             self._ended(process, number if victim == "command" else None)
@@ -397,7 +409,7 @@ def prepare(scenarios: tuple[Scenario, ...]) -> None:
     warm.compile_tables()
     if any("symbolic" in scenario.words for scenario in scenarios):
         warm.compile_symbolic()
-    for name in ("check", "simulate", "mutate", "crosscheck"):
+    for name in ("check", "simulate", "mutate", "crosscheck", "pipeline"):
         __import__(f"kraftcheck.commands.{name}")
 
 
