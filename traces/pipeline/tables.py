@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache, partial
+from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 from types import TracebackType
@@ -209,52 +210,102 @@ def _replay_into(staging: dict[str, str], part: int, paths: list[str]) -> None:
 
 
 def summarise(folder: PipelineFolder, protocol: Protocol, new_files: int) -> Summary:
-    """Write the coverage table, and return the summary of all files that count."""
-    steps = _table(folder, "steps", ["file", "index", "action", "state"])
-    taken = (
-        steps.filter(pc.is_valid(steps["action"])).group_by(["file", "index", "action"]).aggregate([([], "count_all")])
-    )
+    """Write the coverage table, and return the summary of all files that count; one batch is in memory at a time."""
     totals = dict.fromkeys([*protocol.actions, *protocol.network.own_actions()], 0)
-    rows = taken.rename_columns({"count_all": "times"}).to_pylist()
-    for row in rows:
-        totals[row["action"]] = totals.get(row["action"], 0) + row["times"]
-    rows += [{"file": None, "index": None, "action": name, "times": times} for name, times in totals.items()]
+    verdicts = Counter[str]()
+    states, errors, traces = DistinctStates(), 0, 0
+    diverging, unreadable = list[dict[str, Any]](), list[dict[str, Any]]()
     staging = Path(folder.staging(COVERAGE))
     staging.mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist(rows, _COVERAGE), staging / _PART)
+    with pq.ParquetWriter(staging / _PART, _COVERAGE) as coverage:
+        for taken in _taken(folder, states):
+            coverage.write_table(taken)
+            for row in taken.group_by("action").aggregate([("times", "sum")]).to_pylist():
+                totals[row["action"]] = totals.get(row["action"], 0) + row["times_sum"]
+        whole = [{"action": name, "times": times} for name, times in totals.items()]
+        coverage.write_table(pa.Table.from_pylist(whole, _COVERAGE))
     folder.replace_coverage()
-    order = [("file", "ascending"), ("index", "ascending")]
-    traces = _table(folder, "traces", ["file", "index", "verdict", "diverged_step", "reason"]).sort_by(order)
-    errors = _table(folder, "errors", ["file", "index", "line", "column", "message"]).sort_by(order)
-    verdicts = Counter[str](traces["verdict"].to_pylist())
-    is_wrong = pc.is_in(traces["verdict"], pa.array(["diverges", "refuted"]))
-    diverging = traces.filter(is_wrong).slice(0, SHOWN).to_pylist()
+    for part in chain.from_iterable(_parts(folder, "traces", "file", "index", "verdict", "diverged_step", "reason")):
+        traces += len(part)
+        verdicts.update(part["verdict"].to_pylist())
+        wrong = part.filter(pc.is_in(part["verdict"], pa.array(["diverges", "refuted"])))
+        diverging = _first(diverging, wrong)
+    for part in chain.from_iterable(_parts(folder, "errors", "file", "index", "line", "column", "message")):
+        errors += len(part)
+        unreadable = _first(unreadable, part)
     return Summary(
         files=folder.counted(),
         new_files=new_files,
-        traces=len(traces),
+        traces=traces,
         steps=sum(totals.values()),
         verdicts=dict(sorted(verdicts.items())),
-        errors=len(errors),
-        distinct_states=pc.count_distinct(steps["state"]).as_py(),
+        errors=errors,
+        distinct_states=states.count(),
         actions=totals,
         diverging=[_values(row, "file", "index", "diverged_step", "reason") for row in diverging],
-        unreadable=[_values(row, "file", "line", "column", "message") for row in errors.slice(0, SHOWN).to_pylist()],
+        unreadable=[_values(row, "file", "line", "column", "message") for row in unreadable],
     )
 
 
-def _table(folder: PipelineFolder, name: str, columns: list[str]) -> Any:
-    """Return columns of the rows of a table that count."""
-    batch = ("batch", pa.int32())
-    parts = ds.partitioning(pa.schema([batch]), flavor="hive")
-    schema = pa.schema([_FILE, *typed(COLUMNS[name]), batch])
-    rows = ds.dataset(folder.path / name, schema, format="parquet", partitioning=parts).to_table([*columns, "batch"])
-    outdated = folder.outdated()
-    if not outdated:
-        return rows
-    files, batches = zip(*outdated, strict=True)
-    pairs = pa.table([pa.array(files, pa.string()), pa.array(batches, pa.int32())], ["file", "batch"])
-    return rows.join(pairs, ["file", "batch"], join_type="left anti")
+class DistinctStates:
+    """Counts distinct states. It merges new ones once they are as many as the known ones."""
+
+    def __init__(self) -> None:
+        self._known = pa.array([], pa.binary())
+        self._new: list[Any] = []
+
+    def add(self, states: Any) -> None:
+        """Add a column of states."""
+        self._new.append(pc.unique(states))
+        if sum(map(len, self._new)) > max(len(self._known), 100_000):
+            self.count()
+
+    def count(self) -> int:
+        """Return the number of distinct states so far."""
+        self._known, self._new = pc.unique(pa.chunked_array([self._known, *self._new], pa.binary())), []
+        return len(self._known)
+
+
+def _taken(folder: PipelineFolder, states: DistinctStates) -> Iterator[Any]:
+    """Yield the rows of the coverage table for each batch; add the states to `states`."""
+    for parts in _parts(folder, "steps", "file", "index", "action", "state"):
+        counted = [_COVERAGE.empty_table()]
+        for part in parts:
+            states.add(part["state"])
+            steps = part.filter(pc.is_valid(part["action"]))
+            counted.append(_coverage(steps.group_by(["file", "index", "action"]).aggregate([([], "count_all")])))
+        yield _coverage(pa.concat_tables(counted).group_by(["file", "index", "action"]).aggregate([("times", "sum")]))
+
+
+def _coverage(grouped: Any) -> Any:
+    """Return groups and their numbers as rows of the coverage table."""
+    columns = [grouped[name] for name in ("file", "index", "action")]
+    number = next(name for name in ("count_all", "times_sum") if name in grouped.column_names)
+    return pa.table([*columns, grouped[number]], _COVERAGE.names).cast(_COVERAGE)
+
+
+def _parts(folder: PipelineFolder, name: str, *columns: str) -> Iterator[Iterator[Any]]:
+    """Yield the rows of a table that count, batch by batch, each as columns of one Parquet file after the other."""
+    schema = pa.schema([_FILE, *typed(COLUMNS[name])])
+    outdated = dict[int, list[str]]()
+    for file, batch in folder.outdated():
+        outdated.setdefault(batch, []).append(file)
+    for place in sorted((folder.path / name).glob("batch=*")):
+        old = pa.array(outdated.get(int(place.name.partition("=")[2]), []), pa.string())
+        rows = (
+            fragment.to_table(schema, list(columns))
+            for fragment in ds.dataset(place, schema, format="parquet").get_fragments()
+        )
+        yield (part.filter(pc.invert(pc.is_in(part["file"], old))) if len(old) else part for part in rows)
+
+
+def _first(shown: list[dict[str, Any]], part: Any) -> list[dict[str, Any]]:
+    """Return the first rows, by file and trace, of some rows and of a table."""
+    order = [("file", "ascending"), ("index", "ascending")]
+    schema = part.schema
+    return list(
+        pa.concat_tables([pa.Table.from_pylist(shown, schema), part]).sort_by(order).slice(0, SHOWN).to_pylist()
+    )
 
 
 def _values(row: Mapping[str, Any], *names: str) -> Any:
