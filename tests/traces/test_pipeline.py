@@ -493,6 +493,23 @@ def wait_for(folder: Path, files: int) -> None:
     raise AssertionError(f"{files} files are not replayed")
 
 
+def test_an_interruption_within_the_summary_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else `--follow` would go on."""
+    from kraftcheck.traces.pipeline.tables import PoolRunner
+
+    corpus(tmp_path / "in", 1, 0, 0)
+    summarise = PoolRunner.summary
+
+    def interrupted(self: PoolRunner, new_files: int) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return summarise(self, new_files)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PoolRunner, "summary", interrupted)
+        assert pipeline_code(tmp_path, "--workers", "1") == 130
+    assert pipeline(tmp_path / "in", tmp_path / "out", "--workers", "1")[1]["new_files"] == 0
+
+
 @pytest.mark.slow
 def test_arriving_files_are_counted_once_however_the_command_ends(tmp_path: Path) -> None:
     """Files arrive, one in two halves, while the command is ended by signals and started again."""

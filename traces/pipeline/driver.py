@@ -329,11 +329,14 @@ class Pipeline:
         """Replay the new files and return the summary of all files."""
         with Interruption(self._runner.cancel) as interruption:
             try:
-                return self._run(inputs, report, interruption)
+                summary = self._run(inputs, report, interruption)
             except Exception:  # the error of a cancelled job
                 if interruption.asked:
                     raise KeyboardInterrupt from None
                 raise
+        if interruption.asked:  # while the summary was computed
+            raise KeyboardInterrupt
+        return summary
 
     def _run(
         self, inputs: Iterable[InputFile], report: Callable[[int], None] | None, interruption: Interruption
