@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,7 @@ CAPABILITIES = {
     "tables": {"bfs": ON_ROWS, "dfs": DEEP, "iddfs": DEEP},
     "reference": {"bfs": ALL - {Feature.CHECKPOINT, Feature.MEMORY}, "dfs": DEEP | {Feature.RENAMING}},
     "symbolic": {"bfs": SETS, "saturation": IN_NO_ORDER, "chaining": IN_NO_ORDER},
-    "spark": {"bfs": ON_ROWS - {Feature.NON_LOCAL, *ON_THE_GRAPH, Feature.MEMORY}},
+    "spark": {"bfs": ON_ROWS - {Feature.MEMORY}},
 }
 """Supported features, by engine and search order."""
 
@@ -58,16 +58,13 @@ def _of_view(protocol: Protocol, view: str) -> Iterator[tuple[Feature, str]]:
         yield Feature.RENAMING, f"VIEW {view}, which renames states"
 
 
-def require_supported(engine: str, protocol: Protocol, options: SearchRequest, non_local: Iterable[str] = ()) -> None:
-    """Raise InputError for the first feature that the search order lacks, or that does not fit the protocol.
-
-    `non_local` has texts about the reads of non-local properties and constraints; only the engine tables finds them.
-    """
+def require_supported(engine: str, protocol: Protocol, options: SearchRequest) -> None:
+    """Raise InputError for the first feature that the search order lacks, or that does not fit the protocol."""
     order = str(options.search)
     if options.reachable:
         conditions.require_reachable(protocol, options)
     has = able(engine, order)
-    for feature, text in (*asked(protocol, options), *((Feature.NON_LOCAL, text) for text in non_local)):
+    for feature, text in asked(protocol, options):
         if feature not in has:
             protocol.checked_initial()  # a wrong name in the view is reported first
             raise _unsupported(engine, order, feature, text)

@@ -47,7 +47,6 @@ class Feature(StrEnum):
     VIEW_OF_BOUNDS = "VIEW that hides bounds"
     RENAMING = "VIEW that renames states"
     LIMITS = "--max-states, --max-depth"
-    NON_LOCAL = "non-local properties and constraints"
     REACHABLE = "@reachable"
     TEMPORAL = "@temporal"
     CHECKPOINT = "--checkpoint, --resume"

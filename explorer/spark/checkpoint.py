@@ -132,7 +132,7 @@ class SampleSearch:
             require(False, "its states lead to an undefined state")
         violated = {violation.property for violation in self._log.violations}
         for kind, mask in self._tasks.events:
-            named = {prop.name for prop in self._tasks.table_expander.properties_in(kind, mask)}
+            named = {prop.name for prop in self._tasks.properties_in(kind, mask)}
             new = ({DEADLOCK} if kind == STUCK else named) - violated
             require(not new, f"the violation of {', '.join(sorted(new))} is missing")
 
@@ -146,7 +146,8 @@ class SampleSearch:
                 for states in self._tasks.shared.read_part(number, part):
                     found += self._looks(states, part)
                     for rows in self._tasks.successors(states) if number < len(levels) else ():
-                        following.update(self._looks(self._tasks.ids.to_global(rows)))
+                        reached = self._tasks.ids.to_global(rows)
+                        following.update(self._looks(reached[self._tasks.within(reached)]))
             is_same = len(found) == len(new) and set(found) == new
             require(is_same, f"level {number}: expected {len(new)} states, found {len(found)}, or other ones")
             known |= new

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -18,12 +19,14 @@ from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest
 from kraftcheck.explorer.spark.checkpoint import RunLog, SampleSearch, SparkCheckpoint
 from kraftcheck.explorer.spark.definitions import Definition, IdAssigner, Kind
 from kraftcheck.explorer.spark.global_ids import IdReport
-from kraftcheck.explorer.spark.jobs import DriverFolder, Jobs
+from kraftcheck.explorer.spark.jobs import DriverFolder, Jobs, cheaper
 from kraftcheck.explorer.spark.packed_states import by_partition
-from kraftcheck.explorer.spark.task_expander import TaskExpander
+from kraftcheck.explorer.spark.shared_folder import SharedFolder
+from kraftcheck.explorer.spark.task_expander import PRUNED, TaskExpander
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.kernel.codes import STUCK
-from kraftcheck.explorer.tables.locality import reason, split
+from kraftcheck.explorer.tables.level_graph import check_behaviours
+from kraftcheck.explorer.tables.level_states import LevelStates
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -34,19 +37,17 @@ def explore(protocol: Protocol, options: SearchRequest) -> Result:
     `options.master` and `options.conf` choose and configure Spark. `options.checkpoint` or `options.resume` is the
     folder that driver and executors share. Limits are checked between two levels.
     """
-    parts = split(options)
-    prunes = bool(parts.constraints or options.action_constraints)
-    others = [f"{one.name} reads {reason(one)}" for one in parts.non_local_constraints]
-    others += [f"{one.name} reads {reason(one)}, beyond a constraint" for one in parts.non_local if prunes]
-    capabilities.require_supported("spark", protocol, options, others)
+    capabilities.require_supported("spark", protocol, options)
     options, notes = capabilities.without_symmetry(options)
     with closing(SparkCheckpoint(protocol, options)) as checkpoint:
-        title = f"kraftcheck {protocol.name()}"
+        title, began = f"kraftcheck {protocol.name()}", time.monotonic()
         with Cluster(title, options, type(protocol)) as cluster:
             if checkpoint.temporary and not cluster.local:
                 raise InputError("--checkpoint: expected a folder that the driver and all executors share")
-            result = SparkSearch(protocol, options, cluster, checkpoint).run()
-            result.notes += notes
+            start = time.monotonic() - began
+            search = SparkSearch(protocol, options, cluster, checkpoint)
+            result = search.run()
+            result.notes += [*notes, *cheaper(search.log.figures[search.restored_levels :], start)]
             return result
 
 
@@ -58,6 +59,7 @@ class SparkSearch:
     ) -> None:
         self.options = options
         self.log = RunLog()
+        self.restored_levels = 0
         self._checkpoint = checkpoint
         self._interruption = Interruption(cluster.cancel)
         self.tasks = TaskExpander(protocol, options, DriverFolder(checkpoint.path))
@@ -111,7 +113,12 @@ class SparkSearch:
             except SearchStopped:
                 self._save(finished=True)
                 raise
-            self._save(finished=not log.levels[-1])
+            self._save(finished=not log.levels[-1] and not self.options.over_behaviours)
+        if self.options.over_behaviours:
+            try:
+                self._check_behaviours()
+            finally:
+                self._save(finished=self._books.result.limit is None)
 
     def _heed(self) -> None:
         if self._interruption.asked:
@@ -139,6 +146,7 @@ class SparkSearch:
     def _resume(self) -> None:
         first = self._checker.starting_rows()
         self.log = self._checkpoint.restore(self._load)
+        self.restored_levels = len(self.log.figures)
         with self._checkpoint.rejecting():
             self.expander.canonical_rows(first)
             SampleSearch(self.tasks, self.log).require_same(first)
@@ -187,14 +195,45 @@ class SparkSearch:
     def _tallies(self) -> tuple[dict[str, int], dict[str, int]]:
         return dict(self.log.actions), dict(self.log.calls)
 
+    def _check_behaviours(self) -> None:
+        """Check AG EF and temporal properties in this process, on the state graph of all levels."""
+        folder = SharedFolder(self.shared.path)  # unlike the driver's, it caches no states
+        tasks = TaskExpander(self._checker.semantics.protocol, self.options, folder, for_graph=True)
+        tasks.load(self.log.named)
+        states = LevelStates(tasks.table_expander, None, None, folder.path, None)
+        with closing(tasks.table_expander), closing(states):
+            for level in range(1, self.log.depth + 1):
+                states.levels.begin()
+                for found in folder.read_level(level):
+                    self._pause()
+                    states.divide_memory(sum(states.levels.counts))
+                    states.levels.append(tasks.ids.to_own(found))
+                    tasks.learn(found)
+            states.reload(lambda: None)
+
+            def path_to(row: Any, level: int) -> Behaviour:
+                return self._behaviour(tasks.ids.to_global(row[None])[0], level)
+
+            check_behaviours(states, self._checker, self.options, path_to, self._pause)
+
+    def _pause(self) -> None:
+        """Stop at the time limit or an interruption."""
+        self._books.check_time_limit(0)
+        self._heed()
+
     # Violations
 
     def _take_events(self, events: list[Definition], level: int) -> None:
         """Record the violations that tasks report for a level, in ascending order of their states."""
         for _, kind, _, (mask, *state) in sorted(events, key=lambda event: (event.numbers[1:], event.column)):
-            names = {DEADLOCK} if kind == STUCK else {prop.name for prop in self.expander.properties_in(kind, mask)}
-            if not names <= self._books.violated:
-                self._checker.report_event(kind, mask, self._behaviour(np.array(state, np.int32), level))
+            found = [] if kind == STUCK else self.tasks.properties_in(kind, mask)
+            if ({one.name for one in found} or {DEADLOCK}) <= self._books.violated:
+                continue
+            trace = self._behaviour(np.array(state, np.int32), level)
+            if kind == PRUNED:
+                self._checker.report_step(found, trace, over_steps=False)
+            else:
+                self._checker.report_event(kind, mask, trace)
 
     def _take_violations(self, found: list[Definition], level: int) -> None:
         """Record the violations of non-local properties by new states of a level, in ascending order of the states."""
@@ -216,9 +255,10 @@ class SparkSearch:
         level = len(self.log.levels)
         for number in (level, level + 1):
             for states in self.shared.read_level(number):
-                for index in range(len(states) if again.non_local else 0):
+                for index in range(len(states) if again.non_local or again.constraints else 0):
                     try:
                         again.check(states[index : index + 1])
+                        again.within(states[index : index + 1])
                     except RaisedError as found:
                         found.trace = self._behaviour(states[index], number)
                         return found

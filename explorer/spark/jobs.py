@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from os import PathLike
 from typing import Any
@@ -70,7 +70,8 @@ class Jobs:
         }
         first = tasks.EXPAND, self._arguments(log, tasks=shares, counts=counts, reducers=reducers), tasks.STATES_DDL
         second = tasks.DEDUPLICATE, self._arguments(log, level=level + 1, files=files, counts=counts), DDL
-        table = self._runner(log, total).exchange(len(shares), first, reducers, second)
+        runner = self._runner(log, total)
+        table = runner.exchange(len(shares), first, reducers, second)
         rows = list(from_table(table))
         found = {row.column: row.numbers for row in rows if row.kind == Kind.NEW}
         new = {part: states for part, (states, _, _) in found.items() if states}
@@ -85,6 +86,7 @@ class Jobs:
                 "bytes_sent": sent * StatePacking(counts).bytes_a_state,
                 "bytes_written": sum(size for _, size, _ in found.values()),
                 "seconds": round(time.monotonic() - began, 3),
+                "driver": runner is self._driver,
             }
         )
         return [row for row in rows if row.kind != Kind.NEW]
@@ -128,6 +130,22 @@ class Jobs:
                 **more,
             }
         )
+
+
+def cheaper(figures: Sequence[Mapping[str, Any]], start: float) -> list[str]:
+    """Return a note if one process would need less time, given the statistics of levels and the seconds of the start.
+
+    The rate is that of the levels searched by the driver in this run. The table engine has the same kernel, and expands
+    each state once instead of twice, so it is at least as fast.
+    """
+    found, seconds = (sum(level[name] for level in figures if level["driver"]) for name in ("states", "seconds"))
+    states, taken = (sum(level[name] for level in figures) for name in ("states", "seconds"))
+    if not found or states * seconds >= found * (taken + start):
+        return []
+    return [
+        f"the driver alone found {found:,} states in {seconds:.1f} s: at this rate --engine tables would take at most "
+        f"{states * seconds / found:.1f} s for the whole search; Spark took {taken + start:.1f} s with its start"
+    ]
 
 
 class DriverFolder(SharedFolder):

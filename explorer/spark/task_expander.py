@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.spark.definitions import Definition, Kind
@@ -22,12 +23,19 @@ from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states
 
+PRUNED = -2
+"""Kind of an event: a pruned successor violates a non-local property, whose number is the mask."""
+
 
 class TaskExpander:
     """Expands states with global ids."""
 
-    def __init__(self, protocol: Protocol, options: SearchRequest, shared: SharedFolder) -> None:
-        self.table_expander = Expander.of(protocol, replace(options, view=None), 1)
+    def __init__(
+        self, protocol: Protocol, options: SearchRequest, shared: SharedFolder, *, for_graph: bool = False
+    ) -> None:
+        """Prepare the tables of a search, or with `for_graph` those of the checks of its state graph."""
+        searched = options if for_graph else replace(options, view=None, reachable=(), temporal=(), workers=1)
+        self.table_expander = Expander.of(protocol, searched)
         self.shared = shared
         semantics = Semantics(protocol)
         starts = initial_states(semantics, options.init)
@@ -38,12 +46,18 @@ class TaskExpander:
             [*protocol.constant_values().values(), *starts],
             None if options.view is None else protocol.hidden(options.view),
         )
-        learner, non_local = self.table_expander.learner, self.table_expander.parts.non_local
+        learner, parts = self.table_expander.learner, self.table_expander.parts
 
         def holds(prop: Property, row: Any) -> bool:
             return semantics.holds(prop, learner.decode_state(row))
 
-        self.non_local = [(prop, Verdicts(learner, prop, partial(holds, prop))) for prop in non_local]
+        def judged(props: Iterable[Property]) -> list[tuple[Property, Verdicts]]:
+            return [(prop, Verdicts(learner, prop, partial(holds, prop))) for prop in props]
+
+        self.non_local, self.constraints = judged(parts.non_local), judged(parts.non_local_constraints)
+        self._checks_pruned = bool(parts.non_local and (parts.constraints or options.action_constraints))
+        for worker in self.table_expander.pool if self._checks_pruned else ():
+            worker.keep_pruned()
         self._loaded: list[int] = []
         self.begin(())
 
@@ -60,8 +74,11 @@ class TaskExpander:
         self.events: dict[tuple[int, int], Definition] = {}
         self._visited = VisitedSet(self.table_expander.threads)
 
-    def successors(self, states: States) -> Iterator[States]:
-        """Yield the successors of states, with own ids and without duplicates; under symmetry, one image of each."""
+    def successors(self, states: States, *, judging: bool = True) -> Iterator[States]:
+        """Yield the successors of states, with own ids and without duplicates; under symmetry, one image of each.
+
+        With `judging`, note the violations by the states, their steps and their pruned successors.
+        """
         for first in range(0, len(states), BATCH):
             part = states[first : first + BATCH]
             rows = self.ids.to_own(part)
@@ -71,7 +88,37 @@ class TaskExpander:
                 for index, kind, mask in self.table_expander.events():
                     event = Definition(Kind.EVENT, kind, b"", (mask, *part[index].tolist()))
                     self.events.setdefault((kind, mask), event)
+                for worker in self.table_expander.pool if self._checks_pruned else ():
+                    pruned = worker.take_collected()
+                    if judging and len(pruned):
+                        self._check_pruned(part, pruned)
                 yield from self._visited.add(self.table_expander.found())
+
+    def learn(self, states: States) -> None:
+        """Expand states for the tables alone, so that later steps out of them give no further ids."""
+        self.begin(())
+        for _ in self.successors(states, judging=False):
+            pass
+
+    def _check_pruned(self, sources: States, pruned: Any) -> None:
+        """Evaluate the non-local properties on pruned successors, each preceded by the index of its source."""
+        for number, (prop, verdicts) in enumerate(self.non_local):
+            if prop.name not in self._violated and (PRUNED, number) not in self.events:
+                for index in pruned[~verdicts.of(pruned[:, 1:]), 0][:1].tolist():
+                    event = Definition(Kind.EVENT, PRUNED, b"", (number, *sources[index].tolist()))
+                    self.events[PRUNED, number] = event
+
+    def properties_in(self, kind: int, mask: int) -> list[Property]:
+        """Return the violated properties of an event, given its kind and mask."""
+        return [self.non_local[mask][0]] if kind == PRUNED else self.table_expander.properties_in(kind, mask)
+
+    def within(self, states: States) -> NDArray[np.bool_]:
+        """Return which states satisfy the non-local constraints."""
+        kept = np.ones(len(states), bool)
+        rows = self.ids.to_own(states) if self.constraints else states
+        for _, verdicts in self.constraints:
+            kept[kept] = verdicts.of(rows[kept])
+        return kept
 
     def check(self, states: States) -> None:
         """Evaluate the non-local properties on states; note the least state that violates each."""

@@ -24,6 +24,7 @@ from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.kernel.hash_set import look_up, mark_known
 from kraftcheck.explorer.tables.states.packed_rows import Words
 from kraftcheck.explorer.tables.states.visited import Partition
+from kraftcheck.spec.errors import RaisedError
 
 Arguments = dict[str, Any]
 Batches = Iterator[Any]
@@ -90,6 +91,23 @@ class _Discovery:
         for rows in self.expander.successors(states):
             self._unknown.note(rows)
 
+    def settle(self, level: int, part: int, states: States) -> tuple[int, int]:
+        """Check new states, write and expand those within the constraints; return their number and bytes."""
+        expander, groups = self.expander, range(0, len(states), GROUP)
+        kept = []
+        try:
+            for group in (states[first : first + GROUP] for first in groups):
+                expander.check(group)
+                kept.append(group[expander.within(group)])
+        except RaisedError:
+            expander.shared.write_states(level, part, states)  # the driver looks there for the one that raises
+            raise
+        within = np.concatenate(kept)
+        size = expander.shared.write_states(level, part, within) if len(within) else 0
+        for group in kept:
+            self.expand(group)
+        return len(within), size
+
     def report(self) -> Iterator[Definition]:
         """Yield the records for the driver: firing counts, violations and new values."""
         expander, learner = self.expander, self.expander.table_expander.learner
@@ -116,7 +134,7 @@ def expand(arguments: Arguments, batches: Batches) -> Batches:
         return pa.RecordBatch.from_pydict(row, schema=STATES_SCHEMA)
 
     for states in _states(expander, arguments, batches):
-        for rows in expander.successors(states):
+        for rows in expander.successors(states, judging=False):
             found = expander.ids.to_global(rows)
             words = layout.pack(found)
             for part, mine in by_partition(expander.ids.compared(found), parts):
@@ -146,15 +164,11 @@ def deduplicate(arguments: Arguments, batches: Batches) -> Batches:
         before = chain.from_iterable(shared.read_part(number, part) for number in levels)
         mine = candidates.pop(part)
         fresh = _fresh(mine, before, layout) if compared is None else _fresh_by_view(mine, before, layout, compared)
-        size = 0
+        count = size = 0
         if len(fresh):
-            states = layout.unpack(fresh)
-            size = shared.write_states(level, part, states)
             discovery = discovery or _Discovery(arguments)
-            for first in range(0, len(states), GROUP):
-                discovery.expander.check(states[first : first + GROUP])
-                discovery.expand(states[first : first + GROUP])
-        found.append(Definition(Kind.NEW, part, b"", (len(fresh), size, received[part])))
+            count, size = discovery.settle(level, part, layout.unpack(fresh))
+        found.append(Definition(Kind.NEW, part, b"", (count, size, received[part])))
     report = [] if discovery is None else discovery.report()
     yield from to_table([*found, *report]).to_batches()
 

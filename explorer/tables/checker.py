@@ -142,9 +142,13 @@ class Checker:
         if kind == STUCK:
             self.books.violation(DEADLOCK, trace)
             return
+        self.report_step(self.expander.properties_in(kind, mask), trace, over_steps=kind == BAD_STEP)
+
+    def report_step(self, properties: Iterable[Property], trace: Behaviour, *, over_steps: bool) -> None:
+        """Report properties that a step out of the last state of a trace violates, or its target."""
         transitions = list(self.semantics.transitions(trace[-1].state))
-        for prop in self.expander.properties_in(kind, mask):
-            violates = self._violates(prop, trace[-1].state, kind == BAD_STEP)
+        for prop in properties:
+            violates = self._violates(prop, trace[-1].state, over_steps)
             steps = list(filter(violates, transitions))
             if not steps:
                 raise AssertionError(f"{prop.name} is violated in the tables, but by no reference step of the state")

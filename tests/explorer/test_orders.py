@@ -17,7 +17,6 @@ from kraftcheck.explorer import reference
 from kraftcheck.explorer.capabilities import CAPABILITIES, Feature, able, asked
 from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest, Violation
 from kraftcheck.explorer.tables import engine as tables
-from kraftcheck.explorer.tables.locality import split
 from kraftcheck.spec import (
     Bag,
     InputError,
@@ -233,9 +232,7 @@ def same(result: Result, expected: Result, options: SearchRequest, *, by_level: 
 
 
 def features_of(options: SearchRequest, description: Description) -> set[Feature]:
-    parts = split(options)
-    non_local = {Feature.NON_LOCAL} if parts.non_local or parts.non_local_constraints else set()
-    return {feature for feature, _ in asked(description.build(), options)} | non_local
+    return {feature for feature, _ in asked(description.build(), options)}
 
 
 Run = Callable[[Protocol, SearchRequest], Result]
@@ -247,15 +244,11 @@ def compare(
     engines: Mapping[str, Run],
     seen: Counter[tuple[str, str]],
     *,
-    local: bool = False,
     refining: bool = False,
 ) -> None:
-    """Search a random protocol in every order, or see it refused; `local` leaves out non-local properties."""
+    """Search a random protocol in every order, or see it refused."""
     description, options, whole = drawn(combination, seed, refining=refining)
     options = limited(options, combination.limit, whole)
-    if local:
-        non_local = split(options).non_local
-        options = replace(options, properties=tuple(prop for prop in options.properties if prop not in non_local))
     expected = whole
     for first_only in (False, True):
         if first_only and not expected.violations:
@@ -360,8 +353,8 @@ def test_combinations_that_spark_supports(tmp_path: Path) -> None:
         return result
 
     for number, combination in enumerate(Random(3).sample(COMBINATIONS, 24)):
-        compare(combination, number, {"spark": run}, seen, local=True)
+        compare(combination, number, {"spark": run}, seen)
     assert seen["spark", "bfs"] > 20
     for number, combination in enumerate(Random(3).sample(TELLING, 12)):
-        compare(combination, number, {"spark": run}, seen, local=True, refining=True)
+        compare(combination, number, {"spark": run}, seen, refining=True)
     assert seen["spark", "bfs"] > 30

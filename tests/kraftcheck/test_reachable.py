@@ -45,7 +45,6 @@ def test_walks_say_that_it_is_not_checked(capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--engine", "spark"], "@reachable EveryoneCanServe: not supported by the engine spark; expected"),
         (
             ["--engine", "tables", "--search", "iddfs"],
             "@reachable EveryoneCanServe: not supported by --search iddfs; expected --search bfs",

@@ -10,7 +10,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 from kraftcheck.explorer import cluster
-from tests.support.command_line import PING, Run
+from tests.support.command_line import Run
 from tests.support.spark.standalone import free_port
 from tests.support.tlc import COUNTS
 
@@ -75,26 +75,6 @@ def test_settings_begin_with_spark(run: Run) -> None:
 def test_what_the_engine_does_not_do(run: Run) -> None:
     assert "--engine" in refused(run, "--search", "dfs")
     assert "--engine" in refused(run, "--workers", "2")
-
-
-@pytest.mark.parametrize(
-    ("decorator", "problem"),
-    [("constraint", "Few reads whole states"), ("invariant", "Few reads whole states, beyond a constraint")],
-)
-def test_what_reads_whole_states_where_states_are_left_out(
-    run: Run, tmp_path: Path, decorator: str, problem: str
-) -> None:
-    path = tmp_path / "ping.py"
-    whole = f"    @{decorator}\n    def few(self, state: State) -> bool:\n        return True\n\n"
-    local = "    @constraint\n    def low(self, me: Peer) -> bool:\n        return me.pings < 9\n\n"
-    text = PING.replace("    @step_invariant\n", whole + local + "    @step_invariant\n")
-    path.write_text(text)
-    path.with_suffix(".cfg").write_text(
-        f"{'CONSTRAINT' if decorator == 'constraint' else 'INVARIANT'} Few\nCONSTRAINT Low\n"
-    )
-    outcome = run("check", f"{path}:PingPong", "--engine", "spark", "--quiet")
-    assert outcome.code == 2, outcome.err
-    assert f"{problem}: not supported by the engine spark; expected --engine tables" in outcome.err
 
 
 def test_a_folder_of_another_engine(run: Run, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kraftcheck.explorer.canonical import canonicalizer
+from kraftcheck.explorer.capabilities import without_symmetry
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.tables.locality import split
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
@@ -27,28 +28,18 @@ from tests.support.command_line import PING
 from tests.support.explorer.comparison import found
 from tests.support.explorer.random_protocols import Sample, sample
 from tests.support.explorer.voting import HOSTS, Voting
+from tests.support.kraft_model.searches import bound as model_bound
 from tests.support.tlc import TLC, bound
 
 pytest.importorskip("pyarrow")
 from kraftcheck.explorer.cluster import TaskRaisedError, error_from_task
 from kraftcheck.explorer.spark.engine import SparkSearch
+from kraftcheck.explorer.spark.jobs import cheaper
 from tests.support.spark.pretended import Lost, search
 
 pytestmark = pytest.mark.kernel
 
 ORBITS = json.loads((TLC / "symmetry" / "expected.json").read_text())
-
-
-def able(options: SearchRequest) -> SearchRequest:
-    """Return options without what this engine does not do."""
-    parts = split(options)
-    prunes = parts.constraints or options.action_constraints or parts.non_local_constraints
-    slow = (*(parts.non_local if prunes else ()), *parts.non_local_constraints)
-    return replace(
-        options,
-        properties=tuple(p for p in options.properties if p not in slow),
-        constraints=tuple(p for p in options.constraints if p not in slow),
-    )
 
 
 def in_pieces(protocol: Protocol, options: SearchRequest, folder: Path, random: Random) -> Result:
@@ -81,7 +72,7 @@ def assert_alike(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     """A search on the pretended Spark, in one go and in pieces, finds what the table engine finds."""
     random = Random(seed)
     for drawn in sample(1, seed=seed, large=200, most=600):
-        options = replace(able(drawn.description.options(drawn.protocol)), keep_going=True)
+        options = replace(drawn.description.options(drawn.protocol), keep_going=True)
         expected = BreadthFirst(drawn.protocol, options, 1).run()
         folder = tmp_path_factory.mktemp("search")
         result, driver = search(drawn.protocol, replace(options, checkpoint=folder / "a"), folder / "a", random)
@@ -139,7 +130,7 @@ def assert_classes_level_by_level(driver: SparkSearch, options: SearchRequest) -
 def test_a_view(tmp_path: Path, seed: int, *, symmetry: bool) -> None:
     """The table engine may find others: which of the states that look the same it takes depends on the order."""
     drawn = symmetric(seed)
-    options = replace(able(drawn.description.options(drawn.protocol)), keep_going=True, constraints=())
+    options = replace(drawn.description.options(drawn.protocol), keep_going=True, constraints=())
     options = replace(options, action_constraints=(), symmetry=options.symmetry if symmetry else None)
     whole = BreadthFirst(drawn.protocol, options, 1).run()
     options = replace(options, view="less")
@@ -177,7 +168,7 @@ def symmetric(seed: int) -> Sample:
 )
 def test_random_symmetric_protocols(tmp_path: Path, seed: int) -> None:
     drawn = symmetric(seed)
-    options = replace(able(drawn.description.options(drawn.protocol)), keep_going=True)
+    options = replace(drawn.description.options(drawn.protocol), keep_going=True)
     expected = BreadthFirst(drawn.protocol, options, 1).run()
     without = BreadthFirst(drawn.protocol, replace(options, symmetry=None), 1).run()
     assert expected.distinct_states < without.distinct_states
@@ -240,6 +231,76 @@ def test_an_invariant_of_whole_states(tmp_path: Path, asserted: str, held: str, 
         assert result.distinct_states == expected.distinct_states
 
 
+@pytest.mark.parametrize("asserted", [False, True])
+def test_a_constraint_of_whole_states(tmp_path: Path, *, asserted: bool) -> None:
+    few = "sum(node.pings for node in state.replicas.values()) < 2"
+    path = tmp_path / "ping.py"
+    whole = WHOLE.replace("@invariant", "@constraint").format(few if asserted else "True", few)
+    path.write_text(PING.replace("    @step_invariant\n", f"{whole}    @step_invariant\n"))
+    protocol = load(path, "PingPong")()
+    options = SearchRequest(deadlock=False, constraints=(protocol.properties["Whole"],))
+    assert split(options).non_local_constraints == options.constraints
+    expected = BreadthFirst(protocol, options, 1).run()
+    result, driver = search(protocol, replace(options, checkpoint=tmp_path / "a"), tmp_path / "a", Random(1))
+    assert result.verdict is expected.verdict is (Verdict.ASSERTION if asserted else Verdict.OK)
+    if asserted:
+        assert len(result.violations[0].trace) == len(expected.violations[0].trace)
+    else:
+        assert found(result) == found(expected)
+        assert found(in_pieces(protocol, options, tmp_path / "b", Random(2))) == found(expected)
+        assert_same_files(driver, tmp_path / "a", tmp_path / "b")
+
+
+def test_an_invariant_of_whole_states_beyond_a_constraint(tmp_path: Path) -> None:
+    """The violation is in a state that the constraint leaves out."""
+    few = "sum(node.pings for node in state.replicas.values()) < 2"
+    path = tmp_path / "ping.py"
+    low = "    @constraint\n    def low(self, me: Peer) -> bool:\n        return me.pings < 2\n\n"
+    whole = WHOLE.format("True", few) + low
+    path.write_text(PING.replace("    @step_invariant\n", f"{whole}    @step_invariant\n"))
+    protocol = load(path, "PingPong")()
+    whole, low = (protocol.properties[name] for name in ("Whole", "Low"))
+    options = SearchRequest(deadlock=False, properties=(whole,), constraints=(low,), keep_going=True)
+    expected = BreadthFirst(protocol, options, 1).run()
+    result, _ = search(protocol, replace(options, checkpoint=tmp_path / "c"), tmp_path / "c", Random(1))
+    assert expected.verdict is Verdict.VIOLATION
+    assert found(result) == found(expected)
+
+
+@pytest.mark.parametrize(
+    ("model", "config", "variant"),
+    [
+        ("recovery", "trap.zookeeper", "same-epoch-ignored"),  # @reachable
+        ("quorum", "finding.never-settled", None),  # @temporal
+        pytest.param("quorum", "finding.never-elected-unaware", None, marks=pytest.mark.slow),  # under a VIEW
+        pytest.param("chang-roberts", "live", None, marks=pytest.mark.slow),
+        pytest.param("ewd998", "default", None, marks=pytest.mark.slow),  # a constraint of whole inboxes
+    ],
+)
+def test_the_graph_of_a_shipped_model(tmp_path: Path, model: str, config: str, variant: str | None) -> None:
+    given = model_bound(model, config, variant)
+    options, _ = without_symmetry(SearchRequest.of(given))
+    expected = BreadthFirst(given.protocol, options, 1).run()
+    result, _ = search(given.protocol, replace(options, checkpoint=tmp_path / "c"), tmp_path / "c", Random(1), small=99)
+    assert found(result) == found(expected)
+    assert [one.trap for one in result.violations] == [one.trap for one in expected.violations]
+    assert [one.loop is None for one in result.violations] == [one.loop is None for one in expected.violations]
+
+
+def test_a_search_says_which_engine_is_cheaper() -> None:
+    def level(states: int, seconds: float, *, driver: bool) -> dict[str, object]:
+        return {"states": states, "seconds": seconds, "driver": driver}
+
+    small, large = level(1_000, 0.5, driver=True), level(9_000, 6.0, driver=False)
+    assert cheaper([small, large], 4.0) == [
+        "the driver alone found 1,000 states in 0.5 s: at this rate --engine tables would take at most 5.0 s for the "
+        "whole search; Spark took 10.5 s with its start"
+    ]
+    assert cheaper([small, level(90_000, 6.0, driver=False)], 4.0) == []  # jobs are faster than this process
+    assert cheaper([large], 4.0) == []  # nothing is measured
+    assert cheaper([], 4.0) == []
+
+
 def test_what_a_task_of_spark_raises_is_told_from_what_else_goes_wrong() -> None:
     text = 'Traceback:\n  File "x.py", line 1, in f\nspec.errors.{}: x.py:1: it\n  me = 1\n\tat java'
     found = error_from_task(text.format("ActionError"))
@@ -260,7 +321,7 @@ def test_orbits_of_tlc(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_violation_ends_the_search_with_the_shortest_behaviour(tmp_path: Path) -> None:
     for drawn in sample(6, seed=5, large=200, most=600):
-        options = able(drawn.description.options(drawn.protocol))
+        options = drawn.description.options(drawn.protocol)
         options = replace(options, keep_going=False)
         expected = BreadthFirst(drawn.protocol, options, 1).run()
         folder = tmp_path / str(drawn.description.__hash__())
