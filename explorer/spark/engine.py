@@ -84,6 +84,8 @@ class SparkSearch:
     def _search_unless_cancelled(self) -> None:
         try:
             self._search()
+            if self.options.over_behaviours:
+                self._check_graph()
         except InputError as error:
             self._heed()  # a job that fails because it was cancelled is an interruption
             raise self._traced(error) from error
@@ -114,11 +116,6 @@ class SparkSearch:
                 self._save(finished=True)
                 raise
             self._save(finished=not log.levels[-1] and not self.options.over_behaviours)
-        if self.options.over_behaviours:
-            try:
-                self._check_behaviours()
-            finally:
-                self._save(finished=self._books.result.limit is None)
 
     def _heed(self) -> None:
         if self._interruption.asked:
@@ -194,6 +191,14 @@ class SparkSearch:
 
     def _tallies(self) -> tuple[dict[str, int], dict[str, int]]:
         return dict(self.log.actions), dict(self.log.calls)
+
+    def _check_graph(self) -> None:
+        try:
+            self._check_behaviours()
+        except SearchStopped:
+            self._save(finished=self._books.result.limit is None)
+            raise
+        self._save(finished=True)
 
     def _check_behaviours(self) -> None:
         """Check AG EF and temporal properties in this process, on the state graph of all levels."""

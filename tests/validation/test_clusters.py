@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -76,6 +77,22 @@ def test_options_reach_the_tasks(run: Run, tmp_path: Path) -> None:
     (row,) = rows_of(files_of("stopping"), without=["refuses-while-it-stops"])
     same(row, "stopping", run, tmp_path / "found.json", "--without", "refuses-while-it-stops")
     assert row["result"] == "diverges"
+
+
+@pytest.mark.slow
+def test_an_observer_alone_diverges_where_the_cluster_does() -> None:
+    files = files_of("conforms")
+    *voters, (_, path, content) = files
+    lines = gzip.decompress(content).splitlines(keepends=True)
+    doubled = gzip.compress(b"".join([*lines[:300], lines[299], *lines[300:]]))
+    groups = [("voters", path, content) for _, path, content in voters]
+    first, alone = rows_of([*groups, ("observer", path, content)])
+    assert (first["result"], alone["result"]) == ("conforms", "inconclusive")
+    assert alone["explained"] == alone["events"] > 0
+    assert alone["file"] is None
+    whole, alone = rows_of([*voters, ("conforms", path, doubled), ("observer", path, doubled)])
+    assert whole["file"] is not None
+    assert all(whole[name] == alone[name] for name in ("file", "line", "problem"))
 
 
 def test_a_cluster_that_cannot_be_read_ends_no_other() -> None:

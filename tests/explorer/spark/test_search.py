@@ -281,10 +281,12 @@ def test_the_graph_of_a_shipped_model(tmp_path: Path, model: str, config: str, v
     given = model_bound(model, config, variant)
     options, _ = without_symmetry(SearchRequest.of(given))
     expected = BreadthFirst(given.protocol, options, 1).run()
-    result, _ = search(given.protocol, replace(options, checkpoint=tmp_path / "c"), tmp_path / "c", Random(1), small=99)
+    result, _ = search(given.protocol, replace(options, checkpoint=tmp_path / "c"), tmp_path / "c", Random(1), small=20)
     assert found(result) == found(expected)
     assert [one.trap for one in result.violations] == [one.trap for one in expected.violations]
     assert [one.loop is None for one in result.violations] == [one.loop is None for one in expected.violations]
+    if model == "recovery":
+        assert found(in_pieces(given.protocol, options, tmp_path / "d", Random(2))) == found(expected)
 
 
 def test_a_search_says_which_engine_is_cheaper() -> None:
