@@ -13,6 +13,7 @@ from kraftcheck.kraft_model.recovery.records import (
     Broker,
     Client,
     ClientResponse,
+    ConfigRecord,
     Controller,
     Entry,
     Error,
@@ -44,8 +45,10 @@ def change(
     )
 
 
-def merged(before: Partition, record: PartitionRecord | PartitionChangeRecord) -> Partition:
+def merged(before: Partition, record: PartitionRecord | PartitionChangeRecord | ConfigRecord) -> Partition:
     """Return the partition after a record: a change raises the partition epoch, a new leader also the leader epoch."""
+    if isinstance(record, ConfigRecord):
+        return before
     if isinstance(record, PartitionRecord):
         return Partition(record.leader, record.leader_epoch, record.partition_epoch, record.isr, record.recovery)
     elects = record.leader is not Nil.UNCHANGED

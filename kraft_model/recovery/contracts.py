@@ -61,7 +61,7 @@ def state_after(metadata: MetadataLog) -> Partition:
     """Return the partition after metadata records: the last change of each field counts."""
     if not metadata:
         return UNTOLD
-    created, changes = metadata[0], metadata[1:]
+    created, changes = metadata[0], [one for one in metadata[1:] if isinstance(one, PartitionChangeRecord)]
     assert isinstance(created, PartitionRecord)
     leaders = [created.leader, *[one.leader for one in changes if one.leader is not Nil.UNCHANGED]]
     in_sync = [created.isr, *[one.isr for one in changes if not isinstance(one.isr, Nil)]]

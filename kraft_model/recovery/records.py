@@ -102,7 +102,13 @@ class PartitionChangeRecord(Record):
     recovery: RecoveryState | Nil = Nil.UNCHANGED
 
 
-MetadataLog = tuple[PartitionRecord | PartitionChangeRecord, ...]
+class ConfigRecord(Record):
+    """ConfigRecord: min.insync.replicas of the cluster (KIP-966). It changes no partition."""
+
+    min_isr: int
+
+
+MetadataLog = tuple[PartitionRecord | PartitionChangeRecord | ConfigRecord, ...]
 
 
 # Messages between controller and brokers

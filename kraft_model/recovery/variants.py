@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kraftcheck.kraft_model.recovery import Recovery
-from kraftcheck.kraft_model.recovery.base import change, from_isr, image
+from kraftcheck.kraft_model.recovery.base import change, from_isr, image, merged
 from kraftcheck.kraft_model.recovery.contracts import state_after
 from kraftcheck.kraft_model.recovery.records import (
     RECOVERED,
     AlterPartitionRequest,
     AlterPartitionResponse,
     Broker,
+    ConfigRecord,
     Controller,
     Error,
+    MetadataLog,
     Name,
     Nil,
     Partition,
@@ -39,6 +41,7 @@ from kraftcheck.spec import (
     internal,
     on,
     ordered,
+    reachable,
     step_invariant,
 )
 
@@ -304,8 +307,12 @@ class EligibleLeaders(Recovery, variant="eligible-leaders"):
         assert isinstance(me, EligibleController)
         assert isinstance(after, EligibleController)
         isr, clean = after.partition.isr, after.partition.leader in {*self._candidates(me), Nil.NO_LEADER}
-        eligible = (me.eligible | me.partition.isr) - isr if len(isr) < self.min_isr and clean else frozenset()
-        return step.but(me=after.but(eligible=eligible))
+        few = len(isr) < self._min_isr_in(shared.metadata) and clean
+        return step.but(me=after.but(eligible=(me.eligible | me.partition.isr) - isr if few else frozenset()))
+
+    def _min_isr_in(self, metadata: MetadataLog) -> int:
+        """Return the cluster's min.insync.replicas after the records of a metadata log."""
+        return self.min_isr
 
     def _candidates(self, me: Controller) -> frozenset[ModelValue]:
         assert isinstance(me, EligibleController)
@@ -329,20 +336,23 @@ class EligibleLeaders(Recovery, variant="eligible-leaders"):
             return change(me.partition, leader=broker, isr=frozenset({broker}))
         return super()._with(me, broker)
 
-    def _min_isr_of(self, me: Broker) -> int:
+    def _min_isr_of(self, me: Broker, shared: Shared) -> int:
         """Return min.insync.replicas as a leader knows it."""
-        return self.min_isr
+        return self._min_isr_in(shared.metadata[: me.cursor])
 
     def _acknowledge(self, me: Broker, shared: Shared) -> Step:
-        return super()._acknowledge(me, shared) if len(me.partition.isr) >= self._min_isr_of(me) else become(me)
+        return super()._acknowledge(me, shared) if len(me.partition.isr) >= self._min_isr_of(me, shared) else become(me)
 
     @step_invariant
-    def eligible_replicas_are_tracked(self, before: EligibleController, after: EligibleController, step: Step) -> bool:
+    def eligible_replicas_are_tracked(
+        self, before: EligibleController, after: EligibleController, step: Step, shared: Shared
+    ) -> bool:
         """A broker that leaves an ISR below its minimum is eligible, until it is in the ISR or that has its minimum.
 
-        An unclean election ends it too (KIP-966).
+        An unclean election ends it too, and a change of the minimum (KIP-966).
         """
-        few = len(after.partition.isr) < self.min_isr and step.spends != ("unclean_elections",)
+        ends = step.spends in (("unclean_elections",), ("min_isr_changes",))
+        few = len(after.partition.isr) < _minimum(shared.metadata, self.min_isr) and not ends
         left = (before.eligible | before.partition.isr) - after.partition.isr
         return after.eligible == (left if few else frozenset())
 
@@ -374,17 +384,80 @@ class EligibleLeaders(Recovery, variant="eligible-leaders"):
 
     @step_invariant
     def too_few_in_sync_acknowledge_nothing(self, before: Broker, after: Broker, step: Step, shared: Shared) -> bool:
-        """A leader acknowledges a value only with MinIsr replicas in sync (KIP-966, high watermark)."""
+        """A leader acknowledges a value only with its min.insync.replicas in sync (KIP-966, high watermark)."""
         told = dict(step.puts).get("acknowledged", shared.acknowledged)
-        return told == shared.acknowledged or len(after.partition.isr) >= self.min_isr
+        known = _minimum(shared.metadata[: after.cursor], self.min_isr)
+        return told == shared.acknowledged or len(after.partition.isr) >= known
 
     def _safe_leaders(self, before: Controller) -> frozenset[ModelValue]:
         assert isinstance(before, EligibleController)
         return before.partition.isr | before.eligible
 
 
+def _minimum(metadata: MetadataLog, first: int) -> int:
+    """Return min.insync.replicas after the records of a metadata log, for contracts."""
+    return [first, *(record.min_isr for record in metadata if isinstance(record, ConfigRecord))][-1]
+
+
 class MinIsrDiffers(EligibleLeaders, variant="min-isr-differs"):
     """The first broker has min.insync.replicas 1, although the controller has another value (KAFKA-16540)."""
 
-    def _min_isr_of(self, me: Broker) -> int:
-        return 1 if me.id == ordered(self.brokers)[0] else super()._min_isr_of(me)
+    def _min_isr_of(self, me: Broker, shared: Shared) -> int:
+        return 1 if me.id == ordered(self.brokers)[0] else super()._min_isr_of(me, shared)
+
+
+class MinIsrChanged(EligibleLeaders, variant="min-isr-changed"):
+    """An operator sets min.insync.replicas of the cluster to WantedMinIsr, which empties the ELR (KIP-966)."""
+
+    configuration = "report.min-isr-changed"
+    wanted_min_isr: int = constant("WantedMinIsr", default=1, at_least=1)
+    min_isr_changes: int = bound("MaxMinIsrChanges", default=0)
+
+    def _min_isr_in(self, metadata: MetadataLog) -> int:
+        given = (record.min_isr for record in reversed(metadata) if isinstance(record, ConfigRecord))
+        return next(given, super()._min_isr_in(metadata))
+
+    @internal
+    def change_min_isr(self, me: EligibleController, shared: Shared) -> Steps:
+        """The operator alters the value of the cluster; a partition with an ELR changes too."""
+        if not self._accepts_change() or self._min_isr_in(shared.metadata) == self.wanted_min_isr:
+            return
+        changes = (PartitionChangeRecord(),) if me.eligible else ()
+        after = me.but(eligible=frozenset())
+        for one in changes:
+            after = after.but(partition=merged(after.partition, one))
+        metadata = (*shared.metadata, ConfigRecord(self.wanted_min_isr), *changes)
+        yield become(after).put(metadata=metadata).spend("min_isr_changes")
+
+    def _accepts_change(self) -> bool:
+        """Whether the controller accepts the operator's request."""
+        return True
+
+    @reachable
+    def new_min_isr_is_known(self, me: Broker, shared: Shared) -> bool:
+        """A running broker can come to know WantedMinIsr, or its operator restarts it for ever (Strimzi 11685)."""
+        return not me.running or _minimum(shared.metadata[: me.cursor], self.min_isr) == self.wanted_min_isr
+
+    @step_invariant
+    def operators_change_the_minimum(
+        self, before: EligibleController, after: EligibleController, step: Step, shared: Shared
+    ) -> bool:
+        """An alteration writes the record of another value, and changes neither leader nor ISR (KIP-966)."""
+        told = dict(step.puts).get("metadata", shared.metadata)
+        values = [_minimum(one, self.min_isr) for one in (shared.metadata, told)]
+        if step.spends != ("min_isr_changes",):
+            return values[0] == values[1]
+        epoch = before.partition.partition_epoch + bool(before.eligible)
+        kept = after == before.but(eligible=frozenset(), partition=before.partition.but(partition_epoch=epoch))
+        is_told = state_after(told) == after.partition
+        return kept and is_told and values[0] != values[1] == self.wanted_min_isr and not step.consumes
+
+
+class MinIsrAlteredPerBroker(MinIsrChanged, variant="min-isr-altered-per-broker"):
+    """The operator alters the value of each broker: the controller rejects it, since the cluster has an ELR.
+
+    A restart, which the operator then tries, changes nothing (Strimzi 11685).
+    """
+
+    def _accepts_change(self) -> bool:
+        return False

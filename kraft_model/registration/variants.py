@@ -288,6 +288,11 @@ class SessionsTracked(Registration, variant="sessions-tracked"):
         """A broker that has never stopped has its session (KIP-631, broker states)."""
         return not me.running or me.incarnation > 1 or me.id not in shared.fenced
 
+    @invariant(reads=process)
+    def nobody_else_fences(self, shared: Sessions, process: Map[ModelValue | Name, int]) -> bool:
+        """Without an active controller no broker is fenced (KIP-631, "Fencing")."""
+        return shared.active is not Nil.NIL or not list(self.fence(shared, process))
+
     @step_invariant
     def sessions_keep_others_out(
         self, before: Controller, message: RegistrationRequest, step: Step, shared: Sessions

@@ -55,6 +55,17 @@ def elections_in(found: Violation) -> int:
     )
 
 
+@pytest.mark.parametrize(
+    ("variant", "broken"),
+    [("controllers", set()), ("activation-fails", set()), ("candidates-in-step", {"TimersLeaveTime"})],
+)
+def test_timers_leave_time_for_elections(variant: str, broken: set[str]) -> None:
+    given = bound("quorum", "contract.controllers", variant)
+    given = given._replace(properties=tuple(one for one in given.properties if one.name == "TimersLeaveTime"))
+    found = explore(given.protocol, SearchRequest.of(given))
+    assert {one.property for one in found.violations} == broken
+
+
 @pytest.mark.slow
 def test_leaders_whose_first_write_fails_give_up_for_ever() -> None:
     result = checked("activation-fails")

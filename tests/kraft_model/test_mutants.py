@@ -109,6 +109,9 @@ DESIGNS = [
     ("quorum", "listeners", "contract.listeners", "reports."),
     ("quorum", "delayed-fetches", "contract.delayed-fetches", "surroundings."),
     ("quorum", "updates-checked", "contract.updates-checked", "coming."),
+    ("quorum", "controllers", "contract.controllers", "controllers."),
+    ("quorum", "rolled-by-operator", "contract.rolled-by-operator", "rolling."),
+    ("recovery", "min-isr-changed", "contract.min-isr-changed", "variants."),
 ]
 """Models, variants with contracts of their own, their configurations, and the functions that are mutated."""
 

@@ -57,8 +57,11 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.spec import ModelValue, Record, Step, step_invariant
 
-BEGINS = ("restarts", "crashes", "lost_disks", "moved_endpoints", "software_changes")
-"""Bounds of the steps in which a process ends or starts."""
+BEGINS = (
+    *("restarts", "crashes", "lost_disks", "moved_endpoints", "software_changes"),
+    *("overrides", "binaries", "listings"),
+)
+"""Bounds of the steps in which a process ends or starts; the last three are those of variants."""
 
 ANSWERS_TO_ROLES = {
     Mode.CANDIDATE: "vote",

@@ -9,4 +9,5 @@ import kraftcheck.kraft_model.quorum.variants.faults
 import kraftcheck.kraft_model.quorum.variants.formatting
 import kraftcheck.kraft_model.quorum.variants.readings
 import kraftcheck.kraft_model.quorum.variants.reports
+import kraftcheck.kraft_model.quorum.variants.rolling
 import kraftcheck.kraft_model.quorum.variants.surroundings  # noqa: F401 - their classes are variants

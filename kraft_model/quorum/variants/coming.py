@@ -332,6 +332,21 @@ class MetadataDowngraded(Quorum, variant="metadata-downgraded"):
         log = (*before.log, Batch(before.epoch, (Level(0),)))
         return before.mode is Mode.LEADER and (after.log, after.flushed) == (log, len(log)) and not step.consumes
 
+    @invariant(reads=is_lowered)
+    def binaries_may_change_when_due(self, me: LevelReplica, is_lowered: Map[ModelValue, bool]) -> bool:
+        """A controller may run old binaries once it has a snapshot at the lower level (KIP-1155)."""
+        has_snapshot = any(Level(0) in batch.records for batch in me.log[: me.start])
+        due = me.mode not in ENDED and me.binary == 1 and has_snapshot
+        return not (due and self.may_change(me, is_lowered.put(me.id, True))) or bool(
+            list(self.change_binary(me, is_lowered))
+        )
+
+    @step_invariant
+    def old_binaries_read_the_lower_level(self, before: LevelReplica, after: LevelReplica, step: Step) -> bool:
+        """A process with a snapshot at the lower level stops at no record (KIP-1155)."""
+        lowered = any(Level(0) in batch.records for batch in after.log[: after.start])
+        return after.mode is not Mode.DOWN or before.mode is Mode.DOWN or not lowered
+
 
 class DowngradedTogether(MetadataDowngraded, variant="downgraded-together"):
     """A node runs old binaries only once every running node has a snapshot at the lower level (KIP-778)."""

@@ -39,6 +39,7 @@ from kraftcheck.spec import (
     eventually_always,
     hide,
     internal,
+    invariant,
     predicate,
     projection,
     step_invariant,
@@ -159,6 +160,34 @@ class Controllers(Quorum, QuorumEpochs, variant="controllers"):
             and (one.mode in ROUNDS or (one.mode is Mode.LEADER and one.epoch >= me.epoch))
             for one in heard
         )
+
+    @invariant(reads=(Quorum.bystander, contest), needs=["TimelyElections"])
+    def timers_leave_time(
+        self, me: ControllerReplica, shared: Shared, bystander: Bystanders, contest: Bystanders
+    ) -> bool:
+        """No timer of a round expires before the answers, and no other one during a round or a term of a leader.
+
+        Raft's timing requirement ("In Search of an Understandable Consensus Algorithm", 5.6); KIP-595,
+        `quorum.election.timeout.ms`, `quorum.fetch.timeout.ms`. With TimelyElections it holds of processes that run
+        and links that are up.
+        """
+        heard = {
+            host: one
+            for host, one in contest.items()
+            if isinstance(one, Replica) and host != me.id and frozenset({me.id, host}) not in shared.cuts
+        }
+        silent = {v.key.id: v.endpoint for v in me.voters if v.key not in me.granted and v.key not in me.rejected}
+        if me.mode in ROUNDS:
+            waits = not self.losses and any(silent.get(host) == one.endpoint for host, one in heard.items())
+        else:
+            leads = [one for one in heard.values() if one.mode is Mode.LEADER and one.epoch >= me.epoch]
+            waits = bool(leads) or any(one.mode in ROUNDS for one in heard.values())
+        timers = (
+            self.fetch_timeout(me, shared, bystander, contest),
+            self.election_timeout(me, shared, bystander, contest),
+            self.pre_vote_timeout(me, shared, contest),
+        )
+        return not (self.timely_elections and waits) or not any(map(list, timers))
 
     # Properties
 
