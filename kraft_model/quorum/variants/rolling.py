@@ -34,7 +34,7 @@ from kraftcheck.spec import (
 
 
 class Progress(Record):
-    """What an operator knows of a running controller; `end` is the log end of a leader or a fetching follower."""
+    """A running controller as its operator sees it; `end` is the log end of a leader or a fetching follower."""
 
     key: Key
     leads: bool
