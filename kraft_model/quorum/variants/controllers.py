@@ -31,6 +31,7 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.kraft_model.quorum.rules import matches, resigned
 from kraftcheck.spec import (
     Formula,
+    ModelValue,
     Step,
     Steps,
     anywhere,
@@ -176,18 +177,15 @@ class Controllers(Quorum, QuorumEpochs, variant="controllers"):
             for host, one in contest.items()
             if isinstance(one, Replica) and host != me.id and frozenset({me.id, host}) not in shared.cuts
         }
-        silent = {v.key.id: v.endpoint for v in me.voters if v.key not in me.granted and v.key not in me.rejected}
-        if me.mode in ROUNDS:
-            waits = not self.losses and any(silent.get(host) == one.endpoint for host, one in heard.items())
-        else:
-            leads = [one for one in heard.values() if one.mode is Mode.LEADER and one.epoch >= me.epoch]
-            waits = bool(leads) or any(one.mode in ROUNDS for one in heard.values())
+        waits = self.timely_elections and (
+            _is_open(me, heard, self.losses) if me.mode in ROUNDS else _is_busy(me, heard)
+        )
         timers = (
             self.fetch_timeout(me, shared, bystander, contest),
             self.election_timeout(me, shared, bystander, contest),
             self.pre_vote_timeout(me, shared, contest),
         )
-        return not (self.timely_elections and waits) or not any(map(list, timers))
+        return not waits or not any(map(list, timers))
 
     # Properties
 
@@ -214,6 +212,18 @@ def _is_idle(me: ControllerReplica) -> bool:
     """Whether a replica leads with a commit in its epoch, and its controller has not written."""
     starts = next((end for end, batch in enumerate(me.log, 1) if batch.epoch == me.epoch), 0)
     return me.mode is Mode.LEADER and not me.active and 0 < starts <= me.high_watermark
+
+
+def _is_open(me: Replica, heard: Mapping[ModelValue, Replica], losses: int) -> bool:
+    """Whether a voter that can be reached has not answered in a round."""
+    silent = {v.key.id: v.endpoint for v in me.voters if v.key not in me.granted and v.key not in me.rejected}
+    return not losses and any(silent.get(host) == one.endpoint for host, one in heard.items())
+
+
+def _is_busy(me: Replica, heard: Mapping[ModelValue, Replica]) -> bool:
+    """Whether a replica that can be reached leads, or is in a round."""
+    leads = [one for one in heard.values() if one.mode is Mode.LEADER and one.epoch >= me.epoch]
+    return bool(leads) or any(one.mode in ROUNDS for one in heard.values())
 
 
 class ActivationFails(Controllers, variant="activation-fails"):

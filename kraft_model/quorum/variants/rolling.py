@@ -90,15 +90,14 @@ class RolledByOperator(Quorum, variant="rolled-by-operator"):
     @invariant(reads=progress)
     def restarts_leave_a_majority(self, me: Replica, progress: Controllers) -> bool:
         """The operator restarts no controller without which most voters have not caught up (Strimzi proposal 56)."""
-        others = [one for host, one in progress.items() if isinstance(one, Progress) and host != me.id]
-        leaders = {one.epoch: one.end for one in others if one.leads}
-        if me.mode is Mode.LEADER:
-            leaders[me.epoch] = len(me.log)
-        epoch = max(leaders, default=0)
-        behind = [one for one in others if (one.epoch, one.end) != (epoch, leaders.get(epoch))]
-        few = not leaders or 2 * (len(others) - len(behind)) <= len(others) + 1
-        early = me.mode is Mode.LEADER and any(one.software == 0 for one in others)
-        return not (few or early or me.software) or not list(self.change_software(me, progress))
+        if not list(self.change_software(me, progress)):
+            return True
+        known = {host: one for host, one in progress.items() if isinstance(one, Progress)}
+        newest = max(((one.epoch, one.end) for one in known.values() if one.leads), default=None)
+        others = [one for host, one in known.items() if host != me.id]
+        ready = [one for one in others if (one.epoch, one.end) == newest]
+        is_last = me.mode is not Mode.LEADER or all(one.software for one in others)
+        return 2 * len(ready) > len(me.voters) and is_last and not me.software
 
     @step_invariant
     def rolls_change_the_software_alone(self, before: Replica, after: Replica, step: Step) -> bool:
