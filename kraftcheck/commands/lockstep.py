@@ -30,6 +30,7 @@ from kraftcheck.reporting.lines import HEAD, Meter, harmless, print_lines
 from kraftcheck.reporting.lockstep import (
     Cell,
     cell,
+    changes_lines,
     cover_as_json,
     cover_lines,
     exit_code,
@@ -43,6 +44,7 @@ from kraftcheck.reporting.report import write_report
 from kraftcheck.spec.errors import InputError
 
 if TYPE_CHECKING:
+    from kraftcheck.lockstep.changes import Changes
     from kraftcheck.lockstep.reach import Reach
     from kraftcheck.lockstep.survey import Task, TaskResult
 
@@ -84,6 +86,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     without = "report this known difference: the model does not deviate there (repeatable)"
     walks.add_argument("--without", action="append", default=[], metavar="NAME", help=without)
     walks.add_argument("--go-on", action="store_true", help="go on from Kafka's state after a difference")
+    changes = "compare the last --kafka with the last one before it that agrees: findings and classes that changed"
+    changes += "; exit code 1 if findings changed, else 0"
+    walks.add_argument("--changes", action="store_true", help=changes)
     files = parser.add_argument_group("output")
     out = "write a shortened walk for each kind of finding"
     files.add_argument("--out", type=Path, metavar="DIR", help=out)
@@ -111,14 +116,16 @@ def run(arguments: argparse.Namespace) -> int:
             raise InputError("--logs: several versions of Kafka are given; give one")
         with Meter("walks", quiet=arguments.quiet) as meter:
             driven = list(_driven(versions, lambda kafka: _walk(kafka, asked, arguments, meter, files)))
-        _write(driven, asked, files)
+        changed = _changes(driven, asked, versions, arguments)
+        _write(driven, asked, files, changed)
         if len(versions) > 1:
             _print_versions_table(driven, asked, versions)
+            print("\n".join(("", *changes_lines(changed)) if changed else ()), end="\n" if changed else "")
         else:
             _print(driven[0], asked, quiet=arguments.quiet)
         made = [one for kafka in driven for one in kafka.made]
         _raise_problem(made)
-    return _exit_code(made)
+    return _exit_code(made) if changed is None else int(bool(changed.findings) or not changed.agreed)
 
 
 def _versions(arguments: argparse.Namespace) -> list[str]:
@@ -126,6 +133,8 @@ def _versions(arguments: argparse.Namespace) -> list[str]:
     from kraftcheck.lockstep.mixed import is_mixed
 
     given = list(dict.fromkeys(arguments.kafka or [NEWEST]))
+    if arguments.changes and (len(given) < 2 or any(map(is_mixed, given))):
+        raise InputError("--changes: expected at least two versions of Kafka, the oldest first; give --kafka twice")
     if not any(map(is_mixed, given)):
         return given
     for option in ("disk", "reach", "logs", "junit_test"):
@@ -273,10 +282,30 @@ def _raise_problem(made: Sequence[TaskResult]) -> None:
 
 def _print_versions_table(driven: Sequence[Driven], asked: Sequence[Task], versions: Sequence[str]) -> None:
     """Print a table of the walks by version."""
+    columns = dict(zip(_names(driven, versions), (_column(one, asked) for one in driven), strict=True))
+    print("\n".join(versions_table([_row(task) for task in asked], columns)))
+
+
+def _names(driven: Sequence[Driven], versions: Sequence[str]) -> list[str]:
+    """Return the versions as their jars name them; those with equal names as on the command line."""
     found = [one.version for one in driven]
-    names = [kafka if found.count(name) > 1 else name for kafka, name in zip(versions, found, strict=False)]
-    columns = [_column(one, asked) for one in driven]
-    print("\n".join(versions_table([_row(task) for task in asked], dict(zip(names, columns, strict=True)))))
+    return [kafka if found.count(name) > 1 else name for kafka, name in zip(versions, found, strict=False)]
+
+
+def _changes(
+    driven: Sequence[Driven], asked: Sequence[Task], versions: Sequence[str], arguments: argparse.Namespace
+) -> Changes | None:
+    """Return what changed in the last version; None without `--changes`, or after an interruption."""
+    from kraftcheck.lockstep.changes import changes
+    from kraftcheck.lockstep.jars import classpath
+
+    newest = driven[-1].made
+    is_whole = len(driven) == len(versions) and not any(one.interrupted or one.survey is None for one in newest)
+    if not arguments.changes or not is_whole:
+        return None
+    made = [one.made for one in driven]
+    jars = lambda kafka: classpath(kafka, disk=arguments.disk).entries[1:]  # noqa: E731
+    return changes(versions, _names(driven, versions), [_row(task) for task in asked], made, jars)
 
 
 def _print(driven: Driven, asked: Sequence[Task], *, quiet: bool) -> None:
@@ -291,12 +320,13 @@ def _print(driven: Driven, asked: Sequence[Task], *, quiet: bool) -> None:
             print_lines(cover_lines(one.cover) if one.cover is not None else [])
 
 
-def _write(driven: Sequence[Driven], asked: Sequence[Task], files: OutputFiles) -> None:
+def _write(driven: Sequence[Driven], asked: Sequence[Task], files: OutputFiles, changed: Changes | None) -> None:
     """Write the files of `--json` and `--report`, unless no task was started."""
     found = [(version, task, one) for version, made in driven for task, one in zip(asked, made, strict=False)]
     if all(one.survey is None for _, _, one in found):
         return
-    files.json(lambda: [_as_json(one, version) for version, _, one in found])
+    more = [] if changed is None else [{"changes": changed.as_json()}]
+    files.json(lambda: [*(_as_json(one, version) for version, _, one in found), *more])
     runs = (
         survey_as_run(one.survey, one.verdict, version, task.name.rpartition("/")[2])
         for version, task, one in found

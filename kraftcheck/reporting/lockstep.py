@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.result import TraceStep, Violation
+from kraftcheck.lockstep.changes import LINE, Changes
 from kraftcheck.lockstep.cluster import FieldDifference
 from kraftcheck.lockstep.cover import Cover, Reason
 from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
@@ -33,9 +33,6 @@ SHOWN = 5
 MOST_METHODS = 40
 LONGEST = 120
 """Maximum length of Kafka's exception text, which ends in values."""
-
-LINE = re.compile(r"(?<=\.java):\d+")
-"""A line number of a Java file. It differs between versions, while the method name does not."""
 
 
 def survey_lines(
@@ -199,6 +196,23 @@ def _marked(shown: Cell, notes: dict[str, int]) -> str:
         return shown.text
     number = notes.setdefault(" ".join(shown.note.split()), len(notes) + 1)
     return f"{shown.text} ({number})"
+
+
+def changes_lines(found: Changes) -> Iterator[str]:
+    """Yield the Markdown tables of findings and classes that changed between two versions."""
+    base = "agrees with the model" if found.agreed else "disagrees with the model, as all earlier ones do"
+    yield f"Changed in {found.kafka} since {found.since}, which {base}:"
+    yield ""
+    if found.findings:
+        rows = [(f"{one.walk}: {cut(one.finding, LONGEST)}", str(one.since), str(one.now)) for one in found.findings]
+        yield from _markdown_table([("walks with a finding", found.since, found.kafka), *rows])
+    else:
+        yield "No walk differs between the two."
+    yield ""
+    parts = {"new": found.classes.new, "removed": found.classes.removed, "changed": found.classes.changed}
+    counted = ", ".join(f"{len(names)} {part}" for part, names in parts.items())
+    yield f"Classes of kafka-raft: {counted}, {found.classes.unchanged} unchanged."
+    yield from (f"- {part}: {', '.join(f'`{name}`' for name in names)}" for part, names in parts.items() if names)
 
 
 def reach_table(classes: Sequence[ClassReach]) -> Iterator[str]:

@@ -19,6 +19,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 TOOLS = {"pytest", "ruff", "mypy", "pip", "git", "ls", "twine", "python", "python3", "make", "kraftcheck"}
+TOOLS |= {"./gradlew"}  # of a checkout of Kafka
 RELEASE = {"build"}  # modules that the release workflow installs by itself
 
 
@@ -52,7 +53,7 @@ def problems(words: list[str]) -> Iterator[str]:
             if extra not in PROJECT["optional-dependencies"]:
                 yield f"no extra {extra}"
     for word in (path, *words[1:]):
-        if word and re.match(r"(\.ci|tests|docs|spec|benchmarks)/", word) and not (ROOT / word).exists():
+        if word and re.match(r"(\.ci|tests|docs|spec|benchmarks)/", word) and not any(ROOT.glob(word)):
             yield f"no file {word}"
 
 

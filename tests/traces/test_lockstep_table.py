@@ -1,13 +1,23 @@
-"""The table of walks by versions, without Kafka."""
+"""The table of walks by versions, and that of changes between two versions."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
 
+import pytest
+
+from kraftcheck.lockstep.changes import Changes, base_of, changed_classes, changed_findings, classes_of
 from kraftcheck.lockstep.cluster import FieldDifference
+from kraftcheck.lockstep.jars import CLIENT, classpath
 from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
-from kraftcheck.reporting.lockstep import Cell, cell, versions_table
+from kraftcheck.lockstep.survey import FindingClass, TaskResult
+from kraftcheck.reporting.lockstep import Cell, cell, changes_lines, versions_table
+from kraftcheck.spec.errors import InputError
+from tests.support.command_line import Run
 
 DIFFERS = Finding(LockstepVerdict.DIFFERS, 7, None, (FieldDifference(None, "voters", 1, 2),))
 FAILS = Finding(LockstepVerdict.FAILS, 9, None, problem="java.lang.IllegalStateException: no (a.B.c(B.java:12))")
@@ -46,3 +56,86 @@ def test_the_table_in_the_docs_names_walks_that_are_there() -> None:
     walks = {path.stem for path in (root / "tests" / "data" / "kafka").rglob("*.walk")}
     assert len(rows) >= 10
     assert set(rows) <= walks
+
+
+def made(*kinds: FindingClass, survey: Any = True, problem: InputError | None = None) -> TaskResult:
+    return TaskResult(survey=survey, kinds=kinds, problem=problem)
+
+
+def jar_of(path: Path, **classes: str) -> Path:
+    with ZipFile(path, "w") as jar:
+        for name, content in {CLIENT.removesuffix(".class"): "client", **classes}.items():
+            jar.writestr(f"{name}.class", content)
+    return path
+
+
+def test_a_version_is_compared_with_the_last_one_that_agrees() -> None:
+    agrees, violates, differs = made(), made(FindingClass(VIOLATES, (), 1)), made(FindingClass(DIFFERS, (), 1))
+    ends = made(problem=InputError("line 3 is not enabled"))
+    assert base_of([[agrees], [violates], [differs], [ends], [agrees]]) == 1
+    assert base_of([[differs], [ends], [agrees]]) == 1
+    assert base_of([[agrees], [agrees, made(survey=None)], [agrees]]) == 0
+
+
+def test_findings_with_another_number_of_walks_have_changed() -> None:
+    fails = FindingClass(FAILS, (), 3)
+    later = fails._replace(first=FAILS._replace(problem=FAILS.problem.replace(":12", ":15")))
+    since = [made(), made(fails), made(FindingClass(VIOLATES, (), 2))]
+    now = [made(FindingClass(DIFFERS, (), 1)), made(later), made(problem=InputError("x is not enabled"))]
+    assert [tuple(one) for one in changed_findings(["a", "b", "c"], since, now)] == [
+        ("a", "differs: at the start: voters", 0, 1),
+        ("c", "violates: violated: LogMatching", 2, 0),
+        ("c", "ends early: x is not enabled", 0, 1),
+    ]
+
+
+def test_classes_are_compared_by_digest(tmp_path: Path) -> None:
+    older = jar_of(tmp_path / "a.jar", **{"org/apache/kafka/raft/A$1": "1", "B": "2", "C": "3"})
+    newer = jar_of(
+        tmp_path / "b.jar", **{"org/apache/kafka/raft/A$1": "1", "org/apache/kafka/raft/A": "", "B": "2", "D": "3"}
+    )
+    found = changed_classes(classes_of([older]), classes_of([newer]))
+    assert tuple(found) == (("D",), ("C",), ("raft.A",), 2)
+    lines = list(changes_lines(Changes("1", "2", False, (), found)))
+    assert lines == [
+        "Changed in 2 since 1, which disagrees with the model, as all earlier ones do:",
+        "",
+        "No walk differs between the two.",
+        "",
+        "Classes of kafka-raft: 1 new, 1 removed, 1 changed, 2 unchanged.",
+        "- new: `D`",
+        "- removed: `C`",
+        "- changed: `raft.A`",
+    ]
+    newer.write_bytes(newer.read_bytes().replace(b"client", b"CLIENT"))
+    with pytest.raises(InputError, match=r"b\.jar: cannot be read: Bad CRC-32"):
+        classes_of([newer])
+    with pytest.raises(InputError, match="expected the jar of kafka-raft, found none"):
+        classes_of([])
+
+
+@pytest.mark.parametrize("given", [["4.3.1"], [], ["n1=4.2.1", "4.3.1"]])
+def test_changes_need_two_versions(given: list[str], run: Run) -> None:
+    done = run("lockstep", "quorum", "--changes", *(word for kafka in given for word in ("--kafka", kafka)))
+    assert done.code == 2
+    assert "--changes: expected at least two versions of Kafka, the oldest first" in done.err
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_what_changed_in_a_folder_since_a_version(run: Run, tmp_path: Path) -> None:
+    folder, result = tmp_path / "kafka", tmp_path / "result.json"
+    folder.mkdir()
+    for jar in classpath("4.1.2").entries[1:]:
+        (folder / jar.name).symlink_to(jar)
+    walks = ("--runs", 12, "--depth", 60, "--seed", 4, "--set", "MaxRetries=50")
+    done = run("lockstep", "quorum", *walks, "--kafka", "4.2.1", "--kafka", folder, "--changes", "--json", result)
+    assert done.code == 1
+    changed = json.loads(result.read_text())[-1]["changes"]
+    assert (changed["since"], changed["kafka"], changed["agreed"]) == ("4.2.1", "4.1.2", True)
+    assert changed["findings"]
+    assert all(one["since"] == 0 < one["now"] for one in changed["findings"])
+    assert {"raft.KafkaRaftClient", "raft.LeaderState"} <= set(changed["classes"]["changed"])
+    assert run("lockstep", "quorum", *walks, "--kafka", "4.2.1", "--kafka", "4.3.1", "--changes").code == 0
+    assert "Changed in 4.1.2 since 4.2.1, which agrees with the model:" in done.out
+    assert f"| random walks: {changed['findings'][0]['finding'][:40]}" in done.out
