@@ -29,8 +29,10 @@ from kraftcheck.reporting.files import OutputFiles, writable
 from kraftcheck.reporting.lines import HEAD, Meter, harmless, print_lines
 from kraftcheck.reporting.lockstep import (
     Cell,
+    agrees,
     cell,
     changes_lines,
+    counted,
     cover_as_json,
     cover_lines,
     exit_code,
@@ -107,13 +109,9 @@ def run(arguments: argparse.Namespace) -> int:
     from kraftcheck.commands._lockstep import tasks
 
     arguments.kafka = versions = _versions(arguments)
-    if arguments.reach and len(versions) > 1:
-        raise InputError("--reach: several versions of Kafka are given; give one")
     with OutputFiles(arguments, "json", "reach", "report") as files:
         asked = list(tasks(arguments))
         _require_one_walk(arguments, asked)
-        if arguments.logs and len(versions) > 1:
-            raise InputError("--logs: several versions of Kafka are given; give one")
         with Meter("walks", quiet=arguments.quiet) as meter:
             driven = list(_driven(versions, lambda kafka: _walk(kafka, asked, arguments, meter, files)))
         changed = _changes(driven, asked, versions, arguments)
@@ -136,12 +134,19 @@ def _versions(arguments: argparse.Namespace) -> list[str]:
     if arguments.changes and (len(given) < 2 or any(map(is_mixed, given))):
         raise InputError("--changes: expected at least two versions of Kafka, the oldest first; give --kafka twice")
     if not any(map(is_mixed, given)):
+        _require_one_version(arguments, given)
         return given
     for option in ("disk", "reach", "logs", "junit_test"):
         if getattr(arguments, option):
             name = option.replace("_", "-")
             raise InputError(f"--{name}: not supported with --kafka NAME=VERSION; leave one out")
     return [",".join(given)]
+
+
+def _require_one_version(arguments: argparse.Namespace, given: Sequence[str]) -> None:
+    for option in ("reach", "logs"):
+        if len(given) > 1 and getattr(arguments, option):
+            raise InputError(f"--{option}: several versions of Kafka are given; give one")
 
 
 def _require_one_walk(arguments: argparse.Namespace, asked: Sequence[Task]) -> None:
@@ -296,16 +301,19 @@ def _changes(
     driven: Sequence[Driven], asked: Sequence[Task], versions: Sequence[str], arguments: argparse.Namespace
 ) -> Changes | None:
     """Return what changed in the last version; None without `--changes`, or after an interruption."""
-    from kraftcheck.lockstep.changes import changes
+    from kraftcheck.lockstep.changes import Compared, changes
     from kraftcheck.lockstep.jars import classpath
 
     newest = driven[-1].made
     is_whole = len(driven) == len(versions) and not any(one.interrupted or one.survey is None for one in newest)
     if not arguments.changes or not is_whole:
         return None
-    made = [one.made for one in driven]
+    compared = [
+        Compared(kafka, name, agrees(one.made), [*map(counted, one.made)])
+        for kafka, name, one in zip(versions, _names(driven, versions), driven, strict=True)
+    ]
     jars = lambda kafka: classpath(kafka, disk=arguments.disk).entries[1:]  # noqa: E731
-    return changes(versions, _names(driven, versions), [_row(task) for task in asked], made, jars)
+    return changes(compared, [_row(task) for task in asked], jars)
 
 
 def _print(driven: Driven, asked: Sequence[Task], *, quiet: bool) -> None:

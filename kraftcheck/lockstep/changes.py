@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
@@ -12,16 +11,9 @@ from zipfile import BadZipFile, ZipFile
 from zlib import error
 
 from kraftcheck.lockstep.jars import CLIENT, holds
-from kraftcheck.lockstep.lockstep import LockstepVerdict
-from kraftcheck.lockstep.survey import FindingClass, TaskResult, summary
 from kraftcheck.spec.errors import InputError
 
-DISAGREES = (LockstepVerdict.DIFFERS, LockstepVerdict.FAILS)
-"""Verdicts by which Kafka does something else than the model; at a violation both may do the same."""
-
 PACKAGE = "org/apache/kafka/"
-LINE = re.compile(r"(?<=\.java):\d+")
-"""A line number of a Java file. It differs between versions, while the method name does not."""
 
 
 class ChangedFinding(NamedTuple):
@@ -42,6 +34,15 @@ class ChangedClasses(NamedTuple):
     unchanged: int  # number of the others
 
 
+class Compared(NamedTuple):
+    """The results of walks on one version of Kafka."""
+
+    kafka: str  # as on the command line
+    name: str  # as in the name of its jar
+    agrees: bool
+    findings: Sequence[Counter[str]]  # of each task, the number of walks by finding
+
+
 class Changes(NamedTuple):
     """The changes between two versions of Kafka."""
 
@@ -57,43 +58,18 @@ class Changes(NamedTuple):
         return {**self._asdict(), "findings": [one._asdict() for one in self.findings], "classes": classes}
 
 
-def agrees(made: Iterable[TaskResult]) -> bool:
-    """Whether Kafka did as the model does on all walks, to their end."""
-    found = [one.survey is not None and one.problem is None and not one.interrupted for one in made]
-    kinds = [kind.first.verdict for one in made for kind in one.kinds]
-    return all(found) and not any(verdict in DISAGREES for verdict in kinds)
+def base_of(versions: Sequence[Compared]) -> Compared:
+    """Return the last version before the newest that agrees; else the one before the newest."""
+    return next((one for one in reversed(versions[:-1]) if one.agrees), versions[-2])
 
 
-def base_of(made: Sequence[Sequence[TaskResult]]) -> int:
-    """Return the place of the last version before the newest that agrees; else of the one before the newest."""
-    older = range(len(made) - 1)
-    return next((place for place in reversed(older) if agrees(made[place])), older[-1])
-
-
-def changed_findings(
-    walks: Sequence[str], since: Sequence[TaskResult], now: Sequence[TaskResult]
-) -> tuple[ChangedFinding, ...]:
+def changed_findings(walks: Sequence[str], since: Compared, now: Compared) -> tuple[ChangedFinding, ...]:
     """Return the findings of each task that not as many walks have on both versions."""
     found = list[ChangedFinding]()
-    for walk, *both in zip(walks, since, now, strict=False):
-        before, after = (_counted(one) for one in both)
+    for walk, before, after in zip(walks, since.findings, now.findings, strict=False):
         names = [name for name in dict.fromkeys([*before, *after]) if before[name] != after[name]]
         found += (ChangedFinding(walk, name, before[name], after[name]) for name in names)
     return tuple(found)
-
-
-def _counted(made: TaskResult) -> Counter[str]:
-    found = Counter[str]()
-    for kind in made.kinds:
-        found[_named(kind)] += kind.times
-    if made.problem is not None:
-        found[f"ends early: {made.problem}"] += 1
-    return found
-
-
-def _named(kind: FindingClass) -> str:
-    """Return the verdict and summary of a finding, without line numbers."""
-    return f"{kind.first.verdict}: {LINE.sub('', summary(kind.first)[0])}"
 
 
 def classes_of(jars: Iterable[Path]) -> dict[str, str]:
@@ -120,19 +96,12 @@ def changed_classes(since: Mapping[str, str], now: Mapping[str, str]) -> Changed
     return ChangedClasses(new, removed, tuple(changed), len(both) - len(changed))
 
 
-def changes(
-    versions: Sequence[str],
-    names: Sequence[str],
-    walks: Sequence[str],
-    made: Sequence[Sequence[TaskResult]],
-    jars: Callable[[str], Iterable[Path]],
-) -> Changes:
+def changes(versions: Sequence[Compared], walks: Sequence[str], jars: Callable[[str], Iterable[Path]]) -> Changes:
     """Return what changed in the last version since the last one before it that agrees with the model.
 
-    `versions` are those of the command line, `names` as their jars name them; `made` are the results of their tasks,
-    whose names are `walks`. `jars` returns the jars of a version.
+    `walks` are the names of the tasks; `jars` returns the jars of a version as the command line names it.
     """
-    place = base_of(made)
-    older, newer = (classes_of(jars(versions[one])) for one in (place, -1))
-    found = changed_findings(walks, made[place], made[-1])
-    return Changes(names[place], names[-1], agrees(made[place]), found, changed_classes(older, newer))
+    since, now = base_of(versions), versions[-1]
+    older, newer = (classes_of(jars(one.kafka)) for one in (since, now))
+    findings = changed_findings(walks, since, now)
+    return Changes(since.name, now.name, since.agrees, findings, changed_classes(older, newer))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.result import TraceStep, Violation
-from kraftcheck.lockstep.changes import LINE, Changes
+from kraftcheck.lockstep.changes import Changes
 from kraftcheck.lockstep.cluster import FieldDifference
 from kraftcheck.lockstep.cover import Cover, Reason
 from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
 from kraftcheck.lockstep.reach import ClassReach, Counted
-from kraftcheck.lockstep.survey import FindingClass, Survey, summary
+from kraftcheck.lockstep.survey import FindingClass, Survey, TaskResult, summary
 from kraftcheck.lockstep.walks import Step
 from kraftcheck.reporting.as_json import states_as_json, value_as_json
 from kraftcheck.reporting.counterexample import why_lines
@@ -29,6 +30,12 @@ CONTEXT = 60
 
 SHOWN = 5
 """Maximum number of untaken steps to list for a reason."""
+
+LINE = re.compile(r"(?<=\.java):\d+")
+"""A line number of a Java file. It differs between versions, while the method name does not."""
+
+DISAGREES = (LockstepVerdict.DIFFERS, LockstepVerdict.FAILS)
+"""Verdicts by which Kafka does something else than the model."""
 
 MOST_METHODS = 40
 LONGEST = 120
@@ -196,6 +203,22 @@ def _marked(shown: Cell, notes: dict[str, int]) -> str:
         return shown.text
     number = notes.setdefault(" ".join(shown.note.split()), len(notes) + 1)
     return f"{shown.text} ({number})"
+
+
+def agrees(made: Collection[TaskResult]) -> bool:
+    """Whether Kafka did as the model does on all walks, to their end; both may have violated the same property."""
+    found = [one.survey is not None and one.problem is None and not one.interrupted for one in made]
+    return all(found) and not any(kind.first.verdict in DISAGREES for one in made for kind in one.kinds)
+
+
+def counted(made: TaskResult) -> Counter[str]:
+    """Return the number of walks of a task by finding: its verdict and summary, without line numbers."""
+    found = Counter[str]()
+    for kind in made.kinds:
+        found[f"{kind.first.verdict}: {LINE.sub('', summary(kind.first)[0])}"] += kind.times
+    if made.problem is not None:
+        found[f"ends early: {made.problem}"] += 1
+    return found
 
 
 def changes_lines(found: Changes) -> Iterator[str]:

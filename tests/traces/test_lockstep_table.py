@@ -10,12 +10,12 @@ from zipfile import ZipFile
 
 import pytest
 
-from kraftcheck.lockstep.changes import Changes, base_of, changed_classes, changed_findings, classes_of
+from kraftcheck.lockstep.changes import Changes, Compared, base_of, changed_classes, changed_findings, classes_of
 from kraftcheck.lockstep.cluster import FieldDifference
 from kraftcheck.lockstep.jars import CLIENT, classpath
 from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
 from kraftcheck.lockstep.survey import FindingClass, TaskResult
-from kraftcheck.reporting.lockstep import Cell, cell, changes_lines, versions_table
+from kraftcheck.reporting.lockstep import Cell, agrees, cell, changes_lines, counted, versions_table
 from kraftcheck.spec.errors import InputError
 from tests.support.command_line import Run
 
@@ -70,11 +70,15 @@ def jar_of(path: Path, **classes: str) -> Path:
 
 
 def test_a_version_is_compared_with_the_last_one_that_agrees() -> None:
-    agrees, violates, differs = made(), made(FindingClass(VIOLATES, (), 1)), made(FindingClass(DIFFERS, (), 1))
-    ends = made(problem=InputError("line 3 is not enabled"))
-    assert base_of([[agrees], [violates], [differs], [ends], [agrees]]) == 1
-    assert base_of([[differs], [ends], [agrees]]) == 1
-    assert base_of([[agrees], [agrees, made(survey=None)], [agrees]]) == 0
+    plain, violates, differs = made(), made(FindingClass(VIOLATES, (), 1)), made(FindingClass(DIFFERS, (), 1))
+    ends, none = made(problem=InputError("line 3 is not enabled")), made(survey=None)
+
+    def base(*versions: list[TaskResult]) -> str:
+        return base_of([Compared(str(n), "", agrees(one), ()) for n, one in enumerate(versions)]).kafka
+
+    assert base([plain], [violates], [differs], [ends], [plain]) == "1"
+    assert base([differs], [ends], [plain]) == "1"
+    assert base([plain], [plain, none], [plain]) == "0"
 
 
 def test_findings_with_another_number_of_walks_have_changed() -> None:
@@ -82,7 +86,8 @@ def test_findings_with_another_number_of_walks_have_changed() -> None:
     later = fails._replace(first=FAILS._replace(problem=FAILS.problem.replace(":12", ":15")))
     since = [made(), made(fails), made(FindingClass(VIOLATES, (), 2))]
     now = [made(FindingClass(DIFFERS, (), 1)), made(later), made(problem=InputError("x is not enabled"))]
-    assert [tuple(one) for one in changed_findings(["a", "b", "c"], since, now)] == [
+    both = [Compared("", "", True, [*map(counted, one)]) for one in (since, now)]
+    assert [tuple(one) for one in changed_findings(["a", "b", "c"], *both)] == [
         ("a", "differs: at the start: voters", 0, 1),
         ("c", "violates: violated: LogMatching", 2, 0),
         ("c", "ends early: x is not enabled", 0, 1),
