@@ -71,9 +71,9 @@ def state_graph(search: ReferenceSearch, state_text: StateText | None = None) ->
     Hagberg, Schult, Swart: "Exploring network structure, dynamics, and function using NetworkX", SciPy 2008.
     """
     graph: Graph = nx.MultiDiGraph()
-    visited = zip(search.states(), search.parents.values(), strict=True)
-    for number, (state, (_, reached_by)) in enumerate(visited, start=1):
-        graph.add_node(number, initial=reached_by is None, **_text(state, state_text))
+    starts = set(search.starts())
+    for number, state in enumerate(search.states()):
+        graph.add_node(number + 1, initial=number in starts, **_text(state, state_text))
     for source, transition, target in search.edges(skip_errors=True):  # the result reports them
         graph.add_edge(source + 1, target + 1, **_step(transition))
     return graph

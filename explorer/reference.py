@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gc
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.behaviour import Behaviour, step_of
+from kraftcheck.explorer.behaviour import Behaviour, NoSuchPathError, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping, SearchCounts, SearchStopped
 from kraftcheck.explorer.calls.handlers import PurityTest, TestedSemantics
 from kraftcheck.explorer.capabilities import require_supported, without_symmetry
@@ -27,6 +29,8 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Value
 
 REPORT_EVERY = 1000  # states expanded between two checks of the clock
+COLLECT_EVERY = 100_000  # new objects between two runs of the garbage collector: states are in no cycles
+NO_SOURCE = -1
 
 
 def explore(protocol: Protocol, options: SearchRequest | None = None, *, whole_levels: bool = False) -> Result:
@@ -37,7 +41,7 @@ def explore(protocol: Protocol, options: SearchRequest | None = None, *, whole_l
 
 
 class ReferenceSearch:
-    """A search over whole states. It keeps every visited state.
+    """A search over whole states. It keeps every visited state, and the number of the state that first led to it.
 
     A search that stops at a violation has met the same states as TLC. With `whole_levels`, a breadth-first search
     expands the rest of the level before it stops. Its counts are then those of the table engine.
@@ -54,15 +58,17 @@ class ReferenceSearch:
         self._twins = Twins(self.system, thorough=options.check_actions)
         self._fired = dict.fromkeys(self.system.actions, 0)
         self._generated = 0
-        self.parents: dict[Value, tuple[State, Transition | None]] = {}
-        self._depths: dict[Value, int] = {}  # of visited states, in a depth-first search with a bound
+        self.numbers: dict[Value, int] = {}  # of visited states, by canonical key
+        self._states: list[State] = []
+        self._sources = array("q")  # for each state the number of the state that led to it; NO_SOURCE for initial ones
+        self._depths: dict[int, int] = {}  # of visited states, in a depth-first search with a bound
         self._state_properties = [p for p in options.properties if not p.over_steps]
         self._step_properties = [p for p in options.properties if p.over_steps]
         self._at: tuple[State, Transition | None] | None = None  # the state, or the step, under evaluation
         self._books = Bookkeeping(options, self._totals, protocol, first_found=options.search == Search.BFS)
         self.result.notes += notes
 
-    @property
+    @cached_property
     def identity(self) -> Callable[[State], Value]:
         """The function from a state to its canonical key."""
         return self.system.identity
@@ -78,13 +84,15 @@ class ReferenceSearch:
 
     def _search(self) -> None:
         options = self.options
-        breadth_first = options.search == Search.BFS
+        breadth_first, thresholds = options.search == Search.BFS, gc.get_threshold()
         require_supported("reference", self.protocol, options)
+        gc.set_threshold(COLLECT_EVERY, *thresholds[1:])
         try:
             with suppress(SearchStopped):
-                starts = [state for state in self._initial() if self._admit(state, None, 1)]
+                for state in self._initial():
+                    self._admit(NO_SOURCE, state, None, 1)
                 self._end_level()
-                (self._breadth_first if breadth_first else self._depth_first)(starts)
+                (self._breadth_first if breadth_first else self._depth_first)(range(len(self._states)))
                 if options.reachable:
                     check_reachable(self._graph(), options, self._books)
                 if options.temporal:
@@ -97,30 +105,31 @@ class ReferenceSearch:
                 error.trace = self._trace(*self._at)
             raise
         finally:
+            gc.set_threshold(*thresholds)
             gc.unfreeze()
             if not breadth_first:
                 self.result.depth = None
 
     def _totals(self) -> SearchCounts:
-        return SearchCounts(len(self.parents), self._generated, dict(self._fired), dict(self.semantics.handler_calls))
+        return SearchCounts(len(self._states), self._generated, dict(self._fired), dict(self.semantics.handler_calls))
 
     def _initial(self) -> Iterator[State]:
         for state in self.system.initial():
             self._generated += 1
             yield state
 
-    def _breadth_first(self, starts: list[State]) -> None:
-        frontier, depth = starts, 1
-        while frontier:
+    def _breadth_first(self, level: range) -> None:
+        depth = 1
+        while level:
             if depth == self.options.max_depth:
                 self._books.stop_at("max_depth")
-            reached: list[State] = []
-            for number, state in enumerate(frontier):
-                if number % REPORT_EVERY == 0:
-                    self._pause(len(frontier) - number + len(reached))
-                reached += [t.target for t in self._expand(state) if self._admit(state, t, depth + 1)]
+            for number in level:
+                if (number - level.start) % REPORT_EVERY == 0:
+                    self._pause(len(self._states) - number)
+                for transition in self._expand(number):
+                    self._admit(number, transition.target, transition, depth + 1)
             self._end_level()
-            frontier, depth = reached, depth + 1
+            level, depth = range(level.stop, len(self._states)), depth + 1
 
     def _pause(self, waiting: int) -> None:
         """Check the clock, and hide the states from the garbage collector: there are many, and none is in a cycle."""
@@ -136,26 +145,26 @@ class ReferenceSearch:
         if self._is_over:
             raise SearchStopped
 
-    def _depth_first(self, starts: list[State]) -> None:
-        waiting: deque[tuple[State, int]] = deque((state, 1) for state in reversed(starts))
+    def _depth_first(self, starts: range) -> None:
+        waiting: deque[tuple[int, int]] = deque((number, 1) for number in reversed(starts))
         expanded, most = 0, self.options.max_depth
         while waiting:
-            state, depth = waiting.pop()
+            number, depth = waiting.pop()
             if depth == most:
                 continue
-            if most and depth > self._depths[self.identity(state)]:
+            if most and depth > self._depths[number]:
                 continue  # reached again, nearer to the start, after it was pushed
             expanded += 1
             if expanded % REPORT_EVERY == 0:
                 self._pause(len(waiting))
-            reached = [t.target for t in self._expand(state) if self._admit(state, t, depth + 1)]
-            waiting.extend((target, depth + 1) for target in reversed(reached))
+            reached = [self._admit(number, t.target, t, depth + 1) for t in self._expand(number)]
+            waiting.extend((target, depth + 1) for target in reversed(reached) if target is not None)
         if most in self._depths.values():  # else each state at the bound was later reached nearer to the start
             self._books.stop_at("max_depth")
 
-    def _expand(self, state: State) -> Iterator[Transition]:
+    def _expand(self, number: int) -> Iterator[Transition]:
         """Yield the transitions out of a state, counting them and checking the step properties."""
-        stuck = True
+        state, stuck = self._states[number], True
         self._at = state, None
         for transition in self.system.transitions(state):
             stuck = False
@@ -165,33 +174,31 @@ class ReferenceSearch:
             for prop in self._step_properties:
                 if not self.semantics.step_satisfies(prop, state, transition):
                     self._violation(prop.name, state, transition)
-            if self.system.allows(state, transition.target):
+            if not self.options.action_constraints or self.system.allows(state, transition.target):
                 yield transition
             else:
                 self._check(state, transition)  # as in TLC, pruned states are checked too
         if stuck and self.options.deadlock:
             self._violation(DEADLOCK, state, None)
 
-    def _admit(self, source: State, transition: Transition | None, depth: int) -> bool:
-        """Add a state; return whether to expand it: if it is within the constraints, and new or nearer than before."""
-        state = source if transition is None else transition.target
+    def _admit(self, source: int, state: State, transition: Transition | None, depth: int) -> int | None:
+        """Add a state within the constraints; return its number if it is new, or nearer to the start than before."""
         identity = self.identity(state)
-        if identity in self.parents:
+        number = self.numbers.get(identity)
+        if number is not None:
             self._twins.meet(state, is_new=False)
-            if self._depths.get(identity, 0) <= depth:
-                return False
-            self.parents[identity] = (source, transition)
-            self._depths[identity] = depth
-            return True
-        within = self.system.is_within(state)
-        if within:
-            self._note(identity, source, transition, depth)
+            if self._depths.get(number, 0) <= depth:
+                return None
+            self._states[number], self._sources[number], self._depths[number] = state, source, depth
+            return number
+        if not self.options.constraints or self.system.is_within(state):
+            number = self._add(identity, source, state, depth)
             self._twins.meet(state, is_new=True)
-        self._check(source, transition)
-        if within and len(self.parents) == self.options.max_states:
+        self._check(state if transition is None else self._states[source], transition)
+        if number is not None and len(self._states) == self.options.max_states:
             self._end_level()
             self._books.stop_at("max_states")
-        return within
+        return number
 
     def _graph(self) -> StateGraph:
         """Return the state graph of the finished search, with a new table of step labels."""
@@ -210,12 +217,15 @@ class ReferenceSearch:
             if not self.semantics.begins(prop, state):
                 self._violation(prop.name, source, None)
 
-    def _note(self, identity: Value, source: State, transition: Transition | None, depth: int) -> None:
-        """Count a new state and its level, even if it violates a property, as TLC does."""
-        self.parents[identity] = (source, transition)
+    def _add(self, identity: Value, source: int, state: State, depth: int) -> int:
+        """Add a new state and count its level, even if it violates a property, as TLC does; return its number."""
+        number = self.numbers[identity] = len(self._states)
+        self._states.append(state)
+        self._sources.append(source)
         if self.options.search != Search.BFS and self.options.max_depth:
-            self._depths[identity] = depth
+            self._depths[number] = depth
         self.result.depth = max(self.result.depth or 0, depth)
+        return number
 
     def _violation(self, name: str, source: State, transition: Transition | None) -> None:
         if name in self._books.violated or self._is_over:
@@ -230,29 +240,45 @@ class ReferenceSearch:
         """Return the behaviour to a state, with one more step if a transition is given."""
         if transition is not None:
             return (*self.path_to(source), step_of(transition))
-        return self.path_to(source) if self.identity(source) in self.parents else (TraceStep(source),)
+        return self.path_to(source) if self.identity(source) in self.numbers else (TraceStep(source),)
 
     def path_to(self, state: State) -> Behaviour:
         """Return the behaviour that first reached a state (in a bounded search: the shortest)."""
-        steps: list[TraceStep] = []
-        source, transition = self.parents[self.identity(state)]
-        while transition is not None:
-            steps.append(step_of(transition))
-            source, transition = self.parents[self.identity(source)]
-        return (TraceStep(source), *reversed(steps))
+        numbers = [self.numbers[self.identity(state)]]
+        while self._sources[numbers[-1]] != NO_SOURCE:
+            numbers.append(self._sources[numbers[-1]])
+        steps = [TraceStep(self._states[numbers.pop()])]
+        while numbers:
+            steps.append(step_of(self._first_step(steps[-1].state, self._states[numbers.pop()])))
+        return tuple(steps)
+
+    def _first_step(self, before: State, after: State) -> Transition:
+        """Return the first transition out of a state to the canonical key of another; transitions are not kept."""
+        wanted, again = self.identity(after), self._again
+        for transition in again.transitions(before):
+            if self.identity(transition.target) == wanted and again.allows(before, transition.target):
+                return transition
+        raise NoSuchPathError(again.semantics, "a step was not found again")
+
+    @cached_property
+    def _again(self) -> PlainSystem:
+        """The transition system with calls that are neither counted nor tested."""
+        return PlainSystem(Semantics(self.protocol), self.options)
 
     def states(self) -> Iterator[State]:
         """Yield every visited state, one for each canonical key."""
-        for source, transition in self.parents.values():
-            yield source if transition is None else transition.target
+        yield from self._states
+
+    def starts(self) -> list[int]:
+        """Return the numbers of the initial states."""
+        return [number for number, source in enumerate(self._sources) if source == NO_SOURCE]
 
     def edges(self, *, skip_errors: bool = False) -> Iterator[tuple[int, Transition, int]]:
         """Yield each step between two visited states, as (number of source, transition, number of target)."""
-        numbers = {identity: number for number, identity in enumerate(self.parents)}
-        for number, state in enumerate(self.states()):
+        for number, state in enumerate(self._states):
             with suppress(*[RaisedError] if skip_errors else []):
                 for transition in self.semantics.transitions(state):
-                    target = numbers.get(self.identity(transition.target))  # None beyond a constraint or a limit
+                    target = self.numbers.get(self.identity(transition.target))  # None beyond a constraint or a limit
                     if target is not None and self.system.allows(state, transition.target):
                         yield number, transition, target
 
@@ -262,9 +288,9 @@ class VisitedStates:
 
     def __init__(self, search: ReferenceSearch) -> None:
         self._search, self._states = search, list(search.states())
-        self._numbers = {identity: number for number, identity in enumerate(search.parents)}
+        self._numbers = search.numbers
         self.count = len(self._states)
-        self.starts = sum(1 for _, transition in search.parents.values() if transition is None)
+        self.starts = len(search.starts())
 
     def chunks(self, *, backwards: bool) -> Iterator[tuple[int, list[State]]]:
         """Yield the states in batches, each with the number of its first state."""

@@ -148,8 +148,7 @@ def _checker(kind: Any) -> Check:
     if origin is tuple:
         return _tuple_checker(arguments)
     if origin is Map:
-        key, item = map(_checker, arguments)
-        return lambda value: isinstance(value, Map) and all(key(k) and item(v) for k, v in value.items())
+        return _map_checker(*map(_checker, arguments))
     if origin is Literal:
         return lambda value: any(type(value) is type(choice) and value == choice for choice in arguments)
     if origin in INSTEAD:
@@ -167,12 +166,26 @@ def _refuse_mixture(kind: Any, arguments: tuple[Any, ...]) -> None:
             raise ProtocolError(f"{kind}: values of {names} may be equal in Python; make the enum an enum.Enum")
 
 
+def _map_checker(key: Check, item: Check) -> Check:
+    def check(value: Any) -> bool:
+        if not isinstance(value, Map):
+            return False
+        if type(value) is not Map:  # a proxy
+            return all(key(one) and item(other) for one, other in value.items())
+        if value._fitted is not check and all(map(key, value)) and all(map(item, value.values())):
+            value._fitted = check
+        return value._fitted is check
+
+    return check
+
+
 def _union_checker(arguments: tuple[Any, ...]) -> Check:
-    choices = dict(zip(arguments, map(_checker, arguments), strict=True))
+    choices = {get_origin(one) or one: _checker(one) for one in reversed(arguments)}
+    every = list(map(_checker, arguments))
 
     def check(value: Any) -> bool:
         own = choices.get(type(value))
-        return (own is not None and own(value)) or any(one(value) for one in choices.values())
+        return (own is not None and own(value)) or any(one(value) for one in every)
 
     return check
 

@@ -222,6 +222,21 @@ class Record:
         return f"{type(self).__name__}({inner})"
 
 
+def with_fields(record: Record, changes: Sequence[tuple[str, Value]]) -> Any:
+    """Return a copy of a record with fields changed to values of their types, which are not checked again."""
+    kind = type(record)
+    if not kind._is_plain:
+        return record.but(**dict(changes))
+    made = object.__new__(kind)
+    known, current = made.__dict__, record.__dict__
+    for name in field_names(kind):
+        known[name] = current[name]
+    known.update(changes)
+    if "_well_typed" in current:
+        known["_well_typed"] = True
+    return made
+
+
 @cached
 def field_names(cls: type[Record]) -> tuple[str, ...]:
     """Return the field names of a record class, in order of declaration."""
@@ -314,11 +329,12 @@ class Map(Mapping[K, V]):
     2
     """
 
-    __slots__ = ("_hash", "_items")
+    __slots__ = ("_fitted", "_hash", "_items")
 
     def __init__(self, items: Mapping[K, V] | Iterable[tuple[K, V]] = ()) -> None:
         self._items: dict[K, V] = dict(items)
         self._hash: int | None = None
+        self._fitted: object = None  # the check of types that it last passed
 
     def __getitem__(self, key: K) -> V:
         return self._items[key]

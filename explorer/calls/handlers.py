@@ -259,8 +259,9 @@ class TestedSemantics(Semantics):
 
     def call(self, action: Action, me: Any, message: Any, given: dict[str, Value]) -> tuple[Step, ...]:
         """Return the steps that an action would take."""
-        called = self._purity.call if self._purity.is_due(action) else super().call
-        return called(action, me, message, given)
+        if self._purity.is_due(action):
+            return self._purity.call(action, me, message, given)
+        return call_action(self.protocol, action, me, message, given)
 
 
 def _fields(*records: Any) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from inspect import unwrap
+from itertools import combinations
 from types import GeneratorType
 from typing import Any, NamedTuple
 
@@ -28,11 +29,24 @@ from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.network import NoNetwork
 from kraftcheck.spec.language.protocol import MISSING, Protocol
 from kraftcheck.spec.language.refinement import Refinement
-from kraftcheck.spec.language.state import NO_SENDING, State, Step, is_within, note_spent, note_types
-from kraftcheck.spec.values import Map, Record, Value, field_types, is_enum, is_same, ordered, text_of
+from kraftcheck.spec.language.state import NO_SENDING, State, Step, is_within, note_spent, note_types, state_of
+from kraftcheck.spec.values import (
+    Map,
+    Record,
+    Value,
+    field_types,
+    field_values,
+    is_enum,
+    is_same,
+    ordered,
+    text_of,
+    with_fields,
+)
 
 TRIAL = 1 << 13
 """Outcomes that a memo adds between two checks of its use."""
+FEW = 4
+"""Most steps of a call that are compared with each other instead of hashed."""
 TOLD = ("me", "peer", "message", "before", "after")
 """The arguments of a property that an error message shows."""
 
@@ -42,9 +56,9 @@ def call_action(
 ) -> tuple[Step, ...]:
     """Return the distinct steps of an action."""
     leading = [item for item in (me, message) if item is not None]
-    reader, steps = f"action {action.name}", list[Step]()
+    reads, steps = protocol.hidden_reads, list[Step]()
     try:
-        made = action.function(protocol, *leading, *_asked(protocol, reader, action, context))
+        made = action.function(protocol, *leading, *_asked(protocol, action, context))
         if type(made) is not GeneratorType and not isinstance(made, Iterable):
             raise ActionError(action, protocol, me, message, f"returned {describe_value(made)}; {FORGOT_YIELD}")
         for step in made:
@@ -52,26 +66,38 @@ def call_action(
             if problem:
                 raise ActionError(action, protocol, me, message, problem, line=line_of(made))
             steps.append(step)
-            _note(protocol, action, step)
-            if protocol.hidden_reads is not None:
-                protocol.hidden_reads.note(reader, (*step.spends, *step.needs))
+            if step.sends or step.writes:
+                _note(protocol, action, step)
+            if reads is not None:
+                reads.note(f"action {action.name}", (*step.spends, *step.needs))
     except ActionError:
         raise
     except (Exception, SystemExit) as error:
         raise ActionError(action, protocol, me, message, cause=error) from error
-    return tuple(steps if len(steps) < 2 else dict.fromkeys(steps))
+    return tuple(steps if len(steps) < 2 or _are_distinct(steps) else dict.fromkeys(steps))
 
 
-def _asked(protocol: Protocol, reader: str, owner: Action | Property, given: Mapping[str, Value]) -> list[Value]:
+def _are_distinct(steps: list[Step]) -> bool:
+    """Whether steps are known to be distinct. A comparison of few steps takes less time than hashes of their values."""
+    if len(steps) > FEW:
+        return False
+    return not any(one == other for one, other in combinations(map(field_values, steps), 2))
+
+
+def _asked(protocol: Protocol, owner: Action | Property, given: Mapping[str, Value]) -> list[Value]:
     """Return the arguments of an action or a property; record which hidden fields the call reads.
 
     A method that may inspect types gets the shared record itself instead of a proxy, which counts as reading all of it.
     """
+    if protocol.hidden_reads is None and owner.name not in protocol.by_type:
+        return [given[name] for name in owner.asks]
     asked = {name: given[name] for name in owner.asks}
     if "shared" in asked and owner.name in protocol.by_type and hasattr(type(asked["shared"]), "_whole"):
         asked["shared"] = asked["shared"]._whole()
-    reads = protocol.hidden_reads
-    return [value if reads is None else reads.seen(reader, owner.name, name, value) for name, value in asked.items()]
+    if protocol.hidden_reads is None:
+        return list(asked.values())
+    reader = f"{'action' if isinstance(owner, Action) else owner.kind.replace('_', ' ')} {owner.name}"
+    return [protocol.hidden_reads.seen(reader, owner.name, name, value) for name, value in asked.items()]
 
 
 def line_of(made: object) -> int | None:
@@ -82,7 +108,7 @@ def line_of(made: object) -> int | None:
 
 def _note(protocol: Protocol, action: Action, step: Step) -> None:
     """Record the sent messages and written replicas of a step, unless a bound of 0 rules the step out."""
-    if (step.sends or step.writes) and all(protocol.bounds[name] for name in (*step.spends, *step.needs)):
+    if all(protocol.bounds[name] for name in (*step.spends, *step.needs)):
         note_types(step.writes, protocol.ids)
         for operation, sent in step.sends:
             if operation not in NO_SENDING:
@@ -110,13 +136,12 @@ def assignments(prop: Property, replicas: Sequence[Any], messages: Sequence[Any]
 def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str, Value]) -> bool:
     """Return whether a property is true of the given arguments."""
     function, cause = protocol.probes.get(prop.name, prop.function), None
-    reader = f"{prop.kind.replace('_', ' ')} {prop.name}"
     try:
-        result = function(protocol, *_asked(protocol, reader, prop, arguments), **dict(prop.fixed))
+        result = function(protocol, *_asked(protocol, prop, arguments), **dict(prop.fixed))
     except (Exception, SystemExit) as error:
         cause, result = error, None
     if protocol.hidden_reads is not None:
-        protocol.hidden_reads.require_unread(reader)
+        protocol.hidden_reads.require_unread(f"{prop.kind.replace('_', ' ')} {prop.name}")
     if type(result) is bool:
         return result is not prop.opposite
     hint = "; forgot `return`?" if result is None else ""
@@ -162,7 +187,7 @@ def _step_problem(protocol: Protocol, me: Record | None, message: Record | None,
     problem = _repeated_id(written) if len(written) > 1 else None
     if problem is not None:
         return problem
-    for value in (*written, *[sent for _, sent in step.sends]):
+    for value in (*written, *[sent for _, sent in step.sends]) if written or step.sends else ():
         if not isinstance(value, Record) or not fits(value, type(value)):
             return _misfit(step, value)
     return _effects_problem(protocol, step)
@@ -186,7 +211,7 @@ def _misfit(step: Step, value: Any) -> str | None:
 
 def _effects_problem(protocol: Protocol, step: Step) -> str | None:
     """Return the error text for an invalid bound, shared field or message of a step, or None."""
-    for name in (*step.spends, *step.needs):
+    for name in (*step.spends, *step.needs) if step.spends or step.needs else ():
         if name not in protocol.bounds:
             return f"spends {name!r}, which is not a bound; bounds are {', '.join(protocol.bounds) or 'none'}"
     if step.puts and protocol.shared_record is not None:
@@ -196,7 +221,7 @@ def _effects_problem(protocol: Protocol, step: Step) -> str | None:
                 return f"writes an {unknown('shared field', field, checkers)}"
             if not checkers[field](value):
                 return f"writes {mismatch(value, field_types(protocol.shared_record)[field], f'shared.{field}')}"
-    return next(filter(None, (_send_problem(protocol, *sent) for sent in step.sends)), None)
+    return next(filter(None, (_send_problem(protocol, *sent) for sent in step.sends)), None) if step.sends else None
 
 
 def _send_problem(protocol: Protocol, operation: str, message: Any) -> str | None:
@@ -256,7 +281,7 @@ class LocalAction(NamedTuple):
 
 
 class Memo(dict[Any, Any]):
-    """Outcomes by input. It empties itself, and keeps no more, where inputs hardly repeat."""
+    """Outcomes by input, or interned values. It empties itself, and keeps no more, where inputs hardly repeat."""
 
     __slots__ = ("hits", "is_useless")
 
@@ -270,10 +295,25 @@ class Memo(dict[Any, Any]):
             return
         self[key] = outcome
         if len(self) % TRIAL == 0:
-            self.is_useless = self.hits < TRIAL // 8
-            self.hits = 0
-            if self.is_useless:
-                self.clear()
+            self._judge()
+
+    def _judge(self) -> None:
+        self.is_useless = self.hits < TRIAL // 8
+        self.hits = 0
+        if self.is_useless:
+            self.clear()
+
+    def intern(self, value: Value) -> Value:
+        """Return the interned object of a value."""
+        if self.is_useless:
+            return value
+        found = self.setdefault(value, value)
+        if found is not value:
+            self.hits += 1
+            return found if is_same(found, value) else value  # 1 and True are equal keys
+        if len(self) % TRIAL == 0:
+            self._judge()
+        return value
 
 
 class Semantics:
@@ -290,7 +330,9 @@ class Semantics:
         self.most_spent: dict[str, int] = {}
         self._environment = [a for a in protocol.actions.values() if a.kind == "environment"]
         self._interned: dict[Value, Value] = {}
-        self._memo: dict[tuple[Value, Value, Value], tuple[LocalAction, ...]] = {}
+        self._fields: defaultdict[str, Memo] = defaultdict(Memo)  # interned values of shared fields
+        self._shared = Memo()  # interned shared records
+        self._memo = Memo()
         self._deliverable: dict[Value, tuple[Any, ...]] = {}
         self._calls: defaultdict[str, Memo] = defaultdict(Memo)
         self._inboxes: dict[tuple[str, Value, Value], Value] = {}
@@ -332,10 +374,13 @@ class Semantics:
 
     def _offered(self, me: Record, inbox: Value, shared: Value) -> tuple[LocalAction, ...]:
         """Return the candidate actions of a replica's local state, inbox and shared state; memoized."""
-        key = (me, inbox, shared)
-        found = self._memo.get(key)
+        key, memo = (me, inbox, shared), self._memo
+        found: tuple[LocalAction, ...] | None = memo.get(key)
         if found is None:
-            found = self._memo[key] = tuple(self._local_actions(me, inbox, shared))
+            found = tuple(self._local_actions(me, inbox, shared))
+            memo.keep(key, found)
+        else:
+            memo.hits += 1
         return found
 
     def _local_actions(self, me: Record, inbox: Value, shared: Value) -> Iterator[LocalAction]:
@@ -367,17 +412,27 @@ class Semantics:
         self, action: Action, me: Record | None, message: Record | None, given: dict[str, Value]
     ) -> tuple[Step, ...]:
         """Return the steps of an action, enabled or not, within the total bounds; memoized."""
-        key, memo = (me, message, *[given[name] for name in action.asks]), self._calls[action.name]
+        memo = self._calls[action.name]
+        if memo.is_useless:
+            return self._called(action, me, message, given)
+        key = (me, message, *[given[name] for name in action.asks])
         found: tuple[Step, ...] | None = memo.get(key)
         if found is None:
-            self.handler_calls[action.name] += 1
-            taken = self.call(action, me, message, given)
-            note_spent(taken, self.most_spent)
-            found = tuple(self._shared_parts(step) for step in taken if is_within(step, self.protocol.bounds))
+            found = self._called(action, me, message, given)
             memo.keep(key, found)
         else:
             memo.hits += 1
         return found
+
+    def _called(
+        self, action: Action, me: Record | None, message: Record | None, given: dict[str, Value]
+    ) -> tuple[Step, ...]:
+        self.handler_calls[action.name] += 1
+        taken = self.call(action, me, message, given)
+        if not taken:
+            return ()
+        note_spent(taken, self.most_spent)
+        return tuple([self._shared_parts(step) for step in taken if is_within(step, self.protocol.bounds)])
 
     def call(
         self, action: Action, me: Record | None, message: Record | None, given: dict[str, Value]
@@ -386,16 +441,17 @@ class Semantics:
         return call_action(self.protocol, action, me, message, given)
 
     def _shared_parts(self, step: Step) -> Step:
-        changes: dict[str, Value] = {}
+        """Replace the values of a step by interned ones, in place: they are equal."""
+        known = step.__dict__
         if step.me != ():
-            changes["me"] = self.intern(step.me)
+            known["me"] = self.intern(step.me)
         if step.sends:
-            changes["sends"] = tuple([(operation, self.intern(message)) for operation, message in step.sends])
+            known["sends"] = tuple([(operation, self.intern(message)) for operation, message in step.sends])
         if step.puts:
-            changes["puts"] = tuple([(name, self.intern(value)) for name, value in step.puts])
+            known["puts"] = tuple([(name, self._fields[name].intern(value)) for name, value in step.puts])
         if step.writes:
-            changes["writes"] = tuple(map(self.intern, step.writes))
-        return step.but(**changes)
+            known["writes"] = tuple(map(self.intern, step.writes))
+        return step
 
     # Next states
 
@@ -487,8 +543,8 @@ class Semantics:
             replicas = replicas.put(actor, step.me)
         for replica in step.writes:
             replicas = replicas.put(replica.id, replica)
-        shared = self.intern(state.shared.but(**dict(step.puts))) if step.puts else state.shared
-        return State(replicas, inboxes, shared, spent)
+        shared = self._shared.intern(with_fields(state.shared, step.puts)) if step.puts else state.shared
+        return state_of(replicas, inboxes, shared, spent)
 
     def _operate(self, operation: str, inbox: Value, message: Value) -> Value:
         key = (operation, inbox, message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from kraftcheck.engines import search as search_by
+from kraftcheck.explorer.behaviour import NoSuchPathError
 from kraftcheck.explorer.reference import ReferenceSearch, explore
 from kraftcheck.explorer.result import DEADLOCK, Progress, Result, Search, SearchRequest, TraceStep, Verdict
 from kraftcheck.kraft_model.reconfig import Reconfig
@@ -148,6 +150,11 @@ def test_outcomes_are_kept_only_where_inputs_repeat(monkeypatch: pytest.MonkeyPa
         memo.hits += number < 7
     assert memo.is_useless
     assert not memo
+    interned, values = semantics.Memo(), [(number,) for number in range(17)]
+    assert interned.intern((0,)) is interned.intern((0,))
+    assert type(interned.intern((False,))[0]) is bool
+    assert all(interned.intern(value) is value for value in values[1:])
+    assert interned.is_useless
     found = explore(TwoPhaseCommit(resource_managers=HOSTS))
     assert (found.distinct_states, found.actions) == (expected.distinct_states, expected.actions)
 
@@ -381,6 +388,63 @@ class Ways(Protocol):
         return me.value != 4
 
 
+def test_steps_are_found_again_instead_of_kept() -> None:
+    def kept() -> int:
+        return sum(type(one) is Transition for one in gc.get_objects())
+
+    before, search = kept(), ReferenceSearch(Ways(), SearchRequest(properties=(Ways.properties["NotFour"],)))
+    (violation,) = search.run().violations
+    assert kept() <= before + 1  # the last one
+    assert values(violation.trace) == [0, 1, 2, 3, 4]
+    assert [step.action for step in violation.trace] == [None, *["Straight"] * 4]
+
+
+def test_a_step_that_is_not_found_again_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An action is impure: it takes no step after the search."""
+    search = ReferenceSearch(Ways(), SearchRequest(deadlock=False))
+    search.run()
+    monkeypatch.setattr(search._again.semantics, "call", lambda *_: ())
+    with pytest.raises(NoSuchPathError, match="cannot be replayed"):
+        search.path_to(list(search.states())[-1])
+
+
+@pytest.mark.parametrize("order", [Search.BFS, Search.DFS])
+def test_ways_under_symmetry_are_behaviours(order: Search) -> None:
+    for most in (None, 6):
+        search = ReferenceSearch(
+            Voting(hosts=frozenset({n1, n2})),
+            SearchRequest(deadlock=False, symmetry="symm", search=order, max_depth=most),
+        )
+        search.run()
+        for state in search.states():
+            way = search.path_to(state)
+            assert_behaviour(search.protocol, way)
+            assert search.identity(way[-1].state) == search.identity(state)
+
+
+class Putting(Protocol):
+    """Steps of which some are equal, and some differ only as 1 and True do."""
+
+    initial = Counting.initial
+    noises: tuple[int, ...] = (1, True, 1)
+
+    @internal
+    def put(self, me: Gauge) -> Steps:
+        for noise in self.noises:
+            yield Step().put(noise=noise)
+
+
+@pytest.mark.parametrize("few", [0, 4])
+def test_equal_steps_are_one(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(semantics, "FEW", few)
+    (action,) = Putting.actions.values()
+    for noises, kinds in (((1, True, 1), [int, bool]), ((1, 2, 1), [int, int]), ((1, True), [int, bool])):
+        monkeypatch.setattr(Putting, "noises", noises)
+        steps = call_action(Putting(), action, Gauge(1), None, {})
+        assert [step.puts[0][1] for step in steps] == list(noises[:2])
+        assert [type(step.puts[0][1]) for step in steps] == kinds
+
+
 def test_a_limit_on_time() -> None:
     began = time.monotonic()
     result = run(Counting(most=10**9), time_limit=0.2, max_states=500_000)
@@ -584,7 +648,7 @@ def test_breadth_and_depth_first_agree(examples: int) -> None:
         assert depth.distinct_states == breadth.distinct_states
         assert depth.generated_states == breadth.generated_states
         assert depth.actions == breadth.actions
-        assert deep.parents.keys() == wide.parents.keys()
+        assert deep.numbers.keys() == wide.numbers.keys()
         assert {v.property for v in depth.violations} == {v.property for v in breadth.violations}
         shortest = {v.property: len(v.trace) for v in breadth.violations}
         for engine, result in ((wide, breadth), (deep, depth)):

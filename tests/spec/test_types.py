@@ -327,6 +327,16 @@ class Other(Record):
     number: int
 
 
+def test_a_map_that_fitted_one_type_is_checked_for_another() -> None:
+    numbers = Map({1: 2})
+    for _ in range(2):
+        assert mismatch(numbers, Map[int, int]) is None
+        assert mismatch(numbers, Map[int, int] | None) is None
+        assert mismatch(numbers, Map[int, object]) is None
+        assert mismatch(numbers, Map[int, bool]) is not None
+        assert mismatch(numbers.put(2, True), Map[int, int]) is not None
+
+
 @pytest.mark.parametrize("kind", [tuple[Part, ...], frozenset[Part], tuple[Part | Other, ...]])
 def test_an_element_that_was_not_checked_is_found_among_checked_ones(kind: Any) -> None:
     checked = Part(1)

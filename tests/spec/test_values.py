@@ -30,6 +30,7 @@ from kraftcheck.spec.values import (
     order_key,
     ordered,
     transform,
+    with_fields,
 )
 
 n1, n2, n3 = ModelValue("n1", 0), ModelValue("n2", 1), ModelValue("n3", 2)
@@ -270,6 +271,8 @@ class Named(Sorted):
 def test_a_copy_is_made_as_the_record_is() -> None:
     assert Sorted((2, 1)).but(items=(3, 2)).items == (2, 3)
     assert Named((2, 1), "a").but(items=(3, 2)) == Named((2, 3), "a")
+    assert with_fields(Named((2, 1), "a"), [("items", (3, 2))]) == Named((2, 3), "a")
+    assert with_fields(Point(1), [("y", 2)]) == Point(1, 2)
 
 
 def test_records_of_different_classes_differ() -> None:

@@ -105,7 +105,7 @@ class Comparison:
         self._reader = reader
         self._judge = DivergenceExplainer(search.semantics, reader.view, "dump")
         self._known = list(search.states())
-        self._numbers = {identity: number for number, identity in enumerate(search.parents)}
+        self._numbers = search.numbers
         self._strangers: dict[Value, int] = {}
 
     def states(self, found: Iterable[TraceState]) -> StateComparison:
@@ -188,7 +188,7 @@ class Comparison:
         both = set(numbers.values())
         more = sorted((edge for edge in ours - theirs if {edge[0], edge[2]} <= both), key=_in_order)
         less = sorted((edge for edge in theirs - ours if min(edge[0], edge[2]) >= 0), key=_in_order)
-        starts = {number for number, (_, reached_by) in enumerate(self._search.parents.values()) if reached_by is None}
+        starts = set(self._search.starts())
         in_file = {number: found[node] for node, number in numbers.items()}
         return StepComparison(
             len(ours), len(theirs), len(more), len(less), labelled,
