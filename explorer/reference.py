@@ -258,6 +258,7 @@ class ReferenceSearch:
         for transition in again.transitions(before):
             if self.identity(transition.target) == wanted and again.allows(before, transition.target):
                 return transition
+        self.purity.call_again()  # names the action if it is one of the tested calls
         raise NoSuchPathError(again.semantics, "a step was not found again")
 
     @cached_property

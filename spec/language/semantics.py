@@ -331,6 +331,7 @@ class Semantics:
         self._environment = [a for a in protocol.actions.values() if a.kind == "environment"]
         self._interned: dict[Value, Value] = {}
         self._fields: defaultdict[str, Memo] = defaultdict(Memo)  # interned values of shared fields
+        self._ends: defaultdict[str, Memo] = defaultdict(Memo)  # interned last elements of shared sequences
         self._shared = Memo()  # interned shared records
         self._memo = Memo()
         self._deliverable: dict[Value, tuple[Any, ...]] = {}
@@ -448,10 +449,18 @@ class Semantics:
         if step.sends:
             known["sends"] = tuple([(operation, self.intern(message)) for operation, message in step.sends])
         if step.puts:
-            known["puts"] = tuple([(name, self._fields[name].intern(value)) for name, value in step.puts])
+            known["puts"] = tuple([(name, self._kept(name, value)) for name, value in step.puts])
         if step.writes:
             known["writes"] = tuple(map(self.intern, step.writes))
         return step
+
+    def _kept(self, field: str, value: Value) -> Value:
+        """Return the interned value of a shared field. A sequence mostly grows at its end: its last record is interned."""
+        if type(value) is tuple and value and isinstance(value[-1], Record):
+            last = self._ends[field].intern(value[-1])
+            if last is not value[-1]:
+                value = (*value[:-1], last)
+        return self._fields[field].intern(value)
 
     # Next states
 
