@@ -455,7 +455,7 @@ class Semantics:
         return step
 
     def _kept(self, field: str, value: Value) -> Value:
-        """Return the interned value of a shared field. A sequence mostly grows at its end: its last record is interned."""
+        """Return the interned value of a shared field. A sequence grows at its end, so its last record is interned."""
         if type(value) is tuple and value and isinstance(value[-1], Record):
             last = self._ends[field].intern(value[-1])
             if last is not value[-1]:

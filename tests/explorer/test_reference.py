@@ -423,7 +423,7 @@ def test_ways_under_symmetry_are_behaviours(order: Search) -> None:
 
 
 class Putting(Protocol):
-    """Steps of which some are equal, and some differ only as 1 and True do."""
+    """Some steps are equal, and some differ only as 1 and True do."""
 
     initial = Counting.initial
     noises: tuple[int, ...] = (1, True, 1)
