@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from inspect import unwrap
-from itertools import combinations
 from types import GeneratorType
 from typing import Any, NamedTuple
 
@@ -26,16 +25,25 @@ from kraftcheck.spec.language.declarations import (
     camel_case,
 )
 from kraftcheck.spec.language.formula import Fairness
+from kraftcheck.spec.language.memo import FieldValues, Memo
 from kraftcheck.spec.language.network import NoNetwork
 from kraftcheck.spec.language.protocol import MISSING, Protocol
 from kraftcheck.spec.language.refinement import Refinement
-from kraftcheck.spec.language.state import NO_SENDING, State, Step, is_within, note_spent, note_types, state_of
+from kraftcheck.spec.language.state import (
+    NO_SENDING,
+    State,
+    Step,
+    distinct,
+    is_within,
+    note_spent,
+    note_types,
+    state_of,
+)
 from kraftcheck.spec.values import (
     Map,
     Record,
     Value,
     field_types,
-    field_values,
     is_enum,
     is_same,
     ordered,
@@ -43,10 +51,6 @@ from kraftcheck.spec.values import (
     with_fields,
 )
 
-TRIAL = 1 << 13
-"""Outcomes that a memo adds between two checks of its use."""
-FEW = 4
-"""Most steps of a call that are compared with each other instead of hashed."""
 TOLD = ("me", "peer", "message", "before", "after")
 """The arguments of a property that an error message shows."""
 
@@ -66,22 +70,14 @@ def call_action(
             if problem:
                 raise ActionError(action, protocol, me, message, problem, line=line_of(made))
             steps.append(step)
-            if step.sends or step.writes:
-                _note(protocol, action, step)
+            _note(protocol, action, step)
             if reads is not None:
                 reads.note(f"action {action.name}", (*step.spends, *step.needs))
     except ActionError:
         raise
     except (Exception, SystemExit) as error:
         raise ActionError(action, protocol, me, message, cause=error) from error
-    return tuple(steps if len(steps) < 2 or _are_distinct(steps) else dict.fromkeys(steps))
-
-
-def _are_distinct(steps: list[Step]) -> bool:
-    """Whether steps are known to be distinct. A comparison of few steps takes less time than hashes of their values."""
-    if len(steps) > FEW:
-        return False
-    return not any(one == other for one, other in combinations(map(field_values, steps), 2))
+    return distinct(steps)
 
 
 def _asked(protocol: Protocol, owner: Action | Property, given: Mapping[str, Value]) -> list[Value]:
@@ -89,15 +85,12 @@ def _asked(protocol: Protocol, owner: Action | Property, given: Mapping[str, Val
 
     A method that may inspect types gets the shared record itself instead of a proxy, which counts as reading all of it.
     """
-    if protocol.hidden_reads is None and owner.name not in protocol.by_type:
-        return [given[name] for name in owner.asks]
-    asked = {name: given[name] for name in owner.asks}
-    if "shared" in asked and owner.name in protocol.by_type and hasattr(type(asked["shared"]), "_whole"):
-        asked["shared"] = asked["shared"]._whole()
+    if owner.name in protocol.by_type and hasattr(type(given.get("shared")), "_whole"):
+        given = {**given, "shared": given["shared"]._whole()}
     if protocol.hidden_reads is None:
-        return list(asked.values())
+        return [given[name] for name in owner.asks]
     reader = f"{'action' if isinstance(owner, Action) else owner.kind.replace('_', ' ')} {owner.name}"
-    return [protocol.hidden_reads.seen(reader, owner.name, name, value) for name, value in asked.items()]
+    return [protocol.hidden_reads.seen(reader, owner.name, name, given[name]) for name in owner.asks]
 
 
 def line_of(made: object) -> int | None:
@@ -108,7 +101,7 @@ def line_of(made: object) -> int | None:
 
 def _note(protocol: Protocol, action: Action, step: Step) -> None:
     """Record the sent messages and written replicas of a step, unless a bound of 0 rules the step out."""
-    if all(protocol.bounds[name] for name in (*step.spends, *step.needs)):
+    if (step.sends or step.writes) and all(protocol.bounds[name] for name in (*step.spends, *step.needs)):
         note_types(step.writes, protocol.ids)
         for operation, sent in step.sends:
             if operation not in NO_SENDING:
@@ -187,7 +180,7 @@ def _step_problem(protocol: Protocol, me: Record | None, message: Record | None,
     problem = _repeated_id(written) if len(written) > 1 else None
     if problem is not None:
         return problem
-    for value in (*written, *[sent for _, sent in step.sends]) if written or step.sends else ():
+    for value in (*written, *[sent for _, sent in step.sends]):
         if not isinstance(value, Record) or not fits(value, type(value)):
             return _misfit(step, value)
     return _effects_problem(protocol, step)
@@ -211,7 +204,7 @@ def _misfit(step: Step, value: Any) -> str | None:
 
 def _effects_problem(protocol: Protocol, step: Step) -> str | None:
     """Return the error text for an invalid bound, shared field or message of a step, or None."""
-    for name in (*step.spends, *step.needs) if step.spends or step.needs else ():
+    for name in (*step.spends, *step.needs):
         if name not in protocol.bounds:
             return f"spends {name!r}, which is not a bound; bounds are {', '.join(protocol.bounds) or 'none'}"
     if step.puts and protocol.shared_record is not None:
@@ -221,7 +214,7 @@ def _effects_problem(protocol: Protocol, step: Step) -> str | None:
                 return f"writes an {unknown('shared field', field, checkers)}"
             if not checkers[field](value):
                 return f"writes {mismatch(value, field_types(protocol.shared_record)[field], f'shared.{field}')}"
-    return next(filter(None, (_send_problem(protocol, *sent) for sent in step.sends)), None) if step.sends else None
+    return next(filter(None, [_send_problem(protocol, *sent) for sent in step.sends]), None)
 
 
 def _send_problem(protocol: Protocol, operation: str, message: Any) -> str | None:
@@ -280,42 +273,6 @@ class LocalAction(NamedTuple):
     steps: tuple[Step, ...] | None
 
 
-class Memo(dict[Any, Any]):
-    """Outcomes by input, or interned values. It empties itself, and keeps no more, where inputs hardly repeat."""
-
-    __slots__ = ("hits", "is_useless")
-
-    def __init__(self) -> None:
-        self.hits = 0
-        self.is_useless = False
-
-    def keep(self, key: Value, outcome: Value) -> None:
-        """Add an outcome, unless fewer than an eighth of the last lookups were hits."""
-        if self.is_useless:
-            return
-        self[key] = outcome
-        if len(self) % TRIAL == 0:
-            self._judge()
-
-    def _judge(self) -> None:
-        self.is_useless = self.hits < TRIAL // 8
-        self.hits = 0
-        if self.is_useless:
-            self.clear()
-
-    def intern(self, value: Value) -> Value:
-        """Return the interned object of a value."""
-        if self.is_useless:
-            return value
-        found = self.setdefault(value, value)
-        if found is not value:
-            self.hits += 1
-            return found if is_same(found, value) else value  # 1 and True are equal keys
-        if len(self) % TRIAL == 0:
-            self._judge()
-        return value
-
-
 class Semantics:
     """The transitions and properties of one protocol.
 
@@ -330,8 +287,7 @@ class Semantics:
         self.most_spent: dict[str, int] = {}
         self._environment = [a for a in protocol.actions.values() if a.kind == "environment"]
         self._interned: dict[Value, Value] = {}
-        self._fields: defaultdict[str, Memo] = defaultdict(Memo)  # interned values of shared fields
-        self._ends: defaultdict[str, Memo] = defaultdict(Memo)  # interned last elements of shared sequences
+        self._fields: defaultdict[str, FieldValues] = defaultdict(FieldValues)  # of shared fields
         self._shared = Memo()  # interned shared records
         self._memo = Memo()
         self._deliverable: dict[Value, tuple[Any, ...]] = {}
@@ -449,18 +405,10 @@ class Semantics:
         if step.sends:
             known["sends"] = tuple([(operation, self.intern(message)) for operation, message in step.sends])
         if step.puts:
-            known["puts"] = tuple([(name, self._kept(name, value)) for name, value in step.puts])
+            known["puts"] = tuple([(name, self._fields[name].intern(value)) for name, value in step.puts])
         if step.writes:
             known["writes"] = tuple(map(self.intern, step.writes))
         return step
-
-    def _kept(self, field: str, value: Value) -> Value:
-        """Return the interned value of a shared field. A sequence grows at its end, so its last record is interned."""
-        if type(value) is tuple and value and isinstance(value[-1], Record):
-            last = self._ends[field].intern(value[-1])
-            if last is not value[-1]:
-                value = (*value[:-1], last)
-        return self._fields[field].intern(value)
 
     # Next states
 

@@ -8,10 +8,10 @@ and other replicas, create replicas, and spend bounds. It is enabled only if all
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, permutations, product
+from itertools import chain, combinations, permutations, product
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kraftcheck.spec.values import Map, ModelValue, Record, Value, transform
+from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_values, transform
 
 
 class State(Record):
@@ -52,6 +52,8 @@ NOTHING = Nothing()
 
 NO_SENDING = ("forget", "lose", "duplicate")
 """Operations on messages in flight, which send nothing."""
+FEW = 4
+"""Most steps of a call that are compared with each other instead of hashed."""
 
 
 class Step(Record):
@@ -164,6 +166,15 @@ def note_types(replicas: Iterable[Any], types: dict[Value, set[type]]) -> None:
     """Add the type of each replica to the set of types of its id in `types`."""
     for replica in replicas:
         types.setdefault(replica.id, set()).add(type(replica))
+
+
+def distinct(steps: list[Step]) -> tuple[Step, ...]:
+    """Return the distinct steps in order. A comparison of few steps takes less time than hashes of their values."""
+    if len(steps) < 2:
+        return tuple(steps)
+    if len(steps) <= FEW and not any(one == other for one, other in combinations(map(field_values, steps), 2)):
+        return tuple(steps)
+    return tuple(dict.fromkeys(steps))
 
 
 def is_within(step: Step, bounds: Mapping[str, int]) -> bool:

@@ -43,7 +43,7 @@ from kraftcheck.spec import (
 )
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
-from kraftcheck.spec.language import semantics
+from kraftcheck.spec.language import memo
 from kraftcheck.spec.language.semantics import Semantics, Take, Transition, call_action, scenario, take
 from kraftcheck.spec.language.state import permutation_group, permuted
 from tests.support.explorer.random_protocols import FEATURES, Description, describe, sample, search
@@ -143,14 +143,14 @@ def test_counts() -> None:
 
 def test_outcomes_are_kept_only_where_inputs_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = explore(TwoPhaseCommit(resource_managers=HOSTS))
-    monkeypatch.setattr(semantics, "TRIAL", 8)
-    memo = semantics.Memo()
+    monkeypatch.setattr(memo, "TRIAL", 8)
+    outcomes = memo.Memo()
     for number in range(20):
-        memo.keep(number, ())
-        memo.hits += number < 7
-    assert memo.is_useless
-    assert not memo
-    interned, values = semantics.Memo(), [(number,) for number in range(17)]
+        outcomes.keep(number, ())
+        outcomes.hits += number < 7
+    assert outcomes.is_useless
+    assert not outcomes
+    interned, values = memo.Memo(), [(number,) for number in range(17)]
     assert interned.intern((0,)) is interned.intern((0,))
     assert type(interned.intern((False,))[0]) is bool
     assert all(interned.intern(value) is value for value in values[1:])
@@ -436,7 +436,7 @@ class Putting(Protocol):
 
 @pytest.mark.parametrize("few", [0, 4])
 def test_equal_steps_are_one(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(semantics, "FEW", few)
+    monkeypatch.setattr("kraftcheck.spec.language.state.FEW", few)
     (action,) = Putting.actions.values()
     for noises, kinds in (((1, True, 1), [int, bool]), ((1, 2, 1), [int, int]), ((1, True), [int, bool])):
         monkeypatch.setattr(Putting, "noises", noises)
