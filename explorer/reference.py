@@ -40,6 +40,16 @@ def explore(protocol: Protocol, options: SearchRequest | None = None, *, whole_l
     return ReferenceSearch(protocol, options, whole_levels=whole_levels).run()
 
 
+class Visited:
+    """The visited states by number, with the number of the state that first led to each."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Value, int] = {}  # by canonical key
+        self.states: list[State] = []
+        self.sources = array("q")  # NO_SOURCE for initial states
+        self.depths: dict[int, int] = {}  # in a depth-first search with a bound
+
+
 class ReferenceSearch:
     """A search over whole states. It keeps every visited state, and the number of the state that first led to it.
 
@@ -58,15 +68,17 @@ class ReferenceSearch:
         self._twins = Twins(self.system, thorough=options.check_actions)
         self._fired = dict.fromkeys(self.system.actions, 0)
         self._generated = 0
-        self.numbers: dict[Value, int] = {}  # of visited states, by canonical key
-        self._states: list[State] = []
-        self._sources = array("q")  # for each state the number of the state that led to it; NO_SOURCE for initial ones
-        self._depths: dict[int, int] = {}  # of visited states, in a depth-first search with a bound
+        self._visited = Visited()
         self._state_properties = [p for p in options.properties if not p.over_steps]
         self._step_properties = [p for p in options.properties if p.over_steps]
         self._at: tuple[State, Transition | None] | None = None  # the state, or the step, under evaluation
         self._books = Bookkeeping(options, self._totals, protocol, first_found=options.search == Search.BFS)
         self.result.notes += notes
+
+    @property
+    def numbers(self) -> dict[Value, int]:
+        """The numbers of the visited states, by canonical key."""
+        return self._visited.numbers
 
     @cached_property
     def identity(self) -> Callable[[State], Value]:
@@ -92,7 +104,7 @@ class ReferenceSearch:
                 for state in self._initial():
                     self._admit(NO_SOURCE, state, None, 1)
                 self._end_level()
-                (self._breadth_first if breadth_first else self._depth_first)(range(len(self._states)))
+                (self._breadth_first if breadth_first else self._depth_first)(range(len(self._visited.states)))
                 if options.reachable:
                     check_reachable(self._graph(), options, self._books)
                 if options.temporal:
@@ -111,7 +123,9 @@ class ReferenceSearch:
                 self.result.depth = None
 
     def _totals(self) -> SearchCounts:
-        return SearchCounts(len(self._states), self._generated, dict(self._fired), dict(self.semantics.handler_calls))
+        return SearchCounts(
+            len(self._visited.states), self._generated, dict(self._fired), dict(self.semantics.handler_calls)
+        )
 
     def _initial(self) -> Iterator[State]:
         for state in self.system.initial():
@@ -125,11 +139,11 @@ class ReferenceSearch:
                 self._books.stop_at("max_depth")
             for number in level:
                 if (number - level.start) % REPORT_EVERY == 0:
-                    self._pause(len(self._states) - number)
+                    self._pause(len(self._visited.states) - number)
                 for transition in self._expand(number):
                     self._admit(number, transition.target, transition, depth + 1)
             self._end_level()
-            level, depth = range(level.stop, len(self._states)), depth + 1
+            level, depth = range(level.stop, len(self._visited.states)), depth + 1
 
     def _pause(self, waiting: int) -> None:
         """Check the clock, and hide the states from the garbage collector: there are many, and none is in a cycle."""
@@ -152,19 +166,19 @@ class ReferenceSearch:
             number, depth = waiting.pop()
             if depth == most:
                 continue
-            if most and depth > self._depths[number]:
+            if most and depth > self._visited.depths[number]:
                 continue  # reached again, nearer to the start, after it was pushed
             expanded += 1
             if expanded % REPORT_EVERY == 0:
                 self._pause(len(waiting))
             reached = [self._admit(number, t.target, t, depth + 1) for t in self._expand(number)]
             waiting.extend((target, depth + 1) for target in reversed(reached) if target is not None)
-        if most in self._depths.values():  # else each state at the bound was later reached nearer to the start
+        if most in self._visited.depths.values():  # else each state at the bound was later reached nearer to the start
             self._books.stop_at("max_depth")
 
     def _expand(self, number: int) -> Iterator[Transition]:
         """Yield the transitions out of a state, counting them and checking the step properties."""
-        state, stuck = self._states[number], True
+        state, stuck = self._visited.states[number], True
         self._at = state, None
         for transition in self.system.transitions(state):
             stuck = False
@@ -184,18 +198,19 @@ class ReferenceSearch:
     def _admit(self, source: int, state: State, transition: Transition | None, depth: int) -> int | None:
         """Add a state within the constraints; return its number if it is new, or nearer to the start than before."""
         identity = self.identity(state)
-        number = self.numbers.get(identity)
+        visited = self._visited
+        number = visited.numbers.get(identity)
         if number is not None:
             self._twins.meet(state, is_new=False)
-            if self._depths.get(number, 0) <= depth:
+            if visited.depths.get(number, 0) <= depth:
                 return None
-            self._states[number], self._sources[number], self._depths[number] = state, source, depth
+            visited.states[number], visited.sources[number], visited.depths[number] = state, source, depth
             return number
         if not self.options.constraints or self.system.is_within(state):
             number = self._add(identity, source, state, depth)
             self._twins.meet(state, is_new=True)
-        self._check(state if transition is None else self._states[source], transition)
-        if number is not None and len(self._states) == self.options.max_states:
+        self._check(state if transition is None else visited.states[source], transition)
+        if number is not None and len(visited.states) == self.options.max_states:
             self._end_level()
             self._books.stop_at("max_states")
         return number
@@ -219,11 +234,11 @@ class ReferenceSearch:
 
     def _add(self, identity: Value, source: int, state: State, depth: int) -> int:
         """Add a new state and count its level, even if it violates a property, as TLC does; return its number."""
-        number = self.numbers[identity] = len(self._states)
-        self._states.append(state)
-        self._sources.append(source)
+        number = self._visited.numbers[identity] = len(self._visited.states)
+        self._visited.states.append(state)
+        self._visited.sources.append(source)
         if self.options.search != Search.BFS and self.options.max_depth:
-            self._depths[number] = depth
+            self._visited.depths[number] = depth
         self.result.depth = max(self.result.depth or 0, depth)
         return number
 
@@ -240,16 +255,16 @@ class ReferenceSearch:
         """Return the behaviour to a state, with one more step if a transition is given."""
         if transition is not None:
             return (*self.path_to(source), step_of(transition))
-        return self.path_to(source) if self.identity(source) in self.numbers else (TraceStep(source),)
+        return self.path_to(source) if self.identity(source) in self._visited.numbers else (TraceStep(source),)
 
     def path_to(self, state: State) -> Behaviour:
         """Return the behaviour that first reached a state (in a bounded search: the shortest)."""
-        numbers = [self.numbers[self.identity(state)]]
-        while self._sources[numbers[-1]] != NO_SOURCE:
-            numbers.append(self._sources[numbers[-1]])
-        steps = [TraceStep(self._states[numbers.pop()])]
+        numbers = [self._visited.numbers[self.identity(state)]]
+        while self._visited.sources[numbers[-1]] != NO_SOURCE:
+            numbers.append(self._visited.sources[numbers[-1]])
+        steps = [TraceStep(self._visited.states[numbers.pop()])]
         while numbers:
-            steps.append(step_of(self._first_step(steps[-1].state, self._states[numbers.pop()])))
+            steps.append(step_of(self._first_step(steps[-1].state, self._visited.states[numbers.pop()])))
         return tuple(steps)
 
     def _first_step(self, before: State, after: State) -> Transition:
@@ -268,18 +283,20 @@ class ReferenceSearch:
 
     def states(self) -> Iterator[State]:
         """Yield every visited state, one for each canonical key."""
-        yield from self._states
+        yield from self._visited.states
 
     def starts(self) -> list[int]:
         """Return the numbers of the initial states."""
-        return [number for number, source in enumerate(self._sources) if source == NO_SOURCE]
+        return [number for number, source in enumerate(self._visited.sources) if source == NO_SOURCE]
 
     def edges(self, *, skip_errors: bool = False) -> Iterator[tuple[int, Transition, int]]:
         """Yield each step between two visited states, as (number of source, transition, number of target)."""
-        for number, state in enumerate(self._states):
+        for number, state in enumerate(self._visited.states):
             with suppress(*[RaisedError] if skip_errors else []):
                 for transition in self.semantics.transitions(state):
-                    target = self.numbers.get(self.identity(transition.target))  # None beyond a constraint or a limit
+                    target = self._visited.numbers.get(
+                        self.identity(transition.target)
+                    )  # None beyond a constraint or a limit
                     if target is not None and self.system.allows(state, transition.target):
                         yield number, transition, target
 
