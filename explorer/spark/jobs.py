@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from os import PathLike
 from typing import Any
 from uuid import uuid4
@@ -135,16 +136,15 @@ class Jobs:
 def cheaper(figures: Sequence[Mapping[str, Any]], start: float) -> list[str]:
     """Return a note if one process would need less time, given the statistics of levels and the seconds of the start.
 
-    The rate is that of the levels searched by the driver in this run. The table engine has the same kernel, and expands
-    each state once instead of twice, so it is at least as fast.
+    The rate is that of the largest level that the driver searched in this run, with the table engine's kernel.
     """
-    found, seconds = (sum(level[name] for level in figures if level["driver"]) for name in ("states", "seconds"))
-    states, taken = (sum(level[name] for level in figures) for name in ("states", "seconds"))
-    if not found or states * seconds >= found * (taken + start):
+    own = max((level for level in figures if level["driver"]), key=itemgetter("states"), default=None)
+    states, taken = sum(level["states"] for level in figures), start + sum(level["seconds"] for level in figures)
+    if own is None or not own["states"] or (needed := states * own["seconds"] / own["states"]) >= taken:
         return []
     return [
-        f"the driver alone found {found:,} states in {seconds:.1f} s: at this rate --engine tables would take at most "
-        f"{states * seconds / found:.1f} s for the whole search; Spark took {taken + start:.1f} s with its start"
+        f"the driver alone found {own['states']:,} states of a level in {own['seconds']:.2f} s: at this rate --engine "
+        f"tables would take about {needed:.1f} s for the whole search; Spark took {taken:.1f} s with its start"
     ]
 
 

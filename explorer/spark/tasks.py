@@ -93,20 +93,19 @@ class _Discovery:
 
     def settle(self, level: int, part: int, states: States) -> tuple[int, int]:
         """Check new states, write and expand those within the constraints; return their number and bytes."""
-        expander, groups = self.expander, range(0, len(states), GROUP)
-        kept = []
+        expander, kept = self.expander, np.ones(len(states), bool)
         try:
-            for group in (states[first : first + GROUP] for first in groups):
-                expander.check(group)
-                kept.append(group[expander.within(group)])
+            for first in range(0, len(states), GROUP):
+                expander.check(states[first : first + GROUP])
+                kept[first : first + GROUP] = expander.within(states[first : first + GROUP])
         except RaisedError:
             expander.shared.write_states(level, part, states)  # the driver looks there for the one that raises
             raise
-        within = np.concatenate(kept)
-        size = expander.shared.write_states(level, part, within) if len(within) else 0
-        for group in kept:
-            self.expand(group)
-        return len(within), size
+        states = states if kept.all() else states[kept]
+        size = expander.shared.write_states(level, part, states) if len(states) else 0
+        for first in range(0, len(states), GROUP):
+            self.expand(states[first : first + GROUP])
+        return len(states), size
 
     def report(self) -> Iterator[Definition]:
         """Yield the records for the driver: firing counts, violations and new values."""
