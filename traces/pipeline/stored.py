@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from kraftcheck.explorer.cluster import Cluster, spark_errors
 from kraftcheck.persistence.folder import Noted
@@ -96,7 +97,12 @@ class StoredTables:
         reader = self._cluster.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
         try:
             with spark_errors():
-                return [InputFile(*row) for row in reader.load(name).selectExpr(*columns).collect()]
+                listed = reader.load(name)
+                files = {_spelled(row["path"]): InputFile(*row) for row in listed.selectExpr(*columns).collect()}
+                empty = {_spelled(unquote(uri)) for uri in listed.inputFiles()} - set(
+                    files
+                )  # Spark reads no empty files
+                return [*files.values(), *(InputFile(path, 0, 0) for path in empty)]
         except InputError as error:
             if isinstance(error.__cause__, AnalysisException) and "PATH_NOT_FOUND" in str(error.__cause__):
                 return []
@@ -121,9 +127,12 @@ class StoredTables:
     def write(self, batch: int, files: list[InputFile]) -> None:
         """Replay some files and write their rows, which do not count yet."""
         self._cluster.describe(f"replay {len(files):,} files")
-        reader = self._cluster.spark.read.format("binaryFile")
+        spark = self._cluster.spark
         with spark_errors():
-            contents = reader.load([_literal(file.path) for file in files]).select("path", "content")
+            empty = [(file.path, bytearray()) for file in files if not file.size]
+            contents = spark.createDataFrame(empty, "path string, content binary")
+            if paths := [_literal(file.path) for file in files if file.size]:
+                contents = contents.union(spark.read.format("binaryFile").load(paths).select("path", "content"))
             self._write(replayed(contents, self._protocol, self._arguments), "rows", batch, "record")
 
     def accept(self, batch: int, files: Iterable[InputFile], seconds: float) -> None:
