@@ -108,7 +108,7 @@ SCENARIOS = (
     _on_spark("spark, check", "check reconfig --config smoke --engine spark --checkpoint KEPT --resume-if-present"),
     _on_spark("spark, simulate", "simulate reconfig --config smoke --engine spark --runs 300 --out KEPT"),
     Scenario("pipeline, processes", (*BY_PROCESSES, "--quiet"), 1, ("command", "process")),
-    Scenario("pipeline, follow", (*BY_PROCESSES, "--quiet", FOLLOW), 1, ("command", "process")),
+    Scenario("pipeline, follow", (*BY_PROCESSES, "--quiet", FOLLOW), 1),
     _on_spark("spark, pipeline", f"pipeline {CORPUS} --out KEPT --conf spark.kraftcheck.files=4"),
 )
 
