@@ -33,7 +33,7 @@ module         content
 `starts`       named initial states for INIT, besides `Init`
 `variants/`    `faults`: seeded faults; `readings`: other readings of the KIPs; `designs`: design changes;
                `reports`: public reports; `coming`: changes to come; `kafka`: known differences of Kafka;
-               `surroundings`: parts of a server, for walks beside Kafka
+               `surroundings`: fetches that a leader delays; parts of a server, for walks beside Kafka
 `configurations`  bounded configurations (TOML)
 =============  =======================================================================================================
 """
