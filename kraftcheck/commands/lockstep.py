@@ -122,8 +122,10 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             _print(driven[0], asked, quiet=arguments.quiet)
         made = [one for kafka in driven for one in kafka.made]
-        _raise_problem(made)
-    return _exit_code(made) if changed is None else int(bool(changed.findings) or not changed.agreed)
+        if changed is not None:
+            return int(bool(changed.findings) or not changed.agreed)
+        _raise_problem(driven[-1].made if arguments.changes else made)
+    return _exit_code(made)
 
 
 def _versions(arguments: argparse.Namespace) -> list[str]:

@@ -141,3 +141,12 @@ def test_what_changed_between_two_versions(run: Run, tmp_path: Path) -> None:
     assert run("lockstep", "quorum", *walks, "--kafka", "4.2.1", "--kafka", "4.3.1", "--changes").code == 0
     assert "Changed in 4.1.2 since 4.2.1, which agrees with the model:" in done.out
     assert f"| random walks: {changed['findings'][0]['finding'][:40]}" in done.out
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_newest_version_that_cannot_be_driven_is_an_error(run: Run, tmp_path: Path) -> None:
+    walk = Path(__file__).parents[1] / "data" / "kafka" / "two-leaders.walk"
+    done = run("lockstep", "quorum", "--walk", walk, "--kafka", "4.3.1", "--kafka", tmp_path, "--changes")
+    assert done.code == 2
+    assert f"--kafka {tmp_path}: no jar of kafka-raft" in done.err
