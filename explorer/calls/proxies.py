@@ -7,7 +7,7 @@ properties. Methods that inspect types more closely (`type_inspection.py`) get t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from functools import wraps
+from functools import cache, wraps
 from operator import is_
 from typing import Any, Protocol
 
@@ -405,21 +405,35 @@ class SetProxy:
 
 def unwrap(value: Any) -> Any:
     """Return a value without proxies, after reading them whole; a value without proxies stays the same object."""
-    kind = type(value)
+    unwrapping = _unwrapping(type(value))
+    return value if unwrapping is None else unwrapping(value)
+
+
+@cache
+def _unwrapping(kind: type) -> Callable[[Any], Any] | None:
+    """Return the function that unwraps values of a class; None for a class whose values hold no others."""
     if kind is SetProxy:
-        return unwrap(frozenset(value))
+        return lambda value: unwrap(frozenset(value))
     if issubclass(kind, Record):
-        known = vars(value)
-        new = {name: unwrap(known[name]) for name in field_names(kind)}
-        return value if all(new[name] is known[name] for name in new) else value.but(**new)
+        return _unwrap_record
     if issubclass(kind, tuple | frozenset):
-        parts = list(map(unwrap, value))
-        return value if all(map(is_, parts, value)) else kind(parts)
+        return _unwrap_items
     if issubclass(kind, Map):
-        return _unwrap_map(value)
+        return _unwrap_map
     if hasattr(kind, "_whole"):
-        return unwrap(value._whole())
-    return value
+        return lambda value: unwrap(value._whole())
+    return None
+
+
+def _unwrap_record(record: Record) -> Record:
+    known = vars(record)
+    new = {name: unwrap(known[name]) for name in field_names(type(record))}
+    return record if all(new[name] is known[name] for name in new) else record.but(**new)
+
+
+def _unwrap_items(items: Any) -> Any:
+    parts = list(map(unwrap, items))
+    return items if all(map(is_, parts, items)) else type(items)(parts)
 
 
 def _unwrap_map(value: Map[Any, Any]) -> Map[Any, Any]:

@@ -322,13 +322,19 @@ def _deltas(made: Iterable[Any], log: ReadLog, *, tracks: bool) -> list[Any]:
     steps = list(made)
     if not log.used_proxies or not all(isinstance(step, Step) for step in steps):
         return steps
-    if not tracks:
+    if not tracks or not any(_has_changes(step, log) for step in steps):
         return [unwrap(step) for step in steps]
     rests = [_rest(step, log) for step in steps]
     alike = defaultdict(set)
     for step, rest in zip(steps, rests, strict=True):
         alike[rest].add((_peers(step), _sets(step, log)))
     return [_delta(step, rest, log, is_sure=len(alike[rest]) == 1) for step, rest in zip(steps, rests, strict=True)]
+
+
+def _has_changes(step: Step, log: ReadLog) -> bool:
+    """Return whether a step changes fields of a peer's proxy, or an exploded set."""
+    changes = (log.change_of(name, value) for name, value in step.puts)
+    return any(map(_is_changed, step.writes)) or any(change is not None for change in changes)
 
 
 def _rest(step: Step, log: ReadLog) -> Step:
