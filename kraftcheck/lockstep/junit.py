@@ -32,6 +32,7 @@ FILES = {
 
 PROPERTIES = {
     "ElectionSafety": "at most one leader per epoch (KIP-595)",
+    "FinalizedIsCommitted": "a reported kraft.version is committed (KIP-584)",
     "LastVoterSetIsUsed": "the last voter set of snapshot and log is used, committed or not (KIP-853)",
     "LeaderCompleteness": "a leader's log has all batches that were committed in earlier epochs (Raft, figure 3)",
     "LeadersAreNamedAlike": "replicas of one epoch know the same leader (KIP-595)",
@@ -308,8 +309,8 @@ STATEMENTS: dict[str, Callable[[Call], str]] = {
 
 
 def statement_of(call: Call) -> str:
-    """Return the Java statement of a driver command, or "" for a lost message."""
-    if call.command == "drop":
+    """Return the Java statement of a driver command, or "" for a lost message and for a step without one."""
+    if call.command in ("drop", "nothing"):
         return ""
     if call.command not in STATEMENTS:
         raise InputError(f"--junit-test: no method in Java for the command {call.command}; give a walk without it")

@@ -31,6 +31,7 @@ FIXES = {
     "two-leaders": "known-leader-is-followed",
     "removed-leader-stays": "removed-leader-resigns",
     "upgrade-told-early": "upgrade-answered-once-committed",
+    "finalized-too-early": "committed-version-reported",
     "fails-acknowledged": "unknown-acknowledgement-ignored",
     "fails-resigned": "end-of-epoch-has-endpoints",
     "fails-inconsistent-leader": "own-leadership-unknown",

@@ -89,6 +89,11 @@ final class WalkProperties {
                 committers.putIfAbsent(batch.base(), replica);
             }
         }
+        int finalized = committed.values().stream().mapToInt(Batch::kraftVersion).max().orElse(0);
+        int reported = replica.client.kraftVersion().featureLevel();
+        if (reported > Math.max(quorum.kraftVersion, finalized)) {
+            violated("FinalizedIsCommitted", step, replica + " reports kraft.version " + reported + ", which is not committed");
+        }
         VoterSet used = used(replica);
         Optional<Batch> last = log.stream().filter(batch -> batch.voters().isPresent()).reduce((a, b) -> b);
         VoterSet expected = last.or(() -> lastBefore(replica.log.startOffset()))

@@ -27,28 +27,30 @@ public final class FixAgent {
     private record Change(String type, String method, Class<?> advice) { }
 
     private static final String RAFT = "org.apache.kafka.raft.";
-    private static final Map<String, List<Change>> FIXES = Map.of(
-        "truncation-resets-next-offset", List.of(
-            new Change("internals.KRaftControlRecordStateMachine", "truncateNewEntries", NextOffsetReset.class)),
-        "snapshot-keeps-last-voters", List.of(
-            new Change("internals.TreeMapLogHistory", "truncateOldEntries", LastBefore.class)),
-        "known-leader-is-followed", List.of(
-            new Change("ElectionState", "isVotedCandidate", LeaderFirst.class)),
-        "removed-leader-resigns", List.of(
-            new Change("internals.RemoveVoterHandler", "highWatermarkUpdated", Resigns.class)),
-        "unknown-acknowledgement-ignored", List.of(
-            new Change("LeaderState", "addAcknowledgementFrom", OfVoters.class)),
-        "end-of-epoch-has-endpoints", List.of(
-            new Change("KafkaRaftClient", "buildEndQuorumEpochRequest", WithEndpoints.class)),
-        "leader-without-endpoints-unknown", List.of(
-            new Change("KafkaRaftClient", "maybeTransition", UnlessUnknown.class)),
-        "own-leadership-unknown", List.of(
-            new Change("KafkaRaftClient", "maybeTransition", UnlessOwn.class)),
-        "endpoints-of-the-source", List.of(
+    private static final Map<String, List<Change>> FIXES = Map.ofEntries(
+        Map.entry("truncation-resets-next-offset", List.of(
+            new Change("internals.KRaftControlRecordStateMachine", "truncateNewEntries", NextOffsetReset.class))),
+        Map.entry("snapshot-keeps-last-voters", List.of(
+            new Change("internals.TreeMapLogHistory", "truncateOldEntries", LastBefore.class))),
+        Map.entry("known-leader-is-followed", List.of(
+            new Change("ElectionState", "isVotedCandidate", LeaderFirst.class))),
+        Map.entry("removed-leader-resigns", List.of(
+            new Change("internals.RemoveVoterHandler", "highWatermarkUpdated", Resigns.class))),
+        Map.entry("unknown-acknowledgement-ignored", List.of(
+            new Change("LeaderState", "addAcknowledgementFrom", OfVoters.class))),
+        Map.entry("end-of-epoch-has-endpoints", List.of(
+            new Change("KafkaRaftClient", "buildEndQuorumEpochRequest", WithEndpoints.class))),
+        Map.entry("leader-without-endpoints-unknown", List.of(
+            new Change("KafkaRaftClient", "maybeTransition", UnlessUnknown.class))),
+        Map.entry("own-leadership-unknown", List.of(
+            new Change("KafkaRaftClient", "maybeTransition", UnlessOwn.class))),
+        Map.entry("endpoints-of-the-source", List.of(
             new Change("KafkaRaftClient", "handleFetchResponse", FromSource.class),
-            new Change("KafkaRaftClient", "maybeHandleCommonResponse", Follows.class)),
-        "upgrade-answered-once-committed", List.of(
-            new Change("KafkaRaftClient", "upgradeKRaftVersion", OnceCommitted.class)));
+            new Change("KafkaRaftClient", "maybeHandleCommonResponse", Follows.class))),
+        Map.entry("upgrade-answered-once-committed", List.of(
+            new Change("KafkaRaftClient", "upgradeKRaftVersion", OnceCommitted.class))),
+        Map.entry("committed-version-reported", List.of(
+            new Change("KafkaRaftClient", "kraftVersion", OfCommitted.class))));
 
     public static void premain(String arguments, Instrumentation instrumentation) {
         AgentBuilder builder = new AgentBuilder.Default().disableClassFormatChanges()
@@ -116,6 +118,19 @@ public final class FixAgent {
             if (!validates && log.kraftVersionAtOffset(high - 1).featureLevel() < wanted.featureLevel()) {
                 throw new TimeoutException("The upgrade of kraft.version is appended, but not committed yet.");
             }
+        }
+    }
+
+    /** The client reports the version of the committed log. */
+    public static final class OfCommitted {
+        @Advice.OnMethodExit
+        static void after(
+            @Advice.FieldValue("quorum") QuorumState quorum,
+            @Advice.FieldValue("partitionState") KRaftControlRecordStateMachine log,
+            @Advice.Return(readOnly = false) KRaftVersion version
+        ) {
+            long high = quorum.highWatermark().isPresent() ? quorum.highWatermark().get().offset() : 0;
+            version = log.kraftVersionAtOffset(high - 1);
         }
     }
 
