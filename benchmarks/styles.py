@@ -46,6 +46,8 @@ SEARCHES = {
     "kip279": Style("kip279.py:Kip279", "kip279.medium.cfg", 192_592, None, 15.5),
     "si-one": Style("si.py:SnapshotIsolation", "si.one.cfg", 1_549, 9, None),
     "si": Style("si.py:SnapshotIsolation", "si.three.cfg", 1_652_116, None, 54.1),
+    "disruptor": Style("disruptor.py:Disruptor", "disruptor.cfg", 14_365, 61, 1.7),
+    "mongo": Style("mongo.py:LoglessRaft", "mongo.cfg", 66_259, 14, 6.3),
     "peterson": Style("peterson.py:Peterson", "peterson.cfg", 88_560, 37, 3.1, module="Peterson"),
     "percolator": Style("percolator.py:Percolator", "percolator.cfg", 103_891, 22, 4.8, module="Percolator"),
     "chain": Style("chain.py:Chain", "chain.cfg", 162_333, 21, 6.5, module="Chain"),

@@ -49,9 +49,11 @@ class Slow(Protocol):
 def running(*words: str | Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "kraftcheck", *map(str, words)]
     pipe = subprocess.PIPE
+    ignored = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a child of `nohup pytest` would ignore it too
     with subprocess.Popen(
         command, stdout=pipe, stderr=subprocess.STDOUT, text=True, env=os.environ | environment
     ) as process:
+        signal.signal(signal.SIGHUP, ignored)
         try:
             yield process
         finally:
