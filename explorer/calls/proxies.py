@@ -405,7 +405,8 @@ class SetProxy:
 
 def unwrap(value: Any) -> Any:
     """Return a value without proxies, after reading them whole; a value without proxies stays the same object."""
-    unwrapping = _unwrapping(type(value))
+    kind: Any = type(value)
+    unwrapping = _unwrapping(kind)
     return value if unwrapping is None else unwrapping(value)
 
 
