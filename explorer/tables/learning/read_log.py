@@ -322,7 +322,7 @@ def _deltas(made: Iterable[Any], log: ReadLog, *, tracks: bool) -> list[Any]:
     steps = list(made)
     if not log.used_proxies or not all(isinstance(step, Step) for step in steps):
         return steps
-    if not tracks or not any(_has_changes(step, log) for step in steps):
+    if not (tracks and _have_changes(steps, log)):
         return [unwrap(step) for step in steps]
     rests = [_rest(step, log) for step in steps]
     alike = defaultdict(set)
@@ -331,10 +331,10 @@ def _deltas(made: Iterable[Any], log: ReadLog, *, tracks: bool) -> list[Any]:
     return [_delta(step, rest, log, is_sure=len(alike[rest]) == 1) for step, rest in zip(steps, rests, strict=True)]
 
 
-def _has_changes(step: Step, log: ReadLog) -> bool:
+def _have_changes(steps: list[Step], log: ReadLog) -> bool:
     """Return whether a step changes fields of a peer's proxy, or an exploded set."""
-    changes = (log.change_of(name, value) for name, value in step.puts)
-    return any(map(_is_changed, step.writes)) or any(change is not None for change in changes)
+    changes = (log.change_of(name, value) for step in steps for name, value in step.puts)
+    return any(_is_changed(one) for step in steps for one in step.writes) or any(one is not None for one in changes)
 
 
 def _rest(step: Step, log: ReadLog) -> Step:
