@@ -315,7 +315,7 @@ class Endless:
         return True
 
     def judge(self, mutant):
-        print(os.getpid(), flush=True)
+        os.write(1, f"{os.getpid()}\\n".encode())  # in one piece: two processes write
         time.sleep(600)
 
 for _ in Workers(Endless(), 2, 600.0).judged(["one", "two"]):
@@ -326,8 +326,10 @@ for _ in Workers(Endless(), 2, 600.0).judged(["one", "two"]):
 def test_processes_end_with_the_one_that_started_them() -> None:
     with subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        children = [int(process.stdout.readline()) for _ in range(2)]
-        process.kill()
+        try:
+            children = [int(process.stdout.readline()) for _ in range(2)]
+        finally:
+            process.kill()
         deadline = time.monotonic() + 30
         while any(map(is_running, children)) and time.monotonic() < deadline:
             time.sleep(0.05)

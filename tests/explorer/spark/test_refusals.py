@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -10,6 +12,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 from kraftcheck.explorer import cluster
+from kraftcheck.spec.errors import InputError, PlatformError
 from tests.support.command_line import Run
 from tests.support.spark.standalone import free_port
 from tests.support.tlc import COUNTS
@@ -82,3 +85,23 @@ def test_a_folder_of_another_engine(run: Run, tmp_path: Path) -> None:
     run("check", "reconfig", "--config", CONFIG, "--engine", "tables", "--max-depth", "5", "--checkpoint", folder)
     assert "engine: none in the checkpoint, now spark" in refused(run, "--resume", folder)
     assert "holds the checkpoint" in refused(run, "--checkpoint", folder)
+
+
+def test_the_wait_for_an_executor_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = object.__new__(cluster.Cluster)
+    waiting.local, waiting.spark = False, MagicMock()
+    context = waiting.spark.sparkContext
+    context.master = "spark://idle:7077"
+    scala = context._jsc.sc.return_value
+    scala.isStopped.return_value = False
+    scala.getExecutorMemoryStatus.return_value.size.return_value = 1  # the driver alone
+    clock = itertools.count()
+    monkeypatch.setattr(cluster.time, "monotonic", clock.__next__)
+    monkeypatch.setattr(cluster.time, "sleep", lambda _: None)
+    waiting._conf = {cluster.WAIT: "7"}
+    with pytest.raises(PlatformError, match=r"spark://idle:7077 gives no executor within 7 s"):
+        waiting._await_executor()
+    assert next(clock) == 9, "it looked once a second"
+    waiting._conf = {cluster.WAIT: "soon"}
+    with pytest.raises(InputError, match=r"spark.kraftcheck.wait: expected a number from 1 to 86,400, found soon"):
+        waiting._await_executor()
