@@ -473,6 +473,23 @@ def test_a_killed_worker_ends_the_run_with_code_3(
     assert pipeline_code(tmp_path, "--workers", "2") == 0
 
 
+def test_a_killed_worker_leaves_none_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that was killed may hold a lock for which another one waits, whatever signal ends it otherwise."""
+    corpus(tmp_path / "in", 2, 0, 0)
+
+    def replay(_: Replayer, path: str, *__: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if Path(path).name == "walk_1.tla":
+            time.sleep(1)
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(60)
+
+    monkeypatch.setattr(Replayer, "replay_in_parts", replay)
+    began = time.monotonic()
+    assert pipeline_code(tmp_path, "--workers", "2") == 3
+    assert time.monotonic() - began < 40, "it waited for the other worker"
+
+
 # As files arrive
 
 

@@ -164,6 +164,7 @@ class PoolRunner:
             for future in as_completed(done):
                 future.result()
         except BrokenProcessPool:
+            self.cancel()  # the killed worker may hold a lock for which another one waits for ever
             said = "a worker process was killed, or ran out of memory; the same command replays the rest"
             raise PlatformError(f"batch {batch}: {said}") from None
 
