@@ -288,7 +288,8 @@ class Killer:
                 if not self.scenario.is_endless:
                     process.wait(END)
                 return False
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):  # a worker may have ended just now
+                os.kill(pid, number)
             self._ended(process, number if victim == "command" else None)
             self.kills[f"{number.name} {victim}"] += 1
             self.moments.append(min(1.0, after / self.seconds))

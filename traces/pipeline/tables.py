@@ -188,6 +188,7 @@ class PoolRunner:
 
     def __exit__(self, *_: object) -> None:
         if self._pool is not None:
+            self.cancel()  # an idle one that was killed held the lock of the tasks, for which the others wait
             self._pool.shutdown(cancel_futures=True)
 
 
