@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +16,7 @@ class Threads:
     """Runs work in parallel threads."""
 
     def __init__(self, count: int) -> None:
+        _require_stacks(count - 1)
         self.count = count
         self.enough = np.zeros(1, np.int64)
         self._pool = ThreadPoolExecutor(count - 1) if count > 1 else None
@@ -55,3 +58,19 @@ class Threads:
         """Shut down the threads."""
         if self._pool is not None:
             self._pool.shutdown()
+
+
+def _require_stacks(threads: int) -> None:
+    """Raise RuntimeError if the limit on address space has no room for the stacks of threads.
+
+    A thread that runs out of memory before it reports its start leaves Python's `Thread.start` waiting for ever.
+    """
+    with suppress(ImportError, OSError, ValueError):  # not on this platform
+        import resource
+
+        limit, stack = resource.getrlimit(resource.RLIMIT_AS)[0], resource.getrlimit(resource.RLIMIT_STACK)[0]
+        if resource.RLIM_INFINITY in (limit, stack) or threads < 1:
+            return
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        if used + threads * stack > limit:
+            raise RuntimeError("can't start new thread")
