@@ -98,10 +98,10 @@ def run(arguments: argparse.Namespace) -> int:
         with PipelineFolder(out, identity, verify=arguments.verify) as output, ExitStack() as started:
             runner = cache(lambda: started.enter_context(_runner(job, arguments, output)))
             for inputs in chain([first], rounds):
-                new = set(inputs) - output.done()
-                if follow and not new:
+                is_new = not output.done().issuperset(inputs)
+                if follow and not is_new:
                     continue
-                kept = None if new else Summary.kept(output)
+                kept = None if is_new else Summary.kept(output)
                 summary = kept or _replay(runner(), output, inputs, quiet=arguments.quiet)
                 print_lines(summary_lines(summary, quiet=arguments.quiet or follow))
                 files.json(partial(as_json, summary))

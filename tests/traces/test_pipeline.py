@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -176,6 +177,21 @@ def test_inputs_are_files_folders_and_patterns(tmp_path: Path) -> None:
     assert [Path(file.path).name for file in inputs_of([str(tmp_path / "in")], tmp_path / "in" / "deep")] == ["a.out"]
     with pytest.raises(InputError, match=r"none\.out: no files; give a file, a folder, or a glob pattern"):
         inputs_of([str(tmp_path / "none.out")], tmp_path / "out")
+
+
+def test_a_file_takes_little_memory_of_the_driver(tmp_path: Path) -> None:
+    """Some 310 bytes at the most, of which the path has 100; an object of `Path` would take twice that."""
+    (tmp_path / "in").mkdir()
+    for number in range(1000):
+        (tmp_path / "in" / f"walk_{number}.tla").touch()
+    tracemalloc.start()
+    try:
+        inputs = inputs_of([str(tmp_path / "in")], tmp_path / "out")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(inputs) == 1000
+    assert peak < 450 * len(inputs)
 
 
 def test_the_folder_keeps_what_is_done_and_forgets_the_rest(tmp_path: Path) -> None:

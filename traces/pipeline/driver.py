@@ -60,31 +60,32 @@ class InputFile(NamedTuple):
 def inputs_of(names: Iterable[str], out: Path, *, least: int = 1) -> list[InputFile]:
     """Return the input files of arguments: files, folders (recursively), and glob patterns; `least` of each."""
     found: dict[str, InputFile] = {}
+    own = os.path.realpath(out)
     for name in names:
         require_local(name)
-        paths = list(_paths(name))
-        if len(paths) < least:
-            raise InputError(f"{name}: no files; give a file, a folder, or a glob pattern that matches files")
-        for path in paths:
-            absolute = real_path(path)
-            if absolute.is_relative_to(real_path(out)):
+        number = 0
+        for number, path in enumerate(_paths(name), start=1):  # noqa: B007
+            absolute = os.path.realpath(path)
+            if absolute == own or absolute.startswith(os.path.join(own, "")):
                 continue
             with suppress(FileNotFoundError):  # removed since it was listed
-                status = absolute.stat()
-                found[str(absolute)] = InputFile(str(absolute), status.st_size, status.st_mtime_ns)
+                status = os.stat(absolute)
+                found[absolute] = InputFile(absolute, status.st_size, status.st_mtime_ns)
+        if number < least:
+            raise InputError(f"{name}: no files; give a file, a folder, or a glob pattern that matches files")
     return [found[path] for path in sorted(found)]
 
 
-def _paths(name: str) -> Iterator[Path]:
-    path = Path(name)
-    if path.is_dir():
-        for folder, folders, files in os.walk(path):
+def _paths(name: str) -> Iterator[str]:
+    """Yield paths as text, which takes less memory than `Path` where there are many."""
+    if os.path.isdir(name):
+        for folder, folders, files in os.walk(name):
             folders[:] = sorted(f for f in folders if not f.startswith("."))
-            yield from (Path(folder, file) for file in sorted(files) if not file.startswith((".", "_")))
-    elif path.is_file():
-        yield path
+            yield from (os.path.join(folder, file) for file in sorted(files) if not file.startswith((".", "_")))
+    elif os.path.isfile(name):
+        yield name
     else:
-        yield from (Path(match) for match in sorted(glob(name, recursive=True)) if Path(match).is_file())
+        yield from filter(os.path.isfile, sorted(glob(name, recursive=True)))
 
 
 def arriving(names: Iterable[str], out: Path) -> Iterator[list[InputFile]]:
@@ -161,13 +162,18 @@ class PipelineFolder(BatchFolder):
     def _mend(self, batch: int) -> str:
         return f"; remove {self.note_file(self.path, batch)} to replay the files of the batch"
 
-    def _newest(self) -> dict[str, tuple[int, InputFile]]:
-        """Return the newest batch of each file, with the file as it was then."""
-        return {entry[0]: (batch, InputFile(*entry)) for batch, note in self._notes.items() for entry in note["files"]}
+    def _newest(self) -> dict[str, int]:
+        """Return the newest batch of each file."""
+        return {file.path: batch for batch, file in self._replayed()}
+
+    def _replayed(self) -> Iterator[tuple[int, InputFile]]:
+        """Yield each file of each batch."""
+        return ((batch, file) for batch, note in self._notes.items() for file in note["files"])
 
     def done(self) -> set[InputFile]:
         """Return the files of finished batches, as they were when they were last replayed."""
-        return {file for _, file in self._newest().values()}
+        newest = self._newest()
+        return {file for batch, file in self._replayed() if newest[file.path] == batch}
 
     def counted(self) -> int:
         """Return the number of files that count: those that are still there."""
@@ -175,9 +181,8 @@ class PipelineFolder(BatchFolder):
 
     def outdated(self) -> list[tuple[str, int]]:
         """Return the pairs of file and batch that no longer count: the file was replayed again later, or is gone."""
-        newest = {path: batch for path, (batch, _) in self._newest().items() if os.path.isfile(path)}
-        pairs = ((entry[0], batch) for batch, note in self._notes.items() for entry in note["files"])
-        return [pair for pair in pairs if newest.get(pair[0]) != pair[1]]
+        newest = {path: batch for path, batch in self._newest().items() if os.path.isfile(path)}
+        return [(file.path, batch) for batch, file in self._replayed() if newest.get(file.path) != batch]
 
     def next_batch(self) -> int:
         """Return the number of the next batch."""
@@ -192,7 +197,7 @@ class PipelineFolder(BatchFolder):
         rows = {table: rows_in(Path(self.staging(table))) for table in COLUMNS}
         for table in COLUMNS:
             Path(self.staging(table)).rename(self.path / table / f"batch={batch:05}")
-        note = {"seconds": round(seconds, 3), "files": [list(entry) for entry in files], "rows": rows}
+        note = {"seconds": round(seconds, 3), "files": list(files), "rows": rows}
         write_note(self.note_file(self.path, batch), note)
         self._notes[batch] = note
         remove(self.path / STAGING)
@@ -218,7 +223,8 @@ class PipelineFolder(BatchFolder):
 def _read_batch(note: Path) -> Noted:
     """Read the note of a batch; older ones have no number of rows."""
     found = read_note(note)
-    return read_note(note, BATCH if "rows" in found else {name: BATCH[name] for name in ("seconds", "files")})
+    found = read_note(note, BATCH if "rows" in found else {name: BATCH[name] for name in ("seconds", "files")})
+    return found | {"files": [InputFile(*entry) for entry in found["files"]]}
 
 
 def rows_in(folder: Path, *, read: bool = False) -> int:

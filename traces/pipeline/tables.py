@@ -18,7 +18,6 @@ from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from kraftcheck.explorer.result import SearchRequest
@@ -170,6 +169,7 @@ class PoolRunner:
 
     def _started(self) -> ProcessPoolExecutor:
         """Start the worker processes. They inherit the model, so a user's file need not be imported again."""
+        pa.array([])  # it imports pandas, if that is installed: once, as workers share it
         prepare = partial(_prepare, self._protocol, self._arguments)
         return ProcessPoolExecutor(self._workers, get_context("fork"), initializer=prepare)
 
@@ -222,7 +222,7 @@ def summarise(folder: PipelineFolder, protocol: Protocol, new_files: int) -> Sum
     with pq.ParquetWriter(staging / _PART, _COVERAGE) as coverage:
         for taken in _taken(folder, states):
             coverage.write_table(taken)
-            for row in taken.group_by("action").aggregate([("times", "sum")]).to_pylist():
+            for row in taken.group_by("action", use_threads=False).aggregate([("times", "sum")]).to_pylist():
                 totals[row["action"]] = totals.get(row["action"], 0) + row["times_sum"]
         whole = [{"action": name, "times": times} for name, times in totals.items()]
         coverage.write_table(pa.Table.from_pylist(whole, _COVERAGE))
@@ -275,8 +275,12 @@ def _taken(folder: PipelineFolder, states: DistinctStates) -> Iterator[Any]:
         for part in parts:
             states.add(part["state"])
             steps = part.filter(pc.is_valid(part["action"]))
-            counted.append(_coverage(steps.group_by(["file", "index", "action"]).aggregate([([], "count_all")])))
-        yield _coverage(pa.concat_tables(counted).group_by(["file", "index", "action"]).aggregate([("times", "sum")]))
+            counted.append(_coverage(_by_action(steps, ([], "count_all"))))
+        yield _coverage(_by_action(pa.concat_tables(counted), ("times", "sum")))
+
+
+def _by_action(rows: Any, what: Any) -> Any:
+    return rows.group_by(["file", "index", "action"], use_threads=False).aggregate([what])
 
 
 def _coverage(grouped: Any) -> Any:
@@ -287,18 +291,21 @@ def _coverage(grouped: Any) -> Any:
 
 
 def _parts(folder: PipelineFolder, name: str, *columns: str) -> Iterator[Iterator[Any]]:
-    """Yield the rows of a table that count, batch by batch, each as columns of one Parquet file after the other."""
-    schema = pa.schema([_FILE, *typed(COLUMNS[name])])
+    """Yield the rows of a table that count, batch by batch, each as columns of some rows after the other."""
     outdated = dict[int, list[str]]()
     for file, batch in folder.outdated():
         outdated.setdefault(batch, []).append(file)
     for place in sorted((folder.path / name).glob("batch=*")):
         old = pa.array(outdated.get(int(place.name.partition("=")[2]), []), pa.string())
-        rows = (
-            fragment.to_table(schema, list(columns))
-            for fragment in ds.dataset(place, schema, format="parquet").get_fragments()
-        )
+        rows = chain.from_iterable(_rows(path, list(columns)) for path in sorted(place.glob("*.parquet")))
         yield (part.filter(pc.invert(pc.is_in(part["file"], old))) if len(old) else part for part in rows)
+
+
+def _rows(path: Path, columns: list[str]) -> Iterator[Any]:
+    """Yield columns of a Parquet file, some rows at a time. A thread for each column would take more memory."""
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(columns=columns, use_threads=False):
+            yield pa.Table.from_batches([batch])
 
 
 def _first(shown: list[dict[str, Any]], part: Any) -> list[dict[str, Any]]:
