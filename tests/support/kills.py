@@ -2,6 +2,7 @@
 
     python -m tests.support.kills --count 1000 --seed 1
     python -m tests.support.kills --count 60 --only spark
+    python -m tests.support.kills --count 60 --only cluster
 
 Most runs are forked from this process, which has imported everything, so that a kill costs as little as the search
 itself. Some are started as a user starts them, to hit the first moments. A quarter of the kills come right after a
@@ -25,16 +26,20 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.support.spark.standalone import Standalone, cluster
+
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data" / "tlc"
 EVERY = ("--checkpoint", "KEPT", "--resume-if-present", "--checkpoint-every", "0.02", "--json", "JSON", "--quiet")
-LOCAL = ("--master", "local[1]", "--conf", "spark.ui.enabled=false")
+NO_PAGES = ("--conf", "spark.ui.enabled=false")
+LOCAL = ("--master", "local[1]", *NO_PAGES)
+ON_CLUSTER = ("--master", "CLUSTER", *NO_PAGES, "--conf", "spark.executor.memory=512m")
 VOLATILE = {
     *("seconds", "states_per_second", "peak_memory_bytes", "compile_seconds", "notes", "warnings", "vacuous"),
     *("never_evaluated", "new_files", "handler_calls", "workers"),
@@ -50,6 +55,8 @@ END = 60.0
 class Scenario(NamedTuple):
     """A command to kill. In `words` KEPT stands for its folder, JSON for a file; the same command goes on.
 
+    CLUSTER stands for a standalone Spark cluster of two workers, which all such scenarios share.
+
     Attributes
     ----------
     name, words
@@ -57,7 +64,8 @@ class Scenario(NamedTuple):
     code
         The exit code without a kill.
     victims
-        The processes of which one is killed: "command", "process" (one of its own), or on Spark "java" or "worker".
+        The processes of which one is killed: "command", "process" (one of its own), or on Spark "java", "worker" (of
+        Python), or on a cluster "executor".
     """
 
     name: str
@@ -69,6 +77,11 @@ class Scenario(NamedTuple):
     def is_spark(self) -> bool:
         """Whether it needs Spark."""
         return "java" in self.victims
+
+    @property
+    def is_on_cluster(self) -> bool:
+        """Whether it needs a cluster, on which executors are processes of their own."""
+        return "CLUSTER" in self.words
 
     @property
     def is_endless(self) -> bool:
@@ -84,14 +97,20 @@ def _other(name: str, words: str) -> Scenario:
     return Scenario(name, (*words.split(), "--json", "JSON", *(("--quiet",) if "crosscheck" not in words else ())))
 
 
-def _on_spark(name: str, words: str) -> Scenario:
-    given = (*words.split(), "--json", "JSON", "--quiet", *LOCAL)
-    return Scenario(name, given, victims=("command", "java", "worker"))
+def _on_spark(name: str, words: str, code: int = 0) -> Scenario:
+    return Scenario(name, (*words.split(), "--json", "JSON", "--quiet", *LOCAL), code, ("command", "java", "worker"))
+
+
+def _on_cluster(name: str, words: str, code: int = 0) -> Scenario:
+    given = (*words.split(), "--json", "JSON", "--quiet", *ON_CLUSTER)
+    return Scenario(name, given, code, ("command", "java", "worker", "executor"))
 
 
 SPACE = f"--config {DATA}/dumps/two-voters.cfg --dump {DATA}/dumps/two-voters.dot.gz"
 CORPUS = f"{DATA}/simulations/*.tla.gz --model reconfig --config {DATA}/simulations/published.cfg"
 FOLDER = f"{DATA}/simulations --model reconfig --config {DATA}/simulations/published.cfg"
+SEARCH = "check reconfig --config smoke --engine spark --checkpoint KEPT --resume-if-present"
+BY_SPARK = f"pipeline {FOLDER} --out KEPT --conf spark.kraftcheck.files=4"
 BY_PROCESSES = tuple(f"pipeline {FOLDER} --out KEPT --json JSON --workers 2".split())
 SCENARIOS = (
     _check("tables", "reconfig --config default --engine tables --workers 2"),
@@ -105,11 +124,14 @@ SCENARIOS = (
     _other("simulate", "simulate reconfig --config smoke --runs 60 --out KEPT"),
     _other("mutate", "mutate die-hard --engine reference --sample 6 --checkpoint KEPT"),
     _other("crosscheck", f"crosscheck reconfig {SPACE}"),
-    _on_spark("spark, check", "check reconfig --config smoke --engine spark --checkpoint KEPT --resume-if-present"),
+    _on_spark("spark, check", SEARCH),
     _on_spark("spark, simulate", "simulate reconfig --config smoke --engine spark --runs 300 --out KEPT"),
     Scenario("pipeline, processes", (*BY_PROCESSES, "--quiet"), 1, ("command", "process")),
     Scenario("pipeline, follow", (*BY_PROCESSES, "--quiet", FOLLOW), 1),
     _on_spark("spark, pipeline", f"pipeline {CORPUS} --out KEPT --conf spark.kraftcheck.files=4"),
+    _on_cluster("cluster, pipeline", BY_SPARK, 1),
+    _on_cluster("cluster, follow", f"{BY_SPARK} {FOLLOW}", 1),
+    _on_cluster("cluster, check", f"{SEARCH} --conf spark.kraftcheck.small=0"),
 )
 
 
@@ -120,12 +142,14 @@ class FailedError(Exception):
 class Process:
     """A command that runs in a session of its own, forked from this process or started afresh."""
 
-    def __init__(self, words: list[str], folder: Path, *, forked: bool) -> None:
+    def __init__(self, words: list[str], folder: Path, standalone: Standalone | None, *, forked: bool) -> None:
+        self._standalone = standalone
         self.output = folder / "output"
         self.output.touch()
         self.began = time.monotonic()
         self._code: int | None = None
         environment = os.environ | {"TMPDIR": str(folder / "tmp"), "PYTHONUNBUFFERED": "1"}
+        environment |= standalone.environment if standalone else {}
         if forked:
             self.pid = _fork(words, self.output, environment)
         else:
@@ -154,20 +178,22 @@ class Process:
             time.sleep(0.005)
         return code
 
-    def others(self) -> dict[int, str]:
-        """Return the numbers and command lines of all processes of the session but the command's own."""
+    def others(self, *sessions: int) -> dict[int, str]:
+        """Return the numbers and command lines of all processes of the session, or of others, but the leaders."""
         listed = subprocess.run(["ps", "-eo", "pid=,sess=,stat=,args="], capture_output=True, text=True, check=True)
         rows = [line.split(None, 3) for line in listed.stdout.splitlines()]
-        mine = str(self.pid)
-        return {int(r[0]): r[-1] for r in rows if r[1] == mine and r[0] != mine and r[2][0] != "Z"}
+        mine = set(map(str, sessions or (self.pid,)))
+        return {int(r[0]): r[-1] for r in rows if r[1] in mine and r[0] != r[1] and r[2][0] != "Z"}
 
     def victim(self, kind: str) -> int | None:
         """Return the number of the process to kill, where it is there."""
         if kind == "command":
             return self.pid
-        mark = {"java": "SparkSubmit", "worker": "pyspark.daemon", "process": ""}[kind]
-        found = [pid for pid, words in self.others().items() if mark in words]
-        return found[-1] if found else None
+        mark = {"java": "SparkSubmit", "worker": "pyspark.daemon", "process": "", "executor": "ExecutorBackend"}[kind]
+        in_executors = self._standalone is not None and kind != "java"
+        sessions = [worker.pid for worker in self._standalone.workers] if self._standalone and in_executors else []
+        found = [pid for pid, words in self.others(*sessions).items() if mark in words]
+        return max(found, default=None)
 
 
 def _fork(words: list[str], output: Path, environment: dict[str, str]) -> int:
@@ -233,6 +259,7 @@ class Killer:
     scenario: Scenario
     folder: Path
     random: random.Random
+    standalone: Standalone | None = None
     kills: Counter[str] = field(default_factory=Counter)
     moments: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -249,11 +276,12 @@ class Killer:
         place = self.folder / f"{re.sub('[^a-z]+', '-', self.scenario.name)}-{self._number}"
         (place / "tmp").mkdir(parents=True)
         replaced = {"KEPT": str(place / "kept"), "JSON": str(place / "result.json")}
+        replaced |= {"CLUSTER": self.standalone.url} if self.standalone else {}
         return place, [replaced.get(word, word) for word in self.scenario.words]
 
     def _finish(self, place: Path, words: list[str], *, forked: bool) -> dict[str, Any]:
         """Run a command to its end; return what it leaves behind."""
-        process = Process([word for word in words if word != FOLLOW], place, forked=forked)
+        process = Process([word for word in words if word != FOLLOW], place, self.standalone, forked=forked)
         code = process.wait(20 * END)
         printed = process.output.read_text(errors="replace")
         if code != self.scenario.code or "Traceback" in printed:
@@ -278,18 +306,22 @@ class Killer:
         number = self.random.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
         victim = self.random.choice(self.scenario.victims)
         number = number if victim == "command" else signal.SIGKILL
-        process = Process(words, place, forked=not afresh)
+        process = Process(words, place, self.standalone, forked=not afresh)
         what = f"{self.scenario.name}: {number.name} to {victim}"
         try:
             self._await_moment(process, place, afresh=afresh)
-            pid, after = process.victim(victim), time.monotonic() - process.began
+            pid, after = self._await_victim(process, victim), time.monotonic() - process.began
             what += f" after {after:.3f} s{', started afresh' if afresh else ''}"
             if pid is None or process.poll() is not None:
                 if not self.scenario.is_endless:
-                    process.wait(END)
+                    process.wait(20 * END)
                 return False
             with suppress(ProcessLookupError):  # a worker may have ended just now
                 os.kill(pid, number)
+            if self.scenario.is_endless and victim != "command":
+                time.sleep(self.random.uniform(0, 5))
+                with suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGTERM)
             self._ended(process, number if victim == "command" else None)
             self.kills[f"{number.name} {victim}"] += 1
             self.moments.append(min(1.0, after / self.seconds))
@@ -323,6 +355,15 @@ class Killer:
             changes, before = changes - (now != before), now
             time.sleep(0.0005)
 
+    def _await_victim(self, process: Process, kind: str) -> int | None:
+        """Return the number of the process to kill; on Spark wait until it is there."""
+        until = process.began + 2 * self.seconds
+        while (pid := process.victim(kind)) is None and self.scenario.is_spark:
+            if process.poll() is not None or time.monotonic() > until:
+                break
+            time.sleep(0.2)
+        return pid
+
     def _ended(self, process: Process, number: signal.Signals | None) -> None:
         """Wait for the end of a process, and of all that it has started."""
         began = time.monotonic()
@@ -334,7 +375,7 @@ class Killer:
             number != signal.SIGINT or f'"{ROOT}/kraftcheck/' in printed
         ):  # else Python's own
             raise FailedError(f"a traceback: {printed[-2000:]}")
-        allowed = {0, self.scenario.code, 2, 3} if number is None else {self.scenario.code, -number}
+        allowed = {0, self.scenario.code, 2, 3, 130} if number is None else {self.scenario.code, -number}
         if number in (signal.SIGTERM, signal.SIGINT):
             allowed |= {130, 1 if "Traceback" in printed else 130}
         if code not in allowed:
@@ -365,10 +406,20 @@ def kill(
 ) -> list[Killer]:
     """Kill runs of scenarios in turn, until so many were hit; return what came of it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # so a forked process has no handler before the command sets one
+    on_cluster = any(scenario.is_on_cluster for scenario in scenarios)
+    with cluster(folder) if on_cluster else nullcontext() as standalone:
+        return _kill(scenarios, count, seed, folder, tell, standalone)
+
+
+def _kill(
+    scenarios: tuple[Scenario, ...], count: int, seed: int, folder: Path, tell: Callable[[str], object],
+    standalone: Standalone | None,
+) -> list[Killer]:  # fmt: skip
     chance = random.Random(seed)
     killers: list[Killer] = []
     for scenario in scenarios:
-        killers.append(Killer(scenario, folder, random.Random(chance.random())))
+        where = standalone if scenario.is_on_cluster else None
+        killers.append(Killer(scenario, folder, random.Random(chance.random()), where))
         tell(f"{scenario.name}: {killers[-1].seconds:.1f} s without a kill")
     for turn in range(10 * count):
         if sum(sum(killer.kills.values()) + len(killer.failures) for killer in killers) >= count:
