@@ -51,6 +51,7 @@ def replay(
     constants: Mapping[str, object] | None = None,
     label: str | None = None,
     trace_time: float | None = None,
+    trace_memory: int | None = None,
     max_size: int = DEFAULT_LIMIT,
 ) -> DataFrame:
     """Replay the traces of files on the executors.
@@ -74,6 +75,8 @@ def replay(
         The text of the column `label`, such as a commit.
     trace_time
         The seconds after which a trace is given up, with a row in `errors`.
+    trace_memory
+        The memory in bytes, beyond what the Python process has before, at which a trace is given up likewise.
     max_size
         The limit on the unpacked size of a file, in bytes.
 
@@ -101,8 +104,9 @@ def replay(
     for note in notes:
         warnings.warn(note, stacklevel=2)
     arguments = task_arguments(
-        job.protocol, job.options, limit_bytes=max_size, seen_as=job.seen_as, seconds=trace_time, label=label
-    )
+        job.protocol, job.options, limit_bytes=max_size, seen_as=job.seen_as, seconds=trace_time, memory=trace_memory,
+        label=label,
+    )  # fmt: skip
     from kraftcheck.traces.pipeline.frames import replayed  # needs PySpark
 
     has_content = "content" in dict(files.dtypes)

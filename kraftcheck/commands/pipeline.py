@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kraftcheck.catalogue import Job, named_model
-from kraftcheck.explorer.request import seconds
+from kraftcheck.explorer.request import seconds, size
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.files import is_uri, real_path
 from kraftcheck.jobs import lenient_job
@@ -72,6 +72,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=count, dest="processes", metavar="N", help=workers)
     limit = "give up a trace after this time; its file gets a row in the table of errors"
     parser.add_argument("--trace-time", type=seconds, metavar="SECONDS", help=limit)
+    limit = "give up a trace that takes more memory, such as 512M, beyond what the process has before it"
+    parser.add_argument("--trace-memory", type=size, metavar="SIZE", help=limit)
     follow = "go on with the files that arrive in the folders IN, until Ctrl-C or SIGTERM"
     parser.add_argument("--follow", action="store_true", help=follow)
     label = "text for the column `label` of the traces that this run replays, such as a commit"
@@ -175,7 +177,7 @@ def _task(job: Job, arguments: argparse.Namespace) -> str:
     """Return the arguments of the tasks."""
     return task_arguments(
         job.protocol, job.options, limit_bytes=arguments.max_size, seen_as=job.seen_as, seconds=arguments.trace_time,
-        label=arguments.label,
+        memory=arguments.trace_memory, label=arguments.label,
     )  # fmt: skip
 
 

@@ -478,6 +478,19 @@ def test_a_trace_that_takes_too_long_is_an_error_of_its_file(tmp_path: Path, mon
     assert {Path(row["file"]).name for row in found["steps"]} == {"walk_1.tla", "walk_2.tla"}
 
 
+@pytest.mark.parametrize("limit", [None, "8M"])
+def test_a_trace_that_takes_too_much_memory_is_an_error_of_its_file(tmp_path: Path, limit: str | None) -> None:
+    """Without the limit it is unreadable; the other traces conform in either case."""
+    corpus(tmp_path / "in", 3, 0, 0)
+    (tmp_path / "in" / "large.json").write_text(f'{{"states": [{"1," * 4_000_000}1]}}')
+    words = ["--trace-memory", limit] if limit else []
+    _, summary = pipeline(tmp_path / "in", tmp_path / "out", "--workers", "1", *words)
+    assert (summary["conforms"], summary["errors"]) == (3, 1)
+    (error,) = tables(tmp_path / "out")["errors"]
+    took_more = error["message"].startswith("a trace took more than 8,388,608 bytes of memory, the limit of --trace-")
+    assert took_more == bool(limit), error
+
+
 def test_a_killed_worker_ends_the_run_with_code_3(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -372,11 +372,11 @@ def dealt(files: Iterable[InputFile], tasks: int) -> list[list[str]]:
 
 def task_arguments(
     protocol: Protocol, options: SearchRequest, *, limit_bytes: int = DEFAULT_LIMIT, seen_as: str | None = None,
-    seconds: float | None = None, label: str | None = None,
+    seconds: float | None = None, memory: int | None = None, label: str | None = None,
 ) -> str:  # fmt: skip
     """Return the arguments of a task as JSON. See `FileReplayer`."""
     description = to_spec(protocol, SearchRequest(init=options.init))
     fairness = [asdict(one) for one in options.fairness]
     made_under = {"init": options.init, "symmetry": options.symmetry, "seen_as": seen_as, "fairness": fairness}
-    more = {"seconds": seconds, "model": digest_of(identity_of(protocol, options)), "label": label}
+    more = {"seconds": seconds, "memory": memory, "model": digest_of(identity_of(protocol, options)), "label": label}
     return compact_json({"description": description, "limit_bytes": limit_bytes, **made_under, **more})

@@ -6,6 +6,7 @@ A bad file becomes a row in `errors` and never fails a task.
 from __future__ import annotations
 
 import re
+import resource
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from hashlib import blake2b
 from itertools import starmap
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any
+from typing import Any, NamedTuple
 
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.language.formula import Fairness
@@ -127,15 +128,22 @@ class RowMaker:
         self._number += 1
 
 
+class Limits(NamedTuple):
+    """The limits for a trace."""
+
+    seconds: float | None = None
+    memory: int | None = None  # in bytes
+
+
 class FileReplayer:
     """Replays files and returns the results as rows."""
 
     def __init__(
         self, protocol: Protocol, init: str, symmetry: str | None, limit_bytes: int, seen_as: str | None = None,
-        fairness: Sequence[Fairness] = (), seconds: float | None = None, model: str = "", label: str | None = None,
+        fairness: Sequence[Fairness] = (), limits: Limits | None = None, model: str = "", label: str | None = None,
     ) -> None:  # fmt: skip
         self._maker = RowMaker(model, label)
-        self._seconds = seconds
+        self._limits = limits or Limits()
         self._make = partial(
             Replayer, protocol, init=init, symmetry=symmetry, seen_as=seen_as, limit_bytes=limit_bytes,
             fairness=fairness, watch=self._maker.watch,
@@ -153,11 +161,12 @@ class FileReplayer:
             yield from self._rows(file.name, name)
 
     def _rows(self, path: str, name: str) -> Iterator[FileRows]:
-        maker, began = self._maker, time.perf_counter()
+        maker, measure = self._maker, address_space if self._limits.memory else int
+        began, before = time.perf_counter(), measure()
         try:
             replays = self._replayer.replay_in_parts(path, STEPS_A_ROW)
             while True:
-                with time_limit(self._seconds, began):
+                with time_limit(self._limits.seconds, began), memory_limit(self._limits.memory, before):
                     found = next(replays, _END)
                 if found is _END:
                     break
@@ -165,10 +174,10 @@ class FileReplayer:
                     now = time.perf_counter()
                     problem = found.problem and found.problem.replace(path, name)
                     maker.end(name, replace(found, file=name, problem=problem), now - began)
-                    began = now
+                    began, before = now, measure()
                 if len(maker.found.steps) >= STEPS_A_ROW:
                     yield maker.hand_on()
-        except TraceTimeoutError as error:
+        except TraceLimitError as error:
             maker.fail(name, str(error))
             self._replayer = self._make()
         except Exception as error:  # no file may fail the task
@@ -177,8 +186,8 @@ class FileReplayer:
         yield maker.hand_on()
 
 
-class TraceTimeoutError(Exception):
-    """A trace took longer than its limit."""
+class TraceLimitError(Exception):
+    """A trace took more time or memory than its limit."""
 
 
 _END = object()
@@ -186,13 +195,13 @@ _END = object()
 
 @contextmanager
 def time_limit(seconds: float | None, began: float) -> Iterator[None]:
-    """Raise TraceTimeoutError in the block some seconds after `began`. It needs the main thread, in which tasks run."""
+    """Raise TraceLimitError in the block some seconds after `began`. It needs the main thread, in which tasks run."""
     if seconds is None:
         yield
         return
 
     def end(*_: object) -> None:
-        raise TraceTimeoutError(f"a trace took more than {seconds:g} s, the limit of --trace-time; the rest is skipped")
+        raise TraceLimitError(f"a trace took more than {seconds:g} s, the limit of --trace-time; the rest is skipped")
 
     before = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, max(seconds - (time.perf_counter() - began), 1e-6))
@@ -201,6 +210,29 @@ def time_limit(seconds: float | None, began: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def address_space() -> int:
+    """Return the size of this process's address space in bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+@contextmanager
+def memory_limit(limit: int | None, before: int) -> Iterator[None]:
+    """Raise TraceLimitError in the block if the address space is to exceed `before` by more than a limit in bytes."""
+    if limit is None:
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    asked = min(most for most in (before + limit, soft, hard) if most != resource.RLIM_INFINITY)
+    resource.setrlimit(resource.RLIMIT_AS, (asked, hard))
+    try:
+        yield
+    except MemoryError:
+        said = f"a trace took more than {limit:,} bytes of memory, the limit of --trace-memory; the rest is skipped"
+        raise TraceLimitError(said) from None
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def name_of(state: State) -> bytes:

@@ -38,7 +38,7 @@ from kraftcheck.traces.pipeline.driver import (
     digest_of,
     identity_of,
 )
-from kraftcheck.traces.pipeline.rows import COLUMNS, FLAT, STEPS_A_ROW, FileReplayer, FileRows, RowMaker
+from kraftcheck.traces.pipeline.rows import COLUMNS, FLAT, STEPS_A_ROW, FileReplayer, FileRows, Limits, RowMaker
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState
 
 _TYPES = {
@@ -334,7 +334,7 @@ def _file_replayer(protocol: Protocol, given: dict[str, Any]) -> FileReplayer:
     asked = given.get("fairness", ())
     fairness = [Fairness(one["kind"], tuple(one["actions"]), one["each"], one["when"]) for one in asked]
     made_under = given["symmetry"], given["limit_bytes"], given.get("seen_as")
-    more = given.get("seconds"), given.get("model", ""), given.get("label")
+    more = Limits(given.get("seconds"), given.get("memory")), given.get("model", ""), given.get("label")
     return FileReplayer(protocol, given["init"], *made_under, fairness, *more)
 
 
