@@ -218,18 +218,23 @@ class Cluster:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        is_gone = isinstance(error, Exception) and not isinstance(error, TaskRaisedError) and self._is_gone()
+        is_gone = isinstance(error, Exception) and not isinstance(error, TaskRaisedError) and self._is_gone(wait=1)
         self.close()
         if is_gone:
             raise PlatformError(GONE) from error
 
-    def _is_gone(self) -> bool:
-        """Whether the JVM has ended, for example because it was killed; wait up to a second for its end."""
+    def require_running(self) -> None:
+        """Raise PlatformError if the JVM has ended."""
+        if self._is_gone():
+            raise PlatformError(GONE)
+
+    def _is_gone(self, wait: float = 0) -> bool:
+        """Whether the JVM has ended, for example because it was killed; wait some seconds for its end."""
         process = getattr(getattr(self.spark.sparkContext, "_gateway", None), "proc", None)
         if process is None:
             return False
         with suppress(subprocess.TimeoutExpired):
-            process.wait(1)
+            process.wait(wait)
         return process.poll() is not None
 
 

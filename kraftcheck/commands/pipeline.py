@@ -102,12 +102,19 @@ def run(arguments: argparse.Namespace) -> int:
             for inputs in chain([first], rounds):
                 is_new = not output.done().issuperset(inputs)
                 if follow and not is_new:
+                    _require_running(runner)
                     continue
                 kept = None if is_new else Summary.kept(output)
                 summary = kept or _replay(runner(), output, inputs, quiet=arguments.quiet)
                 print_lines(summary_lines(summary, quiet=arguments.quiet or follow))
                 files.json(partial(as_json, summary))
     return exit_code(summary)
+
+
+def _require_running(runner: Any) -> None:
+    """Raise PlatformError if the runner, if it is started, has lost a process."""
+    if runner.cache_info().currsize:
+        runner().require_running()
 
 
 def _run_on_uris(arguments: argparse.Namespace) -> int:

@@ -127,7 +127,7 @@ SCENARIOS = (
     _on_spark("spark, check", SEARCH),
     _on_spark("spark, simulate", "simulate reconfig --config smoke --engine spark --runs 300 --out KEPT"),
     Scenario("pipeline, processes", (*BY_PROCESSES, "--quiet"), 1, ("command", "process")),
-    Scenario("pipeline, follow", (*BY_PROCESSES, "--quiet", FOLLOW), 1),
+    Scenario("pipeline, follow", (*BY_PROCESSES, "--quiet", FOLLOW), 1, ("command", "process")),
     _on_spark("spark, pipeline", f"pipeline {CORPUS} --out KEPT --conf spark.kraftcheck.files=4"),
     _on_cluster("cluster, pipeline", BY_SPARK, 1),
     _on_cluster("cluster, follow", f"{BY_SPARK} {FOLLOW}", 1),

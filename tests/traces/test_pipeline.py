@@ -539,6 +539,22 @@ def wait_for(folder: Path, files: int) -> None:
     raise AssertionError(f"{files} files are not replayed")
 
 
+@pytest.mark.slow
+def test_a_worker_that_is_killed_while_no_file_arrives_ends_the_command(tmp_path: Path) -> None:
+    corpus(tmp_path / "in", 2, 0, 0)
+    following = follower(tmp_path)
+    wait_for(tmp_path, 2)
+    time.sleep(1)
+    worker, *_ = Path(f"/proc/{following.pid}/task/{following.pid}/children").read_text().split()
+    os.kill(int(worker), signal.SIGKILL)
+    try:
+        _, said = following.communicate(timeout=60)
+    finally:
+        following.kill()
+    assert (following.returncode, said.count(b"\n")) == (3, 1), said
+    assert b"a worker process was killed" in said
+
+
 def test_an_interruption_within_the_summary_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else `--follow` would go on."""
     from kraftcheck.traces.pipeline.tables import PoolRunner

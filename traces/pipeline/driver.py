@@ -304,6 +304,9 @@ class Runner(Protocol_):
     def cancel(self) -> None:
         """Stop what runs, until the runner is closed; called from another thread."""
 
+    def require_running(self) -> None:
+        """Raise PlatformError if a process that replays files has ended while it was idle."""
+
 
 class Output(Protocol_):
     """Keeps the batches of a pipeline. See `PipelineFolder`."""

@@ -45,7 +45,7 @@ class SparkRunner:
         self._protocol = protocol
         self._arguments = arguments
         self._output = output
-        self.cancel = cluster.cancel
+        self.cancel, self.require_running = cluster.cancel, cluster.require_running
         self.files_a_batch = cluster.number("spark.kraftcheck.files", FILES_A_BATCH, least=1, most=MOST_FILES_A_BATCH)
 
     def write(self, batch: int, files: list[InputFile]) -> None:

@@ -49,7 +49,7 @@ class StoredTables:
         self._out = out.rstrip("/")
         self._run = tuple(json.loads(arguments)[name] for name in ("model", "label"))
         self._present: set[str] = set()
-        self.cancel = cluster.cancel
+        self.cancel, self.require_running = cluster.cancel, cluster.require_running
         self.files_a_batch = cluster.number("spark.kraftcheck.files", FILES_A_BATCH, least=1, most=MOST_FILES_A_BATCH)
         with spark_errors():
             is_delta = self._exists("files/_delta_log")

@@ -50,6 +50,7 @@ _TYPES = {
 }
 _FILE = ("file", pa.string())
 _PART = "part-0.parquet"
+_KILLED = "a worker process was killed, or ran out of memory; the same command replays the rest"
 _COVERAGE = pa.schema([_FILE, ("index", pa.int32()), ("action", pa.string()), ("times", pa.int64())])
 
 
@@ -164,8 +165,12 @@ class PoolRunner:
                 future.result()
         except BrokenProcessPool:
             self.cancel()  # the killed worker may hold a lock for which another one waits for ever
-            said = "a worker process was killed, or ran out of memory; the same command replays the rest"
-            raise PlatformError(f"batch {batch}: {said}") from None
+            raise PlatformError(f"batch {batch}: {_KILLED}") from None
+
+    def require_running(self) -> None:
+        """Raise PlatformError if an idle worker process was killed."""
+        if self._pool is not None and self._pool._broken:
+            raise PlatformError(_KILLED)
 
     def _started(self) -> ProcessPoolExecutor:
         """Start the worker processes. They inherit the model, so a user's file need not be imported again."""
