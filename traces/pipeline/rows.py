@@ -237,10 +237,14 @@ def memory_limit(limit: int | None, before: int) -> Iterator[None]:
 
 def name_of(state: State) -> bytes:
     """Return a hash of a state that is the same in every process."""
-    names = [b"replicas", *sorted(starmap(_digest, state.replicas.items()))]
-    names += [b"inboxes", *sorted(starmap(_digest, state.inboxes.items()))]
-    names += [_digest("shared", state.shared), _digest("spent", state.spent)]
-    return blake2b(b"".join(names), digest_size=NAME_BYTES).digest()
+    parts = b"replicas", _digests(state.replicas), b"inboxes", _digests(state.inboxes)
+    rest = _digest("shared", state.shared), _digest("spent", state.spent)
+    return blake2b(b"".join(parts + rest), digest_size=NAME_BYTES).digest()
+
+
+@lru_cache(maxsize=1_000)
+def _digests(values: Map[Any, Any]) -> bytes:
+    return b"".join(sorted(starmap(_digest, values.items())))
 
 
 @lru_cache(maxsize=100_000)
@@ -250,20 +254,30 @@ def _digest(key: Value, value: Value) -> bytes:
 
 def changed(before: State, after: State) -> Iterator[str]:
     """Yield the names of the changed parts of a state: `n1.log`, `messages to n2`, a shared field, a bound."""
-    for key, replica in after.replicas.items():
-        old = before.replicas.get(key)
-        if type(old) is not type(replica):
-            yield text_of(key)
-        elif old is not replica:
-            yield from (f"{text_of(key)}.{name}" for name in _fields_that_differ(old, replica))
-    yield from (text_of(key) for key in before.replicas if key not in after.replicas)
-    for key in {**before.inboxes, **after.inboxes}:
-        if before.inboxes.get(key) != after.inboxes.get(key):
-            yield f"messages to {text_of(key)}"
+    if before.replicas is not after.replicas:
+        yield from _changed_replicas(dict(before.replicas.items()), after.replicas)
+    if before.inboxes is not after.inboxes:
+        received, pending = dict(before.inboxes.items()), dict(after.inboxes.items())
+        for key in received | pending:
+            one, other = received.get(key), pending.get(key)
+            if one is not other and one != other:
+                yield f"messages to {text_of(key)}"
     if before.shared is not after.shared:
         yield from _fields_that_differ(before.shared, after.shared)
-    spent: Map[str, int] = after.spent
-    yield from (name for name, used in spent.items() if before.spent.get(name) != used)
+    if before.spent is not after.spent:
+        used = dict(before.spent.items())
+        yield from (name for name, now in after.spent.items() if used.get(name) != now)
+
+
+def _changed_replicas(before: dict[Any, Any], after: Map[Any, Any]) -> Iterator[str]:
+    """Yield the names of the changed fields of replicas; take those that are still there from `before`."""
+    for key, replica in after.items():
+        was = before.pop(key, None)
+        if type(was) is not type(replica):
+            yield text_of(key)
+        elif was is not replica:
+            yield from (f"{text_of(key)}.{name}" for name in _fields_that_differ(was, replica))
+    yield from map(text_of, before)
 
 
 def _fields_that_differ(one: Any, other: Any) -> Iterator[str]:
