@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _prepare_streams()
     if arguments is not None:
         return _run(list(arguments))
-    from kraftcheck.explorer.interruption import ending_soon
+    from kraftcheck.processes import ending_soon
 
     _tune_process()
     with ending_soon():

@@ -13,10 +13,10 @@ from typing import Any
 
 from kraftcheck.catalogue import Job
 from kraftcheck.engines import search
-from kraftcheck.explorer.interruption import EXIT_INTERRUPTED
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import INTERRUPTED, STRICT, Interrupted, Result, Verdict
 from kraftcheck.options import COLUMNS
+from kraftcheck.processes import EXIT_INTERRUPTED
 from kraftcheck.reporting.as_json import result_as_json
 from kraftcheck.reporting.files import OutputFiles, write_counterexamples
 from kraftcheck.reporting.lines import Meter, print_lines

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.explorer.checkpoint import identity_of_search
-from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.random_walks import Plan, RandomWalks, check_plan, simulate
 from kraftcheck.explorer.result import (
     DEADLOCK,
@@ -36,6 +35,7 @@ from kraftcheck.explorer.result import (
 from kraftcheck.explorer.search_spec import compact_json, from_spec, to_spec
 from kraftcheck.files import replacing
 from kraftcheck.persistence.folder import BatchFolder, Identity, Noted, read_note, write_note
+from kraftcheck.processes import Interruption
 from kraftcheck.spec import Protocol, State
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.formatting import format_value

@@ -20,8 +20,15 @@ from functools import cached_property
 from types import BuiltinFunctionType, FrameType, NoneType
 from typing import Any
 
-from kraftcheck.explorer.calls.loops import filtered_function, filtered_property, with_methods
-from kraftcheck.explorer.calls.set_orders import Ascending, Descending, InOrder, unordered
+from kraftcheck.explorer.calls.set_orders import (
+    Ascending,
+    Descending,
+    InOrder,
+    filtered_function,
+    filtered_property,
+    unordered,
+    with_methods,
+)
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import ActionError
 from kraftcheck.spec.language.declarations import Action, Property

@@ -14,7 +14,6 @@ from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
 from kraftcheck.explorer.bookkeeping import SearchStopped
 from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.cluster import Cluster, TaskRaisedError
-from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest
 from kraftcheck.explorer.spark.checkpoint import RunLog, SampleSearch, SparkCheckpoint
 from kraftcheck.explorer.spark.definitions import Definition, IdAssigner, Kind
@@ -27,6 +26,7 @@ from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.kernel.codes import STUCK
 from kraftcheck.explorer.tables.level_graph import check_behaviours
 from kraftcheck.explorer.tables.level_states import LevelStates
+from kraftcheck.processes import Interruption
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 

@@ -21,10 +21,18 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.checkpoint import SearchCheckpoint, folder_of
 from kraftcheck.explorer.result import Search, SearchRequest, Violation
 from kraftcheck.explorer.symbolic.checks import StateChecks
-from kraftcheck.explorer.symbolic.exploded_sets import OpaqueSetRequired
 from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import EMPTY, KEPT, UNIT, OutOfNodes, Store
-from kraftcheck.explorer.symbolic.variables import CHANNEL, LOCAL, SHARED, Key, Layout, LayoutChanged, Variables
+from kraftcheck.explorer.symbolic.variables import (
+    CHANNEL,
+    LOCAL,
+    SHARED,
+    Key,
+    Layout,
+    LayoutChanged,
+    OpaqueSetRequired,
+    Variables,
+)
 from kraftcheck.files import replacing
 from kraftcheck.persistence.growing_file import DIGEST_BYTES
 from kraftcheck.persistence.validation import mixed, reading, require, require_distinct

@@ -9,14 +9,12 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.handlers import MissingRead
 from kraftcheck.explorer.calls.proxies import DeltaStep, SharedProxy
-from kraftcheck.explorer.symbolic.exploded_sets import ExplodedLocalState, OpaqueSetRequired
 from kraftcheck.explorer.symbolic.handler_cache import Read
-from kraftcheck.explorer.symbolic.labels import IDENTITY, Label
 from kraftcheck.explorer.symbolic.mappings import MappedSets
-from kraftcheck.explorer.symbolic.relations import BY_VALUE, GENERAL, Change, Event, EventInfo
+from kraftcheck.explorer.symbolic.relations import BY_VALUE, GENERAL, IDENTITY, Change, Event, EventInfo, Label
 from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import EMPTY
-from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, LOCAL, Key
+from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, LOCAL, ExplodedLocalState, Key, OpaqueSetRequired
 from kraftcheck.explorer.symbolic.watches import Dim
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import REACHABLE, REFINES, SPENT, Property

@@ -13,19 +13,17 @@ from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
 from kraftcheck.explorer.bookkeeping import Bookkeeping, SearchCounts, SearchStopped
 from kraftcheck.explorer.calls.type_inspection import note_types
 from kraftcheck.explorer.checkpoint import folder_of
-from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, MEMORY, Result, Search, SearchRequest, TraceStep, Trap
 from kraftcheck.explorer.symbolic.breadth_first import BreadthFirst, violating_step
 from kraftcheck.explorer.symbolic.checkpoint import SATURATION, SavedSearch, SetsCheckpoint
 from kraftcheck.explorer.symbolic.counterexamples import VIOLATING, WitnessPaths
-from kraftcheck.explorer.symbolic.exploded_sets import OpaqueSetRequired
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.orders import OrderTrials
 from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import EMPTY, FEWEST, OutOfNodes
-from kraftcheck.explorer.symbolic.variables import Layout, LayoutChanged, layout_of
+from kraftcheck.explorer.symbolic.variables import Layout, LayoutChanged, OpaqueSetRequired, layout_of
 from kraftcheck.explorer.symbolic.violations import Violations, states_without_path_to
-from kraftcheck.explorer.tables.states.budget import default_memory
+from kraftcheck.processes import Interruption, default_memory
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.handlers import Calls
 from kraftcheck.explorer.calls.proxies import SharedProxy
-from kraftcheck.explorer.symbolic.exploded_sets import ExplodedLocalState, OpaqueSetRequired
-from kraftcheck.explorer.symbolic.variables import Layout
+from kraftcheck.explorer.symbolic.variables import ExplodedLocalState, Layout, OpaqueSetRequired
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.declarations import Action, Projection, Property
 from kraftcheck.spec.language.protocol import Protocol

@@ -12,15 +12,17 @@ from typing import Any, NamedTuple
 from kraftcheck.explorer.calls.handlers import MissingRead
 from kraftcheck.explorer.calls.proxies import DeltaStep, SetChange, SharedProxy
 from kraftcheck.explorer.symbolic.handler_cache import CallResult, HandlerCache, Path, Read
-from kraftcheck.explorer.symbolic.labels import IDENTITY, Label, Labels
 from kraftcheck.explorer.symbolic.relations import (
     BY_MESSAGE,
     BY_VALUE,
     GENERAL,
+    IDENTITY,
     Change,
     Event,
     EventGroups,
     EventInfo,
+    Label,
+    Labels,
     Source,
 )
 from kraftcheck.explorer.symbolic.store import Store

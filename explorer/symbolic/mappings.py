@@ -9,8 +9,7 @@ from collections import defaultdict
 from typing import Any
 
 from kraftcheck.explorer.calls.proxies import StateProxy
-from kraftcheck.explorer.symbolic.labels import IDENTITY
-from kraftcheck.explorer.symbolic.relations import BY_VALUE, Change
+from kraftcheck.explorer.symbolic.relations import BY_VALUE, IDENTITY, Change
 from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import EMPTY
 from kraftcheck.explorer.symbolic.variables import BOUND, CHANNEL, LOCAL, MEMBER, SHARED

@@ -8,9 +8,8 @@ from contextlib import suppress
 
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.kernel.diagram import APPLY, LEARN
-from kraftcheck.explorer.symbolic.labels import IDENTITY, Label, Labels
 from kraftcheck.explorer.symbolic.learning import TransitionLearner
-from kraftcheck.explorer.symbolic.relations import GENERAL, Change, Event, EventGroups
+from kraftcheck.explorer.symbolic.relations import GENERAL, IDENTITY, Change, Event, EventGroups, Label, Labels
 from kraftcheck.explorer.symbolic.store import EMPTY, KEPT, OutOfNodes, Store
 from kraftcheck.explorer.symbolic.variables import BOUND, Key, Layout, Variables
 from kraftcheck.spec.errors import InputError

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.handlers import MissingRead
-from kraftcheck.explorer.symbolic.labels import Labels
-from kraftcheck.explorer.symbolic.relations import EventGroups
+from kraftcheck.explorer.symbolic.relations import EventGroups, Labels
 from kraftcheck.explorer.symbolic.store import Store, require
 
 Dim = tuple[int, int]  # level, map

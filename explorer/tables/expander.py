@@ -24,6 +24,7 @@ from kraftcheck.explorer.tables.kernel.symmetry import write_canonical
 from kraftcheck.explorer.tables.layouts import ControlRows, FlatColumns, Layout, enlarge_memo
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.locality import Parts, split
+from kraftcheck.explorer.tables.python_checks import StepChecks
 from kraftcheck.explorer.tables.states.packed_rows import (
     PARTITIONS,
     SUCCESSORS_PER_STATE,
@@ -35,9 +36,7 @@ from kraftcheck.explorer.tables.states.packed_rows import (
     Words,
     packing,
 )
-from kraftcheck.explorer.tables.step_checks import StepChecks
-from kraftcheck.explorer.tables.threads import SERIAL, Threads
-from kraftcheck.explorer.tables.worker_buffers import Worker
+from kraftcheck.explorer.tables.worker_buffers import SERIAL, Threads, Worker
 from kraftcheck.explorer.transition_system import MOST_LABELS
 from kraftcheck.processes import default_workers
 from kraftcheck.spec.language.declarations import Property

@@ -17,8 +17,7 @@ from kraftcheck.explorer.tables.kernel.edges import mark_back as kernel_mark_bac
 from kraftcheck.explorer.tables.kernel.hash_set import look_up
 from kraftcheck.explorer.tables.kernel.hash_set import number as number_states
 from kraftcheck.explorer.tables.learned_system import Keys, LearnedSystem
-from kraftcheck.explorer.tables.learning.memory_usage import text_of_size
-from kraftcheck.explorer.tables.level_states import LevelStates
+from kraftcheck.explorer.tables.level_states import LevelStates, text_of_size
 from kraftcheck.explorer.tables.states.packed_rows import Indices, Rows, by_owner
 from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
 from kraftcheck.explorer.transition_system import Numbers

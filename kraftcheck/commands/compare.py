@@ -18,10 +18,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kraftcheck.catalogue import Job, Model, blaming, find_model, find_variant
-from kraftcheck.explorer.interruption import EXIT_INTERRUPTED
 from kraftcheck.explorer.result import INTERRUPTED, Result, Search, Verdict, Violation
 from kraftcheck.jobs import job_of
 from kraftcheck.options import CHECKED, SPARK_LOG, add
+from kraftcheck.processes import EXIT_INTERRUPTED
 from kraftcheck.reporting.as_json import result_as_json
 from kraftcheck.reporting.files import OutputFiles
 from kraftcheck.reporting.lines import HEAD, PLAIN, WARNING, Line, columns, print_lines

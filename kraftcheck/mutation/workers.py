@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 
 from kraftcheck.catalogue import Job
 from kraftcheck.explorer.checkpoint import identity_of_search
-from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.mutation.mutants import Mutant
 from kraftcheck.mutation.trial import ERROR, UNREACHED, VERDICTS, MutantRunner, MutantVerdict
 from kraftcheck.persistence.folder import BatchFolder, read_note, write_note
-from kraftcheck.processes import end_with_parent
+from kraftcheck.processes import Interruption, end_with_parent
 from kraftcheck.spec.errors import InputError
 
 PATIENCE = 0.2

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 
-from kraftcheck.explorer.memory import available_memory
+from kraftcheck.processes import available_memory
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import cut, visible
 from kraftcheck.validation.event_stream import is_stream, read_stream

@@ -14,10 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kraftcheck import Protocol, Record, State, Steps, become, internal
-from kraftcheck.explorer.memory import available_memory
 from kraftcheck.explorer.result import Search, SearchRequest, Verdict
 from kraftcheck.explorer.tables.engine import explore
-from kraftcheck.explorer.tables.learning.memory_usage import MemoUsage, size_of
+from kraftcheck.explorer.tables.level_states import MemoUsage, size_of
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.states.budget import LEAST_BATCH, Budget
 from kraftcheck.explorer.tables.states.packed_rows import PARTITIONS, Found, Packing, Rows, packing
@@ -25,6 +24,7 @@ from kraftcheck.explorer.tables.states.spilling import Archive
 from kraftcheck.explorer.tables.states.visited import Partition
 from kraftcheck.explorer.tables.worker_buffers import BATCH
 from kraftcheck.kraft_model.reconfig import Reconfig
+from kraftcheck.processes import available_memory
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import override, parse_setting, read_config
 from kraftcheck.spec.errors import InputError

@@ -16,7 +16,7 @@ from kraftcheck.explorer.reference import explore as explore_by_reference
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.symbolic import variables
 from kraftcheck.explorer.symbolic.engine import SymbolicSearch
-from kraftcheck.explorer.symbolic.exploded_sets import OpaqueGuard, OpaqueSetRequired
+from kraftcheck.explorer.symbolic.variables import OpaqueGuard, OpaqueSetRequired
 from kraftcheck.spec import Bag, Map, Protocol, Record, State, Step, bound, consume, internal, on, step_invariant
 from kraftcheck.spec.examples.two_phase_commit import Phase, TransactionManager, TwoPhaseCommit
 from kraftcheck.spec.language.state import Steps, become

@@ -39,7 +39,7 @@ from kraftcheck.explorer.tables.states.packed_rows import (
     roomy_packing,
 )
 from kraftcheck.explorer.tables.states.visited import FIRST_CAPACITY, Partition, VisitedSet
-from kraftcheck.explorer.tables.threads import Threads
+from kraftcheck.explorer.tables.worker_buffers import Threads
 
 pytestmark = pytest.mark.kernel
 

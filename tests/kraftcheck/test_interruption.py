@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.explorer import interruption
+from kraftcheck import processes
 from kraftcheck.explorer.compiling import compiled_code_folder
 
 SECONDS = 5.0
@@ -153,9 +153,9 @@ def test_ctrl_c_while_llvm_hands_over_machine_code(tmp_path: Path) -> None:
 def test_ctrl_c_whose_end_takes_long_is_noted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(interruption, "PATIENCE", 0)
+    monkeypatch.setattr(processes, "PATIENCE", 0)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
-    with interruption.Interruption():
+    with processes.Interruption():
         signal.raise_signal(signal.SIGINT)
         until, printed = time.monotonic() + 60, ""
         while not printed and time.monotonic() < until:
@@ -202,7 +202,7 @@ def test_ctrl_c_that_python_ignores_is_sent_again() -> None:
 def test_a_signal_at_the_very_end_delays_nothing(tmp_path: Path) -> None:
     """The thread that counts the seconds may see it only once the command is over."""
     code = (
-        "import os, signal, sys, time\nfrom kraftcheck.explorer.interruption import ending_soon\n"
+        "import os, signal, sys, time\nfrom kraftcheck.processes import ending_soon\n"
         "signal.signal(signal.SIGTERM, lambda *_: None)\nsys.setswitchinterval(60)\n"
         "with ending_soon():\n    os.kill(os.getpid(), signal.SIGTERM)\n"
     )

@@ -26,11 +26,11 @@ from typing import Any, NamedTuple
 from typing import Protocol as Protocol_
 
 from kraftcheck.explorer.checkpoint import identity_of_search
-from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import compact_json, to_spec
 from kraftcheck.files import make_folder, real_path, remove, require_local
 from kraftcheck.persistence.folder import BatchFolder, Identity, Noted, read_note, write_note
+from kraftcheck.processes import Interruption
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.parsing import DEFAULT_LIMIT

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.calls.proxies import Fields
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import GROW_ROWS, KEY_LIMIT
-from kraftcheck.explorer.tables.kernel.flat.lookup import intern_flat
+from kraftcheck.explorer.tables.kernel.flat.facts import intern_flat
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row, set_identity
 from kraftcheck.explorer.tables.kernel.resolving.requests import TableFull
 from kraftcheck.explorer.tables.learning.growing_tables import UNASKED, GrowingTables, require_below, widened

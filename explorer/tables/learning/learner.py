@@ -21,8 +21,7 @@ from kraftcheck.explorer.tables.kernel.resolving.requests import TableFull
 from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
 from kraftcheck.explorer.tables.kernel.tree_walk import next_unanswered
 from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
-from kraftcheck.explorer.tables.learning.decision_trees import DecisionTrees, ImpureCallError, ProxyPolicy
-from kraftcheck.explorer.tables.learning.effects import EffectTable
+from kraftcheck.explorer.tables.learning.decision_trees import DecisionTrees, EffectTable, ImpureCallError, ProxyPolicy
 from kraftcheck.explorer.tables.learning.growing_tables import require_below
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.learning.queries import Query

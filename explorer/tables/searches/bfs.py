@@ -9,7 +9,6 @@ import numpy as np
 
 from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.bookkeeping import SearchStopped
-from kraftcheck.explorer.interruption import Interruption
 from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Result, SearchRequest
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.checkpoints.tables_checkpoint import CheckpointWriter
@@ -19,6 +18,7 @@ from kraftcheck.explorer.tables.level_graph import check_behaviours
 from kraftcheck.explorer.tables.level_states import LevelStates
 from kraftcheck.explorer.tables.states.packed_rows import Rows
 from kraftcheck.explorer.tables.witness import WitnessSearch
+from kraftcheck.processes import Interruption
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 

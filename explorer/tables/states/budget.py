@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraftcheck.explorer.memory import available_memory
 from kraftcheck.explorer.tables.states.packed_rows import SUCCESSORS_PER_STATE, entry_bytes
 from kraftcheck.explorer.tables.states.visited import FIRST_CAPACITY, SMALL
+from kraftcheck.processes import default_memory
 
-SHARE = 0.6  # of the machine's memory, where the user sets no limit
 MOST_ROWS = 1 << 25  # maximum bytes of rows in memory: old levels are seldom read
 MOST_FLAT = 1 << 24  # maximum bytes of a worker's flat successors, which should stay in its cache
 LEAST_BATCH = 1 << 12  # minimum number of states in a batch
@@ -66,8 +65,3 @@ class Memory:
         self._learned = learned
         self.budget = Budget.of(max(self.total - learned, self.total // LEAST_SHARE, 1))
         return True
-
-
-def default_memory() -> int:
-    """Return the default memory of a search in bytes."""
-    return int(SHARE * available_memory())

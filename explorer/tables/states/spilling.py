@@ -30,7 +30,7 @@ from kraftcheck.explorer.tables.states.packed_rows import (
     repacked_words,
 )
 from kraftcheck.explorer.tables.states.visited import Partition, VisitedSet
-from kraftcheck.explorer.tables.threads import Threads
+from kraftcheck.explorer.tables.worker_buffers import Threads
 from kraftcheck.persistence.growing_file import GrowingFile, RowsInFile
 
 Flags = NDArray[np.uint8]

@@ -16,6 +16,7 @@ from kraftcheck.explorer.tables.kernel.flat.facts import (
     clear_numbers,
     is_safe_pair,
     key_of,
+    leaf_of,
     memo_get,
     memo_put,
     number_for,
@@ -23,7 +24,6 @@ from kraftcheck.explorer.tables.kernel.flat.facts import (
     store_safe_pair,
     walk_by,
 )
-from kraftcheck.explorer.tables.kernel.flat.lookup import leaf_of
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 from kraftcheck.explorer.tables.kernel.worker import record_violations, retry_state
 

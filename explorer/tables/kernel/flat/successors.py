@@ -15,10 +15,14 @@ from kraftcheck.explorer.tables.kernel.flat.facts import (
     NUMBERS_TAKEN,
     SHARED_NOW,
     STEP,
+    bundle_of,
     clear_facts,
     clear_numbers,
     fact_of,
+    handlers_of,
+    inbox_after,
     key_of,
+    leaf_of,
     memo_get,
     memo_put,
     number_for,
@@ -27,7 +31,6 @@ from kraftcheck.explorer.tables.kernel.flat.facts import (
     walk_by,
 )
 from kraftcheck.explorer.tables.kernel.flat.invariants import decide_property, violated
-from kraftcheck.explorer.tables.kernel.flat.lookup import bundle_of, handlers_of, inbox_after, leaf_of
 from kraftcheck.explorer.tables.kernel.maps import find
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
 from kraftcheck.explorer.tables.kernel.resolving.steps import change_local
