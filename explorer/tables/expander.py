@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.result import DEADLOCK, SearchRequest
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.expand import find_predecessor
-from kraftcheck.explorer.tables.kernel.flat.invariants import evaluate_batch, resolve_evaluations
 from kraftcheck.explorer.tables.kernel.symmetry import write_canonical
 from kraftcheck.explorer.tables.layouts import ControlRows, FlatColumns, Layout, enlarge_memo
 from kraftcheck.explorer.tables.learning.learner import Learner
@@ -37,7 +36,6 @@ from kraftcheck.explorer.tables.states.packed_rows import (
     packing,
 )
 from kraftcheck.explorer.tables.worker_buffers import SERIAL, Threads, Worker
-from kraftcheck.explorer.transition_system import MOST_LABELS
 from kraftcheck.processes import default_workers
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -73,11 +71,11 @@ class Expander:
         self.learner = learner
         self.parts = parts
         self.threads = Threads(workers)
-        self.pool = [Worker(MOST_LABELS if learner.tells_more else len(learner.action_names)) for _ in range(workers)]
+        self.pool = [Worker(learner.labels) for _ in range(workers)]
         for worker in self.pool:
             worker.left = np.zeros(learner.permutations, np.int64)
         self.packing = packing([1])
-        self.layout: Layout = ControlRows(learner)
+        self.layout: Layout = ControlRows(learner.interner)
         self._own: Layout = self.layout  # the search's layout, which `with_control_rows` does not change
         self._packed_counts: list[int] = []
         self._deadlock = deadlock
@@ -234,7 +232,7 @@ class Expander:
         interner.shared.sets.is_allowed &= not flat
         if flat:
             interner.tables.forget_control_rows()
-        self._own = FlatColumns(self.learner, self.pool) if flat else ControlRows(self.learner)
+        self._own = FlatColumns(interner, self.pool) if flat else ControlRows(interner)
         self._set_layout(self._own, packing([1]))
         self._reset_packing()
 
@@ -262,7 +260,7 @@ class Expander:
         """Return a context in which states have control rows; at its end the search's layout is restored."""
         before, packed = self.layout, self.packing
         if before.is_flat:
-            self._set_layout(ControlRows(self.learner), packing([1]))
+            self._set_layout(ControlRows(self.learner.interner), packing([1]))
         try:
             yield
         finally:
@@ -279,20 +277,22 @@ class Expander:
 
     def check_invariants(self, rows: Rows) -> list[Event]:
         """Evaluate the invariants of new flat states; return events for properties not violated before."""
-        which = np.arange(len(rows), dtype=np.int64)
+        layout, which = self.layout, np.arange(len(rows), dtype=np.int64)
+        assert isinstance(layout, FlatColumns)
         while len(which):
             workers = self.pool[: 1 if len(which) <= SERIAL else self.workers]
             for worker in workers:
                 worker.begin(rows, len(which))
                 enlarge_memo(worker)
-            self.threads.run(partial(self._evaluate, work_pieces(which, len(workers))), len(workers))
+            pieces = work_pieces(which, len(workers))
+            self.threads.run(partial(self._evaluate, layout, pieces), len(workers))
             which = np.concatenate([worker.missed_states() for worker in workers])
-            self.learner.resolve(workers, resolve_evaluations)
+            self.learner.resolve(workers, layout.evaluation_resolver, evaluates=True)
         return self.events()
 
-    def _evaluate(self, pieces: Iterator[Indices], number: int) -> None:
+    def _evaluate(self, layout: FlatColumns, pieces: Iterator[Indices], number: int) -> None:
         for piece in pieces:
-            evaluate_batch(self.learner.tables, self.pool[number], piece)
+            layout.evaluate(self.pool[number], piece)
 
     def load(self, rows: Rows) -> Found:
         """Put states into the buffers, as if they had been found as successors."""

@@ -19,9 +19,11 @@ from kraftcheck.explorer.tables.kernel.expand import expand_batch, order_by_cont
 from kraftcheck.explorer.tables.kernel.flat import facts
 from kraftcheck.explorer.tables.kernel.flat.batches import WAITING, expand_flat_batch, resolve_flat
 from kraftcheck.explorer.tables.kernel.flat.clusters import SPARE
+from kraftcheck.explorer.tables.kernel.flat.invariants import evaluate_batch, resolve_evaluations
 from kraftcheck.explorer.tables.kernel.flat.least_image import pack_all_flat
 from kraftcheck.explorer.tables.kernel.packing import pack_all
-from kraftcheck.explorer.tables.learning.learner import Learner, Make
+from kraftcheck.explorer.tables.kernel.worker import Make
+from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.states.packed_rows import Indices, Packing, Rows, Words, roomy_packing
 from kraftcheck.explorer.tables.worker_buffers import Worker
 
@@ -35,13 +37,13 @@ class ControlRows:
     slots: int | None = None
     fields: Sequence[list[int]] = ()  # empty: each field is one column
 
-    def __init__(self, learner: Learner) -> None:
-        self._learner = learner
+    def __init__(self, interner: Interner) -> None:
+        self._interner = interner
 
     @property
     def width(self) -> int:
         """Number of columns of a state, for all current replicas."""
-        return self._learner.width
+        return self._interner.width
 
     def fit(self, worker: Worker, packing: Packing) -> None:
         """Do nothing: only flat states need additional buffers."""
@@ -49,9 +51,9 @@ class ControlRows:
     def expand(self, worker: Worker, packing: Packing, which: Indices, deadlock: bool) -> None:
         """Expand the worker's states with these indices as far as the buffers have room."""
         images, columns = None, worker.states.shape[1]
-        if self._learner.permutations > 1:
+        if len(self._interner.group) > 1:
             images = np.zeros((len(worker.succ) + 1, columns), np.int32)
-        expand_batch(self._learner.tables, worker, worker.successors, packing, which, deadlock, images)
+        expand_batch(self._interner.tables, worker, worker.successors, packing, which, deadlock, images)
 
     def resolver(self, packing: Packing) -> Make | None:
         """Return None, so that the learner uses its default function to resolve cache misses."""
@@ -60,14 +62,14 @@ class ControlRows:
     def order(self, rows: Rows) -> Indices:
         """Return the indices of the states ordered by control row, so that consecutive states share cached entries."""
         order = np.arange(len(rows), dtype=np.int64)
-        most = self._learner.counts()[0]
+        most = self._interner.counts()[0]
         shift = max(0, most.bit_length() - ORDER_BITS)
         order_by_control_row(rows, shift, np.zeros((most >> shift) + 2, np.int32), order)
         return order
 
     def counts(self, pool: Sequence[Worker]) -> list[int]:
         """Return the number of ids of each field."""
-        return self._learner.counts()
+        return self._interner.counts()
 
     def packing(self, counts: list[int], before: Sequence[int]) -> Packing:
         """Return a packing for `counts` ids in each field; `before` has earlier counts, to predict growth."""
@@ -75,7 +77,7 @@ class ControlRows:
 
     def pack(self, worker: Worker, packing: Packing, rows: Rows, words: Words, owner: Indices) -> None:
         """Write the packed words of canonical states, and the partition that owns each."""
-        pack_all(self._learner.tables, packing, rows, words, owner)
+        pack_all(self._interner.tables, packing, rows, words, owner)
 
     def decode(self, rows: Rows) -> Rows:
         """Return the rows themselves, which have control rows."""
@@ -87,14 +89,13 @@ class FlatColumns:
 
     is_flat = True
 
-    def __init__(self, learner: Learner, pool: Sequence[Worker]) -> None:
-        interner = learner.interner
-        self._learner, self.slots = learner, len(interner.slots)
+    def __init__(self, interner: Interner, pool: Sequence[Worker]) -> None:
+        self._interner, self.slots = interner, len(interner.slots)
         self.first_inbox = interner.base + self.slots
         hidden = np.flatnonzero(interner.tables.hidden[: interner.base]).tolist()
         self.packed = [column for column in range(self.width) if column not in hidden]
         self.fields = [[column] for column in self.packed]
-        sources = np.argsort(interner.tables.permuted_slots[: learner.permutations, : self.slots], axis=1)
+        sources = np.argsort(interner.tables.permuted_slots[: len(interner.group), : self.slots], axis=1)
         for worker in pool:
             worker.sources = sources.astype(np.int32)
             worker.sources_of = np.bitwise_or.reduce(np.int64(1) << (sources.astype(np.int64) & 63), axis=0)
@@ -108,7 +109,7 @@ class FlatColumns:
     @property
     def is_outgrown(self) -> bool:
         """Whether a replica has appeared that has no column."""
-        return self.slots != len(self._learner.interner.slots)
+        return self.slots != len(self._interner.slots)
 
     def fit(self, worker: Worker, packing: Packing) -> None:
         """Resize the worker's buffers for this packing."""
@@ -125,11 +126,18 @@ class FlatColumns:
 
     def expand(self, worker: Worker, packing: Packing, which: Indices, deadlock: bool) -> None:
         """Expand the worker's states with these indices as far as the buffers have room."""
-        expand_flat_batch(self._learner.tables, worker, worker.successors, packing, which, deadlock)
+        expand_flat_batch(self._interner.tables, worker, worker.successors, packing, which, deadlock)
 
     def resolver(self, packing: Packing) -> Make | None:
         """Return the compiled function that resolves cache misses of flat states."""
         return partial(resolve_flat, packing)
+
+    def evaluate(self, worker: Worker, which: Indices) -> None:
+        """Evaluate the invariants in the worker's states with these indices."""
+        evaluate_batch(self._interner.tables, worker, which)
+
+    evaluation_resolver: Make = staticmethod(resolve_evaluations)
+    """The compiled function that resolves cache misses of `evaluate`."""
 
     def order(self, rows: Rows) -> Indices:
         """Return the indices of the states in the order of expansion, here the order of the rows."""
@@ -137,8 +145,7 @@ class FlatColumns:
 
     def counts(self, pool: Sequence[Worker]) -> list[int]:
         """Return the number of ids of each field, with room for those of the next batch."""
-        interner = self._learner.interner
-        of_columns, of_clusters = interner.flat_counts(), interner.tables.cluster_counts
+        of_columns, of_clusters = self._interner.flat_counts(), self._interner.tables.cluster_counts
         more = 2 * SPARE + sum(len(worker.succ) + WAITING for worker in pool)
         fields = enumerate(self.fields)
         return [of_columns[field[0]] if len(field) == 1 else int(of_clusters[f]) + more for f, field in fields]
@@ -151,12 +158,12 @@ class FlatColumns:
         """Write the packed words of states, and the partition that owns each."""
         worker.fit(rows.shape[1])
         self.fit(worker, packing)
-        tables = self._learner.tables
-        self._learner.call_with_room(lambda: pack_all_flat(tables, packing, worker, rows, words, owner))
+        tables = self._interner.tables
+        tables.call_with_room(lambda: pack_all_flat(tables, packing, worker, rows, words, owner))
 
     def decode(self, rows: Rows) -> Rows:
         """Convert flat states to control rows."""
-        return self._learner.interner.control_rows_of(rows, self.slots)
+        return self._interner.control_rows_of(rows, self.slots)
 
 
 Layout = ControlRows | FlatColumns

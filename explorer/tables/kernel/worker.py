@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,10 @@ class WorkerArrays(Arrays):
     waiting_hashes = array(np.int64, -1)  # hashes of their clusters' contents
     broken = array(np.int64)  # pruned successor -> mask of the invariants that it violates
     blocked = array(np.int64)  # labels of steps that only an exhausted bound disables in the state
+
+
+Make = Callable[[Any, WorkerArrays], None]
+"""A compiled function that fills the memo tables with the results of a worker's cache misses."""
 
 
 class SuccessorArrays(Arrays):

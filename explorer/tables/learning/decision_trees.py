@@ -33,6 +33,7 @@ from kraftcheck.explorer.tables.learning.growing_tables import require_below
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.learning.queries import Query
 from kraftcheck.explorer.tables.learning.shared_sets import Passes, may_pass
+from kraftcheck.explorer.transition_system import LabelTable
 from kraftcheck.spec.language.declarations import Action, Property
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Value
@@ -158,26 +159,31 @@ class ProxyPolicy:
 
 
 Pairs = tuple[tuple[int, int], ...]
+FlaggedSteps = list[tuple[Step, int]]
+"""Steps, each with the flags of the properties that it violates."""
 
 
 class EffectTable:
     """Interned outcomes of one protocol's steps."""
 
-    def __init__(self, interner: Interner) -> None:
+    def __init__(self, interner: Interner, action_names: list[str]) -> None:
+        self.labels = LabelTable(interner.protocol, action_names, ())
         self._interner = interner
         self._tables = interner.tables
         self._deltas: dict[tuple[Pairs, Pairs], int] = {}
         self._count = self._moved = 0
         self._delta((), ())  # delta 0 changes nothing
 
-    def add(self, labels: Iterable[int], me: Any, steps: Iterable[tuple[Step, int]]) -> int:
+    def add(self, action: Action, me: Any, message: Any, steps: FlaggedSteps) -> int:
         """Add an action's outcomes, with their labels and flags; return the index of the first."""
+        labels = [self.labels.number(action.name, me, message, step) for step, _ in steps]
         made = zip(labels, [(*self._made(me, step), flags) for step, flags in steps], strict=True)
         return self._tables.extend("outcomes", [self._row(label, *one) for label, one in made])
 
-    def add_network_step(self, action: int, spends: tuple[str, ...]) -> None:
+    def add_network_step(self, name: str, spends: tuple[str, ...]) -> None:
         """Add the outcome of a step of the network itself, such as the loss of a message."""
-        outcome = self._tables.append("outcomes", self._row(action, 0, False, []))
+        label = self.labels.number(name, None, None, Step())
+        outcome = self._tables.append("outcomes", self._row(label, 0, False, []))
         self._tables.append("network_steps", (outcome, self._delta((), self._spending(Step(spends=spends)))))
 
     def _made(self, me: Any, step: Step) -> tuple[int, bool, list[int]]:

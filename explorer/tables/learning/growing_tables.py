@@ -25,6 +25,7 @@ from kraftcheck.explorer.tables.kernel.flat.clusters import WHERE, rehash_cluste
 from kraftcheck.explorer.tables.kernel.maps import copy_map, is_full, put
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import rehash_rows
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import rehash_contents
+from kraftcheck.explorer.tables.kernel.resolving.requests import TableFull
 from kraftcheck.explorer.tables.kernel.tree_walk import MOST_JUMPS
 from kraftcheck.explorer.tables.states.virtual_memory import reserved
 from kraftcheck.spec.errors import ProtocolError
@@ -230,6 +231,15 @@ class GrowingTables(Tables):
         larger = np.full(((4 if len(array) < LARGE_MAP else 2) * len(array), 2), -1, np.int64)
         copy_map(array, larger, name in NEAR)
         setattr(self, name, larger)
+
+    def call_with_room(self, call: Callable[[], None]) -> None:
+        """Repeat `call` until it finds no table full; grow the full tables before each repetition."""
+        while True:
+            try:
+                call()
+                return
+            except TableFull:
+                self.grow()
 
     def grow(self, more: int = 0) -> None:
         """Grow the tables that the kernel, or the argument `more`, marks as full."""
