@@ -12,7 +12,7 @@ from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.request import OPTIONS, SearchRequest
 from kraftcheck.explorer.result import DEADLOCK, TraceStep, Violation
 from kraftcheck.persistence.folder import Checkpoint, Identity, Noted
-from kraftcheck.persistence.validation import CorruptFileError, require, require_shape
+from kraftcheck.persistence.stored_files import CorruptFileError, require, require_shape
 from kraftcheck.spec.diagnosis import vacuity
 from kraftcheck.spec.discovery import modules_of, reachable_classes, source_of
 from kraftcheck.spec.encoding import DecodingError, Lexicon, decode, encode

@@ -21,7 +21,7 @@ from kraftcheck.explorer.spark.shared_folder import SharedFolder, States, groups
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.kernel.codes import STUCK
 from kraftcheck.files import TemporaryFolder
-from kraftcheck.persistence.validation import reading, require
+from kraftcheck.persistence.stored_files import reading, require
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states
 

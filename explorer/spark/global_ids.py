@@ -19,7 +19,7 @@ from kraftcheck.explorer.tables.checkpoints.interned_values import require_recor
 from kraftcheck.explorer.tables.kernel.codes import grown
 from kraftcheck.explorer.tables.kernel.symmetry import least_images
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.persistence.validation import require
+from kraftcheck.persistence.stored_files import require
 from kraftcheck.spec.discovery import ClassName
 from kraftcheck.spec.encoding import Lexicon, decode, encode
 from kraftcheck.spec.errors import InputError

@@ -52,7 +52,7 @@ class TaskExpander:
             return semantics.holds(prop, learner.decode_state(row))
 
         def judged(props: Iterable[Property]) -> list[tuple[Property, Verdicts]]:
-            return [(prop, Verdicts(learner, prop, partial(holds, prop))) for prop in props]
+            return [(prop, Verdicts(learner.interner, learner.calls, prop, partial(holds, prop))) for prop in props]
 
         self.non_local, self.constraints = judged(parts.non_local), judged(parts.non_local_constraints)
         self._checks_pruned = bool(parts.non_local and (parts.constraints or options.action_constraints))

@@ -34,8 +34,7 @@ from kraftcheck.explorer.symbolic.variables import (
     Variables,
 )
 from kraftcheck.files import replacing
-from kraftcheck.persistence.growing_file import DIGEST_BYTES
-from kraftcheck.persistence.validation import mixed, reading, require, require_distinct
+from kraftcheck.persistence.stored_files import DIGEST_BYTES, mixed, reading, require, require_distinct
 from kraftcheck.spec.encoding import decode, encode
 from kraftcheck.spec.kinds import fits
 from kraftcheck.spec.language.declarations import Property

@@ -56,7 +56,7 @@ class Checker:
         parts = expander.parts
         self.python: PythonChecks | None = None
         if parts.non_local or parts.non_local_constraints:
-            given = options.action_constraints, self.semantics, self._learner
+            given = options.action_constraints, self.semantics, self._learner.interner, self._learner.calls
             self.python = PythonChecks(parts, *given, self.books)
 
     def result_of(self, search: Callable[[], None]) -> Result:

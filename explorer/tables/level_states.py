@@ -19,7 +19,7 @@ from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.explorer.tables.states.packed_rows import Found, Rows
 from kraftcheck.explorer.tables.states.spilling import SpillingSet
 from kraftcheck.explorer.tables.worker_buffers import BATCH
-from kraftcheck.persistence.growing_file import GrowingFile
+from kraftcheck.persistence.stored_files import GrowingFile
 
 SAMPLE = 64  # values in a sample
 ENTRY = 130  # bytes of a dictionary's entry for a value, and of its id

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.behaviour import Behaviour, canonical_first, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping
+from kraftcheck.explorer.calls.handlers import Calls
 from kraftcheck.explorer.calls.proxies import StateProxy
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.locality import Parts, reason
 from kraftcheck.explorer.tables.states.packed_rows import Rows, distinct
 from kraftcheck.spec.errors import RaisedError
@@ -40,8 +40,8 @@ ENOUGH = 1 << 14
 class Verdicts:
     """Memoized verdicts of one property on states."""
 
-    def __init__(self, learner: Learner, prop: Property, holds: Callable[[Any], bool]) -> None:
-        self._learner = learner
+    def __init__(self, interner: Interner, calls: Calls, prop: Property, holds: Callable[[Any], bool]) -> None:
+        self._interner, self._calls = interner, calls
         self._prop = prop
         self._holds = holds
         self._known: dict[bytes, bool] = {}
@@ -78,7 +78,7 @@ class Verdicts:
 
     def _holds_of_parts(self, row: Any) -> bool:
         """Evaluate the property on the replicas and projections of a row, without decoding the whole state."""
-        interner, prop = self._learner.interner, self._prop
+        interner, prop = self._interner, self._prop
         (control,), (inboxes,) = (part.tolist() for part in interner.parts_of(row[None]))
         base = interner.base
         here = {key: slot for key, slot in interner.slots.items() if control[base + slot]}
@@ -86,11 +86,11 @@ class Verdicts:
         for read in prop.reads:
             known[read.name] = self._projected(read, here, inboxes if read.of_inbox else control[base:])
         replicas = [interner.locals[control[base + slot]] for slot in here.values()]
-        return all(self._learner.calls.holds(prop, {**known, **about}) for about in assignments(prop, replicas, ()))
+        return all(self._calls.holds(prop, {**known, **about}) for about in assignments(prop, replicas, ()))
 
     def _projected(self, read: Any, slots: dict[Any, int], seen: list[int]) -> Value:
         """Return a projection of replicas or inboxes, given their ids."""
-        queries: Any = self._learner.interner.inboxes.queries if read.of_inbox else self._learner.interner.queries
+        queries: Any = self._interner.inboxes.queries if read.of_inbox else self._interner.queries
         query = queries.number(read.name if read.of_inbox else ("projection", read.name), self._projecting(read))
         answers = ((key, queries.answer(query, seen[slot])) for key, slot in slots.items())
         values = ((key, queries.value(query, answer)) for key, answer in answers)
@@ -99,13 +99,13 @@ class Verdicts:
     def _inputs(self, rows: Rows) -> Rows | None:
         """Return the property's inputs as columns of ids; None where a projection raises an error."""
         try:
-            control, contents = (np.ascontiguousarray(part.T) for part in self._learner.interner.parts_of(rows))
+            control, contents = (np.ascontiguousarray(part.T) for part in self._interner.parts_of(rows))
             return np.concatenate([*self._of_control(control), *self._of_inboxes(contents)])
         except RaisedError:  # evaluating the property will raise it again, with its state
             return None
 
     def _of_control(self, control: Rows) -> list[Rows]:
-        interner, prop = self._learner.interner, self._prop
+        interner, prop = self._interner, self._prop
         tables: Any = interner.tables
         bounds, base = len(interner.bounds), interner.base
         replicas = control[base:]
@@ -122,8 +122,8 @@ class Verdicts:
         return parts
 
     def _of_inboxes(self, contents: Rows) -> list[Rows]:
-        prop, inboxes = self._prop, self._learner.interner.inboxes.queries
-        tables: Any = self._learner.tables
+        prop, inboxes = self._prop, self._interner.inboxes.queries
+        tables: Any = self._interner.tables
         parts = []
         queries = [inboxes.number(read.name, self._projecting(read)) for read in prop.reads if read.of_inbox]
         if "message" in prop.asks:
@@ -139,11 +139,11 @@ class Verdicts:
         return parts
 
     def _projecting(self, read: Any) -> Callable[[Any], Value]:
-        return partial(self._learner.protocol.projected, read)
+        return partial(self._interner.protocol.projected, read)
 
     def _messages(self, kinds: tuple[type[Record], ...], inbox: Any) -> Value:
         """Return an inbox's messages of some types."""
-        known = self._learner.protocol.network.known(inbox)
+        known = self._interner.protocol.network.known(inbox)
         return tuple(message for message in known if isinstance(message, kinds))
 
 
@@ -155,20 +155,21 @@ class PythonChecks:
         parts: Parts,
         action_constraints: tuple[Property, ...],
         semantics: Semantics,
-        learner: Learner,
+        interner: Interner,
+        calls: Calls,
         books: Bookkeeping,
     ) -> None:
         self._parts = parts
         self._action_constraints = action_constraints
         self._semantics = semantics
-        self._decode = learner.decode_state
+        self._decode = interner.decode_state
         self._books = books
         self.least: Callable[[str], Behaviour | None] = lambda name: None
         self._evaluated: Counter[str] = Counter()
         self.beyond = 0
         self._violated_by: dict[bytes, list[str]] = {}
         self._verdicts = {
-            prop.name: Verdicts(learner, prop, partial(self._holds_in, prop))
+            prop.name: Verdicts(interner, calls, prop, partial(self._holds_in, prop))
             for prop in (*parts.non_local, *parts.non_local_constraints)
         }
 

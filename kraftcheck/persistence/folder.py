@@ -29,8 +29,7 @@ from kraftcheck.files import (
     replacing,
     require_local,
 )
-from kraftcheck.persistence.growing_file import DIGEST_BYTES, GrowingFile
-from kraftcheck.persistence.validation import CorruptFileError, require_shape
+from kraftcheck.persistence.stored_files import DIGEST_BYTES, CorruptFileError, GrowingFile, require_shape
 from kraftcheck.spec.encoding import DecodingError
 from kraftcheck.spec.errors import InputError, RaisedError
 

@@ -15,7 +15,7 @@ from kraftcheck.explorer.result import Interrupted, SearchRequest
 from kraftcheck.explorer.symbolic.engine import explore as by_sets
 from kraftcheck.explorer.tables.checkpoints import tables_checkpoint
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
-from kraftcheck.persistence.validation import CorruptFileError, require_shape
+from kraftcheck.persistence.stored_files import CorruptFileError, require_shape
 from kraftcheck.spec.errors import InputError
 from tests.support.explorer.comparison import found
 from tests.support.explorer.random_protocols import sample

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.tables.states.levels import Levels
-from kraftcheck.persistence.growing_file import DIGEST_BYTES, CorruptFileError, GrowingFile
+from kraftcheck.persistence.stored_files import DIGEST_BYTES, CorruptFileError, GrowingFile
 
 pytestmark = pytest.mark.kernel
 

@@ -22,8 +22,7 @@ from kraftcheck.explorer.tables.learning.growing_tables import UNASKED
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.states.packed_rows import Rows
 from kraftcheck.persistence.folder import Noted
-from kraftcheck.persistence.growing_file import RowsInFile
-from kraftcheck.persistence.validation import CorruptFileError, mixed, reading, require, require_distinct
+from kraftcheck.persistence.stored_files import CorruptFileError, RowsInFile, mixed, reading, require, require_distinct
 from kraftcheck.spec.encoding import decode, encode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.kinds import fits

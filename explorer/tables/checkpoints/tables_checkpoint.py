@@ -26,17 +26,13 @@ from kraftcheck.explorer.tables.checkpoints.interned_values import (
     StateRequirements,
     require_bytes,
 )
-from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel.codes import STUCK
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.level_states import LevelStates
-from kraftcheck.explorer.tables.python_checks import PythonChecks
-from kraftcheck.explorer.tables.states.levels import ID_BYTES, Levels
+from kraftcheck.explorer.tables.states.levels import ID_BYTES
 from kraftcheck.explorer.tables.states.packed_rows import Found, Rows
-from kraftcheck.explorer.tables.states.spilling import SpillingSet
 from kraftcheck.explorer.tables.states.visited import VisitedSet
-from kraftcheck.persistence.growing_file import GrowingFile
-from kraftcheck.persistence.validation import require
+from kraftcheck.persistence.stored_files import GrowingFile, require
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
 
@@ -117,25 +113,26 @@ class TablesCheckpoint(SearchCheckpoint):
 class CheckpointRecheck:
     """Repeats a part of a checkpoint's search, and requires that it finds the same states and violations."""
 
-    def __init__(self, expander: Expander, levels: Levels, snapshot: Snapshot, python: PythonChecks | None) -> None:
-        self._expander = expander
-        self._levels = levels
+    def __init__(self, checker: Checker, states: LevelStates, snapshot: Snapshot) -> None:
+        self._checker = checker
+        self._expander, self._levels, self._visited = states.expander, states.levels, states.visited
         self._snapshot = snapshot
-        self._python = python
+        self._python = checker.python
         self._violated = {violation.property for violation in snapshot.violations}
-        self._parts = StateRequirements(expander.learner.interner)
+        self._parts = StateRequirements(self._expander.learner.interner)
         self._random = SystemRandom()  # a forger must not be able to predict the sample
 
     def require_known_parts(self, rows: Rows) -> None:
         """Require that the ids in rows of states are in the tables."""
         self._parts.check(rows)
 
-    def require_same(self, starts: Rows, visited: SpillingSet) -> None:
+    def require_same(self) -> None:
         """Repeat a part of the search; raise CorruptFileError for any difference."""
+        visited = self._visited
         counts = self._levels.counts
         require(visited.count == sum(counts), f"expected {sum(counts)} distinct states, found {visited.count}")
         self._expander.restart()
-        last = self._require_first_levels(starts)
+        last = self._require_first_levels(self._checker.starting_rows())
         if last == self._levels.depth:
             noted = [self._snapshot.actions[name] for name in self._expander.learner.action_names]
             require(self._expander.fired == np.array(noted), "the step counts differ from a repeated search")
@@ -249,14 +246,14 @@ class CheckpointWriter:
         checker.books.result.depth = max(levels.depth - 1, 1)
         expander.fit_packing()
         states.visited.reserve(sum(levels.counts), expander.packing)
-        again = CheckpointRecheck(expander, levels, snapshot, checker.python)
+        again = CheckpointRecheck(checker, states, snapshot)
         with self._checkpoint.rejecting():
             for rows in states.all_rows():
                 again.require_known_parts(rows)
                 states.visited.restore(expander.load(rows))
                 pause()
             states.visited.restored()
-            again.require_same(checker.starting_rows(), states.visited)
+            again.require_same()
         checker.restored = checker.distinct
         expander.restart(checker.books.violated)
         expander.note_fired(np.array([snapshot.actions[name] for name in expander.learner.action_names]))

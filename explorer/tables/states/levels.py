@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from kraftcheck.explorer.tables.states.packed_rows import Rows
-from kraftcheck.persistence.growing_file import GrowingFile, RowsInFile
+from kraftcheck.persistence.stored_files import GrowingFile, RowsInFile
 
 ID_BYTES = 4
 EARLY = 1 << 22  # bytes that are worth a write during miss handling

@@ -31,7 +31,7 @@ from kraftcheck.explorer.tables.states.packed_rows import (
 )
 from kraftcheck.explorer.tables.states.visited import Partition, VisitedSet
 from kraftcheck.explorer.tables.worker_buffers import Threads
-from kraftcheck.persistence.growing_file import GrowingFile, RowsInFile
+from kraftcheck.persistence.stored_files import GrowingFile, RowsInFile
 
 Flags = NDArray[np.uint8]
 CHUNK = 1 << 14  # entries read at a time
