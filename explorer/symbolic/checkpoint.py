@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from io import BytesIO
+from pathlib import Path
 from random import SystemRandom
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from zipfile import ZIP_STORED, ZipFile
 
 import numpy as np
@@ -101,9 +102,13 @@ def _fits(key: Key, value: Any, variables: Variables) -> bool:
 class SetsCheckpoint(SearchCheckpoint):
     """Checkpoint of a symbolic search."""
 
-    def __init__(self, protocol: Protocol, options: SearchRequest, starts: Sequence[State]) -> None:
+    @classmethod
+    def of(cls, protocol: Protocol, options: SearchRequest, starts: Sequence[State]) -> Self | None:
+        """Return the checkpoint of a search, or None if the search has no folder for it."""
         folder = folder_of(options)
-        assert folder is not None
+        return None if folder is None else cls(folder, protocol, options, starts)
+
+    def __init__(self, folder: Path, protocol: Protocol, options: SearchRequest, starts: Sequence[State]) -> None:
         super().__init__(folder, protocol, options, starts, engine="symbolic")
         self._last, self._took = -math.inf, 0.0
         self._number = 0

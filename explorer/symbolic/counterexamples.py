@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from kraftcheck.explorer.behaviour import Behaviour, behaviour_along, step_of
 from kraftcheck.explorer.symbolic.checks import StateChecks
 from kraftcheck.explorer.symbolic.relations import BY_MESSAGE, BY_VALUE, Change
 from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import EMPTY, UNIT
 from kraftcheck.spec.language.declarations import Property
+from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
 
 Vector = tuple[int, ...]
@@ -175,3 +177,13 @@ class WitnessPaths:
             if there != EMPTY:
                 wanted.remove(name)
                 yield name, Predecessors(self._space).path(sets, self._space.store.one_of(there))
+
+
+def violating_behaviour(semantics: Semantics, prop: Property | None, path: list[State]) -> Behaviour:
+    """Return the behaviour along a path; for a step property with a step out of its end that violates the property."""
+    trace = behaviour_along(semantics, path)
+    if prop is None or not prop.over_steps:
+        return trace
+    end = path[-1]
+    wrong = (step for step in semantics.transitions(end) if not semantics.step_satisfies(prop, end, step))
+    return (*trace, step_of(next(wrong)))

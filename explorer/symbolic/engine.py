@@ -5,59 +5,39 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import nullcontext, suppress
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 
 from kraftcheck.explorer import capabilities
-from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
 from kraftcheck.explorer.bookkeeping import Bookkeeping, SearchCounts, SearchStopped
-from kraftcheck.explorer.calls.type_inspection import note_types
-from kraftcheck.explorer.checkpoint import folder_of
-from kraftcheck.explorer.result import DEADLOCK, INTERRUPTED, MEMORY, Result, Search, SearchRequest, TraceStep, Trap
-from kraftcheck.explorer.symbolic.breadth_first import BreadthFirst, violating_step
+from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Result, Search, SearchRequest, TraceStep, Trap
+from kraftcheck.explorer.symbolic.breadth_first import BreadthFirst
 from kraftcheck.explorer.symbolic.checkpoint import SATURATION, SavedSearch, SetsCheckpoint
-from kraftcheck.explorer.symbolic.counterexamples import VIOLATING, WitnessPaths
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.orders import OrderTrials
 from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import EMPTY, FEWEST, OutOfNodes
 from kraftcheck.explorer.symbolic.variables import Layout, LayoutChanged, OpaqueSetRequired, layout_of
-from kraftcheck.explorer.symbolic.violations import Violations, states_without_path_to
+from kraftcheck.explorer.symbolic.violations import (
+    Pace,
+    PathTimeout,
+    Violations,
+    notes_on_sets,
+    states_without_path_to,
+)
 from kraftcheck.processes import Interruption, default_memory
-from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states
-from kraftcheck.spec.language.state import State
 
-SHOWING_SECONDS, SHOWING_TIMES = 30.0, 3.0
-"""Time for finding a counterexample: at least these seconds, or this multiple of the search's time."""
-
-CHECKING_SECONDS = 10.0  # least seconds for checking properties after a limit; else a tenth of the search's time
 SELDOM = 1_000_000  # allocations between two runs of Python's garbage collector
 LOOK_EVERY = 0.1  # seconds between two checks of the clock
 SLOW_SECONDS, TABLES_RATE = 5.0, 100_000
 """Upper estimate of the table engine's time: seconds to learn, and states a second."""
-MOST_NAMED, FEWEST_NAMED = 3, 1_000  # variables that a note names, and fewest nodes of the first one
 MOST_COUNTED = 100_000  # nodes of a set up to which steps are counted after the search was stopped
 
 
 class CheckpointDue(Exception):  # noqa: N818 - not an error
     """Raised when a checkpoint, or an early check for violations, is due."""
-
-
-class PathTimeout(Exception):  # noqa: N818 - not an error
-    """Raised when the time for finding a counterexample has passed."""
-
-
-class Pace:
-    """Time of the next clock check, and deadline of a counterexample search."""
-
-    next_look = 0.0
-    deadline: float | None = None
-
-
-Find = Callable[[list[str]], Iterable[tuple[str, list[State]]]]
-"""Finds counterexamples, given the names of properties."""
 
 
 def explore(protocol: Protocol, options: SearchRequest) -> Result:
@@ -74,22 +54,24 @@ class SymbolicSearch:
         self.semantics = Semantics(protocol)
         self.starts = list(initial_states(self.semantics, options.init))
         self.calls = HandlerCache(protocol, type(self.starts[0].shared))
-        note_types(protocol)
-        self._books = Bookkeeping(options, self._totals, protocol)
-        if self._books.reads is not None:
+        self.books = Bookkeeping(options, self._totals, protocol)
+        if self.books.reads is not None:
             # of hidden bounds: else the search is refused; but where they are spent there may be a deadlock
-            self._books.reads.enough_left = not options.deadlock
+            self.books.reads.enough_left = not options.deadlock
         self._interruption = Interruption()
         self._counted = 0
         self._is_over = False
-        self._pace = Pace()
+        self.pace = Pace()
         self._traps: dict[str, Trap] = {}
         self.space: StateSpace | None = None
         self._may_save = False
         self._orders = OrderTrials(self.calls, self.semantics, self.starts, options.action_constraints)
-        self._checkpoint: SetsCheckpoint | None = None
-        if folder_of(options) is not None:
-            self._checkpoint = SetsCheckpoint(protocol, options, self.starts)
+        self._checkpoint = SetsCheckpoint.of(protocol, options, self.starts)
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether an interruption was asked for."""
+        return self._interruption.asked
 
     @property
     def protocol(self) -> Protocol:
@@ -107,7 +89,7 @@ class SymbolicSearch:
         gc.set_threshold(SELDOM, *often[1:])  # learned objects are never freed
         try:
             with self._interruption:
-                return self._books.result_of(self._search, self._notes)
+                return self.books.result_of(self._search, self._notes)
         finally:
             gc.set_threshold(*often)
             if self._checkpoint is not None:
@@ -116,17 +98,17 @@ class SymbolicSearch:
     def _search(self) -> None:
         found = self.found_before
         if found is not None:
-            self._books.restore(found.violations, found.seconds)
+            self.books.restore(found.violations, found.seconds)
         try:
             self._search_spaces(found)
             self.calls.purity.call_again()
         except (SearchStopped, KeyboardInterrupt) as end:
             if isinstance(end, KeyboardInterrupt):
-                self._books.record_limit(INTERRUPTED)
-            elif self._books.result.limit is not None and self.options.search != Search.BFS:
+                self.books.record_limit(INTERRUPTED)
+            elif self.books.result.limit is not None and self.options.search != Search.BFS:
                 with suppress(SearchStopped, KeyboardInterrupt):
                     self._check_part()
-            self._save(finished=self._books.result.limit is None)
+            self._save(finished=self.books.result.limit is None)
             raise
         else:
             self._save(finished=True)
@@ -155,32 +137,32 @@ class SymbolicSearch:
             except OutOfNodes:
                 most = self.space.store.most_nodes if self.space is not None else 0
                 asked = options.max_nodes and max(options.max_nodes, FEWEST)
-                self._books.stop_at("max_nodes" if most == asked else MEMORY)
+                self.books.stop_at("max_nodes" if most == asked else MEMORY)
 
     def _new_space(self, layout: Layout, *, is_restored: bool) -> StateSpace:
-        self.space, self._pace.next_look = None, math.inf
+        self.space, self.pace.next_look = None, math.inf
         options, restore = self.options, None
         if is_restored and self._checkpoint is not None:
             restore = self._checkpoint.restore
         limits = (options.action_constraints, options.max_nodes, options.view, restore)
         memory = options.memory or default_memory()
         self.space = StateSpace(self.calls, layout, self.starts, memory, self.pause, *limits)
-        self._books.result.depth = 0
+        self.books.result.depth = 0
         return self.space
 
     def _search_space(self, space: StateSpace) -> None:
         """Search with one layout of the variables."""
-        self._violations = Violations(space, self.options, self.semantics)
+        self._violations = Violations(space, self)
         checks = self._violations.states
         self.note(space.view.of(checks.within(self.options.constraints, space.start)), EMPTY)
         self._check_starts()
-        self._pace.next_look = 0.0
+        self.pace.next_look = 0.0
         if space.kept() and self._checkpoint is not None:
             self._checkpoint.require_same(space, checks, self._violations.of)
         if self.options.search == Search.BFS:
             reached = BreadthFirst(self, space).run()
         else:
-            self._books.result.depth = None
+            self.books.result.depth = None
             beyond = EMPTY
             if self.options.search == SATURATION and not self.options.constraints:
                 reached = self._saturated(space)
@@ -190,13 +172,13 @@ class SymbolicSearch:
             if space.store.is_crowded:
                 [reached, beyond] = space.store.collect_garbage([reached, beyond])
             more = space.store.union(beyond, space.pruned(reached))
-            self._show(space, self._violations.of(reached, more))
+            self._violations.show(self._violations.of(reached, more))
         for prop in self.options.reachable:
             stuck = states_without_path_to(space, checks, prop, space.store.roots["reached"], self.pause)
-            self._books.followed.add(prop.name)
+            self.books.followed.add(prop.name)
             if stuck != EMPTY:
                 self._traps[prop.name] = Trap(space.store.count(stuck), self._counted)
-                self._show(space, {prop.name: stuck})
+                self._violations.show({prop.name: stuck})
 
     def _check_starts(self) -> None:
         """Check that the initial states are initial states of refined protocols."""
@@ -211,7 +193,7 @@ class SymbolicSearch:
     def _tick(self, nodes: int) -> None:
         if self._interruption.asked:
             raise KeyboardInterrupt
-        self._books.check_time_limit(0, nodes)
+        self.books.check_time_limit(0, nodes)
 
     def _saturated(self, space: StateSpace) -> int:
         """Return all reachable states, by saturation; record the known ones if the search is stopped."""
@@ -274,75 +256,17 @@ class SymbolicSearch:
         except OutOfNodes:
             return space.store.collect_garbage(sets)
         if bad:
-            self._show(space, bad, is_part=True)
+            self._violations.show(bad, is_part=True)
         return sets
 
     def _check_part(self) -> None:
         """Look for violations in the known states after a limit ended the search."""
-        if self.space is None or "reached" not in self.space.store.roots:
-            return
-        self._is_over, self._pace.next_look = False, 0.0
-        self._pace.deadline = time.monotonic() + max(CHECKING_SECONDS, self._books.seconds / 10)
-        try:
-            self.space.store.collect_garbage([])
-            bad = self._violations.of(self.space.store.roots["reached"], EMPTY, is_part=True)
-        except (PathTimeout, OutOfNodes, LayoutChanged, OpaqueSetRequired, InputError) as why:
-            if isinstance(why, RaisedError):
-                raise
-            reason = why if isinstance(why, InputError) else "out of memory or time"
-            self._books.result.notes.append(f"properties were not checked on the states found so far: {reason}")
-        else:
-            self._show(self.space, bad)
-        finally:
-            self._pace.deadline, self._is_over = None, True
-
-    def _show(self, space: StateSpace, bad: dict[str, int], *, is_part: bool = False) -> None:
-        """Show each violation by a shortest behaviour, else by any behaviour, else by a violating state.
-
-        If only part of the states is known, an unknown violating state may be nearer to the initial states.
-        """
-        store, left = space.store, list(bad)
-        store.roots.update({VIOLATING + name: states for name, states in bad.items()})
-        beyond = frozenset(prop.name for prop in self.options.properties if not prop.over_steps)
-        violating = self._violations.of_property if is_part else None
-        ways = WitnessPaths(space, self._violations.states, self.options.constraints, beyond, self.pause, violating)
-        for find, kind in ((ways.shortest, "shortest"), (ways.any, "other")):
-            self._show_found(space, find, left, kind)
-            if self._interruption.asked:
-                break
-        for name in left:
-            self._books.result.notes.append(
-                f"{name}: no behaviour that leads to the state shown was found; use --search bfs or --engine tables"
-            )
-            with suppress(SearchStopped) if self._interruption.asked else nullcontext():
-                self._tell(name, [space.variables.decode(store.one_of(store.roots[VIOLATING + name]))])
-        if self._interruption.asked:
-            raise KeyboardInterrupt
-
-    def _show_found(self, space: StateSpace, find: Find, left: list[str], kind: str) -> None:
-        """Show the counterexamples found in time; names without a counterexample stay in `left`."""
-        most = max(SHOWING_SECONDS, SHOWING_TIMES * self._books.seconds)
-        spare = (self.options.time_limit or math.inf) - self._books.seconds
-        allowed = max(min(most, spare), 0)
-        self._pace.deadline = time.monotonic() + allowed
-        try:
-            for name, path in find(left):
-                left.remove(name)
-                self._tell(name, path)
-        except (PathTimeout, OutOfNodes):
-            space.store.collect_garbage([])
-            names = ", ".join(left)
-            self._books.result.notes.append(f"{names}: no {kind} counterexample was found within {allowed:,.0f} s")
-        finally:
-            self._pace.deadline = None
-
-    def _tell(self, name: str, path: list[State]) -> None:
-        """Record a violated property with the behaviour along a path."""
-        trace = behaviour_along(self.semantics, path)
-        prop = next((one for one in self.options.properties if one.name == name), None)
-        if prop is not None and prop.over_steps:
-            trace = (*trace, violating_step(self.semantics, prop, path[-1]))
-        self.found(name, trace)
+        if self.space is not None and "reached" in self.space.store.roots:
+            self._is_over, self.pace.next_look = False, 0.0
+            try:
+                self._violations.check_part()
+            finally:
+                self._is_over = True
 
     def _layout(self) -> Layout:
         reads = [action.reads for action in self.protocol.actions.values()]
@@ -359,24 +283,24 @@ class SymbolicSearch:
         self._counted = self.space.store.count(reached)
         self.space.store.roots.update(reached=reached, expanded=expanded)
 
-    def found(self, name: str, trace: Behaviour) -> None:
+    def found(self, name: str, trace: tuple[TraceStep, ...]) -> None:
         """Record a violated property with its counterexample."""
         self.is_known(name)
-        self._books.violation(name, trace, self._traps.get(name))
+        self.books.violation(name, trace, self._traps.get(name))
 
     def is_known(self, name: str) -> bool:
         """Whether a violation is recorded; raise SearchStopped if one violation ends the search."""
-        if name in self._books.violated and not self.options.keep_going:
+        if name in self.books.violated and not self.options.keep_going:
             raise SearchStopped
-        return name in self._books.violated
+        return name in self.books.violated
 
     def deeper(self, depth: int) -> None:
         """Record the depth of the search."""
-        self._books.result.depth = depth
+        self.books.result.depth = depth
 
     def stop_at(self, limit: str) -> None:
         """End the search because it reached a limit."""
-        self._books.stop_at(limit)
+        self.books.stop_at(limit)
 
     @property
     def keeps_sets(self) -> bool:
@@ -392,20 +316,20 @@ class SymbolicSearch:
 
     def _save(self, *, finished: bool = False) -> None:
         if self._checkpoint is not None and self.space is not None and self.space.kept():
-            kept = [one for one in self._books.result.violations if one.trap is None]  # traps are found again
+            kept = [one for one in self.books.result.violations if one.trap is None]  # traps are found again
             made = (self.space.variables, self.space.store)
-            self._checkpoint.save(*made, kept, self._books.seconds, finished=finished)
+            self._checkpoint.save(*made, kept, self.books.seconds, finished=finished)
 
     def pause(self) -> None:
         """Check the clock, and report progress."""
         now = time.monotonic()
-        if self._is_over or self.space is None or (now < self._pace.next_look and not self._interruption.asked):
+        if self._is_over or self.space is None or (now < self.pace.next_look and not self._interruption.asked):
             return
-        self._pace.next_look = now + LOOK_EVERY
-        if self._pace.deadline is not None:
-            if self._interruption.asked or now > self._pace.deadline:
+        self.pace.next_look = now + LOOK_EVERY
+        if self.pace.deadline is not None:
+            if self._interruption.asked or now > self.pace.deadline:
                 raise PathTimeout
-            self._books.report(0, self.space.store.nodes)
+            self.books.report(0, self.space.store.nodes)
             return
         self._tick(self.space.store.nodes)
         if self._may_save:
@@ -414,7 +338,7 @@ class SymbolicSearch:
     def _pause_saturation(self, space: StateSpace) -> None:
         if self._orders.is_due(space.store.nodes_made):
             self._look_for_order(space)
-        saves = self._checkpoint is not None and self._checkpoint.is_due(self._books.seconds / 2)
+        saves = self._checkpoint is not None and self._checkpoint.is_due(self.books.seconds / 2)
         if saves or self._violations.is_due:
             raise CheckpointDue  # saturation restarts from its partial result, so the interval between two grows
 
@@ -434,33 +358,12 @@ class SymbolicSearch:
         return 0 if self.space is None else self.space.store.size(self.space.store.roots.get("reached", EMPTY))
 
     def _notes(self) -> list[str]:
-        return [] if self.space is None else list(_notes(self.space, self._books.result, self._traps))
+        return [] if self.space is None else list(_notes(self.space, self.books.result, self._traps))
 
 
 def _notes(space: StateSpace, result: Result, traps: Collection[str]) -> Iterator[str]:
-    yield from _about_diagram(space)
-    yield from _about_violations(space, traps)
+    yield from notes_on_sets(space, traps)
     if result.uncounted:
         yield "steps were not counted"
     if result.limit is None and result.seconds > SLOW_SECONDS + result.distinct_states / TABLES_RATE:
         yield f"few states ({result.distinct_states:,}) for the time taken: --engine tables may be faster"
-
-
-def _about_diagram(space: StateSpace) -> Iterator[str]:
-    """Yield the size of the diagram, and the variables with most of its nodes."""
-    store, reached = space.store, space.store.roots.get("reached", EMPTY)
-    size, variables = store.size(reached), len(space.variables.keys)
-    yield f"a diagram of {size:,} nodes over {variables:,} variables; {store.nodes_made:,} nodes were created for it"
-    levels = store.sizes(reached).most_common(MOST_NAMED)
-    if levels and levels[0][1] >= FEWEST_NAMED:
-        names = [f"{space.variables.name(level)} ({nodes:,})" for level, nodes in levels]
-        yield f"most nodes belong to {', '.join(names)}"
-
-
-def _about_violations(space: StateSpace, traps: Collection[str]) -> Iterator[str]:
-    """Yield the number of violating states of each property, except for the properties in `traps`."""
-    for root, states in space.store.roots.items():
-        name = root.removeprefix(VIOLATING)
-        if name != root and name not in traps:
-            what = "no next state" if name == DEADLOCK else f"{name} violated"
-            yield f"{space.store.count(states):,} states have {what}"

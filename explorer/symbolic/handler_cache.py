@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.handlers import Calls
 from kraftcheck.explorer.calls.proxies import SharedProxy
+from kraftcheck.explorer.calls.type_inspection import note_types
 from kraftcheck.explorer.symbolic.variables import ExplodedLocalState, Layout, OpaqueSetRequired
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.declarations import Action, Projection, Property
@@ -49,6 +50,7 @@ class HandlerCache(Calls):
 
     def __init__(self, protocol: Protocol, shared_type: type[Record]) -> None:
         super().__init__(protocol)
+        note_types(protocol)
         self._shared_type = shared_type
         self._fields = {name: Read(name) for name in field_names(shared_type)}
         self._replicas: list[Value] = []
