@@ -13,15 +13,11 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kraftcheck.files import replacing
-from kraftcheck.lockstep.lockstep import LockstepVerdict
 from kraftcheck.lockstep.process import Driver, DriverDied
 from kraftcheck.lockstep.walks import DEPTH, RUNS
 from kraftcheck.options import add, count, seed
@@ -47,7 +43,6 @@ from kraftcheck.spec.errors import InputError
 
 if TYPE_CHECKING:
     from kraftcheck.lockstep.changes import Changes
-    from kraftcheck.lockstep.reach import Reach
     from kraftcheck.lockstep.survey import Task, TaskResult
 
 VIOLATED, INTERRUPTED = 12, 130
@@ -130,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _versions(arguments: argparse.Namespace) -> list[str]:
     """Return the versions of Kafka; those of one mixed cluster as one text."""
-    from kraftcheck.lockstep.mixed import is_mixed
+    from kraftcheck.lockstep.process import is_mixed
 
     given = list(dict.fromkeys(arguments.kafka or [NEWEST]))
     if arguments.changes and (len(given) < 2 or any(map(is_mixed, given))):
@@ -176,7 +171,7 @@ def _driven(versions: Sequence[str], drive: Callable[[str], Driven]) -> Iterator
 def _walk(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, files: OutputFiles) -> Driven:
     """Run all tasks on one version of Kafka, without output: a later error can change a verdict."""
     from kraftcheck.lockstep.jars import classpath
-    from kraftcheck.lockstep.mixed import is_mixed
+    from kraftcheck.lockstep.process import is_mixed
     from kraftcheck.lockstep.reach import Reach
     from kraftcheck.lockstep.survey import TaskResult, rare_collections
 
@@ -195,7 +190,7 @@ def _walk(kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, mete
             driver.logs = None if arguments.logs is None else str(_made(arguments.logs))
             driven.made.extend(_walk_all(driver, path.version, tasks, arguments, meter, files))
         if reach is not None and not driver.died:
-            files.file("reach", partial(_write_reach, reach))
+            files.lines("reach", lambda: reach_table(reach.classes()))
     return driven
 
 
@@ -203,7 +198,7 @@ def _walk_mixed(
     kafka: str, tasks: Sequence[Task], arguments: argparse.Namespace, meter: Meter, files: OutputFiles
 ) -> Driven:
     """Run all tasks on one cluster of several versions of Kafka."""
-    from kraftcheck.lockstep.mixed import start_mixed
+    from kraftcheck.lockstep.process import start_mixed
     from kraftcheck.lockstep.survey import TaskResult, rare_collections
 
     try:
@@ -252,11 +247,6 @@ def _write_junit(
         write_project(driver, made.survey, arguments.walk[0].stem, version, arguments.junit_test)
 
 
-def _write_reach(reach: Reach, path: Path) -> None:
-    with replacing(path) as new:
-        new.write_text("\n".join(reach_table(reach.classes())) + "\n")
-
-
 def _written(made: TaskResult, folder: Path, files: OutputFiles) -> TaskResult:
     """Write the walks with findings to files; return the task's result with the paths of these files."""
     if made.survey is None or not made.survey.walks:
@@ -273,9 +263,7 @@ def _exit_code(made: Sequence[TaskResult]) -> int:
     if any(one.interrupted for one in made):
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-    verdicts = Counter(one.verdict for one in made)
-    is_whole = all(one.problem is None for one in made)
-    return exit_code(verdicts) if is_whole or verdicts[LockstepVerdict.VIOLATES] else 2
+    return exit_code(made)
 
 
 def _raise_problem(made: Sequence[TaskResult]) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 from kraftcheck.explorer.result import DEADLOCK, Violation
-from kraftcheck.files import real_path
+from kraftcheck.files import real_path, replacing
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import OF_BEHAVIOURS
 from kraftcheck.spec.language.protocol import Protocol
@@ -90,6 +90,15 @@ class OutputFiles:
     def json(self, content: Callable[[], object]) -> None:
         """Write the file of `--json`."""
         self.file("json", lambda path: write_json(path, content()))
+
+    def lines(self, option: str, content: Callable[[], Iterable[str]]) -> None:
+        """Write the lines of an option's file as a whole."""
+
+        def write(path: Path) -> None:
+            with replacing(path) as new:
+                new.write_text("\n".join(content()) + "\n")
+
+        self.file(option, write)
 
     @contextmanager
     def of(self, option: str, path: Path) -> Iterator[None]:

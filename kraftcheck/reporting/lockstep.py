@@ -144,10 +144,13 @@ def _walk_as_data(survey: Survey, title: str, walk: Sequence[TraceStep], *, show
     return trace | behaviour_as_data(survey.protocol, states, walk)
 
 
-def exit_code(verdicts: Counter[LockstepVerdict]) -> int:
-    """Return the exit code for the verdicts of surveys."""
+def exit_code(made: Collection[TaskResult]) -> int:
+    """Return the exit code: 12 if Kafka violates a property, 2 if a task failed, 1 if Kafka differs, else 0."""
+    verdicts = Counter(one.verdict for one in made)
     if verdicts[LockstepVerdict.VIOLATES]:
         return 12
+    if any(one.problem is not None for one in made):
+        return 2
     return int(any(verdicts[one] for one in LockstepVerdict if one is not LockstepVerdict.AGREES))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kraftcheck.lockstep.building import agent_jar
+from kraftcheck.lockstep.jars import agent_jar
 
 SOURCE = Path(__file__).with_name("agent") / "ObservingAgent.java"
 

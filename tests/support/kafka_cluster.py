@@ -21,8 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple, Self
 
 from kraftcheck.files import replacing
-from kraftcheck.lockstep.building import compiled
-from kraftcheck.lockstep.jars import cache, jdk
+from kraftcheck.lockstep.jars import cache, compiled, jdk
 from kraftcheck.processes import end_all
 from tests.support.kafka_jars import SOURCES, server_jars
 

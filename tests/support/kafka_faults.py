@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 
-from kraftcheck.lockstep.building import agent_jar
+from kraftcheck.lockstep.jars import agent_jar
 from tests.support.kafka_cluster import AdminError, Cluster, Node, until
 from tests.support.kafka_jars import SOURCES, VERSIONS
 from tests.support.kafka_scenarios import SNAPSHOT

@@ -14,8 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from kraftcheck.cli import main
-from kraftcheck.lockstep.building import agent_jar
-from kraftcheck.lockstep.jars import Artifact, fetched, jdk
+from kraftcheck.lockstep.jars import Artifact, agent_jar, fetched, jdk
 from kraftcheck.lockstep.junit import FILES, RAFT, java_name
 from tests.support.kafka_jars import KAFKA, SOURCES
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kraftcheck.lockstep.mixed import MixedDriver, is_mixed
+from kraftcheck.lockstep.process import MixedDriver, is_mixed
 from tests.support.command_line import Run
 
 WALKS = Path(__file__).parents[1] / "data" / "kafka"
