@@ -19,11 +19,10 @@ from kraftcheck.files import TemporaryFolder
 from kraftcheck.reporting.crosscheck import CrosscheckResult
 from kraftcheck.reporting.lines import Meter
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.tla.view import StateView, action_of_label
+from kraftcheck.spec.tla.view import action_of_label
 from kraftcheck.spec.values import visible
 from kraftcheck.traces.crosscheck.comparison import Comparison, depth_of, times_taken
 from kraftcheck.traces.formats.tlc_dump import read_graph, read_states
-from kraftcheck.traces.replay.replayer import StateReader
 from kraftcheck.traces.trace import TraceFormat, TraceState, detect_format
 
 if TYPE_CHECKING:
@@ -46,8 +45,7 @@ def _compared(job: Job, dump: Path, form: TraceFormat, arguments: argparse.Names
     with Meter(quiet=arguments.quiet) as meter:
         found = ReferenceSearch(job.protocol, replace(job.options, report=meter.show))
         found.run()
-    reader = StateReader(StateView(job.protocol), job.protocol.name(), str(dump), limit)
-    comparison = Comparison(found, reader, unlabelled=arguments.unlabelled, any_action=_any_action(job))
+    comparison = Comparison(found, dump, limit, unlabelled=arguments.unlabelled, any_action=_any_action(job))
     outcome = CrosscheckResult(found.result, found)
     if form is TraceFormat.TLC_DUMP:
         with Meter("states of the dump read", quiet=arguments.quiet) as meter:

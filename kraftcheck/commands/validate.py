@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.model != "quorum":
         raise InputError(f"{arguments.model}: not supported by validate; use the model quorum")
     if arguments.print_setup:
-        from kraftcheck.reporting.setup import SETUP
+        from kraftcheck.reporting.validation import SETUP
 
         print(SETUP, end="")
         return 0
@@ -81,8 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         life = Life() if arguments.report else None
         found = _validated(arguments, life)
-        from kraftcheck.reporting.validation import validation_lines
-        from kraftcheck.reporting.validation_files import validation_as_json, write_validation_junit
+        from kraftcheck.reporting.validation import validation_as_json, validation_lines, write_validation_junit
         from kraftcheck.validation.event_stream import write_stream
 
         print_lines(validation_lines(found, quiet=arguments.quiet))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from kraftcheck.reporting.validation_files import validation_as_json
+from kraftcheck.reporting.validation import validation_as_json
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.cluster import Inputs, validate
 from kraftcheck.validation.verdict import Validation

@@ -1,18 +1,22 @@
-"""The verdict on a cluster as text."""
+"""The verdict on a cluster as text, JSON and JUnit's XML; changes to a cluster for each way to observe it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
-from kraftcheck.reporting.lines import FAINT, HEAD, NEW, OLD, PLAIN, WARNING, Line, columns, many, notes
-from kraftcheck.spec.values import cut, text_of, visible
+from kraftcheck.reporting.as_json import tool
+from kraftcheck.reporting.lines import FAINT, HEAD, NEW, OLD, PLAIN, WARNING, Line, columns, many, notes, plain
+from kraftcheck.spec.values import cut, in_xml, text_of, visible
+from kraftcheck.validation.disks import Disk
 from kraftcheck.validation.events import Body, Event
-from kraftcheck.validation.findings import when
-from kraftcheck.validation.monitors import Finding, Report
-from kraftcheck.validation.rendering import render, summary
+from kraftcheck.validation.findings import Finding, Report, when
+from kraftcheck.validation.rendering import describe, render, summary
+from kraftcheck.validation.sources import count_kinds
 from kraftcheck.validation.state import Refusal
-from kraftcheck.validation.verdict import Result, Storm, Validation
+from kraftcheck.validation.verdict import Gap, Result, Storm, Validation
 
 LONGEST = 300
 """Maximum length of a quoted line or value in the text; the JSON has the whole."""
@@ -176,3 +180,182 @@ def _unobserved(found: Validation) -> Iterator[str]:
     for node, events in late.items():
         if node not in found.voters:
             yield f"node {node}, an observer: {len(events):,} events up to {events[-1].place} are not replayed"
+
+
+SETUP = """\
+Ways to observe a cluster, from the cheapest. Each needs the logs of all voters; brokers are observers and optional.
+
+1. Disks: nothing to change
+   shows   whether the logs diverged, where and since which epoch, and who was a voter then
+   copy    from metadata.log.dir (else the first of log.dirs) of each controller: the folder __cluster_metadata-0
+           and the file meta.properties; a running node may be copied
+               tar czf disk1.tar.gz -C /var/lib/kafka/data meta.properties __cluster_metadata-0
+   cost    none
+   then    kraftcheck validate quorum disk1.tar.gz disk2.tar.gz disk3.tar.gz --monitors
+
+2. INFO: nothing to change
+   shows   whether a check is broken, such as two leaders in an epoch; no steps
+   copy    server.log and its rotated files of each controller
+   cost    8 to 20 lines a minute
+   then    kraftcheck validate quorum node1/ node2/ node3/ --monitors
+
+3. TRACE: one logger, also at run time
+   shows   every step, message and answer: the logs can be replayed
+   change  on each controller, until it restarts:
+               bin/kafka-configs.sh --bootstrap-controller HOST:PORT --alter --entity-type broker-loggers \\
+                 --entity-name ID --add-config org.apache.kafka.raft=TRACE
+           or for good in log4j2.yaml, with a file of its own, so that rotation keeps it:
+               - name: org.apache.kafka.raft
+                 level: TRACE
+           back: the same command with org.apache.kafka.raft=INFO
+   cost    leader with three fetchers: 2,600 lines and 2 MB a minute; follower: 1,100 lines and 0.5 MB; gzip 26 to 1;
+           each further broker 0.65 MB a minute at the leader; a resigning leader may be asked thousands of times a
+           second (5 MB/s), so limit the size of the files
+           CPU of a leader a request: 0.44 ms at INFO, 0.46 at DEBUG, 0.49 at TRACE; 16 clients that write get 458,
+           454 and 415 requests a second (Kafka 4.3.0, three controllers on two processors)
+   note    DEBUG (400 to 600 lines a minute) shows high watermarks and end offsets, but no messages
+   then    kraftcheck validate quorum node1/ node2/ node3/
+
+4. An agent of the JVM, for staging and CI
+   shows   the lines of TRACE at any log level, and the whole state between two steps
+   change  build the jar, with a JDK and Maven: python -m kraftcheck.validation.observer
+           and start each controller with KAFKA_OPTS=-javaagent:JAR=FILE.ndjson (at most 1 GiB; FILE.ndjson,BYTES)
+   cost    as TRACE (leader 1.5 MB a minute, follower 0.6 MB), and 0.54 ms of CPU a request; 407 requests a second
+   then    kraftcheck validate quorum node1.ndjson node2.ndjson node3.ndjson
+
+Write at least the first lines of a process: a log that begins when a node starts needs no guess of its state.
+"""
+"""The text of `--print-setup`."""
+
+
+def validation_as_json(found: Validation) -> dict[str, Any]:
+    """Return the JSON object of a validation."""
+    return {
+        **tool(),
+        "command": "validate",
+        "result": found.result.value.replace(" ", "-"),
+        "exit_code": found.exit_code,
+        "kafka": [found.version] if found.version else list(found.sources.versions),
+        "nodes": [_node_as_json(found, node) for node in found.sources.every],
+        "missing": [{"node": node, "voter": is_voter} for node, is_voter in found.missing.items()],
+        "events": found.total,
+        **_replay_as_json(found),
+        "without": list(found.without),
+        "divergence": _divergence_as_json(found),
+        "broken": [{"property": name, **_event_as_json(event)} for name, event in found.broken.items()],
+        "gaps": [_gap_as_json(gap) for gap in found.gaps],
+        "storms": [_storm_as_json(storm) for storm in found.storms],
+        "monitors": _report_as_json([], found.monitored),
+        "disks": _report_as_json(found.disks, found.disk_report),
+        "open": found.open_questions if found.result is Result.INCONCLUSIVE else [],
+        "notes": list(notes_of(found)),
+        **_speed_as_json(found),
+    }
+
+
+def _speed_as_json(found: Validation) -> dict[str, Any]:
+    rate = round(found.explained / found.seconds, 1) if found.seconds else None
+    return {"seconds": round(found.seconds, 6), "events_per_second": rate}
+
+
+def _report_as_json(disks: list[Disk], report: Report | None) -> dict[str, Any] | None:
+    return None if report is None else describe(disks, report)
+
+
+def _gap_as_json(gap: Gap) -> dict[str, Any]:
+    receipts = [event.place for event in gap.receipts]
+    after, before = (event.place if event is not None else None for event in (gap.after, gap.before))
+    return {"node": gap.node, "after": after, "before": before, "receipts": receipts}
+
+
+def _storm_as_json(storm: Storm) -> dict[str, Any]:
+    event = storm.event
+    return {**_event_as_json(event), "peer": event.peer, "requests": storm.requests, "rate": round(storm.rate, 1)}
+
+
+def _replay_as_json(found: Validation) -> dict[str, Any]:
+    replay = found.replay
+    if replay is None:
+        return {"explained": {}, "found_steps": {}, "known_used": None}
+    return {
+        "explained": {str(kind): count for kind, count in replay.explained.items()},
+        "found_steps": dict(replay.found),
+        "known_used": None if found.known_used is None else dict(found.known_used),
+    }
+
+
+def _node_as_json(found: Validation, node: int) -> dict[str, Any]:
+    events = found.sources.every[node]
+    return {
+        "node": node,
+        "shows_messages": node in found.sources.logs,
+        "events": {kind.value: count for kind, count in count_kinds(events).items()},
+        "first": clock(events[0].time),
+        "last": clock(events[-1].time),
+        "files": [file.name for file in found.sources.files if file.node == node],
+    }
+
+
+def _event_as_json(event: Event) -> dict[str, Any]:
+    api = event.body.api if isinstance(event.body, Body) else None
+    return {
+        "file": event.file,
+        "line": event.line,
+        "node": event.node,
+        "time": clock(event.time),
+        "kind": event.kind.value,
+        "api": api,
+    }
+
+
+def _divergence_as_json(found: Validation) -> dict[str, Any] | None:
+    refusal = found.divergence
+    if refusal is None:
+        return None
+    return {
+        **_event_as_json(refusal.event),
+        "what": refusal.what,
+        "text": found.line,
+        "differences": [
+            {"field": one.field, "kafka": shown(one.kafka), "model": shown(one.model)} for one in refusal.differences
+        ],
+        "nearest_action": refusal.action or None,
+    }
+
+
+def write_validation_junit(found: Validation, path: Path) -> None:
+    """Write a validation as a JUnit test suite: the replay, and one test per check of the monitors."""
+    name = "kraftcheck.validate.quorum"
+    suite = ElementTree.Element("testsuite", {"name": name})
+
+    def case(test: str, kind: str = "", message: str = "") -> None:
+        one = ElementTree.SubElement(suite, "testcase", {"classname": name, "name": in_xml(test), "time": "0"})
+        if kind:
+            ElementTree.SubElement(one, kind, {"message": in_xml(message)})
+
+    is_open = found.result is Result.INCONCLUSIVE
+    if found.divergence is not None:
+        text = plain(divergence_lines(found, found.divergence)).strip()
+        case("replay", "skipped" if is_open else "failure", text)
+    else:
+        case("replay", "skipped" if found.open_questions else "", "; ".join(found.open_questions))
+    for broken, event in found.broken.items():
+        case(f"property {broken}", "failure", f"broken after {event.place}")
+    for title, report in (("logs", found.monitored), ("disks", found.disk_report)):
+        for check, count in report.checks.items() if report is not None else ():
+            case(f"{title}: {check}", *_outcome(report, check, count))
+    counts = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
+    suite.attrib |= {key: str(len(list(suite.iter(kind)))) for key, kind in counts.items()}
+    suite.set("time", f"{found.seconds:.3f}")
+    ElementTree.SubElement(suite, "system-out").text = in_xml(plain(validation_lines(found, quiet=True)))
+    tree = ElementTree.ElementTree(suite)
+    ElementTree.indent(tree)
+    tree.write(path, "utf-8", xml_declaration=True)
+
+
+def _outcome(report: Report | None, check: str, count: int) -> tuple[str, str]:
+    """Return the kind of a check's result in JUnit, and its message."""
+    broken = [one for one in report.findings if one.check == check] if report is not None else []
+    if broken:
+        return "failure", "; ".join(f"{one.message} ({place_of(one)})" for one in broken)
+    return ("", "") if count else ("skipped", "nothing to compare")

@@ -30,8 +30,6 @@ from kraftcheck.validation.findings import (
 )
 from kraftcheck.validation.records import Scan, SnapshotFooter, SnapshotHeader
 
-__all__ = ["Finding", "Report", "check_disks"]
-
 
 def check_disks(disks: list[Disk]) -> Report:
     """Check disks, each alone and all against each other."""

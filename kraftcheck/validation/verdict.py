@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.validation.disks import Disk
 from kraftcheck.validation.events import Event, Kind
-from kraftcheck.validation.monitors import Report
+from kraftcheck.validation.findings import Report
 from kraftcheck.validation.pairing import UNWRITTEN, is_lost
 from kraftcheck.validation.sources import Sources, voters_in
 from kraftcheck.validation.state import Refusal

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from kraftcheck.spec.errors import InputError
+from kraftcheck.validation.findings import Report
 from kraftcheck.validation.log4j import read_lines
 from kraftcheck.validation.log_monitors import LOG_CHECKS, check_events
-from kraftcheck.validation.monitors import Report
 
 DATA = Path(__file__).parents[1] / "data" / "cluster"
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import networkx as nx
 
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.types import ViewError
+from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value
 from kraftcheck.traces.replay.divergence import (
     Difference,
@@ -95,15 +97,21 @@ class Comparison:
     """Compares the states of a dump with those of a reference search."""
 
     def __init__(
-        self, search: ReferenceSearch, reader: StateReader, *, unlabelled: bool = False, any_action: str | None = None
+        self,
+        search: ReferenceSearch,
+        dump: Path,
+        limit_bytes: int,
+        *,
+        unlabelled: bool = False,
+        any_action: str | None = None,
     ) -> None:
         """Prepare the comparison. A step of the dump with the label `any_action` may be any action."""
+        self._view = view = StateView(search.protocol)
+        self._reader = StateReader(view, search.protocol.name(), str(dump), limit_bytes)
         self._search = search
         self._unlabelled = unlabelled
         self._any_action = any_action
-        self._view = reader.view
-        self._reader = reader
-        self._judge = DivergenceExplainer(search.semantics, reader.view, "dump")
+        self._judge = DivergenceExplainer(search.semantics, view, "dump")
         self._known = list(search.states())
         self._numbers = search.numbers
         self._strangers: dict[Value, int] = {}

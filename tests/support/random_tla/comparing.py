@@ -25,11 +25,9 @@ from kraftcheck.spec.discovery import load
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.crosscheck.comparison import Comparison as StateComparison
 from kraftcheck.traces.crosscheck.tlc import find_tool
 from kraftcheck.traces.formats.tlc_dump import read_graph
-from kraftcheck.traces.replay.replayer import StateReader
 from tests.support.explorer.lassos import require_counterexample, step_between
 from tests.support.random_tla.drawing import Description
 from tests.support.random_tla.module import Module
@@ -338,9 +336,8 @@ class Comparison:
         found = ReferenceSearch(self.protocol, replace(self.options, properties=(), temporal=(), deadlock=False))
         found.run()
         limit = dump.stat().st_size + 1
-        reader = StateReader(StateView(self.protocol), self.pair.name, str(dump), limit)
         graph = read_graph(dump, limit_bytes=limit)
-        states, steps = StateComparison(found, reader).graph(graph)
+        states, steps = StateComparison(found, dump, limit).graph(graph)
         self.same("reference bfs 1", "states and steps are TLC's", states.equal and steps.equal, True)
 
     def compare_first(self, who: str, expected: Expected, shortest: bool, *how: Any) -> None:
