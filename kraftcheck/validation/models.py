@@ -1,0 +1,117 @@
+"""The model of a recorded cluster: `quorum` as Kafka runs it, with the constants that its logs show."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from kraftcheck.kraft_model.quorum import Quorum
+from kraftcheck.kraft_model.quorum.base import ADMIN, QuorumBase
+from kraftcheck.kraft_model.quorum.records import UNKNOWN_DIRECTORY, Voter
+from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka, known_differences
+from kraftcheck.spec import ModelValue
+from kraftcheck.validation.effects import Formats
+from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.known import KnownUses
+from kraftcheck.validation.pairing import is_lost
+from kraftcheck.validation.terms import Terms
+
+MANY = 1_000_000
+"""A bound that no log exhausts."""
+
+
+def terms_of(logs: dict[int, Sequence[Event]]) -> Terms:
+    """Return the terms of a cluster: its nodes, and those that are voters at any time."""
+    voters: set[int] = set()
+    peers: set[int] = set()
+    for event in chain.from_iterable(logs.values()):
+        if event.peer is not None:
+            peers.add(event.peer)
+        if event.kind in (Kind.VOTERS, Kind.STARTING_VOTERS):
+            told = event.body[0] if event.kind is Kind.VOTERS else event.body
+            voters.update(voter[0] for voter in told)
+    return Terms({*logs, *peers, *voters}, voters)
+
+
+def recorded_model(
+    logs: dict[int, Sequence[Event]],
+    terms: Terms,
+    formats: Formats,
+    homes: dict[str, int],
+    without: Collection[str],
+    *,
+    is_late: bool,
+) -> tuple[QuorumBase, KnownUses]:
+    """Return `quorum` as Kafka runs it, without some known differences, and the uses of the others.
+
+    `formats` holds the voters and kraft.version of formatted disks.
+    """
+    servers, initial, version = _constants(list(chain.from_iterable(logs.values())), terms, homes, is_late=is_late)
+
+    def formatted_voters(self: QuorumBase, host: ModelValue, directory: int) -> frozenset[Voter]:
+        return formats.get((host, directory), (frozenset[Voter](), 0))[0]
+
+    def formatted_version(self: QuorumBase, host: ModelValue, directory: int) -> int:
+        return formats.get((host, directory), (frozenset[Voter](), 0))[1]
+
+    methods = {"formatted_voters": formatted_voters, "formatted_version": formatted_version}
+    initial_keys = frozenset(voter.key.id for voter in initial)
+    constants = {
+        "hosts": frozenset(terms.hosts.values()),
+        "initial_voters": initial_keys or frozenset(terms.hosts.values()),
+        "bootstrap_servers": servers,
+        "initial_version": version,
+        "old_software": _old_software(logs, terms, homes) - (initial_keys if version else frozenset()),
+        "plain_answers": True,
+        "auto_join": True,
+    }
+
+    def make(*left_out: str) -> QuorumBase:
+        kind = as_kafka(Quorum, cluster=True, without=(*without, *left_out))
+        made: Any = type("RecordedQuorum", (kind,), {"__doc__": kind.__doc__, **methods})
+        bounds = {c.attribute: MANY for c in made.constants.values() if c.is_bound}
+        protocol: QuorumBase = made(**{**bounds, "cuts": 0, "losses": 0, "duplicates": 0, **constants})
+        return protocol
+
+    protocol = make()
+    parts = {name: part for name, part in known_differences(cluster=True).items() if name not in without}
+    return protocol, KnownUses(protocol, Quorum, parts, make)
+
+
+def _old_software(logs: dict[int, Sequence[Event]], terms: Terms, homes: dict[str, int]) -> frozenset[ModelValue]:
+    """Return the nodes whose software supports no kraft.version but 0, by their UpdateVoter or ApiVersions."""
+    shown: dict[int | None, int] = defaultdict(int)
+    for node, version in chain.from_iterable(_software(events, terms, homes) for events in logs.values()):
+        shown[node] = max(shown[node], version)
+    return frozenset(terms.hosts[node] for node in terms.hosts if shown.get(node) == 0)
+
+
+def _software(events: Sequence[Event], terms: Terms, homes: dict[str, int]) -> Iterator[tuple[int | None, int]]:
+    """Yield nodes with the highest kraft.version of their software, as a log shows it."""
+    asked: dict[tuple[int, int], str] = {}
+    for event in events:
+        api = event.body.api if event.kind in (Kind.SEND, Kind.RESPONSE) else ""
+        if api == "UpdateRaftVoter" and event.kind is Kind.SEND:
+            yield event.node, event.body.number("maxSupportedVersion")
+        elif api == "ApiVersions" and event.kind is Kind.SEND:
+            asked[event.incarnation, event.correlation] = event.address
+        elif api == "ApiVersions" and not is_lost(event):
+            version = terms.versions(event.body, 0, ADMIN, ADMIN).version
+            yield homes.get(asked.get((event.incarnation, event.correlation), "")), version
+
+
+def _constants(
+    events: Sequence[Event], terms: Terms, homes: dict[str, int], *, is_late: bool
+) -> tuple[frozenset[ModelValue], set[Voter], int]:
+    """Return the bootstrap servers, the voters of the first starts, and the kraft.version of formatted disks."""
+    named = [address for event in events if event.kind is Kind.BOOTSTRAP for address, _ in event.body]
+    servers = frozenset(terms.hosts[homes[address]] for address in named if address in homes)
+    if is_late and not all(address in homes for address in named or [""]):
+        servers = frozenset(terms.hosts.values())  # some are not known
+    starting = {event.node: event for event in reversed(events) if event.kind is Kind.STARTING_VOTERS}
+    initial = {voter for event in starting.values() for voter in terms.voters(event.body)}
+    versions = [event.body[0] for event in events if event.kind is Kind.VERSION and event.body[1] < 0]
+    is_static = any(voter.key.directory == UNKNOWN_DIRECTORY for voter in initial)
+    return servers, initial, 0 if is_static else max(versions, default=0)
