@@ -18,6 +18,7 @@ from itertools import chain, combinations
 from typing import ClassVar
 
 from kraftcheck.kraft_model.quorum.records import (
+    ADMIN,
     ENDED,
     SYMBOLS,
     UNKNOWN_DIRECTORY,
@@ -153,10 +154,6 @@ def _meet(is_majority: Callable[[VoterSet, Collection[Key]], bool], one: VoterSe
     members = keys(one)
     groups = chain.from_iterable(combinations(ordered(members), size) for size in range(len(members) + 1))
     return not any(is_majority(one, group) and is_majority(other, keys(other).difference(group)) for group in groups)
-
-
-ADMIN = ModelValue("admin", 1 << 20)
-"""The administrator's id: it sends requests and receives the answers."""
 
 
 Bystanders = Map[ModelValue, Replica | Nil]

@@ -10,8 +10,20 @@ Otherwise an exhausted bound of a fair action would excuse a behaviour from the 
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.quorum.base import ADMIN, QuorumBase
-from kraftcheck.kraft_model.quorum.records import ENDED, Admin, Batch, Change, Data, Key, Mode, Nil, Replica, Shared
+from kraftcheck.kraft_model.quorum.base import QuorumBase
+from kraftcheck.kraft_model.quorum.records import (
+    ADMIN,
+    ENDED,
+    Admin,
+    Batch,
+    Change,
+    Data,
+    Key,
+    Mode,
+    Nil,
+    Replica,
+    Shared,
+)
 from kraftcheck.kraft_model.quorum.rules import VoterSet, matches, voter_of
 from kraftcheck.spec import (
     Formula,

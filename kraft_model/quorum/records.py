@@ -509,6 +509,10 @@ class Told(Record):
     about: Key | int | UpdateVoterRequest | Nil
 
 
+ADMIN = ModelValue("admin", 1 << 20)
+"""The administrator's id: it sends requests and receives the answers."""
+
+
 class Admin(Record):
     """The administrator, who sends requests and reads responses.
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraftcheck.kraft_model.quorum.base import ADMIN, QuorumBase
+from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import (
+    ADMIN,
     ENDED,
     UNKNOWN_DIRECTORY,
     AddVoterRequest,

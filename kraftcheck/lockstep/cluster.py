@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from kraftcheck.kraft_model.quorum.base import ADMIN, QuorumBase
+from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import (
+    ADMIN,
     ENDED,
     Admin,
     AdminResponse,

@@ -8,8 +8,8 @@ from itertools import chain
 from typing import Any
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.base import ADMIN, QuorumBase
-from kraftcheck.kraft_model.quorum.records import UNKNOWN_DIRECTORY, Voter
+from kraftcheck.kraft_model.quorum.base import QuorumBase
+from kraftcheck.kraft_model.quorum.records import ADMIN, UNKNOWN_DIRECTORY, Voter
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka, known_differences
 from kraftcheck.spec import ModelValue
 from kraftcheck.validation.effects import Formats

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from itertools import takewhile
 from typing import Any
 
-from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.records import (
+    ADMIN,
     ApiVersionsRequest,
     Batch,
     DiskReplica,

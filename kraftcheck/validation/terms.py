@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.records import (
+    ADMIN,
     AddVoterRequest,
     AdminResponse,
     ApiVersionsResponse,

@@ -14,8 +14,8 @@ from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import SearchRequest, Verdict
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.records import (
+    ADMIN,
     ApiVersionsRequest,
     ApiVersionsResponse,
     Batch,

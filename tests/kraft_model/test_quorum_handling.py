@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.records import (
+    ADMIN,
     Admin,
     Answers,
     Batch,

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.records import (
+    ADMIN,
     Batch,
     Change,
     Key,

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from kraftcheck.kraft_model.quorum.base import ADMIN
-from kraftcheck.kraft_model.quorum.records import FetchRequest, FetchSnapshotRequest, Key, Position, VoteRequest
+from kraftcheck.kraft_model.quorum.records import ADMIN, FetchRequest, FetchSnapshotRequest, Key, Position, VoteRequest
 from kraftcheck.lockstep.messages import LogIndex, MessageReader, UnmappedMessage
 from kraftcheck.spec import ModelValue
 

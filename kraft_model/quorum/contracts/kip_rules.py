@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple, TypeVar
 
-from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.records import (
+    ADMIN,
     AdminResponse,
     ApiVersionsRequest,
     Batch,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.quorum.base import ADMIN, QuorumBase
+from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     EpochState,
     addition_error,
@@ -44,6 +44,7 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     without_history,
 )
 from kraftcheck.kraft_model.quorum.records import (
+    ADMIN,
     ENDED,
     Acknowledgement,
     AddVoterRequest,

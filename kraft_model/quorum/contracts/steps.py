@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     addressed,
     asks_next,
@@ -24,6 +23,7 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
 )
 from kraftcheck.kraft_model.quorum.contracts.messages import MessageContracts
 from kraftcheck.kraft_model.quorum.records import (
+    ADMIN,
     ENDED,
     AddVoterRequest,
     AdminResponse,

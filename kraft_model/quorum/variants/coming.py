@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.base import ADMIN
 from kraftcheck.kraft_model.quorum.contracts.kip_rules import is_same, update_error_due
 from kraftcheck.kraft_model.quorum.records import (
+    ADMIN,
     ENDED,
     Admin,
     ApiVersionsRequest,

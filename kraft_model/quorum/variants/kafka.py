@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Iterator
 from re import sub
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.base import ADMIN, Bystanders
+from kraftcheck.kraft_model.quorum.base import Bystanders
 from kraftcheck.kraft_model.quorum.records import (
+    ADMIN,
     AddVoterRequest,
     AdminResponse,
     Answers,

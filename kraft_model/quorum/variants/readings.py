@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.base import ADMIN, Bystanders
+from kraftcheck.kraft_model.quorum.base import Bystanders
 from kraftcheck.kraft_model.quorum.records import (
+    ADMIN,
     AdminResponse,
     ApiVersionsRequest,
     ApiVersionsResponse,
