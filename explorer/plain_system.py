@@ -1,20 +1,23 @@
-"""Transition system of the reference semantics: whole states, no compiled code."""
+"""Transition system of the reference semantics, and the states of a search: whole states, no compiled code."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.explorer.transition_system import BEYOND, BLOCKED, ROUND, LabelTable, Mask, Steps
+from kraftcheck.explorer.transition_system import BEYOND, BLOCKED, ROUND, LabelTable, Mask, Numbers, Steps
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import CandidateStep, Semantics, Transition, initial_states
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Value
+
+BATCH = 1_000  # states of a batch of the state graph
 
 
 class PlainSystem:
@@ -107,3 +110,35 @@ class PlainSystem:
     def decode(self, states: list[State]) -> list[State]:
         """Return the batch unchanged: it is a list of states already."""
         return states
+
+
+class StoredStates:
+    """`StateStore` of the states of a finished search, in memory by number and by canonical key."""
+
+    def __init__(
+        self, states: list[State], numbers: dict[Value, int], starts: int, path_to: Callable[[State], Behaviour]
+    ) -> None:
+        self._states, self._numbers, self._path_to = states, numbers, path_to
+        self.count = len(states)
+        self.starts = starts
+
+    def chunks(self, *, backwards: bool) -> Iterator[tuple[int, list[State]]]:
+        """Yield the states in batches, each with the number of its first state."""
+        firsts = range(0, self.count, BATCH)
+        for first in reversed(firsts) if backwards else firsts:
+            yield first, self._states[first : first + BATCH]
+
+    def numbers(self, keys: Sequence[Value], which: NDArray[np.int64]) -> Numbers:
+        """Return for each key of keys[which] the number of the state with this key; BEYOND if it was not visited."""
+        return np.array([self._numbers.get(keys[place], BEYOND) for place in which.tolist()], np.int32)
+
+    def state(self, number: int) -> State:
+        """Return a state."""
+        return self._states[number]
+
+    def path_to(self, number: int) -> Behaviour:
+        """Return the behaviour that first reached a state."""
+        return self._path_to(self._states[number])
+
+    def forget_keys(self) -> None:
+        """Do nothing: the state space of a reference search is small."""

@@ -5,22 +5,18 @@ from __future__ import annotations
 import gc
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property
-
-import numpy as np
-from numpy.typing import NDArray
 
 from kraftcheck.explorer.behaviour import Behaviour, NoSuchPathError, step_of
 from kraftcheck.explorer.bookkeeping import Bookkeeping, SearchCounts, SearchStopped
 from kraftcheck.explorer.calls.handlers import PurityTest, TestedSemantics
 from kraftcheck.explorer.capabilities import require_supported, without_symmetry
-from kraftcheck.explorer.plain_system import PlainSystem
+from kraftcheck.explorer.plain_system import PlainSystem, StoredStates
 from kraftcheck.explorer.result import DEADLOCK, Result, Search, SearchRequest, TraceStep
 from kraftcheck.explorer.state_graph import HiddenBounds, StateGraph
 from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
-from kraftcheck.explorer.transition_system import BEYOND, Numbers
 from kraftcheck.explorer.twins import Twins
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
@@ -219,7 +215,8 @@ class ReferenceSearch:
         """Return the state graph of the finished search, with a new table of step labels."""
         bounds = HiddenBounds(self.semantics, self.options, self.semantics.most_spent)
         system = PlainSystem(self.semantics, self.options)
-        return StateGraph(system, VisitedStates(self), bounds, pause=lambda: self._books.check_time_limit(0))
+        states = StoredStates(self._visited.states, self._visited.numbers, len(self.starts()), self.path_to)
+        return StateGraph(system, states, bounds, pause=lambda: self._books.check_time_limit(0))
 
     def _check(self, source: State, transition: Transition | None) -> None:
         """Check the invariants in the target of a transition; without a transition, in the state `source` itself."""
@@ -299,34 +296,3 @@ class ReferenceSearch:
                     )  # None beyond a constraint or a limit
                     if target is not None and self.system.allows(state, transition.target):
                         yield number, transition, target
-
-
-class VisitedStates:
-    """`StateStore` of a finished reference search."""
-
-    def __init__(self, search: ReferenceSearch) -> None:
-        self._search, self._states = search, list(search.states())
-        self._numbers = search.numbers
-        self.count = len(self._states)
-        self.starts = len(search.starts())
-
-    def chunks(self, *, backwards: bool) -> Iterator[tuple[int, list[State]]]:
-        """Yield the states in batches, each with the number of its first state."""
-        firsts = range(0, self.count, REPORT_EVERY)
-        for first in reversed(firsts) if backwards else firsts:
-            yield first, self._states[first : first + REPORT_EVERY]
-
-    def numbers(self, keys: Sequence[Value], which: NDArray[np.int64]) -> Numbers:
-        """Return for each key of keys[which] the number of the state with this key; BEYOND if it was not visited."""
-        return np.array([self._numbers.get(keys[place], BEYOND) for place in which.tolist()], np.int32)
-
-    def state(self, number: int) -> State:
-        """Return a state."""
-        return self._states[number]
-
-    def path_to(self, number: int) -> Behaviour:
-        """Return the behaviour that first reached a state."""
-        return self._search.path_to(self._states[number])
-
-    def forget_keys(self) -> None:
-        """Do nothing: the state space of a reference search is small."""
