@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.explorer.spill_arrays import SpillArena, SpillArray
 from kraftcheck.explorer.transition_system import ROUND, Labels, Mask, Numbers, TransitionSystem
+from kraftcheck.persistence.stored_files import SpillArena, SpillArray
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Semantics

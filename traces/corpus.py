@@ -38,7 +38,7 @@ from kraftcheck.persistence.folder import BatchFolder, Identity, Noted, read_not
 from kraftcheck.processes import Interruption
 from kraftcheck.spec import Protocol, State
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.tla.formatting import format_value
+from kraftcheck.spec.tla.text import format_value
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value
 from kraftcheck.traces.formats.tlc_simulation import as_module

@@ -20,7 +20,7 @@ from itertools import accumulate
 from os import PathLike, fspath
 from typing import Any, BinaryIO, Generic, NoReturn, TypeVar, cast
 
-from kraftcheck.spec.tla.parsing import (
+from kraftcheck.spec.tla.text import (
     DEEPEST,
     LARGEST_INTERVAL,
     QUOTED,
@@ -246,7 +246,7 @@ class _Cache(Generic[T]):
 
 
 class ValueCache:
-    """A cache in front of `kraftcheck.spec.tla.parsing.ValueParser`."""
+    """A cache in front of `kraftcheck.spec.tla.text.ValueParser`."""
 
     def __init__(self, names: Mapping[str, Value] | None = None) -> None:
         self._parser = shared_parser() if names is None else ValueParser(names)

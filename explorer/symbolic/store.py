@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.symbolic.kernel import diagram as codes
-from kraftcheck.explorer.symbolic.kernel.collecting import collect_garbage, count, mark
 from kraftcheck.explorer.symbolic.kernel.diagram import Diagram, add_edge, make, put_lookup, rebuild_table
 from kraftcheck.explorer.symbolic.kernel.operations import (
     count_steps,
@@ -21,7 +20,14 @@ from kraftcheck.explorer.symbolic.kernel.operations import (
     product,
     union,
 )
-from kraftcheck.explorer.symbolic.kernel.projections import FEWEST_SUMMED, forget_summaries, project
+from kraftcheck.explorer.symbolic.kernel.projections import (
+    FEWEST_SUMMED,
+    collect_garbage,
+    count,
+    forget_summaries,
+    mark,
+    project,
+)
 from kraftcheck.explorer.symbolic.kernel.saturation import learn, saturate
 from kraftcheck.spec.errors import ProtocolError
 

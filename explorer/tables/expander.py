@@ -35,7 +35,7 @@ from kraftcheck.explorer.tables.states.packed_rows import (
     Words,
     packing,
 )
-from kraftcheck.explorer.tables.worker_buffers import SERIAL, Threads, Worker
+from kraftcheck.explorer.tables.states.worker_buffers import SERIAL, Threads, Worker
 from kraftcheck.processes import default_workers
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol

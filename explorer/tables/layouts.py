@@ -25,7 +25,7 @@ from kraftcheck.explorer.tables.kernel.packing import pack_all
 from kraftcheck.explorer.tables.kernel.worker import Make
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.states.packed_rows import Indices, Packing, Rows, Words, roomy_packing
-from kraftcheck.explorer.tables.worker_buffers import Worker
+from kraftcheck.explorer.tables.states.worker_buffers import Worker
 
 ORDER_BITS = 14  # high bits of a control row's id that `order` compares
 

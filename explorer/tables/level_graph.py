@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.explorer.spill_arrays import SpillArena
 from kraftcheck.explorer.state_graph import HiddenBounds, StateGraph, require_countable
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.kernel.edges import mark_back as kernel_mark_back
@@ -21,6 +20,7 @@ from kraftcheck.explorer.tables.level_states import LevelStates, text_of_size
 from kraftcheck.explorer.tables.states.packed_rows import Indices, Rows, by_owner
 from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
 from kraftcheck.explorer.transition_system import Numbers
+from kraftcheck.persistence.stored_files import SpillArena
 from kraftcheck.spec.language.state import State
 
 

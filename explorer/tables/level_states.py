@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.learning.learner import Learner
-from kraftcheck.explorer.tables.states.budget import Memory
 from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.explorer.tables.states.packed_rows import Found, Rows
-from kraftcheck.explorer.tables.states.spilling import SpillingSet
-from kraftcheck.explorer.tables.worker_buffers import BATCH
+from kraftcheck.explorer.tables.states.spilling import Memory, SpillingSet
+from kraftcheck.explorer.tables.states.worker_buffers import BATCH
 from kraftcheck.persistence.stored_files import GrowingFile
 
 SAMPLE = 64  # values in a sample

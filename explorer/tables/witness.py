@@ -24,7 +24,7 @@ from kraftcheck.explorer.tables.kernel.codes import R_IDENTITY
 from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
 from kraftcheck.explorer.tables.states.levels import CHUNK, Levels
 from kraftcheck.explorer.tables.states.packed_rows import Rows
-from kraftcheck.explorer.tables.worker_buffers import SERIAL
+from kraftcheck.explorer.tables.states.worker_buffers import SERIAL
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.semantics import Transition
 from kraftcheck.spec.language.state import State

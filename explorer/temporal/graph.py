@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.spill_arrays import SpillArena, SpillArray
 from kraftcheck.explorer.state_graph import StateGraph
 from kraftcheck.explorer.transition_system import BEYOND, BLOCKED, Label, Labels, Mask, Numbers
+from kraftcheck.persistence.stored_files import SpillArena, SpillArray
 from kraftcheck.spec.language.declarations import Property
 
 Masks = NDArray[np.uint64]
@@ -88,7 +88,7 @@ class LabelledGraph:
 
     def enabled(self, bits: Masks, first: int, count: int) -> Masks:
         """Return, for each state from `first` on, the bits of the labels of enabled steps that change it."""
-        from kraftcheck.explorer.temporal.kernel.product import gather
+        from kraftcheck.explorer.temporal.kernel import gather
 
         found = np.zeros(count, np.uint64)
         self.beyond.add(bits, first, found)

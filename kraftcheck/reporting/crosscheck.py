@@ -19,7 +19,7 @@ from kraftcheck.reporting.replay import (
 )
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.formatting import one_line
+from kraftcheck.spec.tla.text import one_line
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import text_of
 from kraftcheck.traces.crosscheck.comparison import EXAMPLES, LabelledStep, StateComparison, StepComparison, Stranger

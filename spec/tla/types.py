@@ -27,8 +27,7 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.kinds import SCALARS
-from kraftcheck.spec.tla.formatting import one_line
-from kraftcheck.spec.tla.parsing import Intervals, TlaSyntaxError, as_function, as_name, shared_parser
+from kraftcheck.spec.tla.text import Intervals, TlaSyntaxError, as_function, as_name, one_line, shared_parser
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, cut, field_names, field_types, is_enum, one_of
 
 SHOWN = 60
@@ -125,7 +124,7 @@ class Encoder:
         return found
 
     def encode(self, value: Value) -> Value:
-        """Return a value in the form of `kraftcheck.spec.tla.parsing`: records as maps, symbols as model values."""
+        """Return a value in the form of `kraftcheck.spec.tla.text`: records as maps, symbols as model values."""
         kind = type(value)
         if kind in SCALARS:
             return value

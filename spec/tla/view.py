@@ -7,7 +7,7 @@ such as ``_elections``, unless it names its counter. The module `kraftcheck.spec
 and its overrides.
 
 >>> from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
->>> from kraftcheck.spec.tla.formatting import one_line
+>>> from kraftcheck.spec.tla.text import one_line
 >>> from kraftcheck.spec.values import ModelValue
 >>> protocol = TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1")}))
 >>> view, (state,) = StateView(protocol), protocol.initial()
@@ -41,7 +41,7 @@ from kraftcheck.spec.language.network import (
 )
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.parsing import as_function
+from kraftcheck.spec.tla.text import as_function
 from kraftcheck.spec.tla.types import (
     Decode,
     Decoder,
@@ -126,7 +126,7 @@ class StateView:
     # To TLA+
 
     def variables(self, state: State) -> dict[str, Value]:
-        """Return a state's variables, with values in the form of `kraftcheck.spec.tla.parsing`."""
+        """Return a state's variables, with values in the form of `kraftcheck.spec.tla.text`."""
         encode = self._encoder.encode
         functions: dict[str, dict[Value, Value]] = {name: {} for name in self._replica_names}
         known = {replica.cls: replica for replica in self._replicas}

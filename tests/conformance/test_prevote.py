@@ -25,7 +25,7 @@ from kraftcheck.spec.cfg.binding import bind_leniently
 from kraftcheck.spec.cfg.config import read_config
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.parsing import parse_value
+from kraftcheck.spec.tla.text import parse_value
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support.tlc import TLC, bound, text_of

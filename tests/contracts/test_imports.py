@@ -57,6 +57,24 @@ def test_the_kernel_imports_nothing_of_the_engine(graph: grimp.ImportGraph) -> N
         assert graph.find_modules_directly_imported_by(module) <= modules, module
 
 
+def declares_arrays(source: str) -> bool:
+    """Whether a class of a module declares arrays, whose places compiled code has as constants."""
+    return any(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "array"
+        for cls in ast.walk(ast.parse(source))
+        if isinstance(cls, ast.ClassDef)
+        for statement in cls.body
+        if isinstance(statement, ast.Assign)
+        for node in [statement.value]
+    )
+
+
+def test_groups_of_arrays_are_declared_in_kernels_whose_sources_name_the_cache() -> None:
+    found = [path.relative_to(ROOT) for path in (ROOT / "explorer").rglob("*.py") if declares_arrays(path.read_text())]
+    assert len(found) >= 6
+    assert [path for path in found if not {"kernel", "kernel.py"} & {*path.parts}] == []
+
+
 # Tests
 
 

@@ -22,7 +22,7 @@ from kraftcheck import load
 from kraftcheck.explorer.result import Interrupted, Progress, Result, SearchRequest
 from kraftcheck.explorer.symbolic import engine as symbolic
 from kraftcheck.explorer.tables import engine as tables
-from kraftcheck.explorer.tables.checkpoints.interned_values import restore_content_values
+from kraftcheck.explorer.tables.interned_values import restore_content_values
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol

@@ -21,7 +21,7 @@ from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.states import visited as visiting
 from kraftcheck.explorer.tables.states.packed_rows import Packing
 from kraftcheck.explorer.tables.states.spilling import SpillingSet
-from kraftcheck.explorer.tables.worker_buffers import Worker
+from kraftcheck.explorer.tables.states.worker_buffers import Worker
 from kraftcheck.spec import Map, Protocol, Record, State, Step, Steps, become, environment, internal, projection
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.values import ModelValue

@@ -13,7 +13,7 @@ import pytest
 
 from kraftcheck.explorer.result import Interrupted, SearchRequest
 from kraftcheck.explorer.symbolic.engine import explore as by_sets
-from kraftcheck.explorer.tables.checkpoints import tables_checkpoint
+from kraftcheck.explorer.tables import checkpoint as tables_checkpoint
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.persistence.stored_files import CorruptFileError, require_shape
 from kraftcheck.spec.errors import InputError

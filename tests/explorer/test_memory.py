@@ -18,11 +18,10 @@ from kraftcheck.explorer.result import Search, SearchRequest, Verdict
 from kraftcheck.explorer.tables.engine import explore
 from kraftcheck.explorer.tables.level_states import MemoUsage, size_of
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
-from kraftcheck.explorer.tables.states.budget import LEAST_BATCH, Budget
 from kraftcheck.explorer.tables.states.packed_rows import PARTITIONS, Found, Packing, Rows, packing
-from kraftcheck.explorer.tables.states.spilling import Archive
+from kraftcheck.explorer.tables.states.spilling import LEAST_BATCH, Archive, Budget
 from kraftcheck.explorer.tables.states.visited import Partition
-from kraftcheck.explorer.tables.worker_buffers import BATCH
+from kraftcheck.explorer.tables.states.worker_buffers import BATCH
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.processes import available_memory
 from kraftcheck.spec.cfg.binding import bind
@@ -227,8 +226,8 @@ def test_what_is_learned_counts_and_states_go_to_disk(monkeypatch: pytest.Monkey
     protocol, options = bound("counts/two-voters-restart").protocol, SearchRequest(deadlock=False)
     roomy = Watched(protocol, options, 1, batch=300)
     whole = roomy.run()
-    monkeypatch.setattr("kraftcheck.explorer.tables.states.budget.LEAST_LEARNED", 0)
-    monkeypatch.setattr("kraftcheck.explorer.tables.states.budget.LEAST_SHARE", 64)
+    monkeypatch.setattr("kraftcheck.explorer.tables.states.spilling.LEAST_LEARNED", 0)
+    monkeypatch.setattr("kraftcheck.explorer.tables.states.spilling.LEAST_SHARE", 64)
     memory = 64 * learned_by(roomy) // 63 + (1 << 14)
     search = Watched(protocol, replace(options, memory=memory), 1, batch=300)
     assert found(search.run()) == found(whole)
@@ -249,7 +248,7 @@ class Remembers(Protocol):
 
 
 def test_only_what_is_learned_ends_the_search_and_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("kraftcheck.explorer.tables.states.budget.LEAST_LEARNED", 0)
+    monkeypatch.setattr("kraftcheck.explorer.tables.states.spilling.LEAST_LEARNED", 0)
     options = SearchRequest(memory=3 << 20, checkpoint=tmp_path / "kept", max_depth=3_000)
     result = explore(Remembers(), options)
     assert (result.verdict, result.limit) == (Verdict.INCOMPLETE, "memory")

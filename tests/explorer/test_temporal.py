@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.lassos import LassoEvaluator
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict
-from kraftcheck.explorer.spill_arrays import SpillArena
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.explorer.tables import learned_system, level_states
-from kraftcheck.explorer.temporal.automaton import automaton_of
+from kraftcheck.explorer.temporal.checking import automaton_of
+from kraftcheck.persistence.stored_files import SpillArena
 from kraftcheck.spec import (
     Fairness,
     Formula,

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftcheck.explorer.spill_arrays import SpillArena, is_mapped
 from kraftcheck.explorer.tables.kernel.hash_set import CAPACITY, MAX_LOAD, STRIDE, look_up, mark_known, number
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import (
@@ -39,7 +38,8 @@ from kraftcheck.explorer.tables.states.packed_rows import (
     roomy_packing,
 )
 from kraftcheck.explorer.tables.states.visited import FIRST_CAPACITY, Partition, VisitedSet
-from kraftcheck.explorer.tables.worker_buffers import Threads
+from kraftcheck.explorer.tables.states.worker_buffers import Threads
+from kraftcheck.persistence.stored_files import SpillArena, is_mapped
 
 pytestmark = pytest.mark.kernel
 

@@ -14,7 +14,7 @@ import networkx as nx
 import pytest
 
 from kraftcheck.engines import ENGINES
-from kraftcheck.spec.tla.parsing import parse_value
+from kraftcheck.spec.tla.text import parse_value
 from tests.support.command_line import start
 
 pytestmark = pytest.mark.kernel

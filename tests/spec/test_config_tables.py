@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.catalogue import find_config, find_model, shipped_models
+from kraftcheck.catalogue import find_config, find_model, read_configurations, shipped_models
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import read_config
-from kraftcheck.spec.cfg.tables import read_configurations
 from kraftcheck.spec.errors import InputError
 from tests.support.kraft_model.searches import variant_for
 

@@ -15,8 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftcheck.spec.encoding import encode
-from kraftcheck.spec.tla.formatting import format_value, one_line
-from kraftcheck.spec.tla.parsing import DEEPEST, TlaSyntaxError, ValueParser, as_function, parse_value
+from kraftcheck.spec.tla.text import (
+    DEEPEST,
+    TlaSyntaxError,
+    ValueParser,
+    as_function,
+    format_value,
+    one_line,
+    parse_value,
+)
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, ordered
 
 TLC = Path(__file__).parents[1] / "data" / "tlc"

@@ -33,8 +33,7 @@ from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import parse_config
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.kinds import mismatch
-from kraftcheck.spec.tla.formatting import one_line
-from kraftcheck.spec.tla.parsing import parse_value
+from kraftcheck.spec.tla.text import one_line, parse_value
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value, order_key, ordered, text_of
 from kraftcheck.traces.formats.tlc_dump_trace import _json

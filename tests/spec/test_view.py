@@ -36,8 +36,7 @@ from kraftcheck.spec import (
 )
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
-from kraftcheck.spec.tla.formatting import format_value, one_line
-from kraftcheck.spec.tla.parsing import parse_value
+from kraftcheck.spec.tla.text import format_value, one_line, parse_value
 from kraftcheck.spec.tla.types import ViewError
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value

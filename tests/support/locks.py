@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kraftcheck.spec.examples.lock_service import LockService
 from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.tla.parsing import parse_value
+from kraftcheck.spec.tla.text import parse_value
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import ModelValue
 from kraftcheck.traces import Trace, TraceFormat, TraceState

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from kraftcheck.spec.tla.formatting import format_value, in_tlc_order
-from kraftcheck.spec.tla.parsing import parse_value
+from kraftcheck.spec.tla.text import format_value, in_tlc_order, parse_value
 from kraftcheck.spec.values import Map, ModelValue, Value
 
 Path = tuple[Any, ...]

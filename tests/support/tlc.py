@@ -23,7 +23,7 @@ from kraftcheck.spec import invariant
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import BoundConfig, override, parse_setting, read_config
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.tla.parsing import parse_value
+from kraftcheck.spec.tla.text import parse_value
 from kraftcheck.spec.values import Value
 
 TLC = Path(__file__).parents[1] / "data" / "tlc"

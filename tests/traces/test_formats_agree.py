@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftcheck.spec.encoding import encode
-from kraftcheck.spec.tla.parsing import as_function
+from kraftcheck.spec.tla.text import as_function
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value
 from kraftcheck.traces import (
     Ending,

@@ -18,7 +18,7 @@ import kraftcheck.traces.formats
 import kraftcheck.traces.formats.tlc_log
 import kraftcheck.traces.parsing
 from kraftcheck.spec.encoding import encode
-from kraftcheck.spec.tla.parsing import TlaSyntaxError, parse_value
+from kraftcheck.spec.tla.text import TlaSyntaxError, parse_value
 from kraftcheck.spec.values import Map, ModelValue
 from kraftcheck.traces import (
     TraceEnd,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import kraftcheck.traces.replay.replayer
-from kraftcheck.spec.tla.formatting import format_value
+from kraftcheck.spec.tla.text import format_value
 from kraftcheck.traces import Ending, Location, Trace, TraceError, TraceFormat, as_text, read_traces
 from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.divergence import DivergenceKind

@@ -12,7 +12,7 @@ import kraftcheck.traces.replay.replayer
 from kraftcheck.spec.examples.lock_service import ImpatientServer, LockService
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import permuted
-from kraftcheck.spec.tla.parsing import parse_value
+from kraftcheck.spec.tla.text import parse_value
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Map, Value
 from kraftcheck.traces import Ending, Trace, TraceFormat, TraceState, as_text, write_trace

@@ -12,7 +12,7 @@ import pytest
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.spec import ModelValue
-from kraftcheck.validation.invariants import EXCUSED, OF_ONE_STEP, PropertyCheck
+from kraftcheck.validation.effects import EXCUSED, OF_ONE_STEP, PropertyCheck
 from tests.support.command_line import Run
 
 DATA = Path(__file__).parents[1] / "data" / "cluster"

@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
-from kraftcheck.spec.tla.formatting import in_tlc_order
-from kraftcheck.spec.tla.parsing import as_function, as_name
+from kraftcheck.spec.tla.text import as_function, as_name, in_tlc_order
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values, visible
 from kraftcheck.traces.parsing import Json, JsonError, Source, placed
 from kraftcheck.traces.trace import Ending, JsonFormat, Trace, TraceEnd, TraceEvent, TraceHead, TraceState

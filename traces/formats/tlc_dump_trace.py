@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kraftcheck.spec.tla.formatting import in_tlc_order, one_line
-from kraftcheck.spec.tla.parsing import as_name
+from kraftcheck.spec.tla.text import as_name, in_tlc_order, one_line
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values
 from kraftcheck.traces.formats.tlc_log import MODULE, action_of, location_of
 from kraftcheck.traces.parsing import Json, Source, ValueCache

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, KeysView, Mapping
 from functools import lru_cache
 
-from kraftcheck.spec.tla.formatting import Style, format_value
+from kraftcheck.spec.tla.text import Style, format_value
 from kraftcheck.spec.values import Value
 from kraftcheck.traces.parsing import Source, TraceError, ValueCache
 from kraftcheck.traces.trace import Ending, Location, Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState

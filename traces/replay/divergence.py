@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kraftcheck.spec.diagnosis.why import Reason, diagnose, reasons_text
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.formatting import in_tlc_order, one_line
+from kraftcheck.spec.tla.text import in_tlc_order, one_line
 from kraftcheck.spec.tla.types import ViewError
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, cut, field_names, text_of, visible
@@ -42,7 +42,7 @@ def differences(
 ) -> list[Difference]:
     r"""Return the differences between two states.
 
-    >>> from kraftcheck.spec.tla.parsing import parse_value
+    >>> from kraftcheck.spec.tla.text import parse_value
     >>> theirs, ours = parse_value("(n1 :> [e |-> 1, s |-> {}])"), parse_value("(n1 :> [e |-> 2, s |-> {n2}])")
     >>> print(*differences({"x": theirs}, {"x": ours}), sep="\n")
     x[n1].e: 1 in the trace, 2 by the protocol

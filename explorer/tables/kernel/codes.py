@@ -1,7 +1,7 @@
 """Column numbers, node kinds, flags, sentinels and limits shared by the kernel and Python.
 
-`learning/growing_tables.py` declares the tables, `worker.py` a worker's buffers. A column that holds two kinds of
-number stores the second kind as the complement `~n`, which is below 0.
+`tables.py` declares the tables, `worker.py` a worker's buffers. A column that holds two kinds of number stores
+the second kind as the complement `~n`, which is below 0.
 """
 
 from __future__ import annotations

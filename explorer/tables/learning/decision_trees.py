@@ -1,6 +1,6 @@
 """Decision trees of a call's reads: each path of observed values leads to the memoized result.
 
-A leaf of a handler's tree has the effects of its steps as integers. Such an outcome is an action, a delta of the
+A leaf of a handler's tree has the effects of its steps as integers. These are outcomes of an action, a delta of the
 control row, and operations on inboxes.
 """
 

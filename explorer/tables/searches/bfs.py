@@ -11,7 +11,7 @@ from kraftcheck.explorer.behaviour import Behaviour
 from kraftcheck.explorer.bookkeeping import SearchStopped
 from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Result, SearchRequest
 from kraftcheck.explorer.tables.checker import Checker
-from kraftcheck.explorer.tables.checkpoints.tables_checkpoint import CheckpointWriter
+from kraftcheck.explorer.tables.checkpoint import CheckpointWriter
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.layout_policy import LayoutPolicy
 from kraftcheck.explorer.tables.level_graph import check_behaviours

@@ -44,7 +44,7 @@ from kraftcheck.explorer.tables.states.packed_rows import (
     repacked_words,
 )
 from kraftcheck.explorer.tables.states.virtual_memory import Spare, reserved, scattered
-from kraftcheck.explorer.tables.worker_buffers import SERIAL, Threads
+from kraftcheck.explorer.tables.states.worker_buffers import SERIAL, Threads
 
 FIRST_CAPACITY = 1 << 10
 SMALL, EARLY_GROWTH, GROWTH = 1 << 15, 4, 1.15  # small partitions grow fast; large ones little, to save memory

@@ -20,7 +20,7 @@ from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
 from kraftcheck.explorer.tables.kernel.resolving.control_rows import intern_row, set_identity
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import apply_operation
 from kraftcheck.explorer.tables.kernel.resolving.requests import abort_to_grow, ask, request_handlers
-from kraftcheck.explorer.tables.kernel.resolving.steps import build_bundle
+from kraftcheck.explorer.tables.kernel.resolving.resolve import build_bundle
 from kraftcheck.explorer.tables.kernel.tree_walk import child, walk
 
 

@@ -33,7 +33,7 @@ from kraftcheck.explorer.tables.kernel.flat.facts import (
 from kraftcheck.explorer.tables.kernel.flat.invariants import decide_property, violated
 from kraftcheck.explorer.tables.kernel.maps import find
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
-from kraftcheck.explorer.tables.kernel.resolving.steps import change_local
+from kraftcheck.explorer.tables.kernel.resolving.resolve import change_local
 
 
 @inlined

@@ -1,6 +1,7 @@
-"""Resolution of cache misses: computes table entries, and files requests for those that only Python can compute.
+"""Resolution of cache misses: steps of control rows, message handlers of inboxes, and the rows that they lead to.
 
-It runs in one thread, between two runs of the kernel. Each entry is computed once for each distinct key.
+It computes table entries, and files requests for those that only Python can compute. It runs in one thread, between two
+runs of the kernel. Each entry is computed once for each distinct key.
 """
 
 from __future__ import annotations
@@ -10,15 +11,229 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import JUDGED, MISSING, pair
+from kraftcheck.explorer.tables.kernel.codes import JUDGED, MISSING, NONE, REFUSED, WITH_PYTHON, pair, span
 from kraftcheck.explorer.tables.kernel.expand import expand
-from kraftcheck.explorer.tables.kernel.maps import find
+from kraftcheck.explorer.tables.kernel.maps import find, find_near, is_full, near_key, store, store_near
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
-from kraftcheck.explorer.tables.kernel.resolving.control_rows import evaluate_row, intern_row_images
+from kraftcheck.explorer.tables.kernel.resolving.control_rows import (
+    evaluate_row,
+    evaluate_step,
+    intern_hashed,
+    intern_row,
+    intern_row_images,
+    preload_rows,
+)
 from kraftcheck.explorer.tables.kernel.resolving.inboxes import apply_operation, intern_content_images
-from kraftcheck.explorer.tables.kernel.resolving.requests import ask
-from kraftcheck.explorer.tables.kernel.resolving.steps import apply_delta, build_bundle, build_row, clear_unsettled
-from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk
+from kraftcheck.explorer.tables.kernel.resolving.requests import abort_to_grow, ask, request_handlers
+from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk, walk_to
+
+
+@jit
+def change_local(t: Any, local: Any, change: Any) -> Any:
+    """Return the local state after a change of some fields, or MISSING after one request to Python."""
+    key = pair(change, local)
+    found = find(t.changed_locals, key)
+    if found >= 0:
+        return found
+    if found == MISSING:
+        if is_full(t.meta[codes.M_LOCAL_CHANGES], t.changed_locals):
+            abort_to_grow(t, codes.GROW_MAP)
+        ask(t, codes.ASK_CHANGE, local, change, 0, 0, 0)
+        t.meta[codes.M_LOCAL_CHANGES] += 1
+        store(t.changed_locals, key, WITH_PYTHON)
+    return np.int64(MISSING)
+
+
+@jit
+def write_target(t: Any, row: Any, delta: Any, place: Any) -> Any:
+    """Write the control row after a delta to a free place; return 0, REFUSED or MISSING."""
+    for c in range(t.rows.shape[1]):
+        t.rows[place, c] = t.rows[row, c]
+    for k in range(t.deltas[delta, 2], t.deltas[delta, 2] + t.deltas[delta, 3]):
+        column, amount = t.spendings[k, 0], t.spendings[k, 1]
+        if t.rows[row, column] + codes.larger(np.int64(amount), 1) > t.limits[column]:
+            return np.int64(REFUSED)
+        t.rows[place, column] += amount
+    missing = False
+    for k in range(t.deltas[delta, 0], t.deltas[delta, 0] + t.deltas[delta, 1]):
+        column, value = np.int64(t.assignments[k, 0]), np.int64(t.assignments[k, 1])
+        if column < 0:  # clear the columns of an exploded set
+            for c in range(~column, ~column + value):
+                t.rows[place, c] = 0
+            continue
+        if value < 0:
+            value = change_local(t, t.rows[row, column], ~value)
+            missing |= value < 0
+        t.rows[place, column] = value
+    return np.int64(MISSING) if missing else np.int64(0)
+
+
+@inlined
+def flags_to(t: Any, target: Any, flags: Any) -> Any:
+    """Return a step's flags, with UNSETTLED unless the next control row is evaluated and violates nothing."""
+    return np.int64(flags) | (0 if t.row_info[target, codes.R_FLAGS] == codes.JUDGED else codes.UNSETTLED)
+
+
+@jit
+def clear_unsettled(t: Any, row: Any, ref: Any) -> None:
+    """Clear the flag UNSETTLED in the table entry of a step from control row `row`; `ref`: see `check_evaluated`."""
+    if ref < 0:
+        t.row_items[~ref, 2] &= codes.STEP_FLAGS
+    else:
+        value = find_near(t.changed, np.int64(row), np.int64(ref))
+        settled = value & ~codes.with_flags(np.int64(0), codes.UNSETTLED)
+        store_near(t.changed, near_key(np.int64(row), np.int64(ref)), settled)
+
+
+@jit
+def apply_delta(t: Any, row: Any, delta: Any) -> Any:
+    """Compute the control row after `delta`, with step flags above its id; return REFUSED or MISSING without one."""
+    key = near_key(np.int64(row), np.int64(delta))
+    found = find_near(t.changed, np.int64(row), np.int64(delta))
+    if found != MISSING:
+        return found
+    if is_full(t.meta[codes.M_DELTAS], t.changed):
+        abort_to_grow(t, codes.GROW_MAP)
+    fresh = t.meta[codes.M_ROWS]
+    if fresh + 4 >= t.rows.shape[0]:
+        abort_to_grow(t, codes.GROW_ROWS)
+    result = write_target(t, row, delta, fresh)
+    if result == 0:
+        target = intern_row(t, fresh)
+        flags = evaluate_step(t, row, target)
+        result = np.int64(flags) if flags < 0 else codes.with_flags(target, flags_to(t, target, flags))
+    if result != MISSING:
+        t.meta[codes.M_DELTAS] += 1
+        store_near(t.changed, key, result)
+    return result
+
+
+@jit
+def list_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
+    """List the outcomes of the internal actions of replicas and environment, as items from index `start` on.
+
+    Their control rows are written, not yet interned, from `fresh` on; an item has the place of its row, or a sentinel.
+    Returns the numbers of items and of rows, and whether an entry is missing.
+    """
+    base, slots = t.meta[codes.M_SLOT_BASE], t.meta[codes.M_SLOTS]
+    # The slot behind the last one stands for the environment, with local state 0.
+    n, written, missing = 0, 0, False
+    for s in range(slots + 1):
+        local = np.int64(t.rows[row, base + s]) if s < slots else np.int64(0)
+        if s < slots and local == 0:
+            continue
+        roots = request_handlers(t, local, 0)
+        if roots < 0:
+            missing = True
+            continue
+        for k in range(t.lists[roots, 0], t.lists[roots, 0] + t.lists[roots, 1]):
+            root = np.int64(t.list_nodes[k])
+            if root < 0:  # the action reads inboxes, so no control row decides its outcomes
+                if start + n + 2 >= len(t.row_items):
+                    abort_to_grow(t, codes.GROW_ITEMS)
+                t.row_items[start + n, 0] = ~root
+                t.row_items[start + n, 1] = NONE
+                t.row_items[start + n, 2] = s if s < slots else NONE
+                n += 1
+                continue
+            # The tree's leaf has the outcomes. Write the control row that each leads to.
+            leaf = walk_to(t, root, row, local, 0)
+            if leaf < 0 or t.nodes[leaf, codes.KIND] == codes.UNKNOWN:
+                missing = True
+                ask(t, codes.ASK_PATH, root, row, local, 0, NONE)
+                continue
+            if start + n + t.nodes[leaf, codes.N] + 2 >= len(t.row_items):
+                abort_to_grow(t, codes.GROW_ITEMS)
+            if fresh + written + t.nodes[leaf, codes.N] + 4 >= t.rows.shape[0]:
+                abort_to_grow(t, codes.GROW_ROWS)
+            for o in range(t.nodes[leaf, codes.A], t.nodes[leaf, codes.A] + t.nodes[leaf, codes.N]):
+                found = write_target(t, row, np.int64(t.outcomes[o, codes.DELTA]), fresh + written)
+                t.row_items[start + n, 0] = o
+                t.row_items[start + n, 1] = fresh + written if found == 0 else codes.EXHAUSTED
+                t.row_items[start + n, 2] = NONE
+                missing |= found == MISSING
+                written += found == 0
+                n += found == 0 or (found == REFUSED and t.meta[codes.M_WATCH_BOUNDS] != 0)
+    return n, written, missing
+
+
+@jit
+def build_row(t: Any, row: Any) -> None:
+    """List the steps of a control row that depend on no inbox: internal actions of the replicas and the environment."""
+    start, fresh = t.meta[codes.M_ROW_ITEMS], t.meta[codes.M_ROWS]
+    n, written, missing = list_outcomes(t, row, start, fresh)
+    # Intern the outcomes' control rows, which stand side by side, and evaluate the step properties.
+    preload_rows(t, fresh, written)
+    for k in range(start, start + n):
+        place = np.int64(t.row_items[k, 1])
+        if place < 0:
+            continue
+        target = intern_hashed(t, place, t.row_info[place, codes.R_BAD])
+        flags = evaluate_step(t, row, target)
+        missing |= flags < 0
+        t.row_items[k, 1] = target
+        t.row_items[k, 2] = flags
+    # Evaluate control rows that are new and certainly reached. Mark steps to the others as UNSETTLED.
+    for k in range(start, start + n):
+        target = np.int64(t.row_items[k, 1])
+        is_sure = target >= fresh and t.outcomes[t.row_items[k, 0], codes.COUNT] == 0  # no inbox can refuse the step
+        if is_sure and not t.row_info[target, codes.R_FLAGS] & codes.JUDGED:
+            evaluate_row(t, target)
+        if target >= 0 and t.row_items[k, 2] >= 0:
+            t.row_items[k, 2] = flags_to(t, target, np.int64(t.row_items[k, 2]))
+    # Keep only a complete list; otherwise it is built again once Python has answered the requests.
+    if missing:
+        return
+    t.row_info[row, codes.R_START] = start
+    t.row_info[row, codes.R_N] = n
+    t.meta[codes.M_ROW_ITEMS] = start + n
+
+
+@jit
+def build_bundle(t: Any, local: Any, inbox: Any, groups: Any) -> None:
+    """List the outcomes of a replica's handlers for the messages of an inbox."""
+    start = t.meta[codes.M_BUNDLE_ITEMS]
+    n = 0
+    missing = False
+    if is_full(t.meta[codes.M_BUNDLES], t.bundles):
+        abort_to_grow(t, codes.GROW_MAP)
+    first_item = t.contents[inbox, codes.C_START]
+    for k in range(first_item, first_item + t.contents[inbox, codes.C_N]):
+        if t.content_items[k, 1] <= 0:
+            continue
+        # Find the message's handlers, and the inbox without the message.
+        message = np.int64(t.content_items[k, 0])
+        roots = request_handlers(t, local, message + 1)
+        if roots < 0:
+            missing = True
+            continue
+        if t.lists[roots, 1] == 0:
+            continue
+        rest = apply_operation(t, inbox, np.int64(t.messages[message, 0]), groups)
+        if rest < 0:
+            missing = True
+            continue
+        for r in range(t.lists[roots, 0], t.lists[roots, 0] + t.lists[roots, 1]):
+            # If the tree is a single leaf, list its outcomes; otherwise list its root, which the kernel walks.
+            node = t.list_nodes[r]
+            if node < 0:
+                node = ~node
+            leaf = t.nodes[node, codes.KIND] == codes.LEAF
+            first = t.nodes[node, codes.A] if leaf else node
+            last = first + t.nodes[node, codes.N] if leaf else first + 1
+            if start + n + (last - first) + 2 >= len(t.bundle_items):
+                abort_to_grow(t, codes.GROW_BUNDLES)
+            for o in range(first, last):
+                t.bundle_items[start + n, 0] = o
+                t.bundle_items[start + n, 1] = 0 if leaf else 1
+                t.bundle_items[start + n, 2] = rest
+                n += 1
+    if missing:
+        return
+    t.meta[codes.M_BUNDLE_ITEMS] = start + n
+    t.meta[codes.M_BUNDLES] += 1
+    store(t.bundles, pair(local, inbox), span(start, n))
+
 
 MOST_IN_TURN = 16
 

@@ -18,9 +18,9 @@ import numpy as np
 
 from kraftcheck.explorer.checkpoint import SearchCheckpoint, folder_of
 from kraftcheck.explorer.result import DEADLOCK, SearchRequest, Violation
+from kraftcheck.explorer.tables import interned_values
 from kraftcheck.explorer.tables.checker import Checker
-from kraftcheck.explorer.tables.checkpoints import interned_values
-from kraftcheck.explorer.tables.checkpoints.interned_values import (
+from kraftcheck.explorer.tables.interned_values import (
     FILES,
     InternedValues,
     StateRequirements,

@@ -1,1 +1,0 @@
-"""Checkpoints of breadth-first searches of the table engine."""
