@@ -39,7 +39,7 @@ GONE = (
 )
 CANCEL_AGAIN = 0.5  # seconds between two cancellations of running jobs
 DATE = (2001, 9, 9, 0, 0, 0)  # fixed time of files in the zip, so that equal content makes equal zips
-LEAST_SPARK = (4, 1)
+LEAST_SPARK, LEAST_REPLAY = (4, 1), (3, 5)
 PATIENCE = 30.0  # seconds for a master to answer, and then to provide an executor
 WAIT = "spark.kraftcheck.wait"
 """The setting for the seconds to wait for an executor."""

@@ -21,22 +21,17 @@ from functools import cache, partial
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kraftcheck.catalogue import Job, named_model
 from kraftcheck.explorer.request import seconds, size
-from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.files import is_uri, real_path
 from kraftcheck.jobs import lenient_job
 from kraftcheck.options import SPARK_LOG, add, count
-from kraftcheck.pipeline import LEAST_SPARK
-from kraftcheck.processes import default_workers
-from kraftcheck.reporting.as_json import attributes
 from kraftcheck.reporting.files import OutputFiles
-from kraftcheck.reporting.lines import OLD, PLAIN, WARNING, Line, Meter, actions_table, print_lines, print_warnings
-from kraftcheck.reporting.replay import CONFORMS, DIVERGES, NOTHING_READ, verdict_counts
+from kraftcheck.reporting.lines import Meter, print_lines, print_warnings
+from kraftcheck.reporting.replay import pipeline_as_json, pipeline_exit_code, pipeline_lines
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.values import cut
 from kraftcheck.traces.pipeline.driver import (
     InputFile,
     Output,
@@ -49,14 +44,9 @@ from kraftcheck.traces.pipeline.driver import (
     inputs_of,
     task_arguments,
 )
-from kraftcheck.traces.replay.replayer import ReplayVerdict
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.cluster import Cluster
-
-LONGEST = 160
-"""Maximum length of a reason in the printed report; the tables have the whole text."""
-
 
 def declare(parser: argparse.ArgumentParser) -> None:
     inputs = "trace files in any format of replay, folders of them, or glob patterns; or URIs of these"
@@ -106,9 +96,9 @@ def run(arguments: argparse.Namespace) -> int:
                     continue
                 kept = None if is_new else Summary.kept(output)
                 summary = kept or _replay(runner(), output, inputs, quiet=arguments.quiet)
-                print_lines(summary_lines(summary, quiet=arguments.quiet or follow))
-                files.json(partial(as_json, summary))
-    return exit_code(summary)
+                print_lines(pipeline_lines(summary, quiet=arguments.quiet or follow))
+                files.json(partial(pipeline_as_json, summary))
+    return pipeline_exit_code(summary)
 
 
 def _require_running(runner: Any) -> None:
@@ -131,13 +121,12 @@ def _run_on_uris(arguments: argparse.Namespace) -> int:
     with named_model(arguments) as model, OutputFiles(arguments, "json") as files:
         job, warnings = lenient_job(model, arguments)
         print_warnings(warnings)
-        settings = {**dict(DELTA_SETTINGS if form == "delta" else ()), **dict(job.options.conf)}
-        with _cluster(job, replace(job.options, conf=tuple(settings.items()))) as cluster:
+        with _cluster(job, **dict(DELTA_SETTINGS if form == "delta" else ())) as cluster:
             stored = StoredTables(cluster, job.protocol, _task(job, arguments), arguments.out, form)
             summary = _replay(stored, stored, stored.inputs(arguments.inputs), quiet=arguments.quiet)
-        print_lines(summary_lines(summary, quiet=arguments.quiet))
-        files.json(partial(as_json, summary))
-    return exit_code(summary)
+        print_lines(pipeline_lines(summary, quiet=arguments.quiet))
+        files.json(partial(pipeline_as_json, summary))
+    return pipeline_exit_code(summary)
 
 
 def _replay(runner: Runner, output: Output, inputs: list[InputFile], *, quiet: bool) -> Summary:
@@ -161,23 +150,24 @@ def _runner(job: Job, arguments: argparse.Namespace, output: PipelineFolder) -> 
             raise InputError("pipeline needs the package pyarrow: pip install 'kraftcheck[parquet]'")
         from kraftcheck.traces.pipeline.tables import PoolRunner
 
-        workers = arguments.processes or default_workers()
-        if not arguments.processes:
-            print_warnings([f"PySpark is not installed: {workers} processes of this machine replay (--workers)"])
-        with PoolRunner(workers, job.protocol, task, output) as pool:
+        with PoolRunner(arguments.processes, job.protocol, task, output) as pool:
+            if not arguments.processes:
+                what = f"{pool.workers} processes of this machine replay (--workers)"
+                print_warnings([f"PySpark is not installed: {what}"])
             yield pool
         return
     from kraftcheck.traces.pipeline.frames import SparkRunner
 
-    with _cluster(job, job.options) as cluster:
+    with _cluster(job) as cluster:
         yield SparkRunner(cluster, job.protocol, task, output)
 
 
-def _cluster(job: Job, options: SearchRequest) -> Cluster:
-    """Start Spark."""
-    from kraftcheck.explorer.cluster import Cluster
+def _cluster(job: Job, **settings: str) -> Cluster:
+    """Start Spark, with settings beside those of the job."""
+    from kraftcheck.explorer.cluster import LEAST_REPLAY, Cluster
 
-    return Cluster(f"kraftcheck pipeline {job.model.name}", options, job.model.protocol, least=LEAST_SPARK)
+    options = replace(job.options, conf=tuple((settings | dict(job.options.conf)).items()))
+    return Cluster(f"kraftcheck pipeline {job.model.name}", options, job.model.protocol, least=LEAST_REPLAY)
 
 
 def _task(job: Job, arguments: argparse.Namespace) -> str:
@@ -186,47 +176,3 @@ def _task(job: Job, arguments: argparse.Namespace) -> str:
         job.protocol, job.options, limit_bytes=arguments.max_size, seen_as=job.seen_as, seconds=arguments.trace_time,
         memory=arguments.trace_memory, label=arguments.label,
     )  # fmt: skip
-
-
-def exit_code(summary: Summary) -> int:
-    """Return the exit code: 0 if all traces conform, 2 if no trace could be read, else 1."""
-    if summary.errors and summary.traces == summary.verdicts.get("unreadable", 0):
-        return NOTHING_READ
-    conform = not summary.errors and summary.traces == summary.verdicts.get("conforms", 0)
-    return CONFORMS if conform else DIVERGES
-
-
-def as_json(summary: Summary) -> dict[str, Any]:
-    """Return the JSON object of `--json`."""
-    return {
-        **attributes(summary, "files", "new_files", "traces", "steps"),
-        **{verdict.value: summary.verdicts.get(verdict, 0) for verdict in ReplayVerdict},
-        **attributes(summary, "errors", "distinct_states", "actions", "never_taken"),
-    }
-
-
-def summary_lines(summary: Summary, *, quiet: bool) -> Iterator[Line]:
-    """Yield the summary as lines of text."""
-    if not quiet:
-        yield from actions_table({"taken": summary.actions}, least=12)
-        yield []
-    for file, index, step, reason in summary.diverging:
-        what, where = ("refuted", "") if step is None else ("diverges", f", step {step}")
-        yield [(OLD, what), (PLAIN, f": {file}, trace {index}{where}: {_first_line(reason)}")]
-    for file, line, column, message in summary.unreadable:
-        place = "" if line is None else f":{line}:{column}"
-        yield [(OLD, "unreadable"), (PLAIN, f": {file}{place}: {_first_line(message)}")]
-    if summary.never_taken:
-        yield [(WARNING, f"Warning: no trace ever took {', '.join(summary.never_taken)}")]
-    yield [
-        *verdict_counts(summary.verdicts),
-        (
-            PLAIN,
-            f"; {summary.steps:,} steps, {summary.distinct_states:,} distinct states, {summary.errors:,} errors; "
-            f"{summary.new_files:,} of {summary.files:,} files are new",
-        ),
-    ]
-
-
-def _first_line(text: str) -> str:
-    return cut(text.partition("\n")[0], LONGEST)

@@ -1,17 +1,20 @@
-"""The result of a replayed trace as text and as JSON."""
+"""The result of a replayed trace, and of a pipeline, as text and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kraftcheck.reporting.as_json import attributes
-from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, many
+from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, WARNING, Line, actions_table, many
 from kraftcheck.spec.values import cut, visible
 from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.divergence import Difference, Divergence
 from kraftcheck.traces.replay.replayer import Replay, ReplayVerdict
+
+if TYPE_CHECKING:
+    from kraftcheck.traces.pipeline.driver import Summary
 
 CONFORMS, DIVERGES, NOTHING_READ = 0, 1, 2
 """Exit codes."""
@@ -21,6 +24,9 @@ LONGEST = 110
 
 LONGEST_PLACE = 40
 """Maximum width of the path column; a longer path gets its own line."""
+
+LONGEST_REASON = 160
+"""Maximum length of a reason in a pipeline's report; the tables have the whole text."""
 
 _INDENT = "    "
 
@@ -137,3 +143,47 @@ def _text(difference: Difference, value: str | None) -> str:
     if value is None:
         return "-"
     return cut(f"has {value}" if difference.is_element else value, LONGEST)
+
+
+def pipeline_exit_code(summary: Summary) -> int:
+    """Return a pipeline's exit code: 0 if all traces conform, 2 if no trace could be read, else 1."""
+    if summary.errors and summary.traces == summary.verdicts.get("unreadable", 0):
+        return NOTHING_READ
+    conform = not summary.errors and summary.traces == summary.verdicts.get("conforms", 0)
+    return CONFORMS if conform else DIVERGES
+
+
+def pipeline_as_json(summary: Summary) -> dict[str, Any]:
+    """Return the JSON object of a pipeline's summary."""
+    return {
+        **attributes(summary, "files", "new_files", "traces", "steps"),
+        **{verdict.value: summary.verdicts.get(verdict, 0) for verdict in ReplayVerdict},
+        **attributes(summary, "errors", "distinct_states", "actions", "never_taken"),
+    }
+
+
+def pipeline_lines(summary: Summary, *, quiet: bool) -> Iterator[Line]:
+    """Yield a pipeline's summary as lines of text."""
+    if not quiet:
+        yield from actions_table({"taken": summary.actions}, least=12)
+        yield []
+    for file, index, step, reason in summary.diverging:
+        what, where = ("refuted", "") if step is None else ("diverges", f", step {step}")
+        yield [(OLD, what), (PLAIN, f": {file}, trace {index}{where}: {_first_line(reason)}")]
+    for file, line, column, message in summary.unreadable:
+        place = "" if line is None else f":{line}:{column}"
+        yield [(OLD, "unreadable"), (PLAIN, f": {file}{place}: {_first_line(message)}")]
+    if summary.never_taken:
+        yield [(WARNING, f"Warning: no trace ever took {', '.join(summary.never_taken)}")]
+    yield [
+        *verdict_counts(summary.verdicts),
+        (
+            PLAIN,
+            f"; {summary.steps:,} steps, {summary.distinct_states:,} distinct states, {summary.errors:,} errors; "
+            f"{summary.new_files:,} of {summary.files:,} files are new",
+        ),
+    ]
+
+
+def _first_line(text: str) -> str:
+    return cut(text.partition("\n")[0], LONGEST_REASON)

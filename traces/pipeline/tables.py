@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import compact_json, from_spec
-from kraftcheck.processes import end_with_parent
+from kraftcheck.processes import default_workers, end_with_parent
 from kraftcheck.spec.errors import PlatformError
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
@@ -144,8 +144,8 @@ class ReplayTables:
 class PoolRunner:
     """Replays files in worker processes of this machine. See `Runner`."""
 
-    def __init__(self, workers: int, protocol: Protocol, arguments: str, output: PipelineFolder) -> None:
-        self._workers = workers
+    def __init__(self, workers: int | None, protocol: Protocol, arguments: str, output: PipelineFolder) -> None:
+        self.workers = workers or default_workers()
         self._protocol = protocol
         self._arguments = arguments
         self._output = output
@@ -154,7 +154,7 @@ class PoolRunner:
 
     def write(self, batch: int, files: list[InputFile]) -> None:
         """Write the tables of some files into the staging folders."""
-        tasks = dealt(files, min(len(files), TASKS_A_CORE * self._workers))
+        tasks = dealt(files, min(len(files), TASKS_A_CORE * self.workers))
         staging = {table: self._output.staging(table) for table in COLUMNS}
         for folder in staging.values():
             Path(folder).mkdir(parents=True)
@@ -176,7 +176,7 @@ class PoolRunner:
         """Start the worker processes. They inherit the model, so a user's file need not be imported again."""
         pa.array([])  # it imports pandas, if that is installed: once, as workers share it
         prepare = partial(_prepare, self._protocol, self._arguments)
-        return ProcessPoolExecutor(self._workers, get_context("fork"), initializer=prepare)
+        return ProcessPoolExecutor(self.workers, get_context("fork"), initializer=prepare)
 
     def summary(self, new_files: int) -> Summary:
         """Write the coverage table, and return the summary of all files that count."""
