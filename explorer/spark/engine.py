@@ -1,33 +1,25 @@
-"""Driver of a breadth-first search on Spark: counts, global ids and counterexamples."""
+"""Driver of a breadth-first search on Spark: levels, counts and global ids."""
 
 from __future__ import annotations
 
 import time
 from contextlib import closing
-from functools import partial
-from typing import Any
 
 import numpy as np
 
 from kraftcheck.explorer import capabilities
-from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
 from kraftcheck.explorer.bookkeeping import SearchStopped
-from kraftcheck.explorer.canonical import canonicalizer
-from kraftcheck.explorer.cluster import Cluster, TaskRaisedError
-from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest
+from kraftcheck.explorer.cluster import Cluster
+from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.explorer.spark.checkpoint import RunLog, SampleSearch, SparkCheckpoint
+from kraftcheck.explorer.spark.counterexamples import SparkCounterexamples
 from kraftcheck.explorer.spark.definitions import Definition, IdAssigner, Kind
-from kraftcheck.explorer.spark.global_ids import IdReport
 from kraftcheck.explorer.spark.jobs import DriverFolder, Jobs, cheaper
 from kraftcheck.explorer.spark.packed_states import by_partition
-from kraftcheck.explorer.spark.shared_folder import SharedFolder
-from kraftcheck.explorer.spark.task_expander import PRUNED, TaskExpander
+from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.checker import Checker
-from kraftcheck.explorer.tables.kernel.codes import STUCK
-from kraftcheck.explorer.tables.level_graph import check_behaviours
-from kraftcheck.explorer.tables.level_states import LevelStates
 from kraftcheck.processes import Interruption
-from kraftcheck.spec.errors import InputError, RaisedError
+from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 
 
@@ -72,7 +64,7 @@ class SparkSearch:
         self._checker.python = None  # tasks evaluate non-local properties
         self._books = self._checker.books
         self._books.result.workers = cluster.parallelism
-        self._class_of = canonicalizer(protocol, options.symmetry, None)
+        self._counterexamples = SparkCounterexamples(options, self.tasks, self._jobs, self._checker)
         self.log.actions.update(dict.fromkeys(learner.action_names, 0))
         self.log.violations = self._books.result.violations
 
@@ -88,7 +80,7 @@ class SparkSearch:
                 self._check_graph()
         except InputError as error:
             self._heed()  # a job that fails because it was cancelled is an interruption
-            raise self._traced(error) from error
+            raise self._counterexamples.traced(self.log, error) from error
         finally:
             self._books.result.depth = self.log.depth
 
@@ -110,8 +102,9 @@ class SparkSearch:
             reported = self._jobs.deduplicate(log, self.ids.counts)
             discovered = [one for one in reported if one.kind != Kind.VIOLATED]
             try:
-                self._take_events(events, depth)
-                self._take_violations([one for one in reported if one.kind == Kind.VIOLATED], depth + 1)
+                self._counterexamples.take_events(log, events, depth)
+                violations = [one for one in reported if one.kind == Kind.VIOLATED]
+                self._counterexamples.take_violations(log, violations, depth + 1)
             except SearchStopped:
                 self._save(finished=True)
                 raise
@@ -127,7 +120,7 @@ class SparkSearch:
         self.shared.clear()
         first = self._checker.starting_rows()
         self.expander.canonical_rows(first)  # this learns the images under symmetry
-        report = IdReport(self.ids)
+        report = self.ids.report()
         report.note(first)
         self._define(1, [list(report.definitions())])
         states = np.unique(self.ids.to_global(first), axis=0)
@@ -194,96 +187,13 @@ class SparkSearch:
 
     def _check_graph(self) -> None:
         try:
-            self._check_behaviours()
+            self._counterexamples.check_behaviours(self.log, self._pause)
         except SearchStopped:
             self._save(finished=self._books.result.limit is None)
             raise
         self._save(finished=True)
 
-    def _check_behaviours(self) -> None:
-        """Check AG EF and temporal properties in this process, on the state graph of all levels."""
-        folder = SharedFolder(self.shared.path)  # unlike the driver's, it caches no states
-        tasks = TaskExpander(self._checker.semantics.protocol, self.options, folder, for_graph=True)
-        tasks.load(self.log.named)
-        states = LevelStates(tasks.table_expander, None, None, folder.path, None)
-        with closing(tasks.table_expander), closing(states):
-            for level in range(1, self.log.depth + 1):
-                states.levels.begin()
-                for found in folder.read_level(level):
-                    self._pause()
-                    states.divide_memory(sum(states.levels.counts))
-                    states.levels.append(tasks.ids.to_own(found))
-                    tasks.learn(found)
-            states.reload(lambda: None)
-
-            def path_to(row: Any, level: int) -> Behaviour:
-                return self._behaviour(tasks.ids.to_global(row[None])[0], level)
-
-            check_behaviours(states, self._checker, self.options, path_to, self._pause)
-
     def _pause(self) -> None:
         """Stop at the time limit or an interruption."""
         self._books.check_time_limit(0)
         self._heed()
-
-    # Violations
-
-    def _take_events(self, events: list[Definition], level: int) -> None:
-        """Record the violations that tasks report for a level, in ascending order of their states."""
-        for _, kind, _, (mask, *state) in sorted(events, key=lambda event: (event.numbers[1:], event.column)):
-            found = [] if kind == STUCK else self.tasks.properties_in(kind, mask)
-            if ({one.name for one in found} or {DEADLOCK}) <= self._books.violated:
-                continue
-            trace = self._behaviour(np.array(state, np.int32), level)
-            if kind == PRUNED:
-                self._checker.report_step(found, trace, over_steps=False)
-            else:
-                self._checker.report_event(kind, mask, trace)
-
-    def _take_violations(self, found: list[Definition], level: int) -> None:
-        """Record the violations of non-local properties by new states of a level, in ascending order of the states."""
-        for _, number, _, state in sorted(found, key=lambda one: one.numbers):
-            name = self.tasks.non_local[number][0].name
-            if name not in self._books.violated:
-                self._books.violation(name, self._behaviour(np.array(state, np.int32), level))
-
-    def _traced(self, error: InputError) -> InputError:
-        """Return the error of a task together with the behaviour that leads to it; return any other error unchanged.
-
-        A task has only the reads of a call, not the state. So the driver expands the level again, and the part of the
-        next level that exists. It uses tables of its own, since an error may leave tables incomplete.
-        """
-        if not isinstance(error, TaskRaisedError):
-            return error
-        again = TaskExpander(self._checker.semantics.protocol, self.options, self.shared)
-        again.load(self.log.named)
-        level = len(self.log.levels)
-        for number in (level, level + 1):
-            for states in self.shared.read_level(number):
-                for index in range(len(states) if again.non_local or again.constraints else 0):
-                    try:
-                        again.check(states[index : index + 1])
-                        again.within(states[index : index + 1])
-                    except RaisedError as found:
-                        found.trace = self._behaviour(states[index], number)
-                        return found
-                try:
-                    for _ in again.successors(states):
-                        pass
-                except RaisedError as found:
-                    rows = self.ids.to_own(states)
-                    return self._checker.traced(found, rows, partial(self._behaviour_to, states, number))
-        return error
-
-    def _behaviour_to(self, states: Any, level: int, index: int) -> Behaviour:
-        return self._behaviour(states[index], level)
-
-    def _behaviour(self, state: Any, level: int) -> Behaviour:
-        """Return a shortest behaviour to `state`, a row of global ids in the level `level`."""
-        path = [state]
-        for before in range(level - 1, 0, -1):
-            path.append(self._jobs.predecessor(self.log, path[-1], before))
-        decode = self.expander.learner.decode_state
-        classes = [self._class_of(decode(self.ids.to_own(row[None])[0])) for row in reversed(path)]
-        semantics, starts = self._checker.semantics, self._checker.starts
-        return behaviour_along(semantics, classes, starts=starts, class_of=self._class_of)

@@ -251,6 +251,10 @@ class GlobalIds:
         found: list[int] = new.tolist()
         return found
 
+    def report(self) -> IdReport:
+        """Return a new report on states without global ids."""
+        return IdReport(self)
+
 
 class IdReport:
     """Collects the parts of states that need global ids, and defines them."""

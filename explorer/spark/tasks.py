@@ -17,7 +17,6 @@ import pyarrow as pa
 from kraftcheck.explorer.canonical import hidden_reads
 from kraftcheck.explorer.search_spec import from_spec
 from kraftcheck.explorer.spark.definitions import Definition, Kind, to_table
-from kraftcheck.explorer.spark.global_ids import IdReport
 from kraftcheck.explorer.spark.packed_states import StatePacking, by_partition, first_of_each, in_order
 from kraftcheck.explorer.spark.shared_folder import GROUP, SharedFolder, States
 from kraftcheck.explorer.spark.task_expander import TaskExpander
@@ -84,7 +83,7 @@ class _Discovery:
     def __init__(self, arguments: Arguments) -> None:
         self.expander = _prepared(arguments)
         self._before = Counter(self.expander.table_expander.learner.calls.counts)
-        self._unknown = IdReport(self.expander.ids)
+        self._unknown = self.expander.ids.report()
 
     def expand(self, states: States) -> None:
         """Expand states; collect the control rows and inboxes of the successors that have no global id yet."""
