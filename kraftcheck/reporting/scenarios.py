@@ -56,7 +56,6 @@ Values are written as in counterexamples: `TRUE`, `{n1, n2}`, `Candidate`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 
 from kraftcheck.catalogue import scenario_job
 from kraftcheck.reporting.changes import changes, fields_set, message_words, messages
@@ -73,34 +72,12 @@ from kraftcheck.traces.scenarios import (
     command_of,
     quoted,
     read_ask,
-    read_blocks,
     read_start,
     split,
     write_blocks,
 )
 
 INDENT = "    "
-
-
-def run_scenario(path: Path, *, rewrite: bool = False) -> list[tuple[Block, list[str]]]:
-    """Run a scenario file; return its blocks, each with the output of its commands."""
-    try:
-        blocks, after = read_blocks(path.read_text(encoding="utf-8"))
-    except ScenarioError as error:
-        raise ScenarioError(f"{path.name}, {error}") from None
-    running = ScenarioRun()
-    found: list[tuple[Block, list[str]]] = []
-    for block in blocks:
-        shown: list[str] = []
-        for number, command in enumerate(block.commands, start=block.line):
-            try:
-                shown += running.run(command)
-            except Exception as error:
-                raise ScenarioError(f"{path.name}, line {number}: {command}: {error}") from error
-        found.append((block, shown))
-    if rewrite:
-        path.write_text(write_blocks([block._replace(told=shown) for block, shown in found], after), encoding="utf-8")
-    return found
 
 
 def walk_as_scenario(words: Sequence[str], init: str, state: State, steps: Iterable[Transition]) -> str:

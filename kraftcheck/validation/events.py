@@ -38,10 +38,6 @@ class Kind(StrEnum):
     THREW = "threw"  # the process throws an exception
 
 
-STARTERS = frozenset({Kind.REQUEST, Kind.RESPONSE, Kind.IGNORED, Kind.DISK, Kind.BOOTSTRAP, Kind.BOOT})
-"""The kinds that begin a unit: the events up to the next of these belong to one step, or to timers after it."""
-
-
 class Body(NamedTuple):
     """A request or response: its API, and the names and values of its scalar fields in the order of its text."""
 

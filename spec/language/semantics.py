@@ -16,7 +16,6 @@ from kraftcheck.spec.errors import FORGOT_YIELD, ActionError, ProtocolError, Rai
 from kraftcheck.spec.kinds import describe_type, describe_value, field_checkers, fits, mismatch
 from kraftcheck.spec.language.declarations import (
     NOT_PROJECTED,
-    QUANTIFIED,
     REFINES,
     SPENT,
     Action,
@@ -546,11 +545,6 @@ class Semantics:
 
     def _holds(self, prop: Property, state: State) -> bool:
         return self.falsifying(prop, state) is None
-
-    def witnesses(self, prop: Property, state: State) -> dict[str, Value] | None:
-        """Return the replicas and the message that violate a state property, by parameter, or None."""
-        known = self.falsifying(prop, state)
-        return None if known is None else {name: known[name] for name in QUANTIFIED if name in prop.asks}
 
     def falsifying(self, prop: Property, state: State) -> dict[str, Value] | None:
         """Return the arguments that violate a state property, by parameter, or None."""

@@ -22,10 +22,10 @@ from kraftcheck.exploring.session import FORMS, Session
 from kraftcheck.exploring.tree import Tree
 from kraftcheck.jobs import lenient_job
 from kraftcheck.reporting.files import write_counterexamples
-from kraftcheck.reporting.scenarios import run_scenario
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.state import permuted
 from tests.support.command_line import Run, start
+from tests.support.scenarios import run_scenario
 
 DATA = Path(__file__).parents[1] / "data" / "tlc"
 LIMIT = 2**30

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kraftcheck.catalogue import find_model
-from kraftcheck.reporting.scenarios import run_scenario
 from kraftcheck.traces.scenarios import ScenarioError, read_blocks
+from tests.support.scenarios import run_scenario
 
 REWRITE = bool(os.environ.get("KRAFTCHECK_REWRITE_SCENARIOS"))
 SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))

@@ -27,7 +27,7 @@ from kraftcheck.traces.pipeline.rows import COLUMNS, FLAT
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-DELTA, PARQUET = FORMATS = ("delta", "parquet")
+DELTA, PARQUET = "delta", "parquet"
 DELTA_SETTINGS = (
     ("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension"),
     ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"),

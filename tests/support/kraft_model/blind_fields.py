@@ -153,7 +153,7 @@ def holds(semantics: Semantics, prop: Property, call: Call) -> bool:
     """Return whether a property is true; one that raises is not."""
     try:
         if prop.reads:
-            return semantics.witnesses(prop, call["state"]) is None
+            return semantics.falsifying(prop, call["state"]) is None
         return evaluate_property(semantics.protocol, prop, call)
     except (RaisedError, AttributeError, KeyError, TypeError):  # of a projection, too
         return False
