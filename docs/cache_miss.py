@@ -59,7 +59,7 @@ def main() -> None:
     """Print what becomes of the initial state."""
     expander = Expander.of(Ring(), SearchRequest(), workers=1)
     learner, worker = expander.learner, expander.pool[0]
-    tables, answer, turn = learner.interner.tables, learner._answer, 0
+    tables, answer, turn = learner.interner.tables, learner.answers.answer, 0
     rows = expander.encode(learner.protocol.initial())
     print("row before       ", rows[0].tolist(), "control row 0 is", tables.rows[0, :2].tolist())
 
@@ -68,7 +68,7 @@ def main() -> None:
             print("  asked of Python", named("ASK_", kind), about[:2])
         answer(of)
 
-    learner._answer = answered
+    learner.answers.answer = answered
     while turn == 0 or worker.stats[codes.S_RETRY]:
         turn += 1
         expander.fit_packing()

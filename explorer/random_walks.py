@@ -21,7 +21,7 @@ from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel.codes import MANY_SUCCESSORS, S_CODE
-from kraftcheck.explorer.tables.kernel.random_walk import (
+from kraftcheck.explorer.tables.kernel.depth_first import (
     GOING,
     NO_SUCCESSOR,
     STATE_BITS,

@@ -1,7 +1,6 @@
 """Traces of other tools: reading, writing, replay through a protocol, and comparison with TLC."""
 
-from kraftcheck.traces.formats.tlc_dump import read_graph, read_states
-from kraftcheck.traces.formats.tlc_dump_trace import as_json
+from kraftcheck.traces.formats.tlc_dump import as_json, read_graph, read_states
 from kraftcheck.traces.formats.tlc_log import as_text
 from kraftcheck.traces.parsing import TraceError, ValueCache
 from kraftcheck.traces.trace import (

@@ -16,8 +16,7 @@ from typing import Any
 from kraftcheck.explorer.checkpoint import SearchCheckpoint, folder_of
 from kraftcheck.explorer.result import DEADLOCK, SearchRequest, Violation
 from kraftcheck.explorer.spark.global_ids import UnknownPartError
-from kraftcheck.explorer.spark.packed_states import by_partition
-from kraftcheck.explorer.spark.shared_folder import SharedFolder, States, groups_of
+from kraftcheck.explorer.spark.shared_folder import SharedFolder, States, by_partition, groups_of
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.kernel.codes import STUCK
 from kraftcheck.files import TemporaryFolder

@@ -15,7 +15,7 @@ from kraftcheck.explorer.spark.checkpoint import RunLog, SampleSearch, SparkChec
 from kraftcheck.explorer.spark.counterexamples import SparkCounterexamples
 from kraftcheck.explorer.spark.definitions import Definition, IdAssigner, Kind
 from kraftcheck.explorer.spark.jobs import DriverFolder, Jobs, cheaper
-from kraftcheck.explorer.spark.packed_states import by_partition
+from kraftcheck.explorer.spark.shared_folder import by_partition
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.processes import Interruption

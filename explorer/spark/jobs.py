@@ -20,8 +20,7 @@ from kraftcheck.explorer.search_spec import compact_json, to_spec
 from kraftcheck.explorer.spark import tasks
 from kraftcheck.explorer.spark.checkpoint import RunLog
 from kraftcheck.explorer.spark.definitions import DDL, SCHEMA, Definition, Kind, from_table
-from kraftcheck.explorer.spark.packed_states import StatePacking
-from kraftcheck.explorer.spark.shared_folder import SharedFolder, States, groups_of
+from kraftcheck.explorer.spark.shared_folder import SharedFolder, StatePacking, States, groups_of
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.spec.language.protocol import Protocol
 

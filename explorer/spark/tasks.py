@@ -17,8 +17,15 @@ import pyarrow as pa
 from kraftcheck.explorer.canonical import hidden_reads
 from kraftcheck.explorer.search_spec import from_spec
 from kraftcheck.explorer.spark.definitions import Definition, Kind, to_table
-from kraftcheck.explorer.spark.packed_states import StatePacking, by_partition, first_of_each, in_order
-from kraftcheck.explorer.spark.shared_folder import GROUP, SharedFolder, States
+from kraftcheck.explorer.spark.shared_folder import (
+    GROUP,
+    SharedFolder,
+    StatePacking,
+    States,
+    by_partition,
+    first_of_each,
+    in_order,
+)
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.kernel.hash_set import look_up, mark_known
 from kraftcheck.explorer.tables.states.packed_rows import Words

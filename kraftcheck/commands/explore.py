@@ -18,8 +18,7 @@ import threading
 import webbrowser
 
 from kraftcheck.catalogue import named_model
-from kraftcheck.exploring.server import Server
-from kraftcheck.exploring.session import Session
+from kraftcheck.exploring.session import Server, Session
 from kraftcheck.exploring.tree import Tree
 from kraftcheck.jobs import lenient_job
 from kraftcheck.options import add

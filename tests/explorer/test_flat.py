@@ -14,11 +14,11 @@ from kraftcheck.explorer.reference import explore
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables import expander as expanding
 from kraftcheck.explorer.tables import layouts
-from kraftcheck.explorer.tables import worker_buffers as working
 from kraftcheck.explorer.tables.kernel.flat import facts
 from kraftcheck.explorer.tables.kernel.flat.batches import resolve_flat
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.explorer.tables.states import visited as visiting
+from kraftcheck.explorer.tables.states import worker_buffers as working
 from kraftcheck.explorer.tables.states.packed_rows import Packing
 from kraftcheck.explorer.tables.states.spilling import SpillingSet
 from kraftcheck.explorer.tables.states.worker_buffers import Worker

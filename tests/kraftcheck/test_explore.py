@@ -17,8 +17,7 @@ import pytest
 
 from kraftcheck.catalogue import Job, find_model
 from kraftcheck.explorer.result import Violation
-from kraftcheck.exploring.server import Server
-from kraftcheck.exploring.session import FORMS, Session
+from kraftcheck.exploring.session import FORMS, Server, Session
 from kraftcheck.exploring.tree import Tree
 from kraftcheck.jobs import lenient_job
 from kraftcheck.reporting.files import write_counterexamples

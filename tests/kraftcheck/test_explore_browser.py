@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from kraftcheck.catalogue import find_model
-from kraftcheck.exploring.server import Server
-from kraftcheck.exploring.session import Session
+from kraftcheck.exploring.session import Server, Session
 from kraftcheck.exploring.tree import Tree
 from kraftcheck.jobs import lenient_job
-from kraftcheck.reporting.scenarios import run_scenario
 from tests.support.browser import Watched, chromium
 from tests.support.reports import EVIL
+from tests.support.scenarios import run_scenario
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

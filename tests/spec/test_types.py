@@ -36,7 +36,7 @@ from kraftcheck.spec.kinds import mismatch
 from kraftcheck.spec.tla.text import one_line, parse_value
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value, order_key, ordered, text_of
-from kraftcheck.traces.formats.tlc_dump_trace import _json
+from kraftcheck.traces.formats.tlc_dump import _json
 
 
 class Colour(enum.Enum):

@@ -20,7 +20,7 @@ from kraftcheck.explorer import compiling as compiled
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.symbolic.kernel import saturation
 from kraftcheck.explorer.tables import engine, layout_policy
-from kraftcheck.explorer.tables.kernel import depth_first, random_walk
+from kraftcheck.explorer.tables.kernel import depth_first
 from kraftcheck.explorer.tables.kernel.native import CACHE
 from kraftcheck.files import InUseError, lock_file
 from kraftcheck.spec.examples.dining_philosophers import DiningPhilosophers
@@ -30,7 +30,7 @@ LOCK = Path(CACHE or gettempdir()) / "kraftcheck-tests.lock"
 
 def is_compiled() -> bool:
     """Return whether there is nothing left to compile that takes long."""
-    functions = (depth_first.descend, random_walk.advance_walks, saturation.saturate)
+    functions = (depth_first.descend, depth_first.advance_walks, saturation.saturate)
     return compiled.is_compiled() and all(one._cache._cache_file._load_index() for one in functions)
 
 

@@ -59,21 +59,21 @@ class Learner:
         self.action_names = [*protocol.actions, *protocol.network.own_actions()]
         self._failed: ProtocolError | None = None
         self._idle = 0
-        self._answers = Answers(self.calls, self.interner, flagged, self.action_names)
-        self.interner.slot_added = self._answers.forget_replicas
-        self.interner.shared.sets.added = self._answers.trees.forget_awaiting
-        self.interner.shared.sets.is_allowed &= self._answers.tracks_changes
+        self.answers = Answers(self.calls, self.interner, flagged, self.action_names)
+        self.interner.slot_added = self.answers.forget_replicas
+        self.interner.shared.sets.added = self.answers.trees.forget_awaiting
+        self.interner.shared.sets.is_allowed &= self.answers.tracks_changes
         tables = self.interner.tables
         for i, prop in enumerate(local):
             kind = 2 if "peer" in prop.asks else int("me" in prop.asks)
-            tables.append("properties", (root := self._answers.root(TreeOwner(prop)), kind, int(i >= len(properties))))
-            self._answers.policy.misses |= {root: 0} if kind == 1 else {}
+            tables.append("properties", (root := self.answers.root(TreeOwner(prop)), kind, int(i >= len(properties))))
+            self.answers.policy.misses |= {root: 0} if kind == 1 else {}
             tables.judged[int(i >= len(properties)), kind] |= 1 << i
         for prop in of_pairs:
-            tables.append("step_properties", (self._answers.root(TreeOwner(prop)), int(prop in action_constraints)))
+            tables.append("step_properties", (self.answers.root(TreeOwner(prop)), int(prop in action_constraints)))
         own = list(protocol.network.own_operations())
         for name, _, spends in own:
-            self._answers.effects.add_network_step(name, spends)
+            self.answers.effects.add_network_step(name, spends)
         tables.meta[codes.M_PROPERTIES] = len(local)
         tables.meta[codes.M_CONSTRAINTS] = len(constraints)
         tables.meta[codes.M_STEP_PROPERTIES] = len(of_pairs)
@@ -93,14 +93,14 @@ class Learner:
     @property
     def book(self) -> LabelTable:
         """The table of step labels."""
-        return self._answers.effects.labels
+        return self.answers.effects.labels
 
     def follow(self, fairness: tuple[Fairness, ...]) -> None:
         """Label steps for fairness, and record steps that only bounds disable; call before any other method."""
-        self._answers.effects.labels = LabelTable(self.protocol, self.action_names, fairness)
+        self.answers.effects.labels = LabelTable(self.protocol, self.action_names, fairness)
         self.interner.tables.meta[codes.M_WATCH_BOUNDS] = 1
         self.interner.shared.sets.is_allowed = False
-        self._answers.tracks_changes = False
+        self.answers.tracks_changes = False
 
     @property
     def labels(self) -> int:
@@ -152,7 +152,7 @@ class Learner:
             self._failed = error
             raise
         if self.interner.shared.explode_sets():
-            self._answers.forget_all()
+            self.answers.forget_all()
 
     def _make_rows(self, tables: GrowingTables, worker: WorkerArrays) -> None:
         """Run the compiled resolution of cache misses for states with control rows."""
@@ -171,7 +171,7 @@ class Learner:
         # requests for the rest. Only Python calls a handler, interns a value or grows a table; no thread expands states
         # then, so the tables may move in memory.
         while not self._make(worker, make):
-            self._answers.answer(worker)
+            self.answers.answer(worker)
             tables.grow()
             if not (evaluates or self._has_all_columns(worker)):
                 break  # a new replica widens the rows: the search must convert them first

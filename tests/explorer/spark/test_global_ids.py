@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 
 from kraftcheck.explorer.spark import definitions
 from kraftcheck.explorer.spark.definitions import CollisionError, Definition, IdAssigner, Kind, fingerprint
-from kraftcheck.explorer.spark.packed_states import StatePacking, in_order
-from kraftcheck.explorer.spark.shared_folder import SharedFolder
+from kraftcheck.explorer.spark.shared_folder import SharedFolder, StatePacking, in_order
 from kraftcheck.explorer.tables.kernel.packing import owners
 from kraftcheck.spec.errors import InputError
 
