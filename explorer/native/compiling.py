@@ -69,12 +69,12 @@ _runtime: Any = vars(runtime)["rtsys"]
 def cache_folder(*sources: Path) -> str:
     """Return the cache folder for the current sources of a kernel.
 
-    The folder's name has a digest of all sources, which are files or folders. Numba checks a function's own file only,
-    but compiles constants of other files in as well, and the places of the arrays of `Arrays` groups.
+    The folder's name has a digest of all sources. Numba checks a function's own file only, but compiles constants of
+    other files in as well.
     """
     digest = blake2b(b"debug" if DEBUG else b"", digest_size=8)
-    for source in (Path(__file__).parent, *sources):
-        for path in [source] if source.is_file() else sorted(source.rglob("*.py")):
+    for folder in (Path(__file__).parent, *sources):
+        for path in sorted(folder.rglob("*.py")):
             digest.update(path.read_bytes())
     given = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     with suppress(OSError, RuntimeError):

@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.temporal import kernel
 from kraftcheck.explorer.temporal.conditions import FairnessCondition, conditions_of, label_masks
 from kraftcheck.explorer.temporal.graph import LabelledGraph, Masks
+from kraftcheck.explorer.temporal.kernel import product as kernel
 from kraftcheck.explorer.transition_system import Label
 from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.formula import (

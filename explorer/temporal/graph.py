@@ -88,7 +88,7 @@ class LabelledGraph:
 
     def enabled(self, bits: Masks, first: int, count: int) -> Masks:
         """Return, for each state from `first` on, the bits of the labels of enabled steps that change it."""
-        from kraftcheck.explorer.temporal.kernel import gather
+        from kraftcheck.explorer.temporal.kernel.product import gather
 
         found = np.zeros(count, np.uint64)
         self.beyond.add(bits, first, found)

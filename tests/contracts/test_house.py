@@ -13,10 +13,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("spec", "kraft_model", "explorer", "traces", "kraftcheck")
-KERNELS = tuple(ROOT / "explorer" / name for name in ("tables/kernel", "symbolic/kernel", "temporal/kernel.py"))
+KERNELS = tuple(ROOT / "explorer" / engine / "kernel" for engine in ("tables", "symbolic", "temporal"))
 
 # Of the whole product
-MODULES, LONGEST_CHAIN, WIDEST_FAN_OUT, INTO_ENGINES = 371, 18, 14, 0
+MODULES, LONGEST_CHAIN, WIDEST_FAN_OUT, INTO_ENGINES = 397, 18, 23, 0
 COMPLEX_FUNCTIONS, COMPLEX_KERNELS, LARGE_CLASSES = 60, 3, 0
 # Of a function or a class, from which it counts as complex or large
 COMPLEXITY, KERNEL_COMPLEXITY, ATTRIBUTES = 10, 20, 15
@@ -62,7 +62,7 @@ def complex_functions(found: dict[Path, ast.Module], *, in_kernels: bool) -> Ite
     """Yield the functions over the limit of kernels, or of all else."""
     most = KERNEL_COMPLEXITY if in_kernels else COMPLEXITY
     for path, tree in found.items():
-        if any(kernel in (path, *path.parents) for kernel in KERNELS) == in_kernels:
+        if any(kernel in path.parents for kernel in KERNELS) == in_kernels:
             for node in ast.walk(tree):
                 if isinstance(node, FUNCTIONS) and complexity(node) > most:
                     yield f"{path.relative_to(ROOT)}: {node.name} {complexity(node)}"

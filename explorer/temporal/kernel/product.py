@@ -15,7 +15,7 @@ import numpy as np
 from kraftcheck.explorer.native.arrays import Arrays, array
 from kraftcheck.explorer.native.compiling import bare, compiler, inlined
 
-jit = compiler(Path(__file__))
+jit = compiler(Path(__file__).parent)
 
 DEAD, ALIVE, AGAIN = 0, -1, -2
 """Marks of a node: on no fair cycle; possibly on one; possibly on one, once other nodes are removed.
