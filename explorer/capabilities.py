@@ -23,6 +23,7 @@ CAPABILITIES = {
     "tables": {"bfs": ON_ROWS, "dfs": DEEP, "iddfs": DEEP},
     "reference": {"bfs": ALL - {Feature.CHECKPOINT, Feature.MEMORY}, "dfs": DEEP | {Feature.RENAMING}},
     "symbolic": {"bfs": SETS, "saturation": IN_NO_ORDER, "chaining": IN_NO_ORDER},
+    "bytecode": {"bfs": frozenset({Feature.CONSTRAINT, Feature.LIMITS})},
     "spark": {"bfs": ON_ROWS - {Feature.MEMORY}},
 }
 """Supported features, by engine and search order."""

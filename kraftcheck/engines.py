@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kraftcheck.explorer.request import OPTIONS, Progress, SearchRequest
 from kraftcheck.explorer.result import Verdict
 from kraftcheck.explorer.tables import search_orders
-from kraftcheck.spec.errors import InputError, RaisedError, unknown
+from kraftcheck.spec.errors import InputError, RaisedError, UntranslatableError, unknown
 from kraftcheck.spec.language.views import HiddenReadError
 
 if TYPE_CHECKING:
@@ -33,8 +33,10 @@ SMALL_STATES, SMALL_SECONDS = 500, 0.06
 """Limits of the reference engine's trial before Numba is imported; the second one is of processor time."""
 
 
-TRIAL_STATES, SAMPLES = 1 << 12, 2
+TRIAL_STATES, SAMPLES = 1 << 11, 2
 """Number of states at the first sample of the table engine's calls, and of successive samples that decide."""
+TRANSLATED_CALLS = 1 / 12
+"""Calls for each step from which translated handlers take less time than memoized calls."""
 
 
 class Engine(NamedTuple):
@@ -68,6 +70,7 @@ ENGINES = {
     "reference": _engine("reference", ("bfs", "dfs"), "--graph"),
     "symbolic": _engine("symbolic", ("saturation", "chaining", "bfs")),
     "spark": _engine("spark", ("bfs",)),
+    "bytecode": _engine("bytecode", ("bfs",)),
 }
 """Engines by name, in order of preference."""
 
@@ -142,14 +145,18 @@ def _search(
 
 
 def _while_calls_repeat(protocol: Protocol, options: SearchRequest, compiles: Callable[[], object] | None) -> Result:
-    """Return the table engine's result, or the reference engine's if the inputs of handlers hardly repeat."""
-    growth = CallGrowth(options)
-    with suppress(CallsGrow):
-        return _search("tables", protocol, options, compiles, growth.watched())
-    gc.collect()  # frees the tables
-    found = _by_reference(protocol, growth.rest(), growth.note, whole_levels=True)
-    assert found is not None, "only searches that the reference engine supports are watched"
-    return found
+    """Return the table engine's result, or another engine's if the inputs of handlers hardly repeat."""
+    growth, engine = CallGrowth(protocol, options), "tables"
+    while engine != "reference":
+        with suppress(CallsGrow, UntranslatableError):
+            found = _search(engine, protocol, growth.rest(engine), compiles, growth.watched(engine))
+            found.notes += growth.notes
+            return found
+        engine = growth.following(engine)
+        gc.collect()  # frees the tables
+    found_last = _by_reference(protocol, growth.rest(engine), *growth.notes, whole_levels=True)
+    assert found_last is not None, "only searches that the reference engine supports are watched"
+    return found_last
 
 
 class CallsGrow(Exception):  # noqa: N818 - a way out of a search, not an error
@@ -157,41 +164,79 @@ class CallsGrow(Exception):  # noqa: N818 - a way out of a search, not an error
 
 
 class CallGrowth:
-    """Ends a search whose inputs hardly repeat: tables then cost more than the reference engine's calls."""
+    """Ends a search whose inputs hardly repeat: another engine then takes less time than calls in Python."""
 
-    def __init__(self, options: SearchRequest) -> None:
-        self._options, self._began, self._samples = options, time.monotonic(), [Progress(0, 0, 0, 0, 0.0)]
-        self.note = ""
+    def __init__(self, protocol: Protocol, options: SearchRequest) -> None:
+        self._protocol, self._options, self._began = protocol, options, time.monotonic()
+        self._engines = {"bytecode": TRANSLATED_CALLS, "reference": 1.0}
+        self.notes: list[str] = []
+        self._restart()
 
-    def watched(self) -> SearchRequest:
-        """Return the request with a report that raises `CallsGrow`, unless only the table engine supports it."""
-        is_able = _is_able(self._options)
-        return replace(self._options, report=self._see) if is_able else self._options
+    def _restart(self) -> None:
+        self._samples = [Progress(0, 0, 0, 0, 0.0)]
+        self._next = "tables"
 
-    def rest(self) -> SearchRequest:
+    def watched(self, engine: str) -> SearchRequest:
+        """Return the request; for the table engine with a report that raises `CallsGrow`."""
+        options = self.rest(engine)
+        return replace(options, report=self._see) if engine == "tables" and self._able() else options
+
+    def _able(self) -> list[str]:
+        return [one for one in self._engines if _is_able(self._options, one)]
+
+    def rest(self, engine: str) -> SearchRequest:
         """Return the request, without the time that the search has taken."""
         limit, spent = self._options.time_limit, time.monotonic() - self._began
-        return self._options if limit is None else replace(self._options, time_limit=max(0.001, limit - spent))
+        workers = self._options.workers if engine == "tables" else None
+        return replace(self._options, workers=workers, time_limit=None if limit is None else max(0.001, limit - spent))
+
+    def following(self, engine: str) -> str:
+        """Return the engine that searches after one; the table engine again where a handler was not translatable."""
+        following = self._next
+        if engine == "bytecode":
+            del self._engines["bytecode"]
+            following = "tables"
+            self.notes.clear()
+        self._restart()
+        return following
 
     def _see(self, progress: Progress) -> None:
         if self._options.report is not None:
             self._options.report(progress)
-        if progress.distinct_states >= max(TRIAL_STATES, 2 * self._samples[-1].distinct_states):
-            self._samples.append(progress)
-            if len(self._samples) > SAMPLES and all(starmap(_grow, pairwise(self._samples[-SAMPLES:]))):
-                calls = progress.handler_calls
-                most = sorted(name for name, times in calls.items() if 2 * times > max(calls.values()))
-                self.note = (
-                    f"the inputs of {', '.join(most)} hardly repeat ({sum(calls.values()):,} calls for "
-                    f"{progress.generated_states:,} steps): the reference engine searched; see docs/fast.md"
-                )
+        if progress.distinct_states < max(TRIAL_STATES, 2 * self._samples[-1].distinct_states):
+            return
+        self._samples.append(progress)
+        if len(self._samples) <= SAMPLES:
+            return
+        least = min(starmap(_calls_a_step, pairwise(self._samples[-SAMPLES:])))
+        for engine in self._able():
+            if least >= self._engines[engine] and (engine == "reference" or self._is_translatable()):
+                self.notes = [_note(progress, engine)]
+                self._next = engine
                 raise CallsGrow
 
+    def _is_translatable(self) -> bool:
+        """Return whether the bytecode engine supports the protocol; it is not asked again if not."""
+        module = import_module(ENGINES["bytecode"].target.partition(":")[0])
+        if module.is_supported(self._protocol, self.rest("bytecode")):
+            return True
+        del self._engines["bytecode"]
+        return False
 
-def _grow(before: Progress, after: Progress) -> bool:
-    """Return whether there were at least as many calls as steps between two samples."""
+
+def _note(progress: Progress, engine: str) -> str:
+    calls = progress.handler_calls
+    most = sorted(name for name, times in calls.items() if 2 * times > max(calls.values()))
+    return (
+        f"the inputs of {', '.join(most)} hardly repeat ({sum(calls.values()):,} calls for "
+        f"{progress.generated_states:,} steps): the {engine} engine searched; see docs/fast.md"
+    )
+
+
+def _calls_a_step(before: Progress, after: Progress) -> float:
+    """Return the number of calls for each step between two samples."""
     calls = sum(after.handler_calls.values()) - sum(before.handler_calls.values())
-    return calls >= after.generated_states - before.generated_states
+    return calls / max(1, after.generated_states - before.generated_states)
 
 
 def _tried_by_reference(protocol: Protocol, options: SearchRequest) -> Result | None:
@@ -247,10 +292,10 @@ def _by_reference(protocol: Protocol, options: SearchRequest, *notes: str, whole
     return replace(result, engine="reference")
 
 
-def _is_able(options: SearchRequest) -> bool:
-    """Return whether the reference engine supports the search order and the options of a request."""
-    reference = ENGINES["reference"]
-    return options.search in reference.searches and set(special(options)) <= set(reference.options)
+def _is_able(options: SearchRequest, engine: str = "reference") -> bool:
+    """Return whether an engine supports the search order and the options of a request; one worker is no option."""
+    has, one = ENGINES[engine], replace(options, workers=None if options.workers == 1 else options.workers)
+    return options.search in has.searches and set(special(one)) <= set(has.options)
 
 
 def _run(engine: str, protocol: Protocol, options: SearchRequest) -> Result:

@@ -26,6 +26,13 @@ class PlatformError(InputError):
     exit_code = 3
 
 
+class UntranslatableError(InputError):
+    """A protocol that the bytecode engine does not support: `what`, with its place."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the engine bytecode does not support {what}; expected --engine tables")
+
+
 class ProtocolError(InputError):
     """A protocol that violates the rules of the language."""
 

@@ -31,6 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     began = time.monotonic()
     compile_tables()
     compile_symbolic()
+    compile_bytecode()
     print(f"compiled the kernels in {time.monotonic() - began:.1f} s into {compiled_code_folder()}")
     return 0
 
@@ -50,6 +51,13 @@ def compile_symbolic() -> None:
     """Compile the symbolic engine: search a small protocol with each of its orders."""
     for order in ENGINES["symbolic"].searches:
         ENGINES["symbolic"].run(_small(), SearchRequest(search=order))
+
+
+def compile_bytecode() -> None:
+    """Compile the bytecode engine: search a small protocol."""
+    from kraftcheck.spec.examples.die_hard import DieHard
+
+    ENGINES["bytecode"].run(DieHard(small=3, big=5, goal=4), SearchRequest())
 
 
 def _small() -> Protocol:

@@ -27,7 +27,8 @@ NAMED = 2
 """Maximum number of parts in a note."""
 ALWAYS = ("return False", "return True")
 """Parts that add nothing to their conditions."""
-_SEEN = "__seen__"
+SEEN = "__seen__"
+"""The name of the function that a probe calls with its number."""
 
 
 class Part(NamedTuple):
@@ -74,6 +75,20 @@ class Watch:
         return self._function(*arguments)
 
     @property
+    def definition(self) -> ast.FunctionDef | None:
+        """The definition with a call of `__seen__` at each probe, for an engine that translates it."""
+        definition = None if definition_of(self.prop.function.__code__) is None else loads(self._definition)
+        if definition is not None:
+            _Marker(set(self._open)).mark(definition)
+        return definition
+
+    def note(self, inputs: int, met: Collection[int]) -> None:
+        """Note what another engine evaluated: a lower bound on the distinct inputs, and the numbers of probes."""
+        self.calls = max(self.calls, inputs)
+        self._met.update(self._open.keys() & met)
+        self._rebuild()
+
+    @property
     def inputs(self) -> int:
         """A lower bound on the number of distinct inputs: a resumed search evaluates some inputs again."""
         return max(self.calls, self.before)
@@ -116,7 +131,7 @@ class Watch:
         definition, marker = loads(self._definition), _Marker(wanted)
         marker.mark(definition)
         if marker.parts:
-            self._function = recompiled(self.prop.function, definition, {_SEEN: self._met.add})
+            self._function = recompiled(self.prop.function, definition, {SEEN: self._met.add})
         return marker.parts
 
 
@@ -139,7 +154,7 @@ class _Marker:
         self.parts[number] = Part(getattr(node, "lineno", 0), cut(text, SHOWN), is_claim, is_element)
         if self._wanted and number not in self._wanted:
             return None
-        return ast.copy_location(ast.Call(ast.Name(_SEEN, ast.Load()), [ast.Constant(number)], []), node)
+        return ast.copy_location(ast.Call(ast.Name(SEEN, ast.Load()), [ast.Constant(number)], []), node)
 
     def _block(self, statements: list[ast.stmt], *, inner: bool) -> list[ast.stmt]:
         """Return a block with probes after its conditions."""

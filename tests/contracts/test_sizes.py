@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("spec", "kraft_model", "explorer", "traces", "kraftcheck")
-KERNELS = tuple(ROOT / "explorer" / engine / "kernel" for engine in ("tables", "symbolic", "temporal"))
+KERNELS = tuple(ROOT / "explorer" / engine / "kernel" for engine in ("tables", "symbolic", "temporal", "bytecode"))
 API = ROOT / "kraftcheck" / "api.py"
 MODULE, FUNCTION, COMPILED_FUNCTION, PARAMETERS = 800, 80, 120, 10
 

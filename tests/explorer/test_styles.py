@@ -10,6 +10,8 @@ import pytest
 from benchmarks.peers import PEERS, TOOLS, Peer, measured
 from benchmarks.styles import SEARCHES, STYLES, Style
 from kraftcheck import Result, engines, load
+from kraftcheck.explorer.bytecode import engine as bytecode
+from kraftcheck.spec.errors import UntranslatableError
 
 pytestmark = pytest.mark.kernel
 PAXOS = Style("paxos_shared.py:Paxos", "paxos_shared.cfg", 3_921, 17, None)
@@ -44,19 +46,36 @@ def test_loops_in_order_over_a_shared_set_are_read_element_by_element() -> None:
 
 
 @pytest.mark.slow
-def test_a_search_whose_inputs_hardly_repeat_goes_on_without_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("engine", ["bytecode", "reference"])
+def test_a_search_whose_inputs_hardly_repeat_goes_on_without_tables(
+    monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
     expected = checked(SEARCHES["si-one"], "reference")
     monkeypatch.setattr(engines, "TRIAL_STATES", 16)
     monkeypatch.setattr(engines, "_tried_by_reference", lambda *_: None)
+    monkeypatch.setattr(bytecode, "is_supported", lambda *_: engine == "bytecode")
     found = checked(SEARCHES["si-one"], None)
-    assert (found.engine, checked(SEARCHES["si-one"]).engine) == ("reference", "tables")
-    assert any("AbortTxn, AllFinished" in note and "the reference engine searched" in note for note in found.notes)
+    assert (found.engine, checked(SEARCHES["si-one"]).engine) == (engine, "tables")
+    assert any("AbortTxn, AllFinished" in note and f"the {engine} engine searched" in note for note in found.notes)
     assert (found.distinct_states, found.generated_states, found.depth, found.actions) == (
         expected.distinct_states,
         expected.generated_states,
         expected.depth,
         expected.actions,
     )
+
+
+@pytest.mark.slow
+def test_a_translation_that_fails_in_the_search_leads_back_to_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> Result:
+        raise UntranslatableError("an operation")
+
+    monkeypatch.setattr(engines, "TRIAL_STATES", 1024)
+    monkeypatch.setattr(engines, "_tried_by_reference", lambda *_: None)
+    monkeypatch.setattr(bytecode, "explore", fails)
+    found = checked(SEARCHES["kip279-small"], None)
+    assert found.engine == "tables"
+    assert not any("bytecode" in note for note in found.notes)
 
 
 def test_other_searches_keep_their_tables(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,410 @@
+"""Translation of calls: of functions beside the handler, of classes, and of what Python and the language offer."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+from collections.abc import Hashable, Sequence
+from types import FunctionType, MethodType
+from typing import Any
+
+from kraftcheck.explorer.bytecode.emitter import Label, Scope, bound_by
+from kraftcheck.explorer.bytecode.expressions import Expressions
+from kraftcheck.explorer.bytecode.kernel.codes import (
+    DICT,
+    FROZENSET,
+    LIST,
+    MAP,
+    NEEDS,
+    PUTS,
+    SET,
+    SPENDS,
+    STEP,
+    TUPLE,
+    WRITES,
+    Op,
+)
+from kraftcheck.explorer.bytecode.source import CACHED, probe_of
+from kraftcheck.spec.errors import UntranslatableError
+from kraftcheck.spec.language.state import Step, become, consume
+from kraftcheck.spec.values import Map, Record, field_names, ordered
+
+CONVERSIONS: dict[Any, int] = {tuple: TUPLE, list: LIST, frozenset: FROZENSET, set: SET, Map: MAP, dict: DICT}
+OF_ONE: dict[Any, Op] = {len: Op.LEN, ordered: Op.ORDERED, sum: Op.SUM, reversed: Op.REVERSED}
+OF_SETS = {
+    "union": Op.OR, "intersection": Op.AND, "difference": Op.SUB, "symmetric_difference": Op.XOR, "issubset": Op.LE,
+    "issuperset": Op.GE,
+}  # fmt: skip
+"""Methods that take any collection, which is converted to a set."""
+METHODS = {
+    "keys": (Op.KEYS, 0), "values": (Op.VALUES, 0), "items": (Op.ITEMS, 0), "put": (Op.PUT, 2),
+    "without": (Op.WITHOUT, 1),
+}  # fmt: skip
+"""Methods with their operation and the number of their arguments."""
+STEP_PARTS = {"write": WRITES, "spend": SPENDS, "need": NEEDS}
+KNOWN: dict[Any, str] = {
+    isinstance: "_isinstance", any: "_any_or_all", all: "_any_or_all", next: "_next", min: "_in_order", bool: "_bool",
+    max: "_in_order", sorted: "_in_order", range: "_range", enumerate: "_enumerate", zip: "_zip", become: "_become",
+    consume: "_become", itertools.combinations: "_combinations", **dict.fromkeys(CONVERSIONS, "_converted"),
+    **dict.fromkeys(OF_ONE, "_of_one"),
+}  # fmt: skip
+"""The method that translates a call of each known function."""
+Words = dict[str | None, ast.expr]
+"""Arguments by keyword."""
+
+
+class Calls(Expressions):
+    """Translation of calls."""
+
+    def _of_call(self, node: ast.Call) -> int:
+        if (number := probe_of(node)) is not None and self.watch is not None:
+            into = self._register()
+            self._emit(Op.SEEN, self.program.probe(self.watch, number), into)
+            return into
+        called = self._called(node)
+        if called is not None:
+            function, arguments = called
+            if not inspect.isgeneratorfunction(function):
+                return self._call(function, arguments)
+            mark = self._result(Op.MARK)
+            self._call(function, arguments)
+            return self._result(Op.COLLECT, LIST, mark)
+        target = self._object(node.func)
+        if target is not None:
+            return self._call_known(node, target)
+        if isinstance(node.func, ast.Attribute):
+            return self._call_method(node, node.func)
+        raise self._unsupported(node, "a call of a value")
+
+    def _called(self, node: ast.expr) -> tuple[Any, list[int]] | None:
+        """Return the function of the protocol, or beside it, that a call names, and its arguments."""
+        if not isinstance(node, ast.Call):
+            return None
+        target = self._object(node.func)
+        if isinstance(target, MethodType):
+            if target.__self__ is not self.program.protocol and target.__self__ is not type(self.program.protocol):
+                raise self._unsupported(node, f"a call of {target!r}")
+            target = target.__func__
+        if isinstance(target, CACHED):
+            target = target.__wrapped__
+        if not isinstance(target, FunctionType) or target in (ordered, become, consume):
+            return None
+        return target, self._arguments(node, target)
+
+    def _arguments(self, node: ast.Call, function: FunctionType, given: Sequence[int] = ()) -> list[int]:
+        parameters = list(inspect.signature(function).parameters.values())[self.program.is_method(function) :]
+        values = self._bound(node, parameters[len(given) :])
+        return [*given, *values.values()]
+
+    def _bound(self, node: ast.Call, parameters: Sequence[inspect.Parameter]) -> dict[str, int]:
+        """Return the register of each parameter of a call, in order."""
+        names = [one.name for one in parameters]
+        if any(isinstance(one, ast.Starred) for one in node.args) or len(node.args) > len(names):
+            raise self._unsupported(node, "arguments in a star")
+        given = [*zip(names, node.args, strict=False), *((word.arg, word.value) for word in node.keywords)]
+        values: dict[str | None, int] = {}
+        for name, one in given:
+            if name not in names or name in values:
+                raise self._unsupported(node, f"the argument {name}")
+            values[name] = self._value(one)
+        return {one.name: self._argument(node, values, one) for one in parameters}
+
+    def _argument(self, node: ast.Call, values: dict[str | None, int], parameter: inspect.Parameter) -> int:
+        if parameter.name in values:
+            return values[parameter.name]
+        default = parameter.default
+        if default is inspect.Parameter.empty or type(default).__name__ == "_HAS_DEFAULT_FACTORY_CLASS":
+            raise self._unsupported(node, f"a call without {parameter.name}")
+        return self._constant(default)
+
+    def _call(self, function: Any, arguments: list[int]) -> int:
+        first = self._register(max(1, len(arguments)))
+        for place, one in enumerate(arguments):
+            self._emit(Op.MOVE, first + place, one)
+        return self._result(Op.CALL, self.program.function(function), first, len(arguments))
+
+    def _call_known(self, node: ast.Call, target: Any) -> int:
+        """Translate a call of a class, or of a function of Python or of the language."""
+        if isinstance(target, type) and issubclass(target, Record):
+            return self._record(node, target)
+        words = {word.arg: word.value for word in node.keywords}
+        method = KNOWN.get(target) if isinstance(target, Hashable) else None
+        found: int | None = None
+        if method is not None and not any(isinstance(one, ast.Starred) for one in node.args):
+            found = getattr(self, method)(node, target, words)
+        if found is None:
+            raise self._unsupported(node, f"a call of {getattr(target, '__name__', target)}")
+        return found
+
+    def _of_one(self, node: ast.Call, target: Any, words: Words) -> int | None:
+        if len(node.args) != 1 or words:
+            return None
+        return self._result(OF_ONE[target], self._value(node.args[0]))
+
+    def _become(self, node: ast.Call, target: Any, words: Words) -> int | None:
+        if len(node.args) != 1 or words:
+            return None
+        return self._step(self._value(node.args[0]), consumes=target is consume)
+
+    def _any_or_all(self, node: ast.Call, target: Any, words: Words) -> int | None:
+        if len(node.args) != 1 or words:
+            return None
+        given = node.args[0]
+        if isinstance(given, ast.GeneratorExp):
+            return self._quantified(given, stops_at=target is any)
+        element = ast.Name("element of any or all", ast.Store())
+        loop = ast.comprehension(element, given, [], 0)
+        found = ast.GeneratorExp(ast.Name(element.id, ast.Load()), [loop])
+        return self._quantified(ast.fix_missing_locations(ast.copy_location(found, node)), stops_at=target is any)
+
+    def _bool(self, node: ast.Call, _: Any, words: Words) -> int | None:
+        if len(node.args) != 1 or words:
+            return None
+        return self._result(Op.NOT, self._result(Op.NOT, self._value(node.args[0])))
+
+    def _range(self, node: ast.Call, _: Any, words: Words) -> int | None:
+        if not 1 <= len(node.args) <= 3 or words:
+            return None
+        ends = [self._value(one) for one in node.args]
+        first = ends[0] if len(ends) > 1 else self._constant(0)
+        step = ends[2] if len(ends) == 3 else self._constant(1)
+        return self._result(Op.RANGE, first, ends[len(ends) > 1], step)
+
+    def _enumerate(self, node: ast.Call, _: Any, words: Words) -> int | None:
+        start = [*node.args[1:], *words.values()]
+        if not node.args or words.keys() - {"start"} or len(start) > 1:
+            return None
+        values = self._value(node.args[0])
+        return self._result(Op.ENUMERATE, values, self._value(start[0]) if start else self._constant(0))
+
+    def _zip(self, node: ast.Call, _: Any, words: Words) -> int | None:
+        strict = words.get("strict")
+        if not node.args or words.keys() - {"strict"} or (strict is not None and ast.unparse(strict) != "False"):
+            return None
+        first = self._register(len(node.args))
+        for place, one in enumerate(node.args):
+            self._emit(Op.MOVE, first + place, self._value(one))
+        return self._result(Op.ZIP, first, len(node.args))
+
+    def _combinations(self, node: ast.Call, _: Any, words: Words) -> int | None:
+        if len(node.args) != 2 or words:
+            return None
+        return self._result(Op.COMBINATIONS, self._value(node.args[0]), self._value(node.args[1]))
+
+    def _quantified(self, node: ast.GeneratorExp, *, stops_at: bool) -> int:
+        """Translate any(...) or all(...) over a generator: a loop that ends at the first decisive element."""
+        into, end = self._register(), Label()
+        self._emit(Op.CONST, into, self.program.constant(stops_at))
+        with Scope(self, bound_by(node.generators)):
+            self._loop(
+                node.generators, lambda: self._emit(Op.IF if stops_at else Op.UNLESS, self._value(node.elt), end)
+            )
+        self._emit(Op.CONST, into, self.program.constant(not stops_at))
+        self._here(end)
+        return into
+
+    def _next(self, node: ast.Call, _: Any, words: Words) -> int | None:
+        """Translate next(...) over a generator expression, perhaps with a default."""
+        generator = node.args[0] if node.args else None
+        if not isinstance(generator, ast.GeneratorExp) or len(node.args) > 2 or words:
+            return None
+        into, end = self._register(), Label()
+
+        def found() -> None:
+            self._emit(Op.MOVE, into, self._value(generator.elt))
+            self._emit(Op.JUMP, end)
+
+        with Scope(self, bound_by(generator.generators)):
+            self._loop(generator.generators, found)
+        if len(node.args) == 2:
+            self._emit(Op.MOVE, into, self._value(node.args[1]))
+        else:
+            self._emit(Op.FAIL)
+        self._here(end)
+        return into
+
+    def _converted(self, node: ast.Call, target: Any, words: Words) -> int | None:
+        kind = CONVERSIONS[target]
+        if len(node.args) > 1 or words:
+            return None
+        if not node.args:
+            return self._result(Op.COLLECT, kind, self._result(Op.MARK))
+        one = node.args[0]
+        if isinstance(one, ast.GeneratorExp) and kind not in (MAP, DICT):
+            return self._comprehension(kind, one.generators, [one.elt])
+        return self._result(Op.CONVERT, self._value(one), kind)
+
+    def _record(self, node: ast.Call, kind: type[Record]) -> int:
+        if kind is Step:
+            if node.args or node.keywords:
+                raise self._unsupported(node, "Step with arguments")
+            return self._step(self._constant(()))
+        if kind not in self.program.records:
+            self.program.heap.kind(kind)
+            self.program.records.append(kind)
+        values = self._bound(node, list(inspect.signature(kind).parameters.values()))
+        mark = self._result(Op.MARK)
+        for name in field_names(kind):
+            self._emit(Op.PUSH, values[name])
+        return self._result(Op.COLLECT, self.program.heap.kind(kind), mark)
+
+    def _step(self, me: int, *, consumes: bool = False) -> int:
+        mark, empty = self._result(Op.MARK), self._constant(())
+        for one in (me, self._constant(consumes), *[empty] * 5):
+            self._emit(Op.PUSH, one)
+        return self._result(Op.COLLECT, STEP, mark)
+
+    def _isinstance(self, node: ast.Call, _: Any, words: Words) -> int | None:
+        if len(node.args) != 2 or words:
+            return None
+        wanted = node.args[1]
+        if isinstance(wanted, ast.Name) and wanted.id in self._locals:
+            return self._result(Op.TEST_BY, self._value(node.args[0]), self._value(wanted))
+        kinds = self._classes(wanted)
+        if not all(isinstance(one, type) for one in kinds):
+            raise self._unsupported(node, "isinstance of a class that is not known before the search")
+        return self._result(Op.TEST, self._value(node.args[0]), self.program.heap.test(kinds))
+
+    def _classes(self, node: ast.expr) -> list[Any]:
+        """Return the classes that an expression names: one, a tuple, or a union."""
+        if isinstance(node, ast.Tuple):
+            return [one for part in node.elts for one in self._classes(part)]
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            return [*self._classes(node.left), *self._classes(node.right)]
+        found = self._object(node)
+        return list(found) if isinstance(found, tuple) else [found]
+
+    def _in_order(self, node: ast.Call, target: Any, words: Words) -> int | None:
+        """Translate min, max and sorted."""
+        if not node.args or words.keys() - ({"key"} if target is sorted else {"key", "default"}):
+            return None
+        values = self._value(node.args[0]) if len(node.args) == 1 else self._display(TUPLE, node.args)
+        if target is sorted:
+            return self._sorted(node, values, words.get("key"))
+        into, end, otherwise = self._register(), Label(), Label()
+        if "default" in words:
+            self._emit(Op.IF, self._result(Op.LEN, values), otherwise)
+            self._emit(Op.MOVE, into, self._value(words["default"]))
+            self._emit(Op.JUMP, end)
+        self._here(otherwise)
+        self._emit(Op.MOVE, into, self._extreme(node, values, words.get("key"), is_least=target is min))
+        self._here(end)
+        return into
+
+    def _sorted(self, node: ast.Call, values: int, key: ast.expr | None) -> int:
+        if key is None:
+            return self._result(Op.SORTED, values)
+        return self._result(Op.SORTED_PAIRS, self._with_keys(node, values, key))
+
+    def _extreme(self, node: ast.Call, values: int, key: ast.expr | None, *, is_least: bool) -> int:
+        if key is None:
+            return self._result(Op.MIN if is_least else Op.MAX, values)
+        pairs = self._with_keys(node, values, key)
+        if not is_least:  # the first of equal ones is the last of those in reverse
+            pairs = self._result(Op.REVERSED, pairs)
+        in_order = self._result(Op.SORTED_PAIRS, pairs)
+        return self._result(Op.INDEX, in_order, self._constant(0 if is_least else -1))
+
+    def _with_keys(self, node: ast.Call, values: int, key: ast.expr) -> int:
+        """Return the pairs of a key and an element, for each element."""
+        mark = self._result(Op.MARK)
+        iterator, again, end = self._register(2), Label(), Label()
+        self._emit(Op.ITERATE, iterator, values)
+        self._here(again)
+        element = self._register()
+        self._emit(Op.NEXT, element, iterator, end)
+        found = self._applied(node, key, element)
+        pair = self._result(Op.MARK)
+        self._emit(Op.PUSH, found)
+        self._emit(Op.PUSH, element)
+        self._emit(Op.PUSH, self._result(Op.COLLECT, TUPLE, pair))
+        self._emit(Op.JUMP, again)
+        self._here(end)
+        return self._result(Op.COLLECT, LIST, mark)
+
+    def _applied(self, node: ast.Call, key: ast.expr, element: int) -> int:
+        if isinstance(key, ast.Lambda) and len(key.args.args) == 1:
+            name = key.args.args[0].arg
+            with Scope(self, [name]):
+                self._emit(Op.MOVE, self._names[name], element)
+                return self._value(key.body)
+        target = self._object(key)
+        if isinstance(target, MethodType):
+            target = target.__func__
+        if isinstance(target, FunctionType):
+            return self._call(target, [element])
+        raise self._unsupported(node, "such a key")
+
+    def _call_method(self, node: ast.Call, method: ast.Attribute) -> int:
+        """Translate a call of a method of a value."""
+        value = self._value(method.value)
+        own = {one: inspect.getattr_static(one, method.attr, None) for one in self.program.records}
+        own = {
+            one: found
+            for one, found in own.items()
+            if isinstance(found, FunctionType) and found.__module__ != Record.__module__
+        }
+        own = {one: found for one, found in own.items() if one is not Step}
+        if not own:
+            return self._call_builtin(node, method.attr, value)
+        if len(set(own.values())) == 1:
+            (function,) = set(own.values())
+            arguments = self._arguments(node, function, [value])
+            return self._by_class(own, value, arguments, lambda: self._failing())
+        raise self._unsupported(node, f"the method {method.attr} of several classes")
+
+    def _failing(self) -> int:
+        self._emit(Op.FAIL)
+        return self._constant(None)
+
+    def _call_builtin(self, node: ast.Call, name: str, value: int) -> int:
+        words = {word.arg: word.value for word in node.keywords}
+        if name == "but":
+            return self._but(node, value)
+        if name == "put" and not node.args:
+            return self._put(value, words)
+        if name in STEP_PARTS and not words:
+            mark = self._result(Op.MARK)
+            self._push_each(node.args)
+            return self._result(Op.EXTEND, value, STEP_PARTS[name], mark)
+        if words:
+            raise self._unsupported(node, f"arguments by keyword of .{name}()")
+        return self._call_plain(node, name, value, [self._value(one) for one in node.args])
+
+    def _call_plain(self, node: ast.Call, name: str, value: int, given: list[int]) -> int:
+        """Translate a method of a map or a set."""
+        if METHODS.get(name, (None, None))[1] == len(given):
+            return self._result(METHODS[name][0], value, *given)
+        if name == "get" and len(given) in (1, 2):
+            return self._result(Op.GET, value, given[0], given[1] if len(given) == 2 else self._constant(None))
+        if name in OF_SETS and len(given) == 1:
+            return self._result(OF_SETS[name], value, self._result(Op.CONVERT, given[0], FROZENSET))
+        if name == "isdisjoint" and len(given) == 1:
+            common = self._result(Op.AND, value, self._result(Op.CONVERT, given[0], FROZENSET))
+            return self._result(Op.NOT, common)
+        raise self._unsupported(node, f"the method .{name}()")
+
+    def _but(self, node: ast.Call, value: int) -> int:
+        if node.args or any(word.arg is None for word in node.keywords):
+            raise self._unsupported(node, "a call of .but() with other than keyword arguments")
+        changes = [(str(word.arg), self._value(word.value)) for word in node.keywords]
+        for name, changed in changes:
+            value = self._result(Op.BUT, value, self.program.heap.name(name), changed)
+        return value
+
+    def _put(self, step: int, words: Words) -> int:
+        """Translate the writing of shared fields, in the order of their names, as `Step.put` notes them."""
+        if None in words:
+            raise UntranslatableError("** in put()")
+        values = {str(name): self._value(one) for name, one in words.items()}
+        pairs = []
+        for name in sorted(values):
+            mark = self._result(Op.MARK)
+            self._emit(Op.PUSH, self._constant(name))
+            self._emit(Op.PUSH, values[name])
+            pairs.append(self._result(Op.COLLECT, TUPLE, mark))
+        mark = self._result(Op.MARK)
+        for pair in pairs:
+            self._emit(Op.PUSH, pair)
+        return self._result(Op.EXTEND, step, PUTS, mark)

@@ -1,0 +1,192 @@
+"""Emission of instructions, and the parts of a function that Python evaluates at translation."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+from typing import Protocol as Interface
+
+from kraftcheck.explorer.bytecode.kernel.codes import Op
+from kraftcheck.explorer.bytecode.source import assigned, changed, shared_use, source_of
+from kraftcheck.explorer.bytecode.values import Heap
+from kraftcheck.spec.diagnosis.vacuity import Watch
+from kraftcheck.spec.errors import UntranslatableError
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.values import Record
+
+MOST_ELEMENTS = 100_000
+"""Elements of an iterator that is evaluated at translation."""
+_VIEWS: tuple[type, ...] = (range, type({}.keys()), type({}.values()), type({}.items()))
+
+
+class Functions(Interface):
+    """The part of the program that a translation uses: constants, and the numbers of other functions and of probes."""
+
+    protocol: Protocol
+    heap: Heap
+    records: list[type[Record]]
+
+    def constant(self, value: Any) -> int:
+        """Return the number of a constant."""
+
+    def function(self, function: Any) -> int:
+        """Return the number of a function."""
+
+    def probe(self, watch: Watch, number: int) -> int:
+        """Return the place of a probe."""
+
+    def is_method(self, function: FunctionType) -> bool:
+        """Return whether a function's first parameter is the protocol."""
+
+
+class Label:
+    """A place in the instructions of a function."""
+
+    def __init__(self) -> None:
+        self.place: int | None = None
+
+
+class Emitter:
+    """The instructions of one function."""
+
+    def __init__(self, program: Functions, function: FunctionType, watch: Watch | None = None) -> None:
+        self.program, self.function, self.watch = program, function, watch
+        self.tree = source_of(function)
+        self._first = function.__code__.co_firstlineno
+        if watch is not None and (definition := watch.definition) is not None:
+            self.tree, self._first = definition, 1
+        self._line = 0
+        self._code: list[list[Any]] = []
+        self.lines: list[int] = []
+        self._registers = 0
+        self._names: dict[str, int] = {}
+        closure = inspect.getclosurevars(function).nonlocals if function.__closure__ else {}
+        self._globals = {**function.__globals__, **closure}
+        arguments = self.tree.args
+        if arguments.vararg or arguments.kwarg:
+            raise self._unsupported(self.tree, "arguments in a star")
+        self.parameters = [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+        if program.is_method(function) and self.parameters:
+            self._globals[self.parameters.pop(0)] = program.protocol
+        self._locals = {*self.parameters, *assigned(self.tree)}
+        self._certain = set(self.parameters)  # variables that have a value here on every path
+        self._changed = changed(self.tree)
+        self._require_owned()
+
+    def _unsupported(self, node: ast.AST, what: str) -> UntranslatableError:
+        line = getattr(node, "lineno", 1) + self._first - 1
+        return UntranslatableError(f"{what} ({self.function.__qualname__}, line {line})")
+
+    def _emit(self, operation: Op, *operands: Any) -> None:
+        self._code.append([int(operation), *operands, *[0] * (4 - len(operands))])
+        self.lines.append(self._line)
+
+    def _register(self, count: int = 1) -> int:
+        self._registers += count
+        return self._registers - count
+
+    def _result(self, operation: Op, *operands: Any) -> int:
+        into = self._register()
+        self._emit(operation, into, *operands)
+        return into
+
+    def _constant(self, value: Any) -> int:
+        return self._result(Op.CONST, self.program.constant(value))
+
+    def _here(self, label: Label) -> None:
+        label.place = len(self._code)
+
+    @staticmethod
+    def _placed(operand: Any) -> int:
+        found = operand.place if isinstance(operand, Label) else operand
+        assert isinstance(found, int), "each label is placed before the end"
+        return found
+
+    def _require_owned(self) -> None:
+        """Raise unless no other name can refer to a list, set or dict that a variable changes."""
+        for name in self._changed:
+            if name in self.parameters or name not in self._locals:
+                raise self._unsupported(self.tree, f"a change of {name}, which is not the function's own")
+            problem = shared_use(self.tree, name)
+            if problem is not None:
+                raise self._unsupported(problem, f"{name}, which is changed, has a second name")
+
+    def _folded(self, node: ast.expr) -> tuple[bool, Any]:
+        """Return whether an expression depends on constants alone, and its value."""
+        if not self._is_static(node):
+            return False, None
+        try:
+            value = eval(compile(ast.Expression(node), "<constant>", "eval"), self._globals)
+            if isinstance(value, Iterator):
+                value = list(itertools.islice(value, MOST_ELEMENTS + 1))
+            elif type(value) in _VIEWS:
+                value = list(value)
+            if hasattr(value, "__len__") and len(value) > MOST_ELEMENTS:
+                return False, None
+            self.program.heap.encode(value)
+        except Exception:  # the handler raises it only where it evaluates the expression
+            return False, None
+        return True, value
+
+    def _is_static(self, node: ast.expr) -> bool:
+        parts = list(ast.walk(node))
+        if any(isinstance(one, ast.Lambda | ast.NamedExpr | ast.Yield | ast.YieldFrom | ast.Await) for one in parts):
+            return False
+        names = [one for one in parts if isinstance(one, ast.Name)]
+        bound = {one.id for one in names if isinstance(one.ctx, ast.Store)}
+        return all(one.id in bound or (one.id not in self._locals and self._is_known(one.id)) for one in names)
+
+    def _is_known(self, name: str) -> bool:
+        return name in self._globals or hasattr(builtins, name)
+
+    def _object(self, node: ast.expr) -> Any:
+        """Return the Python object that an expression names at translation, or None."""
+        if isinstance(node, ast.Name) and node.id not in self._locals:
+            return self._globals.get(node.id, getattr(builtins, node.id, None))
+        if isinstance(node, ast.Attribute):
+            if (
+                isinstance(node.value, ast.Call)
+                and isinstance(node.value.func, ast.Name)
+                and node.value.func.id == "super"
+            ):
+                return self._of_super(node.attr)
+            owner = self._object(node.value)
+            if isinstance(owner, type | ModuleType | Protocol):
+                return getattr(owner, node.attr, None)
+        return None
+
+    def _of_super(self, name: str) -> Any:
+        """Return the method that `super()` finds, in the class that defines the function."""
+        mro = type(self.program.protocol).__mro__
+        owner = next((one for one in mro if self.function in vars(one).values()), None)
+        if owner is None:
+            return None
+        following = (vars(one)[name] for one in mro[mro.index(owner) + 1 :] if name in vars(one))
+        found = next(following, None)
+        return MethodType(found, self.program.protocol) if isinstance(found, FunctionType) else None
+
+
+class Scope:
+    """The scope of some variables: those of a comprehension, or of a lambda."""
+
+    def __init__(self, of: Emitter, bound: Iterable[str]) -> None:
+        self._of, self._bound = of, set(bound)
+
+    def __enter__(self) -> None:
+        of = self._of
+        self._before = of._names, of._locals, of._certain
+        of._names = {**of._names, **{name: of._register() for name in self._bound}}
+        of._locals, of._certain = of._locals | self._bound, of._certain | self._bound
+
+    def __exit__(self, *_: object) -> None:
+        self._of._names, self._of._locals, self._of._certain = self._before
+
+
+def bound_by(loops: Sequence[ast.comprehension]) -> set[str]:
+    """Return the variables of a comprehension."""
+    return {one.id for loop in loops for one in ast.walk(loop.target) if isinstance(one, ast.Name)}

@@ -1,0 +1,240 @@
+"""Translation of expressions, without calls."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kraftcheck.explorer.bytecode.emitter import Emitter, Label, Scope, bound_by
+from kraftcheck.explorer.bytecode.kernel.codes import DICT, LIST, SET, TUPLE, Op
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.values import field_names
+
+BINARY: dict[type[ast.AST], Op] = {
+    ast.Add: Op.ADD, ast.Sub: Op.SUB, ast.Mult: Op.MUL, ast.FloorDiv: Op.DIV, ast.Mod: Op.MOD, ast.BitAnd: Op.AND,
+    ast.BitOr: Op.OR, ast.BitXor: Op.XOR, ast.Eq: Op.EQ, ast.NotEq: Op.NE, ast.Lt: Op.LT, ast.LtE: Op.LE, ast.Gt: Op.GT,
+    ast.GtE: Op.GE, ast.In: Op.IN, ast.NotIn: Op.NOT_IN, ast.Is: Op.IS, ast.IsNot: Op.IS_NOT,
+}  # fmt: skip
+
+
+class Expressions(Emitter, ABC):
+    """Translation of expressions: each leaves its value in a register."""
+
+    @abstractmethod
+    def _called(self, node: ast.expr) -> tuple[Any, list[int]] | None:
+        """Return the function of the protocol, or beside it, that a call names, and its arguments."""
+
+    @abstractmethod
+    def _call(self, function: Any, arguments: list[int]) -> int:
+        """Translate a call of a function."""
+
+    @abstractmethod
+    def _assign(self, target: ast.expr, value: int) -> None:
+        """Translate an assignment."""
+
+    def _value(self, node: ast.expr) -> int:
+        """Translate an expression; return the register of its value."""
+        found, value = self._folded(node)
+        if found:
+            return self._constant(value)
+        method = getattr(self, f"_of_{type(node).__name__.lower()}", None)
+        if method is None:
+            raise self._unsupported(node, f"an expression {type(node).__name__.lower()}")
+        result: int = method(node)
+        return result
+
+    def _of_name(self, node: ast.Name) -> int:
+        if node.id in self._names:
+            if node.id not in self._certain:
+                self._emit(Op.REQUIRE, self._names[node.id])
+            return self._names[node.id]
+        raise self._unsupported(node, f"the name {node.id}")
+
+    def _of_attribute(self, node: ast.Attribute) -> int:
+        owner = self._object(node.value)
+        if isinstance(owner, Protocol):
+            declared = inspect.getattr_static(type(owner), node.attr, None)
+            if isinstance(declared, property) and declared.fget is not None:
+                return self._call(declared.fget, [])
+            raise self._unsupported(node, f"self.{node.attr}")
+        if owner is not None:
+            raise self._unsupported(node, f"the attribute {node.attr}")
+        value = self._value(node.value)
+        own = {one: getattr(one, node.attr, None) for one in self.program.records if node.attr not in field_names(one)}
+        declared = {one: inspect.getattr_static(one, node.attr, None) for one in own}
+        properties = {one: found.fget for one, found in declared.items() if isinstance(found, property)}
+
+        def field() -> int:
+            return self._result(Op.FIELD, value, self.program.heap.name(node.attr))
+
+        return self._by_class(properties, value, [value], field) if properties else field()
+
+    def _by_class(
+        self, methods: dict[type, Any], value: int, arguments: list[int], otherwise: Callable[[], int]
+    ) -> int:
+        """Call the method of the class of a value; take another way for values of other classes."""
+        into, end = self._register(), Label()
+        for method in dict.fromkeys(methods.values()):
+            following = Label()
+            kinds = [one for one, found in methods.items() if found is method]
+            self._emit(Op.UNLESS, self._result(Op.TEST, value, self.program.heap.among(kinds)), following)
+            self._emit(Op.MOVE, into, self._call(method, arguments))
+            self._emit(Op.JUMP, end)
+            self._here(following)
+        self._emit(Op.MOVE, into, otherwise())
+        self._here(end)
+        return into
+
+    def _of_binop(self, node: ast.BinOp) -> int:
+        operation = BINARY.get(type(node.op))
+        if operation is None:
+            raise self._unsupported(node, f"the operator {type(node.op).__name__}")
+        left = self._kept(self._value(node.left), node.right)
+        return self._result(operation, left, self._value(node.right))
+
+    def _kept(self, register: int, *following: ast.expr) -> int:
+        """Return a register that the evaluation of further expressions does not change."""
+        if any(isinstance(one, ast.NamedExpr) for part in following for one in ast.walk(part)):
+            into = self._register()
+            self._emit(Op.MOVE, into, register)
+            return into
+        return register
+
+    def _of_unaryop(self, node: ast.UnaryOp) -> int:
+        if isinstance(node.op, ast.Not):
+            return self._result(Op.NOT, self._value(node.operand))
+        if isinstance(node.op, ast.USub):
+            return self._result(Op.NEGATE, self._value(node.operand))
+        raise self._unsupported(node, "an operator")
+
+    def _of_boolop(self, node: ast.BoolOp) -> int:
+        into, end = self._register(), Label()
+        for place, one in enumerate(node.values):
+            self._emit(Op.MOVE, into, self._value(one))
+            if place < len(node.values) - 1:
+                self._emit(Op.UNLESS if isinstance(node.op, ast.And) else Op.IF, into, end)
+        self._here(end)
+        return into
+
+    def _of_compare(self, node: ast.Compare) -> int:
+        into, end = self._register(), Label()
+        left = self._value(node.left)
+        for place, (operator, right) in enumerate(zip(node.ops, node.comparators, strict=True)):
+            left = self._kept(left, right)
+            other = self._value(right)
+            self._emit(BINARY[type(operator)], into, left, other)
+            if place < len(node.ops) - 1:
+                self._emit(Op.UNLESS, into, end)
+            left = other
+        self._here(end)
+        return into
+
+    def _of_ifexp(self, node: ast.IfExp) -> int:
+        into, otherwise, end = self._register(), Label(), Label()
+        self._emit(Op.UNLESS, self._value(node.test), otherwise)
+        self._emit(Op.MOVE, into, self._value(node.body))
+        self._emit(Op.JUMP, end)
+        self._here(otherwise)
+        self._emit(Op.MOVE, into, self._value(node.orelse))
+        self._here(end)
+        return into
+
+    def _of_namedexpr(self, node: ast.NamedExpr) -> int:
+        value = self._value(node.value)
+        self._assign(node.target, value)
+        return value
+
+    def _of_subscript(self, node: ast.Subscript) -> int:
+        value = self._value(node.value)
+        if isinstance(node.slice, ast.Slice):
+            if node.slice.step is not None:
+                raise self._unsupported(node, "a slice with a step")
+            ends = [
+                self._constant(None) if one is None else self._value(one)
+                for one in (node.slice.lower, node.slice.upper)
+            ]
+            return self._result(Op.SLICE, value, *ends)
+        return self._result(Op.INDEX, value, self._value(node.slice))
+
+    def _of_tuple(self, node: ast.Tuple) -> int:
+        return self._display(TUPLE, node.elts)
+
+    def _of_list(self, node: ast.List) -> int:
+        return self._display(LIST, node.elts)
+
+    def _of_set(self, node: ast.Set) -> int:
+        return self._display(SET, node.elts)
+
+    def _display(self, kind: int, elements: Sequence[ast.expr]) -> int:
+        mark = self._result(Op.MARK)
+        self._push_each(elements)
+        return self._result(Op.COLLECT, kind, mark)
+
+    def _push_each(self, elements: Sequence[ast.expr]) -> None:
+        for one in elements:
+            self._push(one)
+
+    def _push(self, node: ast.expr) -> None:
+        if isinstance(node, ast.Starred):
+            self._push_all(node.value)
+        else:
+            self._emit(Op.PUSH, self._value(node))
+
+    def _of_dict(self, node: ast.Dict) -> int:
+        mark = self._result(Op.MARK)
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None:
+                raise self._unsupported(node, "** in a dict")
+            self._emit(Op.PUSH, self._value(key))
+            self._emit(Op.PUSH, self._value(value))
+        return self._result(Op.COLLECT, DICT, mark)
+
+    def _of_listcomp(self, node: ast.ListComp) -> int:
+        return self._comprehension(LIST, node.generators, [node.elt])
+
+    def _of_setcomp(self, node: ast.SetComp) -> int:
+        return self._comprehension(SET, node.generators, [node.elt])
+
+    def _of_generatorexp(self, node: ast.GeneratorExp) -> int:
+        return self._comprehension(LIST, node.generators, [node.elt])
+
+    def _of_dictcomp(self, node: ast.DictComp) -> int:
+        return self._comprehension(DICT, node.generators, [node.key, node.value])
+
+    def _comprehension(self, kind: int, loops: Sequence[ast.comprehension], pushed: Sequence[ast.expr]) -> int:
+        mark = self._result(Op.MARK)
+        with Scope(self, bound_by(loops)):
+            self._loop(loops, lambda: self._push_each(pushed))
+        return self._result(Op.COLLECT, kind, mark)
+
+    def _loop(self, loops: Sequence[ast.comprehension], body: Callable[[], object]) -> None:
+        if not loops:
+            body()
+            return
+        again, end = Label(), Label()
+        iterator = self._iterator(loops[0].iter)
+        self._here(again)
+        element = self._register()
+        self._emit(Op.NEXT, element, iterator, end)
+        self._assign(loops[0].target, element)
+        for condition in loops[0].ifs:
+            self._emit(Op.UNLESS, self._value(condition), again)
+        self._loop(loops[1:], body)
+        self._emit(Op.JUMP, again)
+        self._here(end)
+
+    def _iterator(self, node: ast.expr) -> int:
+        value = self._value(node)
+        iterator = self._register(2)
+        self._emit(Op.ITERATE, iterator, value)
+        return iterator
+
+    def _push_all(self, node: ast.expr) -> None:
+        called = self._called(node)
+        if called is not None and inspect.isgeneratorfunction(called[0]):
+            self._call(*called)
+        else:
+            self._emit(Op.PUSH_ALL, self._value(node))

@@ -1,0 +1,185 @@
+"""Kinds of values, operations, scalars and error codes of the interpreter.
+
+A value is a 64-bit number. An odd one is the integer in its upper bits. An even one is twice the address of a *node* in
+`Machine.words`: its kind, its size, and its items. Nodes below `SCRATCH` are temporary. The nodes above are permanent,
+and each of them is unique: two permanent nodes are equal only if they are the same.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from pathlib import Path
+
+import numpy as np
+
+from kraftcheck.explorer.native.arrays import Arrays, array
+from kraftcheck.explorer.native.compiling import compiler
+
+jit = compiler(Path(__file__).parent)
+
+NONE, BOOL, STR, MODEL, INT, TUPLE, LIST, FROZENSET, SET, MAP, DICT, STATE, STEP, INVALID, CLASS = range(15)
+FIRST_CLASS = 16
+"""The first kind of an enum or a record class."""
+OF_NONE, OF_BOOL, OF_INT, OF_STR, OF_MODEL, OF_ENUM, OF_TUPLE, OF_SET, OF_RECORD, OF_MAP, OF_MUTABLE = range(11)
+"""Groups of kinds, in canonical order."""
+GROUPS = {
+    NONE: OF_NONE, BOOL: OF_BOOL, STR: OF_STR, MODEL: OF_MODEL, INT: OF_INT, TUPLE: OF_TUPLE, LIST: OF_MUTABLE,
+    FROZENSET: OF_SET, SET: OF_MUTABLE, MAP: OF_MAP, DICT: OF_MUTABLE, STATE: OF_MUTABLE, STEP: OF_RECORD,
+    INVALID: OF_MUTABLE, CLASS: OF_MUTABLE,
+}  # fmt: skip
+"""The group of each kind that is no class of the protocol."""
+
+SCRATCH = 1 << 20
+"""Words for temporary nodes."""
+HEAD = 2  # words of a node before its items
+LEAF = 4  # words of an atomic value: its head, its rank in canonical order, and whether it is true
+NONE_VALUE, FALSE, TRUE, EMPTY = (2 * (SCRATCH + LEAF * number) for number in range(4))
+MOST = 1 << 29
+"""Integers and addresses are less than this: a word holds twice the number."""
+REGISTERS, FRAMES, STACK, FUEL = 1 << 16, 200, 1 << 16, 1 << 26
+
+TOP, LOW, NODES, HEIGHT, ERROR, LINE, KINDS, STATES, GENERATED, STUCK, LOGGED, SCALARS = range(12)
+"""Scalars in `Machine.at`."""
+(
+    REPLICAS,
+    FIELDS,
+    BOUNDS,
+    ENTRIES,
+    PROPERTIES,
+    PROJECTIONS,
+    SHARED_KIND,
+    IS_LOGGING,
+    ID,
+    MOST_STATES,
+    STATE_KIND,
+    SHAPES,
+) = range(12)
+"""Numbers in `Machine.shape`: of columns of replicas, shared fields and bounds; and so on. Where no property takes the
+whole state, `STATE_KIND` is 0."""
+OF_ME, OF_PEER, OF_SHARED, OF_STATE, OF_PROJECTION = range(5)
+"""Sources of a function's parameters; a projection's number is added to the last. The list ends with -1."""
+BEYOND = -2
+"""The number of a state that violates a constraint, or exceeds the limit on states."""
+UNSUPPORTED, FULL, ROOM, LIMIT = 1, 2, 3, 4
+"""Errors: an operation that Python may define otherwise; scratch exhausted; permanent words,
+the table or the numbers of states exhausted; the limit on states reached."""
+
+ANY_TYPE, OF_KINDS, TUPLE_OF, SET_OF, MAP_OF, UNION_OF, PRODUCT_OF, LITERAL = range(8)
+"""Operations of a type: see `heap.fits`."""
+
+ME, CONSUMES, SENDS, PUTS, WRITES, SPENDS, NEEDS = range(7)
+"""Fields of a step."""
+
+
+class Op(IntEnum):
+    """Operations; the comments name the operands, registers unless they say otherwise."""
+
+    MOVE = 0  # a = b
+    CONST = 1  # a = constant number b
+    JUMP = 2  # to instruction a
+    IF = 3  # if a is true, to instruction b
+    UNLESS = 4  # if a is false, to instruction b
+    CALL = 5  # a = function b of d arguments from c on
+    RETURN = 6  # a
+    MARK = 7  # a = height of the stack
+    PUSH = 8  # a
+    PUSH_ALL = 9  # the elements of a
+    COLLECT = 10  # a = value of kind b with the values on the stack above the mark c
+    ITERATE = 11  # a = iterator over b; a + 1 is its position
+    NEXT = 12  # a = next element of the iterator b, or to instruction c
+    FIELD = 13  # a = field c (number of a name) of b
+    BUT = 14  # a = b with field c (number of a name) set to d
+    INDEX = 15  # a = b[c]
+    SLICE = 16  # a = b[c:d]
+    LEN = 17  # a = len(b)
+    NOT = 18  # a = not b
+    NEGATE = 19  # a = -b
+    ADD = 20  # a = b + c, and so on
+    SUB = 21
+    MUL = 22
+    DIV = 23
+    MOD = 24
+    AND = 25
+    OR = 26
+    XOR = 27
+    EQ = 28
+    NE = 29
+    LT = 30
+    LE = 31
+    GT = 32
+    GE = 33
+    IN = 34
+    NOT_IN = 35
+    IS = 36
+    IS_NOT = 37
+    TEST = 38  # a = whether the kind of b passes test c (a number)
+    ORDERED = 39  # a = ordered(b)
+    SORTED = 40  # a = sorted(b)
+    SORTED_PAIRS = 41  # a = second elements of the pairs b, sorted by the first
+    SUM = 42  # a = sum(b)
+    MIN = 43  # a = min(b)
+    MAX = 44  # a = max(b)
+    RANGE = 45  # a = range(b, c, d)
+    ENUMERATE = 46  # a = enumerate(b, c)
+    ZIP = 47  # a = zip of c values from b on
+    REVERSED = 48  # a = reversed(b)
+    KEYS = 49  # a = b.keys(), and so on
+    VALUES = 50
+    ITEMS = 51
+    GET = 52  # a = b.get(c, d)
+    PUT = 53  # a = b with key c mapped to d
+    WITHOUT = 54  # a = b without the key or element c
+    CONVERT = 55  # a = b as kind c
+    COMBINATIONS = 56  # a = combinations(b, c)
+    INCLUDE = 57  # a = b with element c
+    EXTEND = 58  # a = step b with the values above the mark d added to field c (a number)
+    UNPACK = 59  # c registers from a on = elements of b
+    IMMUTABLE = 60  # fail if a is a list, a set or a dict
+    UNSET = 61  # a = no value
+    TEST_BY = 62  # a = whether b is an instance of the class c
+    SEEN = 63  # the probe a (a number) was passed; b = True
+    REQUIRE = 64  # fail if a has no value
+    FAIL = 65
+
+
+class Machine(Arrays):
+    """The arrays of the heap, of the program and of the search."""
+
+    at = array(np.int64)
+    words = array(np.int32)
+    table = array(np.int32)  # addresses of permanent nodes by hash; 0 is free
+    code = array(np.int32, 5)
+    constants = array(np.int64)
+    functions = array(np.int32, 2)  # first instruction, registers
+    registers = array(np.int64)
+    frames = array(np.int64, 3)
+    stack = array(np.int64)
+    groups = array(np.int32)  # by kind
+    like = array(np.uint8)  # by kind: 1 for numbers, 2 for strings; values of such kinds may be equal, as 1 and True
+    ranks = array(np.int32)  # of record classes in canonical order, by kind
+    tests = array(np.uint8)  # by test and kind
+    offsets = array(np.int32)  # by name of a field and kind: the number of the field, or -1
+    types = array(np.int32, 3)
+    type_items = array(np.int32)
+    field_types = array(np.int32)  # types of all fields
+    first_field = array(np.int32)  # by kind: where its types begin in `field_types`; -1 for other than records
+    # The search
+    shape = array(np.int64)  # see `search.py`
+    columns = array(np.int64)  # per replica: its id
+    names = array(np.int64)  # per shared field and bound: its name
+    limits = array(np.int64)  # per bound
+    shared_types = array(np.int32)  # per shared field
+    entries = array(np.int32, 4)  # action, function, replica or -1, test of actors
+    parameters = array(np.int32, 8)  # per entry, then per property: the sources of its parameters
+    projections = array(np.int32, 2)  # function, test of the replicas covered
+    properties = array(np.int32, 5)  # function, test of me, test of peer, whether a constraint
+    seen = array(np.uint8)  # by probe
+    inputs = array(np.int64, 8)  # by property: its first input, and the number of distinct inputs, up to two
+    row = array(np.int64)  # the columns of a state, then those of a successor
+    environment = array(np.int64)  # its shared record and its projections, then the successor's
+    states = array(np.int32)  # addresses by number
+    sources = array(np.int32)  # by number: the state that first led to it
+    fired = array(np.int64)  # by entry
+    taken = array(np.int64)  # by entry: steps of the state under expansion
+    violations = array(np.int64, 2)  # by property: the source + 2, and the address of the violating state
+    log = array(np.int64, 2)  # entry and address of each step, if wanted

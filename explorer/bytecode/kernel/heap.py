@@ -1,0 +1,382 @@
+"""Values on the heap: allocation, equality, canonical order, unique permanent nodes, and types."""
+
+# ruff: noqa: SIM109, SIM110 - Numba compiles comparisons and loops better than membership tests and generators
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.bytecode.kernel.codes import (
+    ANY_TYPE,
+    BOOL,
+    DICT,
+    EMPTY,
+    ERROR,
+    FALSE,
+    FROZENSET,
+    FULL,
+    HEAD,
+    INT,
+    KINDS,
+    LIST,
+    LITERAL,
+    LOW,
+    MAP,
+    MAP_OF,
+    NODES,
+    OF_ENUM,
+    OF_KINDS,
+    OF_MUTABLE,
+    OF_RECORD,
+    PRODUCT_OF,
+    ROOM,
+    SCRATCH,
+    SET,
+    SET_OF,
+    STATE,
+    STR,
+    TOP,
+    TRUE,
+    TUPLE,
+    UNION_OF,
+    UNSUPPORTED,
+    jit,
+)
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT = np.uint64(29)
+BARE = 1  # items of a state after its columns: its number
+
+
+@jit
+def fail(m: Any, error: Any) -> Any:
+    """Record the first error of a run; return no value."""
+    if m.at[ERROR] == 0:
+        m.at[ERROR] = error
+    return 0
+
+
+@jit
+def kind_of(m: Any, value: Any) -> Any:
+    """Return the kind of a value."""
+    return INT if value & 1 else m.words[value >> 1]
+
+
+@jit
+def size_of(m: Any, value: Any) -> Any:
+    """Return the number of items of a node."""
+    return m.words[(value >> 1) + 1]
+
+
+@jit
+def item(m: Any, value: Any, place: Any) -> Any:
+    """Return an item of a node."""
+    return np.int64(m.words[(value >> 1) + HEAD + place])
+
+
+@jit
+def truth(value: Any) -> Any:
+    """Return a bool as a value."""
+    return TRUE if value else FALSE
+
+
+@jit
+def number(m: Any, found: Any) -> Any:
+    """Return an integer as a value."""
+    if -(1 << 29) < found < (1 << 29):
+        return (found << 1) | 1
+    return fail(m, UNSUPPORTED)
+
+
+@jit
+def allocate(m: Any, kind: Any, size: Any) -> Any:
+    """Return the address of a new temporary node; 0 if there is no room."""
+    place = m.at[LOW]
+    if size < 0 or place + size + HEAD > SCRATCH:
+        return fail(m, FULL)
+    m.at[LOW] = place + size + HEAD
+    m.words[place] = kind
+    m.words[place + 1] = size
+    return place
+
+
+@jit
+def is_true(m: Any, value: Any) -> Any:
+    """Return whether Python takes a value for true."""
+    if value & 1:
+        return value != 1
+    if value == 0:
+        fail(m, UNSUPPORTED)
+        return False
+    group = m.groups[m.words[value >> 1]]
+    if group <= OF_ENUM:
+        return m.words[(value >> 1) + HEAD + 1] != 0
+    if m.words[value >> 1] == STATE or group > OF_MUTABLE:
+        fail(m, UNSUPPORTED)
+        return False
+    return group == OF_RECORD or size_of(m, value) > 0
+
+
+@jit
+def are_ambiguous(m: Any, kind: Any, other: Any) -> Any:
+    """Return whether Python may take values of two different kinds for equal."""
+    return kind != other and m.like[kind] & m.like[other] != 0
+
+
+@jit
+def same(m: Any, one: Any, other: Any) -> Any:
+    """Return whether two values are equal. Those of different kinds that Python may take for equal are an error."""
+    if one == other:
+        return True
+    kind, others = kind_of(m, one), kind_of(m, other)
+    if are_ambiguous(m, kind, others) or one == 0 or other == 0:
+        fail(m, UNSUPPORTED)
+    a, b = one >> 1, other >> 1
+    if m.groups[kind] <= OF_ENUM or m.groups[others] <= OF_ENUM or (kind == others and a >= SCRATCH and b >= SCRATCH):
+        return False
+    are_sets = (kind == FROZENSET or kind == SET) and (others == FROZENSET or others == SET)
+    size = m.words[a + 1]
+    if (kind != others and not are_sets) or size != m.words[b + 1]:
+        return False
+    for place in range(HEAD, HEAD + size):
+        if not same(m, np.int64(m.words[a + place]), np.int64(m.words[b + place])):
+            if kind == DICT:
+                fail(m, UNSUPPORTED)  # two dicts may differ in their order alone
+            return False
+    return True
+
+
+@jit
+def compare(m: Any, one: Any, other: Any) -> Any:
+    """Return -1, 0 or 1: the canonical order of two immutable values."""
+    if one == other:
+        return 0
+    if one & 1 and other & 1:
+        return -1 if one < other else 1
+    kind, others = kind_of(m, one), kind_of(m, other)
+    group, another = m.groups[kind], m.groups[others]
+    if group >= OF_MUTABLE or another >= OF_MUTABLE or are_ambiguous(m, kind, others):
+        fail(m, UNSUPPORTED)
+        return 0
+    if group != another:
+        return -1 if group < another else 1
+    a, b = one >> 1, other >> 1
+    if group <= OF_ENUM:
+        return -1 if m.words[a + HEAD] < m.words[b + HEAD] else 1
+    if group == OF_RECORD:
+        if kind != others:
+            return -1 if m.ranks[kind] < m.ranks[others] else 1
+    elif m.words[a + 1] != m.words[b + 1]:
+        return -1 if m.words[a + 1] < m.words[b + 1] else 1
+    for place in range(HEAD, HEAD + m.words[a + 1]):
+        found = compare(m, np.int64(m.words[a + place]), np.int64(m.words[b + place]))
+        if found != 0:
+            return found
+    return 0
+
+
+@jit
+def less(m: Any, one: Any, other: Any) -> Any:
+    """Return whether `one < other` in Python, of numbers, bools, strings and sequences."""
+    if one & 1 and other & 1:
+        return one < other
+    kind, others = kind_of(m, one), kind_of(m, other)
+    if kind != others or not (kind == TUPLE or kind == LIST or kind == STR or kind == BOOL):
+        fail(m, UNSUPPORTED)
+        return False
+    a, b = one >> 1, other >> 1
+    if kind != TUPLE and kind != LIST:
+        return m.words[a + HEAD] < m.words[b + HEAD]
+    size, others_size = m.words[a + 1], m.words[b + 1]
+    for place in range(HEAD, HEAD + min(size, others_size)):
+        mine, theirs = np.int64(m.words[a + place]), np.int64(m.words[b + place])
+        if not same(m, mine, theirs):
+            return less(m, mine, theirs)
+    return size < others_size
+
+
+@jit
+def set_of(m: Any, kind: Any, first: Any, count: Any) -> Any:
+    """Return the set of some values on the stack, which are sorted in place."""
+    kept = 0
+    for number_of in range(count):
+        value = m.stack[first + number_of]
+        if not value & 1 and m.groups[m.words[value >> 1]] >= OF_MUTABLE:
+            return fail(m, UNSUPPORTED)  # not hashable
+        place, is_known = kept, False
+        while place > 0:
+            order = compare(m, m.stack[first + place - 1], value)
+            if order < 0:
+                break
+            if order == 0:
+                is_known = True
+                break
+            place -= 1
+        if not is_known:
+            for later in range(kept, place, -1):
+                m.stack[first + later] = m.stack[first + later - 1]
+            m.stack[first + place] = value
+            kept += 1
+    return node_of(m, kind, first, kept)
+
+
+@jit
+def map_of(m: Any, kind: Any, first: Any, count: Any) -> Any:
+    """Return the map, or dict, of keys and values on the stack in turn; the last value of a key counts."""
+    kept = 0
+    for number_of in range(0, count, 2):
+        key, value = m.stack[first + number_of], m.stack[first + number_of + 1]
+        if not key & 1 and m.groups[m.words[key >> 1]] >= OF_MUTABLE:
+            return fail(m, UNSUPPORTED)
+        place, is_known = kept, False
+        while place > 0:
+            order = compare(m, m.stack[first + place - 2], key)
+            if order == 0:
+                is_known = True
+                m.stack[first + place - 1] = value
+                break
+            if order < 0 and kind == MAP:
+                break
+            place -= 2
+        if not is_known:
+            if kind == DICT:
+                place = kept  # in order of insertion
+            for later in range(kept + 1, place + 1, -1):
+                m.stack[first + later] = m.stack[first + later - 2]
+            m.stack[first + place] = key
+            m.stack[first + place + 1] = value
+            kept += 2
+    return node_of(m, kind, first, kept)
+
+
+@jit
+def node_of(m: Any, kind: Any, first: Any, count: Any) -> Any:
+    """Return a temporary node with values of the stack."""
+    if count == 0 and kind == TUPLE:
+        return EMPTY
+    address = allocate(m, kind, count)
+    if address == 0:
+        return 0
+    for place in range(count):
+        m.words[address + HEAD + place] = m.stack[first + place]
+    return address << 1
+
+
+# Permanent nodes
+
+
+@jit
+def hash_of(m: Any, address: Any, size: Any) -> Any:
+    """Return the hash of a node with permanent items."""
+    found = np.uint64(m.words[address]) * _MIX + np.uint64(size)
+    for place in range(HEAD, HEAD + size):
+        found = (found ^ np.uint64(np.uint32(m.words[address + place]))) * _MIX
+        found ^= found >> _SHIFT
+    return found
+
+
+@jit
+def hashed_size(m: Any, address: Any) -> Any:
+    """Return the number of items that identify a node: all but the number of a state."""
+    size = m.words[address + 1]
+    return size - BARE if m.words[address] == STATE else size
+
+
+@jit
+def unique(m: Any, address: Any) -> Any:
+    """Return the permanent node equal to a temporary one with permanent items: a known one, or a copy."""
+    words, table = m.words, m.table
+    size = hashed_size(m, address)
+    mask = np.uint64(table.shape[0] - 1)
+    slot = hash_of(m, address, size) & mask
+    while table[slot] != 0:
+        known = np.int64(table[slot])
+        if words[known] == words[address] and words[known + 1] == words[address + 1]:
+            place = HEAD
+            while place < HEAD + size and words[known + place] == words[address + place]:
+                place += 1
+            if place == HEAD + size:
+                return known
+        slot = (slot + np.uint64(1)) & mask
+    whole = words[address + 1] + HEAD
+    top = m.at[TOP]
+    if top + whole > words.shape[0] or 4 * (m.at[NODES] + 1) > 3 * table.shape[0]:
+        return fail(m, ROOM)
+    for place in range(whole):
+        words[top + place] = words[address + place]
+    table[slot] = top
+    m.at[TOP] = top + whole
+    m.at[NODES] += 1
+    return top
+
+
+@jit
+def rehash(m: Any) -> Any:
+    """Fill an empty table with all permanent nodes."""
+    address = np.int64(SCRATCH)
+    mask = np.uint64(m.table.shape[0] - 1)
+    while address < m.at[TOP]:
+        slot = hash_of(m, address, hashed_size(m, address)) & mask
+        while m.table[slot] != 0:
+            slot = (slot + np.uint64(1)) & mask
+        m.table[slot] = address
+        address += m.words[address + 1] + HEAD
+
+
+@jit
+def keep(m: Any, value: Any) -> Any:
+    """Return the permanent value equal to a value; an error if it is mutable, or a field has a wrong type."""
+    if value & 1 or value >> 1 >= SCRATCH:
+        return value
+    address = value >> 1
+    kind = m.words[address]
+    if address == 0 or m.groups[kind] >= OF_MUTABLE:
+        return fail(m, UNSUPPORTED)
+    size = m.words[address + 1]
+    for place in range(HEAD, HEAD + size):
+        m.words[address + place] = keep(m, np.int64(m.words[address + place]))
+    if m.at[ERROR] != 0:
+        return 0
+    first = m.first_field[kind]
+    if first >= 0:
+        for place in range(size):
+            if not fits(m, m.field_types[first + place], np.int64(m.words[address + HEAD + place])):
+                return fail(m, UNSUPPORTED)
+    return unique(m, address) << 1
+
+
+@jit
+def fits(m: Any, kind: Any, value: Any) -> Any:
+    """Return whether a permanent value matches a type; records have matched theirs when they were kept."""
+    operation, first, count = m.types[kind, 0], m.types[kind, 1], m.types[kind, 2]
+    found = kind_of(m, value)
+    if operation == ANY_TYPE:
+        return True
+    if operation == OF_KINDS:
+        return m.tests[first * m.at[KINDS] + found] != 0
+    if operation == UNION_OF:
+        for place in range(first, first + count):
+            if fits(m, m.type_items[place], value):
+                return True
+        return False
+    if operation == LITERAL:
+        for place in range(first, first + count):
+            if m.type_items[place] == value:
+                return True
+        return False
+    wanted = FROZENSET if operation == SET_OF else MAP if operation == MAP_OF else TUPLE
+    if found != wanted:
+        return False
+    size = size_of(m, value)
+    if operation == PRODUCT_OF and size != count:
+        return False
+    for place in range(size):
+        own = first
+        if operation == PRODUCT_OF:
+            own = m.type_items[first + place]
+        elif operation == MAP_OF and place & 1:
+            own = count
+        if not fits(m, own, item(m, value, place)):
+            return False
+    return True

@@ -1,0 +1,102 @@
+"""The program: translated handlers and properties.
+
+An expression that depends on the protocol's constants alone is evaluated once, by Python. The rest is translated from
+its source. Unsupported code raises `UntranslatableError`. An operation that Python may define otherwise ends the run
+with the same error. In both cases another engine searches.
+"""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from kraftcheck.explorer.bytecode.kernel.codes import Op
+from kraftcheck.explorer.bytecode.statements import Translation
+from kraftcheck.explorer.bytecode.values import Heap
+from kraftcheck.spec.diagnosis.vacuity import Watch
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.values import Record
+
+
+class Program:
+    """The instructions of all functions that a search needs."""
+
+    def __init__(self, protocol: Protocol, heap: Heap) -> None:
+        self.protocol, self.heap = protocol, heap
+        self._code: list[tuple[int, int, int, int, int]] = []
+        self._entries: list[tuple[int, int]] = []
+        self._constants: dict[int, int] = {}
+        self._functions: dict[Any, int] = {}
+        self._waiting: list[Translation] = []
+        self.probes: dict[Watch, dict[int, int]] = {}
+        self._probes = 0
+        self.lines: list[str] = []
+        self.records = [one for one in heap.classes if issubclass(one, Record)]
+
+    def constant(self, value: Any) -> int:
+        """Return the number of a constant."""
+        return self._constants.setdefault(self.heap.encode(value), len(self._constants))
+
+    def function(self, function: Any) -> int:
+        """Return the number of a function, which is translated if it is new."""
+        if function not in self._functions:
+            self._functions[function] = len(self._functions)
+            self._entries.append((0, 0))
+            self._waiting.append(Translation(self, function))
+        return self._functions[function]
+
+    def probed(self, watch: Watch) -> int:
+        """Return the number of a property's function with its probes."""
+        if watch not in self._functions:
+            self._functions[watch] = len(self._functions)
+            self._entries.append((0, 0))
+            self._waiting.append(Translation(self, watch.prop.function, watch))  # type: ignore[arg-type]
+        return self._functions[watch]
+
+    def seen(self, watch: Watch) -> list[int]:
+        """Return the numbers of the probes of a property that a search has passed."""
+        seen = self.heap.machine.seen
+        return [number for number, place in self.probes.get(watch, {}).items() if seen[place]]
+
+    def probe(self, watch: Watch, number: int) -> int:
+        """Return the place of a probe among all probes."""
+        places = self.probes.setdefault(watch, {})
+        if number not in places:
+            places[number] = self._probes
+            self._probes += 1
+        return places[number]
+
+    def is_method(self, function: FunctionType) -> bool:
+        """Return whether a function's first parameter is the protocol."""
+        methods = [found for base in type(self.protocol).__mro__ for found in vars(base).values()]
+        known = [(one, getattr(one, "fget", None), getattr(one, "__wrapped__", None)) for one in methods]
+        return any(function in those and not isinstance(those[0], staticmethod) for those in known)
+
+    def link(self) -> None:
+        """Translate all functions that were asked for, and hand the program to the machine."""
+        while self._waiting:
+            one = self._waiting.pop()
+            first = len(self._code)
+            instructions, registers = one.translated()
+            self._entries[self._functions[one.watch or one.function]] = first, registers
+            self._code += [_moved(code, first) for code in instructions]
+            self.lines += [f"{one.function.__qualname__}, line {line}" for line in one.lines]
+        self.heap.link()
+        machine = self.heap.machine
+        machine.code = np.array(self._code, np.int32)
+        machine.constants = np.array([*self._constants, 0], np.int64)
+        machine.seen = np.zeros(self._probes + 1, np.uint8)
+        machine.functions = np.array([*self._entries, (0, 0)], np.int32)
+
+
+def _moved(code: tuple[int, ...], first: int) -> tuple[int, int, int, int, int]:
+    operation, a, b, c, d = code
+    if operation == Op.JUMP:
+        a += first
+    elif operation in (Op.IF, Op.UNLESS):
+        b += first
+    elif operation == Op.NEXT:
+        c += first
+    return operation, a, b, c, d

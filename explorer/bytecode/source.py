@@ -1,0 +1,176 @@
+"""Source of the functions that are translated, and which of their variables hold a list, set or dict of their own."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import textwrap
+from collections.abc import Iterator
+from functools import partial
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from kraftcheck.spec.diagnosis.vacuity import SEEN
+from kraftcheck.spec.errors import UntranslatableError
+
+CHANGING = {"add", "append", "discard", "remove", "update", "extend"}
+"""Methods that change a list, a set or a dict in place."""
+CACHED = type(functools.cache(len))
+"""The type of a function with `functools.cache`."""
+
+
+def source_of(function: Any) -> ast.FunctionDef:
+    """Return the syntax tree of a function, if it is sure to be that of its code."""
+    if not isinstance(function, FunctionType) or hasattr(function, "__wrapped__"):
+        raise UntranslatableError(f"a call of {function!r}")
+    try:
+        module = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        (tree,) = module.body
+    except (OSError, SyntaxError, ValueError):
+        raise UntranslatableError(f"{function.__qualname__}: its source is not at hand") from None
+    if not isinstance(tree, ast.FunctionDef):
+        raise UntranslatableError(f"{function.__qualname__} is no plain function")
+    if not function.__code__.co_freevars and function.__code__.co_code not in _codes(function, tree):
+        raise UntranslatableError(f"{function.__qualname__}: its source is another one")
+    return tree
+
+
+def _codes(function: FunctionType, tree: ast.FunctionDef) -> list[bytes]:
+    """Return the code of a definition. The compiler takes note of imported modules."""
+    known = function.__globals__
+    names = [name for name in function.__code__.co_names if isinstance(known.get(name), ModuleType)]
+    imports = ast.parse("".join(f"import {name}\n" for name in names)).body
+    made = compile(ast.Module([*imports, tree], []), "<source>", "exec")
+    return [one.co_code for one in made.co_consts if isinstance(one, CodeType) and one.co_name == tree.name]
+
+
+def probe_of(node: ast.expr) -> int | None:
+    """Return the number of the probe that an expression is, or None."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == SEEN:
+        (number,) = node.args
+        return number.value if isinstance(number, ast.Constant) and isinstance(number.value, int) else None
+    return None
+
+
+def assigned(tree: ast.FunctionDef | ast.Module) -> set[str]:
+    """Return the local variables of a function, without those of its comprehensions."""
+    found: set[str] = set()
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            found.update(one.target.id for one in ast.walk(node) if isinstance(one, ast.NamedExpr))
+            return
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    for statement in tree.body:
+        visit(statement)
+    return found
+
+
+def changed(tree: ast.FunctionDef | ast.Module) -> set[str]:
+    """Return the variables whose lists, sets or dicts a function changes in place."""
+    found = set()
+    for node in ast.walk(tree):
+        if (isinstance(node, ast.Attribute) and node.attr in CHANGING) or (
+            isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+        ):
+            found |= _name_of(node.value)
+        elif isinstance(node, ast.AugAssign):
+            found |= {name for name in _name_of(node.target) if any(map(_is_made, _values_of(tree, name)))}
+    return found
+
+
+def _name_of(node: ast.expr) -> set[str]:
+    return {node.id} if isinstance(node, ast.Name) else set()
+
+
+_FRESH = ast.List | ast.Set | ast.Dict | ast.ListComp | ast.SetComp | ast.DictComp
+_MAKING = {"list", "set", "dict", "sorted", "ordered"}
+
+
+def _is_made(node: ast.expr | None) -> bool:
+    """Return whether an expression makes a list, a set or a dict."""
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _MAKING
+    return is_call or isinstance(node, _FRESH)
+
+
+def _values_of(tree: ast.AST, name: str) -> Iterator[ast.expr | None]:
+    """Yield the values assigned to a variable alone, and the targets of other assignments to it; None for no value."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            own = [one for one in node.targets if name in _name_of(one)]
+            yield from [node.value] * len(own)
+            yield from (one for one in node.targets if one not in own and _names_in(one, name, ast.Store))
+        elif isinstance(node, ast.AnnAssign) and name in _name_of(node.target):
+            yield node.value
+        elif isinstance(node, ast.For | ast.comprehension | ast.NamedExpr) and _names_in(node.target, name, ast.Store):
+            yield node.target
+
+
+def _names_in(node: ast.AST, name: str, context: type[ast.expr_context]) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, context) for one in ast.walk(node))
+
+
+def shared_use(tree: ast.FunctionDef, name: str) -> ast.AST | None:
+    """Return a place where the value of a changed variable gets a second name, or where it is changed in its loop."""
+    given = [one for one in _values_of(tree, name) if one is not None and not _is_made(one)]
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    uses = [one for one in parents if _names_in(one, name, ast.Load) and isinstance(one, ast.Name)]
+    loops = [one for one in parents if isinstance(one, ast.For) and _names_in(one.iter, name, ast.Load)]
+    found = [*given, *(one for one in uses if not _is_read(one, parents)), *filter(partial(_changes, name), loops)]
+    return next(iter(found), None)
+
+
+def _changes(name: str, loop: ast.For) -> bool:
+    """Return whether a loop's body changes a variable."""
+    body = ast.Module(loop.body, [])
+    return name in changed(body) or name in assigned(body)
+
+
+_READING = {
+    "len",
+    "any",
+    "all",
+    "sum",
+    "min",
+    "max",
+    "sorted",
+    "ordered",
+    "set",
+    "frozenset",
+    "tuple",
+    "list",
+    "dict",
+    "Map",
+    "bool",
+}
+
+
+def _is_read(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
+    """Return whether a use of a variable only reads its value, and keeps no reference to it."""
+    parent = parents[node]
+    if isinstance(parent, ast.Call):
+        return isinstance(parent.func, ast.Name) and parent.func.id in _READING
+    if isinstance(parent, ast.Attribute):
+        return isinstance(parents[parent], ast.Call)
+    reads = (
+        ast.BinOp
+        | ast.Compare
+        | ast.For
+        | ast.comprehension
+        | ast.Return
+        | ast.If
+        | ast.While
+        | ast.UnaryOp
+        | ast.AugAssign
+        | ast.Starred
+    )
+    if isinstance(parent, ast.Subscript):
+        return parent.value is node
+    if isinstance(parent, ast.BoolOp):
+        return isinstance(parents[parent], ast.If | ast.While | ast.Return | ast.BoolOp)
+    return isinstance(parent, reads)

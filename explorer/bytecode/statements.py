@@ -1,0 +1,172 @@
+"""Translation of a function: its statements."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from kraftcheck.explorer.bytecode.calls import Calls
+from kraftcheck.explorer.bytecode.emitter import Label
+from kraftcheck.explorer.bytecode.expressions import BINARY
+from kraftcheck.explorer.bytecode.kernel.codes import LIST, Op
+from kraftcheck.explorer.bytecode.source import CHANGING, probe_of
+
+
+class Translation(Calls):
+    """The translation of one function."""
+
+    def translated(self) -> tuple[list[tuple[int, ...]], int]:
+        """Return the instructions and the number of registers."""
+        self._loops: list[tuple[Label, Label]] = []  # where continue and break lead
+        for name in self.parameters:
+            self._names[name] = self._register()
+        unset = [name for name in self._locals if name not in self._names]
+        for name in unset:
+            self._names[name] = self._register()
+        for name in unset:
+            self._emit(Op.UNSET, self._names[name])
+        self._block(self.tree.body)
+        self._emit(Op.RETURN, self._constant(None))
+        return [tuple(self._placed(one) for one in code) for code in self._code], self._registers + 1
+
+    def _block(self, body: Sequence[ast.stmt]) -> None:
+        for statement in body:
+            self._line = statement.lineno + self._first - 1
+            method = getattr(self, f"_do_{type(statement).__name__.lower()}", None)
+            if method is None:
+                raise self._unsupported(statement, f"a statement {type(statement).__name__.lower()}")
+            method(statement)
+
+    def _branch(self, body: Sequence[ast.stmt]) -> None:
+        """Translate statements that may be passed over."""
+        before = set(self._certain)
+        self._block(body)
+        self._certain = before
+
+    def _do_pass(self, _: ast.Pass) -> None:
+        pass
+
+    def _do_return(self, statement: ast.Return) -> None:
+        value = self._constant(None) if statement.value is None else self._value(statement.value)
+        self._emit(Op.RETURN, value)
+
+    def _do_expr(self, statement: ast.Expr) -> None:
+        value = statement.value
+        if isinstance(value, ast.Yield):
+            if value.value is None:
+                raise self._unsupported(value, "yield without a value")
+            self._emit(Op.PUSH, self._value(value.value))
+        elif isinstance(value, ast.YieldFrom):
+            self._push_all(value.value)
+        elif isinstance(value, ast.Constant):
+            pass
+        elif probe_of(value) is not None:
+            self._value(value)
+        elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in CHANGING:
+            self._change(value, value.func)
+        else:
+            raise self._unsupported(statement, "an expression whose value is not used")
+
+    def _change(self, call: ast.Call, method: ast.Attribute) -> None:
+        """Translate a method that changes a list or a set that a local variable alone holds."""
+        if not isinstance(method.value, ast.Name) or method.value.id not in self._names or len(call.args) != 1:
+            raise self._unsupported(call, f".{method.attr}() of something else than a local variable")
+        into = self._names[method.value.id]
+        given = self._value(call.args[0])
+        if method.attr in ("add", "append"):
+            self._emit(Op.INCLUDE, into, into, given)
+        elif method.attr == "extend":
+            self._emit(Op.ADD, into, into, self._result(Op.CONVERT, given, LIST))
+        elif method.attr == "discard":
+            self._emit(Op.WITHOUT, into, into, given)
+        else:
+            raise self._unsupported(call, f".{method.attr}()")
+
+    def _do_assign(self, statement: ast.Assign) -> None:
+        value = self._value(statement.value)
+        for target in statement.targets:
+            self._assign(target, value)
+
+    def _do_annassign(self, statement: ast.AnnAssign) -> None:
+        if statement.value is not None:
+            self._assign(statement.target, self._value(statement.value))
+
+    def _do_augassign(self, statement: ast.AugAssign) -> None:
+        target = statement.target
+        operation = BINARY.get(type(statement.op))
+        if not isinstance(target, ast.Name) or operation is None:
+            raise self._unsupported(statement, "an augmented assignment")
+        into = self._names[target.id]
+        if target.id not in self._changed:
+            self._emit(Op.IMMUTABLE, into)
+        self._emit(operation, into, into, self._value(statement.value))
+
+    def _assign(self, target: ast.expr, value: int) -> None:
+        if isinstance(target, ast.Name):
+            self._emit(Op.MOVE, self._names[target.id], value)
+            self._certain.add(target.id)
+        elif isinstance(target, ast.Tuple | ast.List) and not any(isinstance(one, ast.Starred) for one in target.elts):
+            first = self._register(len(target.elts))
+            self._emit(Op.UNPACK, first, value, len(target.elts))
+            for place, one in enumerate(target.elts):
+                self._assign(one, first + place)
+        elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+            into = self._names.get(target.value.id)
+            if into is None or target.value.id not in self._changed:
+                raise self._unsupported(target, "an assignment to an element")
+            self._emit(Op.PUT, into, into, self._value(target.slice), value)
+        else:
+            raise self._unsupported(target, "an assignment to something else than variables")
+
+    def _do_if(self, statement: ast.If) -> None:
+        otherwise, end = Label(), Label()
+        self._emit(Op.UNLESS, self._value(statement.test), otherwise)
+        self._branch(statement.body)
+        if statement.orelse:
+            self._emit(Op.JUMP, end)
+        self._here(otherwise)
+        self._branch(statement.orelse)
+        self._here(end)
+
+    def _do_for(self, statement: ast.For) -> None:
+        again, over, end = Label(), Label(), Label()
+        iterator = self._iterator(statement.iter)
+        self._here(again)
+        element, before = self._register(), set(self._certain)
+        self._emit(Op.NEXT, element, iterator, over)
+        self._assign(statement.target, element)
+        self._loops.append((again, end))
+        self._branch(statement.body)
+        self._loops.pop()
+        self._certain = before
+        self._emit(Op.JUMP, again)
+        self._here(over)
+        self._branch(statement.orelse)
+        self._here(end)
+
+    def _do_while(self, statement: ast.While) -> None:
+        again, over, end = Label(), Label(), Label()
+        self._here(again)
+        self._emit(Op.UNLESS, self._value(statement.test), over)
+        self._loops.append((again, end))
+        self._branch(statement.body)
+        self._loops.pop()
+        self._emit(Op.JUMP, again)
+        self._here(over)
+        self._branch(statement.orelse)
+        self._here(end)
+
+    def _do_break(self, _: ast.Break) -> None:
+        self._emit(Op.JUMP, self._loops[-1][1])
+
+    def _do_continue(self, _: ast.Continue) -> None:
+        self._emit(Op.JUMP, self._loops[-1][0])
+
+    def _do_assert(self, statement: ast.Assert) -> None:
+        end = Label()
+        self._emit(Op.IF, self._value(statement.test), end)
+        self._emit(Op.FAIL)
+        self._here(end)
+
+    def _do_raise(self, _: ast.Raise) -> None:
+        self._emit(Op.FAIL)

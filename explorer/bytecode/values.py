@@ -1,0 +1,328 @@
+"""Values of Python on the interpreter's heap: kinds, encoding, decoding, and types of fields."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import numpy as np
+
+from kraftcheck.explorer.bytecode.kernel import codes
+from kraftcheck.explorer.bytecode.kernel.codes import (
+    ANY_TYPE,
+    BOOL,
+    CLASS,
+    DICT,
+    FIRST_CLASS,
+    FROZENSET,
+    HEAD,
+    INT,
+    LEAF,
+    LIST,
+    LITERAL,
+    MAP,
+    MAP_OF,
+    MODEL,
+    MOST,
+    NONE,
+    OF_ENUM,
+    OF_KINDS,
+    OF_RECORD,
+    PRODUCT_OF,
+    SCRATCH,
+    SET,
+    SET_OF,
+    STEP,
+    STR,
+    TUPLE,
+    TUPLE_OF,
+    UNION_OF,
+    Machine,
+)
+from kraftcheck.explorer.bytecode.kernel.heap import rehash, unique
+from kraftcheck.spec.errors import UntranslatableError
+from kraftcheck.spec.language.state import Step
+from kraftcheck.spec.values import (
+    Map,
+    ModelValue,
+    Record,
+    Value,
+    field_names,
+    field_types,
+    is_enum,
+    is_mixture,
+    order_key,
+)
+
+COLLECTIONS = {TUPLE: tuple, LIST: list, FROZENSET: frozenset, SET: set, MAP: Map, DICT: dict}
+PLAIN = {NoneType: NONE, bool: BOOL, int: INT, str: STR, ModelValue: MODEL, tuple: TUPLE, list: LIST}
+PLAIN |= {frozenset: FROZENSET, set: SET, Map: MAP, dict: DICT, Step: STEP}
+
+_SPECIAL = ("__bool__", "__len__", "__iter__", "__contains__", "__getitem__")
+"""Methods of a class that change what operations on its instances mean."""
+
+
+class NoValue:
+    """The type of no value."""
+
+
+class Heap:
+    """The values of one search. Atomic values must be encoded before `link`, which orders them."""
+
+    def __init__(self) -> None:
+        self.machine = machine = Machine()
+        machine.at = np.zeros(codes.SCALARS, np.int64)
+        machine.shape = np.zeros(codes.SHAPES, np.int64)
+        machine.words = np.zeros(2 * SCRATCH, np.int32)
+        machine.table = np.zeros(1 << 16, np.int32)
+        machine.registers = np.zeros(codes.REGISTERS + codes.REGISTERS // 2, np.int64)
+        machine.frames = np.zeros((codes.FRAMES, 3), np.int64)
+        machine.stack = np.zeros(codes.STACK + codes.STACK // 2, np.int64)
+        machine.at[codes.TOP] = SCRATCH
+        machine.words[0] = codes.INVALID
+        self.classes: dict[type, int] = {}
+        self._tests: dict[tuple[int, ...], int] = {}
+        self._names: dict[str, int] = {}
+        self._atoms: dict[tuple[type, Value], int] = {}
+        self._types: dict[Any, int] = {}
+        self._rows: list[tuple[int, int, int]] = []
+        self._items: list[int] = []
+        self._decoded: dict[int, Value] = {}
+        self._of_kind: dict[int, type] = {kind: of for of, kind in PLAIN.items()}
+        for name in field_names(Step):
+            self.name(name)
+        for value in (None, False, True):
+            self._atom(value)
+        self._append(TUPLE, [])
+
+    def _append(self, kind: int, items: list[int]) -> int:
+        """Append a permanent node that is not looked up; return its address."""
+        machine = self.machine
+        address = int(machine.at[codes.TOP])
+        self.require_room(len(items) + HEAD)
+        machine.words[address : address + HEAD + len(items)] = [kind, len(items), *items]
+        machine.at[codes.TOP] += len(items) + HEAD
+        machine.at[codes.NODES] += 1
+        self._rehash(machine.table.shape[0])
+        return address
+
+    def _rehash(self, size: int) -> None:
+        self.machine.table = np.zeros(size, np.int32)
+        rehash(self.machine)
+
+    def require_room(self, words: int) -> None:
+        """Grow the arrays of permanent nodes where less than a number of words is free."""
+        machine = self.machine
+        if machine.at[codes.TOP] + words > machine.words.shape[0]:
+            size = min(max(2 * machine.words.shape[0], int(machine.at[codes.TOP]) + words), MOST)
+            if machine.at[codes.TOP] + words > size:
+                raise UntranslatableError("the values of the states exceed 2 GiB")
+            machine.words = np.concatenate((machine.words, np.zeros(size - machine.words.shape[0], np.int32)))
+        if 2 * (machine.at[codes.NODES] + words // 8) > machine.table.shape[0]:
+            self._rehash(2 * machine.table.shape[0])
+
+    # Kinds
+
+    def kind(self, of: type) -> int:
+        """Return the kind of a class, which is added if it is new."""
+        if of in PLAIN:
+            return PLAIN[of]
+        if of not in self.classes:
+            _require_plain(of)
+            self.classes[of] = FIRST_CLASS + len(self.classes)
+            self._of_kind[self.classes[of]] = of
+            for name in field_names(of) if issubclass(of, Record) else ():
+                self.name(name)
+                self.learn_types(field_types(of)[name])
+        return self.classes[of]
+
+    def learn_types(self, kind: Any) -> None:
+        """Add the classes that a type names."""
+        for one in (kind, *get_args(kind)):
+            if get_args(one) and one is not kind:
+                self.learn_types(one)
+            elif isinstance(one, type) and (is_enum(one) or (issubclass(one, Record) and one is not Record)):
+                self.kind(one)
+
+    def name(self, name: str) -> int:
+        """Return the number of a field's name."""
+        return self._names.setdefault(name, len(self._names))
+
+    def test(self, kinds: Iterable[type]) -> int:
+        """Return the number of a test of values for being an instance of some classes."""
+        wanted = tuple(kinds)
+        for one in wanted:
+            if one not in PLAIN and not issubclass(one, Record | enum.Enum):
+                raise UntranslatableError(f"a test for the type {one.__name__}")
+        return self._tests.setdefault(wanted, len(self._tests))  # type: ignore[arg-type]
+
+    # Values
+
+    def encode(self, value: Any) -> int:
+        """Return a Python value on the heap, as a permanent one where it is immutable."""
+        kind = type(value)
+        if kind is int:
+            if not -MOST < value < MOST:
+                raise UntranslatableError(f"the number {value}")
+            return 2 * int(value) + 1
+        if kind in (NoneType, bool, str, ModelValue) or is_enum(kind):
+            return self._atom(value)
+        if isinstance(value, type):
+            return 2 * self._append(CLASS, [self.test([value]), 1])
+        return self._node(self.kind(kind), map(self.encode, _parts(value)))
+
+    def _atom(self, value: Any) -> int:
+        key: tuple[type, Value] = (type(value), value)
+        if key not in self._atoms:
+            self._atoms[key] = 2 * self._append(self.kind(type(value)), [0, int(bool(value))])
+            self._decoded[self._atoms[key]] = value
+            self._order()
+        result: int = self._atoms[key]
+        return result
+
+    def _order(self) -> None:
+        """Give every atomic value its rank in canonical order."""
+        for rank, (_, value) in enumerate(sorted(self._atoms, key=lambda key: order_key(key[1]))):
+            self.machine.words[(self._atoms[type(value), value] >> 1) + HEAD] = rank
+
+    def _node(self, kind: int, items: Iterable[int]) -> int:
+        values = list(items)
+        self.require_room(2 * len(values) + 64)
+        machine = self.machine
+        if len(values) + LEAF + HEAD > SCRATCH:
+            raise UntranslatableError("a value of over a million parts")
+        machine.words[LEAF : LEAF + HEAD + len(values)] = [kind, len(values), *values]
+        return 2 * int(unique(machine, LEAF))
+
+    def decode(self, value: int) -> Any:
+        """Return the Python value of a permanent value."""
+        if value & 1:
+            return value >> 1
+        found = self._decoded.get(value)
+        if found is None and value not in self._decoded:
+            words, address = self.machine.words, value >> 1
+            kind, size = int(words[address]), int(words[address + 1])
+            items = [self.decode(int(one)) for one in words[address + HEAD : address + HEAD + size]]
+            if kind in (MAP, DICT):
+                items = list(zip(items[::2], items[1::2], strict=True))
+            found = self._of_kind[kind](*items) if kind >= FIRST_CLASS or kind == STEP else COLLECTIONS[kind](items)
+            if len(self._decoded) < 1 << 16:
+                self._decoded[value] = found
+        return found
+
+    # Types
+
+    def type_of(self, kind: Any) -> int:
+        """Return the number of a type as in an annotation."""
+        if kind not in self._types:
+            row = self._row(kind)
+            self._types[kind] = len(self._rows)
+            self._rows.append(row)
+        return self._types[kind]
+
+    def _type_or_none(self, kind: Any) -> int:
+        """Return the number of a type; that of a type without values if it is not supported."""
+        try:
+            return self.type_of(kind)
+        except UntranslatableError:
+            return self._types.setdefault(kind, self.type_of(NoValue))
+
+    def _row(self, kind: Any) -> tuple[int, int, int]:
+        origin, arguments = get_origin(kind), get_args(kind)
+        if is_mixture(kind):  # of values that are equal in Python and yet distinct; Any is one
+            raise UntranslatableError(f"the type {kind}")
+        if origin is Literal:
+            return self._listed(LITERAL, map(self.encode, arguments))
+        if origin is None and isinstance(kind, type):
+            return OF_KINDS, self.exact_test(kind), 0
+        types = [self.type_of(one) for one in arguments if one is not Ellipsis]
+        if origin is tuple and Ellipsis not in arguments:
+            return self._listed(PRODUCT_OF, types)
+        if origin in (Union, UnionType):
+            return self._listed(UNION_OF, types)
+        operations: dict[Any, int] = {frozenset: SET_OF, tuple: TUPLE_OF, Map: MAP_OF}
+        if origin not in operations:
+            raise UntranslatableError(f"the type {kind}")
+        return operations[origin], types[0], types[-1]
+
+    def exact_test(self, kind: type) -> int:
+        """Return the test for the values of a field of a type: those of bool are no numbers."""
+        return self._tests.setdefault(("exact", kind), len(self._tests))  # type: ignore[arg-type]
+
+    def among(self, kinds: Iterable[type]) -> int:
+        """Return the test of values for being of one of some classes exactly."""
+        return self._tests.setdefault(("among", *kinds), len(self._tests))  # type: ignore[arg-type]
+
+    def _listed(self, operation: int, items: Iterable[int]) -> tuple[int, int, int]:
+        found = list(items)
+        self._items += found
+        return operation, len(self._items) - len(found), len(found)
+
+    def link(self) -> None:
+        """Fill the tables of kinds, tests, fields and types."""
+        machine, kinds = self.machine, FIRST_CLASS + len(self.classes)
+        machine.at[codes.KINDS] = kinds
+        machine.groups = np.full(kinds, codes.OF_MUTABLE, np.int32)
+        machine.groups[list(codes.GROUPS)] = list(codes.GROUPS.values())
+        machine.like = np.zeros(kinds, np.uint8)
+        machine.like[[BOOL, INT, STR, codes.INVALID]] = 1, 1, 2, 3
+        for of, kind in self.classes.items():
+            machine.groups[kind] = OF_RECORD if issubclass(of, Record) else OF_ENUM
+            machine.like[kind] = issubclass(of, int) + 2 * issubclass(of, str)
+        self._link_records(kinds)
+        machine.types = np.array([*self._rows, (ANY_TYPE, 0, 0)], np.int32)
+        machine.type_items = np.array([*self._items, 0], np.int32)
+        machine.tests = np.zeros(len(self._tests) * kinds + 1, np.uint8)
+        for wanted, number in self._tests.items():
+            for of, kind in (*PLAIN.items(), *self.classes.items()):
+                machine.tests[number * kinds + kind] = _passes(of, wanted)
+
+    def _link_records(self, kinds: int) -> None:
+        machine, types = self.machine, list[int]()
+        machine.ranks = np.zeros(kinds, np.int32)
+        machine.first_field = np.full(kinds, -1, np.int32)
+        machine.offsets = np.full(len(self._names) * kinds, -1, np.int32)
+        records = [of for of in self.classes if issubclass(of, Record)]
+        for rank, of in enumerate(sorted(records, key=lambda of: (of.__qualname__, of.__module__))):
+            machine.ranks[self.classes[of]] = rank
+            machine.first_field[self.classes[of]] = len(types)
+            types += map(self._type_or_none, field_types(of).values())
+        for of in (*records, Step):
+            for place, name in enumerate(field_names(of)):
+                machine.offsets[self.name(name) * kinds + self.kind(of)] = place
+        machine.field_types = np.array([*types, 0], np.int32)
+
+
+def _require_plain(of: type) -> None:
+    """Raise UntranslatableError for a class whose instances are not just their fields, or its members."""
+    own = [base for base in of.__mro__ if base.__module__ not in ("builtins", "enum")]
+    is_plain = is_enum(of) or (issubclass(of, Record) and of._is_plain)
+    if not is_plain or any(name in vars(base) for base in own for name in _SPECIAL):
+        raise UntranslatableError(f"a value of type {of.__name__}")
+
+
+def _parts(value: Any) -> list[Any]:
+    """Return the items of the node of a value, in order."""
+    if isinstance(value, Map | dict):
+        keys = list(value) if isinstance(value, dict) else _sorted(value)
+        return [one for key in keys for one in (key, value[key])]
+    if isinstance(value, Record):
+        return [getattr(value, name) for name in field_names(type(value))]
+    return _sorted(value) if isinstance(value, frozenset | set) else list(value)
+
+
+def _passes(of: type, wanted: tuple[Any, ...]) -> bool:
+    if wanted[0] == "exact":
+        return of is wanted[1] if wanted[1] in PLAIN else issubclass(of, wanted[1])
+    if wanted[0] == "among":
+        return of in wanted
+    return issubclass(of, wanted)
+
+
+def _sorted(values: Any) -> list[Any]:
+    try:
+        return sorted(values, key=order_key)
+    except TypeError as error:
+        raise UntranslatableError(str(error)) from None

@@ -1,0 +1,425 @@
+"""The bytecode engine: translated handlers do what Python does, or are refused."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraftcheck import Protocol, load
+from kraftcheck.explorer.bytecode.engine import explore
+from kraftcheck.explorer.bytecode.kernel.codes import Op
+from kraftcheck.explorer.reference import explore as by_reference
+from kraftcheck.explorer.request import SearchRequest
+from kraftcheck.explorer.result import Result
+from kraftcheck.spec.errors import UntranslatableError
+
+STYLES = Path(__file__).parents[2] / "benchmarks" / "styles"
+
+pytestmark = pytest.mark.kernel
+
+HEAD = """
+import itertools
+from collections.abc import Iterator
+from functools import cache
+from kraftcheck import *
+
+
+class Colour(Symbol):
+    RED = "Red"
+    BLUE = "Blue"
+
+
+class Item(Record):
+    number: int
+    colour: Colour = Colour.RED
+    more: tuple[int, ...] = ()
+
+    @property
+    def double(self):
+        return 2 * self.number
+
+    def plus(self, other, twice=False):
+        return self.number + other * (2 if twice else 1)
+
+
+class Other(Record):
+    number: int
+
+
+class Box(Record):
+    n: int = 3
+    numbers: tuple[int, ...] = (3, 1, 2, 1)
+    few: frozenset[int] = frozenset({5, 3, 4})
+    items: frozenset[Item] = frozenset({Item(2), Item(1, Colour.BLUE), Item(3, more=(1, 2))})
+    item: Item = Item(7, Colour.BLUE, (4, 5))
+    by_name: Map[str, int] = Map({"b": 2, "a": 1, "c": 3})
+    maybe: int | None = None
+    flag: bool = True
+    found: bool = False
+    day: int = 0
+
+
+def helper(x, y=1, *, z=10):
+    return x + y * z
+
+
+def evens(values):
+    for one in ordered(values):
+        if one % 2 == 0:
+            yield one
+
+
+def factorial(n):
+    return 1 if n <= 1 else n * factorial(n - 1)
+
+
+@cache
+def cached(n):
+    return n + 1
+
+"""
+
+EXPRESSIONS = [
+    *("s.n + 2 * s.n - 1", "-s.n // 2", "-s.n % 4", "s.n - (-5)", "7 // s.n", "s.n < 4 <= 4 != 5", "not s.flag"),
+    *("s.flag and s.n", "s.maybe or s.n", "s.n if s.maybe is None else 0", "s.maybe is not None", "s.numbers[0]"),
+    *("s.numbers[-1]", "s.numbers[1:]", "s.numbers[:-1]", "s.numbers[5:]", "s.numbers[-2:2]", "s.numbers + (s.n,)"),
+    *("len(s.numbers)", "len(s.by_name)", "sorted(s.numbers)", "sorted(s.few)[0]", "max(s.numbers)", "min(s.few)"),
+    *("max(s.numbers, default=0)", "max((), default=s.n)", "min(s.n, 2)", "max(s.n, 2, 9)", "sum(s.numbers)"),
+    *("sum(1 for x in s.numbers if x == 1)", "any(x > 2 for x in s.numbers)", "all(x > 2 for x in s.numbers)"),
+    *("any(s.numbers)", "all(x for x in s.numbers)", "next((x for x in s.numbers if x < 3), 0)", "s.n in s.few"),
+    *("next(x for x in ordered(s.few) if x > 3)", "s.n not in s.few", "3 in s.numbers", "'a' in s.by_name"),
+    *("s.few | {9}", "s.few - {3}", "s.few & {3, 9}", "s.few ^ {3, 9}", "s.few <= {3, 4, 5, 6}", "s.few < s.few"),
+    *("s.few >= {3}", "{3} > s.few", "s.few.union([1])", "s.few.issubset({3})", "s.few.isdisjoint({1})"),
+    *("s.few.intersection((3, 4))", "s.few.difference([3])", "s.few == {3, 4, 5}", "s.few != frozenset({3})"),
+    *("{x + 1 for x in s.few}", "[x * 2 for x in s.numbers]", "{x: x + 1 for x in s.few}", "tuple(ordered(s.few))"),
+    *("[(x, y) for x in s.numbers for y in s.numbers if x < y]", "frozenset(s.numbers)", "list(s.numbers)"),
+    *("Map({x: 1 for x in s.few})", "s.by_name['a']", "s.by_name.get('a')", "s.by_name.get('z')"),
+    *("s.by_name.get('z', s.n)", "s.by_name.put('z', 4)", "s.by_name.put('a', 4)", "s.by_name.without('a')"),
+    *("s.by_name | {'a': 9, 'y': 8}", "sorted(s.by_name.values())", "ordered(s.by_name)", "ordered(s.by_name.items())"),
+    *("sum(v for k, v in s.by_name.items())", "s.item.number", "s.item.double", "s.item.plus(1)"),
+    *("s.item.plus(1, twice=True)", "s.item.but(number=s.n, more=())", "s.item.colour is Colour.BLUE"),
+    *("s.item.colour == Colour.RED", "s.item == Item(7, Colour.BLUE, (4, 5))", "s.item in s.items", "Item(s.n)"),
+    *("Item(number=s.n, more=(s.n,))", "ordered(s.items)", "[i.number for i in ordered(s.items)]"),
+    *(
+        "isinstance(s.item, Item)",
+        "isinstance(s.item, Other)",
+        "isinstance(s.item, (Other, Item))",
+        "s.item != Other(7)",
+    ),
+    *("isinstance(s.item, Other | Item)", "isinstance(s.n, int)", "isinstance(s.flag, int)", "isinstance(s.n, bool)"),
+    *("min(s.items, key=lambda i: i.number).number", "max(s.items, key=lambda i: (i.colour is Colour.RED, i.number))"),
+    *("max(((1, 'a'), (1, 'b'), (0, 'c')), key=lambda p: p[0] + 0 * s.n)", "sorted(s.items, key=lambda i: -i.number)"),
+    *("helper(s.n)", "helper(s.n, 2)", "helper(s.n, z=3)", "self.method(s.n)", "list(evens(s.few))", "factorial(s.n)"),
+    *(
+        "cached(s.n)",
+        "list(range(s.n))",
+        "list(range(1, s.n))",
+        "list(range(s.n, 0, -1))",
+        "list(enumerate(s.numbers))",
+    ),
+    *("list(enumerate(s.numbers, start=2))", "list(zip(s.numbers, s.numbers[1:]))", "list(reversed(s.numbers))"),
+    *(
+        "list(itertools.combinations(ordered(s.few), 2))",
+        "list(itertools.combinations(s.numbers, s.n))",
+        "(*s.numbers, 9)",
+    ),
+    *(
+        "[*s.few, *s.numbers][0] > 0",
+        "{*s.few, 8}",
+        "[x for x, y in [(1, 2), (s.n, 4)] if y > 2]",
+        "(y := s.n + 1) + y",
+    ),
+    *("(s.n, s.flag, None)", "(s.n, 2) < (s.n, 3)", "(s.n,) < (s.n, 0)", "self.limit + s.n"),
+    *("tuple(x for x in s.numbers if x != 1)", "bool(s.numbers)", "bool(s.n - 3)", "[] == list(s.numbers[9:])"),
+    *("self.counted(s.numbers)", "self.grown(s.few)", "self.looped(s.n)", "self.searched(s.numbers)", "s.few and s.n"),
+    *("ordered([None, (1, 2), (3,), s.n, 'a', Colour.RED])", "ordered([s.item, Other(1), Item(1)])"),
+    *(
+        "ordered({frozenset({1, 2}), frozenset({3}), s.few})",
+        "self.either(s.item)",
+        "ordered([Map({1: 2}), Map({1: s.n})])",
+    ),
+]
+
+METHODS = """
+    def method(self, x):
+        return x + self.limit
+
+    def counted(self, values):
+        found = {}
+        for one in values:
+            found[one] = found.get(one, 0) + 1
+        return ordered(found.items())
+
+    def grown(self, values):
+        reached = {0}
+        again = [0]
+        for one in ordered(values):
+            reached.add(one)
+            reached |= {one + 10}
+            again.append(one)
+            again += [one]
+        reached.discard(0)
+        return ordered(reached) + again
+
+    def looped(self, n):
+        total = 0
+        while True:
+            n -= 1
+            if n == 1:
+                continue
+            if n < 0:
+                break
+            total += n
+        else:
+            total = -1
+        return total
+
+    def searched(self, values):
+        for one in values:
+            if one == 2:
+                return "two"
+        else:
+            return "none"
+
+    def either(self, item):
+        kind = Item if self.limit > 9 else Other
+        return isinstance(item, kind)
+"""
+
+
+def made(path: Path, body: str) -> Any:
+    """Return a module of the given source, in a file, so that the engine finds the source."""
+    file = path / f"made_{abs(hash(body))}.py"
+    file.write_text(HEAD + body)
+    specification = importlib.util.spec_from_file_location(file.stem, file)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+
+    sys.modules[file.stem] = module
+    specification.loader.exec_module(module)
+    return module
+
+
+def protocol_of(path: Path, actions: str) -> Protocol:
+    """Return a protocol over one `Box` with some actions."""
+    body = f"""
+class Boxes(Protocol):
+    limit: int = constant("Limit", default=7)
+    network = None
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([], Box())
+{METHODS}
+{actions}
+"""
+    boxes: Protocol = made(path, body).Boxes()
+    return boxes
+
+
+def counts(result: Result) -> tuple[Any, ...]:
+    """Return what two engines must agree on."""
+    where = [(one.property, len(one.trace)) for one in result.violations]
+    return result.verdict, result.distinct_states, result.generated_states, result.depth, result.actions, where
+
+
+def request(protocol: Protocol, **options: Any) -> SearchRequest:
+    checked = tuple(one for one in protocol.properties.values() if one.kind == "invariant")
+    within = tuple(one for one in protocol.properties.values() if one.kind == "constraint")
+    return SearchRequest(properties=checked, constraints=within, **options)
+
+
+def both(protocol: Protocol, **options: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the counts of the bytecode engine, and those of the reference engine."""
+    wanted = counts(by_reference(protocol, request(protocol, **options), whole_levels=True))
+    return counts(explore(protocol, request(protocol, **options))), wanted
+
+
+def test_expressions_are_evaluated_as_python_does(tmp_path: Path) -> None:
+    body = "".join(
+        f"""
+    def expression_{number}(self, s):
+        return {expression}
+
+    @environment
+    def try_{number}(self, shared: Box) -> Steps:
+        found = self.expression_{number}(shared)
+        yield Step().put(found=found == self.wanted_{number}, day={number} + 1)
+"""
+        for number, expression in enumerate(EXPRESSIONS)
+    )
+    protocol = protocol_of(tmp_path, body)
+    box = type(protocol.initial().__next__().shared)()  # type: ignore[attr-defined]
+    for number in range(len(EXPRESSIONS)):
+        wanted = getattr(protocol, f"expression_{number}")(box)
+        setattr(type(protocol), f"wanted_{number}", wanted)
+        assert getattr(protocol, f"expression_{number}")(box) == wanted
+    protocol.checked_initial()
+    assert [EXPRESSIONS[one - 1] for one in wrong_days(protocol)] == []
+
+
+def wrong_days(protocol: Protocol) -> list[int]:
+    """Return the days on which the engine, without its sample of states, finds another value than Python."""
+    from kraftcheck.explorer.bytecode import search
+
+    class Unsampled(search.BytecodeSearch):
+        @staticmethod
+        def _samples(first: int, last: int) -> Any:
+            return iter(())
+
+    searched = Unsampled(protocol, request(protocol, max_depth=2, deadlock=False))
+    result = searched.run()
+    assert result.distinct_states == len(EXPRESSIONS) + 1
+    shared = [searched._state(number).shared for number in range(1, result.distinct_states)]
+    return [one.day for one in shared if not one.found]
+
+
+REFUSED = {
+    "a statement try": "try:\n            x = 1\n        except ValueError:\n            x = 2\n        yield Step()",
+    "a call of str": "yield Step().put(n=len(str(shared.n)))",
+    "found, which is changed, has a second name": (
+        "found = [1]\n        other = found\n        found.append(2)\n        yield Step().put(n=len(other))"
+    ),
+    "queue, which is changed": (
+        "queue = [1]\n        for one in queue:\n            if one < 4:\n                queue.append(one + 1)\n"
+        "        yield Step().put(n=len(queue))"
+    ),
+    "the method .pop()": "found = list(shared.numbers)\n        yield Step().put(n=found.pop())",
+    "an expression joinedstr": "yield Step().put(n=len(f'{shared.n}'))",
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_not_supported_is_refused_with_its_line(tmp_path: Path, what: str) -> None:
+    action = f"    @environment\n    def go(self, shared: Box) -> Steps:\n        {REFUSED[what]}\n"
+    protocol = protocol_of(tmp_path, action)
+    with pytest.raises(UntranslatableError, match="go, line") as caught:
+        explore(protocol, request(protocol))
+    assert what.removesuffix("()") in str(caught.value)
+
+
+UNSURE = {
+    "a bool and a number": "yield Step().put(found=shared.flag == shared.n)",
+    "a large number": "yield Step().put(n=shared.n * 1000 * 1000 * 1000)",
+    "a missing key": "yield Step().put(n=shared.by_name['q'])",
+    "a wrong type": "yield Step().put(n=shared.maybe)",
+    "a list in a field": "yield Step().put(numbers=[shared.n])",
+    "an unbound variable": "if shared.n > 3:\n            x = 1\n        yield Step().put(n=x)",
+    "a set in a set": "yield Step().put(n=len({{shared.n}}))",
+    "an order of records": "yield Step().put(n=min(shared.items).number)",
+    "an assertion": "assert shared.n > 3\n        yield Step().put(n=1)",
+    "not a step": "yield shared.n",
+    "endless": "n = shared.n\n        while n > 0:\n            n += 0 * shared.n\n        yield Step().put(n=n)",
+}
+
+
+@pytest.mark.parametrize("what", UNSURE)
+def test_what_python_defines_otherwise_ends_the_search(tmp_path: Path, what: str) -> None:
+    action = f"    @environment\n    def go(self, shared: Box) -> Steps:\n        {UNSURE[what]}\n"
+    protocol = protocol_of(tmp_path, action)
+    with pytest.raises(UntranslatableError):
+        explore(protocol, request(protocol))
+
+
+COUNTING = """
+    copies: int = bound("MaxCopies", default=2)
+
+    @environment
+    def count(self, shared: Box) -> Steps:
+        for more in (1, 2):
+            if shared.n + more < 12:
+                yield Step().put(n=shared.n + more)
+        yield Step().put(n=shared.n)
+
+    @environment
+    def copy(self, shared: Box) -> Steps:
+        yield Step().put(numbers=(*shared.numbers, shared.n)).spend("copies")
+
+    @constraint
+    def small(self, shared: Box) -> bool:
+        return len(shared.numbers) < 6
+
+    @invariant
+    def below(self, shared: Box) -> bool:
+        return shared.n < {limit}
+"""
+
+
+@pytest.mark.parametrize("limit", [20, 9])
+@pytest.mark.parametrize("options", [{}, {"keep_going": True}, {"max_depth": 3}])
+def test_counts_are_those_of_the_reference_engine(tmp_path: Path, limit: int, options: dict[str, Any]) -> None:
+    found, wanted = both(protocol_of(tmp_path, COUNTING.format(limit=limit)), **options)
+    assert found == wanted
+
+
+def test_the_limit_on_states_is_exact(tmp_path: Path) -> None:
+    protocol = protocol_of(tmp_path, COUNTING.format(limit=20))
+    assert explore(protocol, request(protocol, max_states=7)).distinct_states == 7
+
+
+def test_a_deadlock_is_found(tmp_path: Path) -> None:
+    action = """
+    @environment
+    def go(self, shared: Box) -> Steps:
+        if shared.n < 6:
+            yield Step().put(n=shared.n + 1)
+"""
+    found, wanted = both(protocol_of(tmp_path, action))
+    assert found == wanted
+    assert wanted[-1] == [("Deadlock", 4)]
+
+
+@pytest.mark.parametrize(
+    ("model", "config", "constants"),
+    [
+        ("si.py:SnapshotIsolation", "si.one.cfg", {}),
+        ("disruptor.py:Disruptor", "disruptor.cfg", {"MaxPublished": 2}),
+        ("mongo.py:LoglessRaft", "mongo.cfg", {"MaxTerm": 2, "MaxConfigVersion": 2}),
+        ("paxos_shared.py:Paxos", "paxos_shared.cfg", {"MaxBallot": 0}),
+        ("kip279.py:Kip279", "kip279.small.cfg", {}),
+        ("die-hard", "default", {}),
+    ],
+)
+def test_protocols_as_others_write_them(model: str, config: str, constants: dict[str, int]) -> None:
+    place = f"{STYLES}/" if ".py" in model else ""
+    loaded = load(place + model, place + config, constants=constants)
+    found, wanted = loaded.check(engine="bytecode"), loaded.check(engine="reference")
+    assert counts(found) == counts(wanted)
+    assert (found.vacuous, found.never_evaluated) == (wanted.vacuous, wanted.never_evaluated)
+
+
+def test_a_search_whose_inputs_hardly_repeat_is_taken_over() -> None:
+    found = load(f"{STYLES / 'disruptor.py'}:Disruptor", f"{STYLES / 'disruptor.cfg'}").check()
+    assert (found.engine, found.distinct_states, found.generated_states) == ("bytecode", 14_365, 44_581)
+    assert any("hardly repeat" in note for note in found.notes)
+
+
+def test_a_wrong_translation_shows_in_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+
+    from kraftcheck.explorer.bytecode.expressions import BINARY
+
+    monkeypatch.setitem(BINARY, ast.Add, Op.SUB)
+    protocol = protocol_of(tmp_path, COUNTING.format(limit=20))
+    with pytest.raises(UntranslatableError, match="differs from Python"):
+        explore(protocol, request(protocol))
+
+
+def test_a_wrong_verdict_shows_in_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+
+    from kraftcheck.explorer.bytecode.expressions import BINARY
+
+    protocol = protocol_of(tmp_path, COUNTING.format(limit=9).replace("shared.n < 9", "not shared.n >= 9"))
+    monkeypatch.setitem(BINARY, ast.GtE, Op.LT)
+    with pytest.raises(UntranslatableError, match="differs from Python"):
+        explore(protocol, request(protocol, keep_going=True))
+
+
+def test_messages_and_features_are_refused() -> None:
+    for options, what in (({"symmetry": True}, "SYMMETRY"), ({}, "messages")):
+        with pytest.raises(Exception, match=what):
+            load("two-phase-commit", "smoke").check(engine="bytecode", **options)
