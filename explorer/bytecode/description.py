@@ -1,0 +1,182 @@
+"""The description of a search for the interpreter: columns of a state, entries, properties, and the program."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+
+import numpy as np
+
+from kraftcheck.explorer.bytecode.kernel import codes
+from kraftcheck.explorer.bytecode.kernel.codes import HEAD
+from kraftcheck.explorer.bytecode.kernel.expanding import INPUTS
+from kraftcheck.explorer.bytecode.program import Program
+from kraftcheck.explorer.bytecode.values import Heap
+from kraftcheck.explorer.result import SearchRequest
+from kraftcheck.spec.diagnosis.vacuity import Watch
+from kraftcheck.spec.errors import UntranslatableError
+from kraftcheck.spec.language.declarations import Action, Projection, Property
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.state import State, state_of
+from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, is_enum, ordered
+
+
+class Description:
+    """The parts of a search by number, as the interpreter knows them."""
+
+    def __init__(self, protocol: Protocol, options: SearchRequest, initial: list[State]) -> None:
+        _require_translatable(protocol, options)
+        self.protocol, self.options = protocol, options
+        self.heap = Heap()
+        self.replicas = ordered({key for state in initial for key in state.replicas})
+        self._shared = type(initial[0].shared)
+        self._fields, self._bounds = field_names(self._shared), list(protocol.bounds)
+        self.properties = [*options.constraints, *options.properties]
+        for of in _classes(protocol, initial):
+            with suppress(UntranslatableError):  # it may not be used
+                self.heap.kind(of)
+        self.starts = [self._encoded(state) for state in initial]
+        self.entries: list[tuple[Action, Value]] = []
+        for action in protocol.actions.values():
+            keys = [None] if action.kind == "environment" else self.replicas
+            self.entries += [(action, key) for key in keys]
+        self._program = self._translated()
+
+    @property
+    def width(self) -> int:
+        """The number of columns of a state."""
+        return len(self.replicas) + len(self._fields) + len(self._bounds)
+
+    def _encoded(self, state: State) -> list[int]:
+        encode = self.heap.encode
+        replicas = [encode(state.replicas[one]) if one in state.replicas else 0 for one in self.replicas]
+        shared = [encode(getattr(state.shared, one)) for one in self._fields]
+        return [*replicas, *shared, *(encode(state.spent[one]) for one in self._bounds)]
+
+    def _translated(self) -> Program:
+        """Translate the program, and describe the search to the kernel."""
+        heap, protocol, machine = self.heap, self.protocol, self.heap.machine
+        program = Program(protocol, heap)
+        owners: list[Action | Property] = [*(action for action, _ in self.entries), *self.properties]
+        reads = list(dict.fromkeys(read for owner in owners for read in owner.reads))
+        entries = [self._entry(program, number, one) for number, one in enumerate(self.entries)]
+        types = [heap.type_of(field_types(self._shared)[one]) for one in self._fields]
+        machine.columns = np.array([*map(heap.encode, self.replicas), 0], np.int64)
+        machine.names = np.array([*map(heap.encode, (*self._fields, *self._bounds)), 0], np.int64)
+        machine.limits = np.array([*protocol.bounds.values(), 0], np.int64)
+        machine.entries = np.array(entries, np.int32).reshape(-1, 4)
+        machine.properties = np.array([*(_property(program, one) for one in self.properties), (0,) * 5], np.int32)
+        machine.projections = np.array([*(_projection(program, one) for one in reads), (0, 0)], np.int32)
+        machine.parameters = np.array([*(_parameters(owner, reads) for owner in owners), [-1] * 8], np.int32)
+        machine.shared_types = np.array([*types, 0], np.int32)
+        self._describe(len(reads))
+        program.link()
+        return program
+
+    def _describe(self, projections: int) -> None:
+        """Hand the numbers of the search to the kernel, and make room for its states."""
+        machine, heap = self.heap.machine, self.heap
+        sizes = map(len, (self.replicas, self._fields, self._bounds, self.entries, self.properties))
+        machine.shape[codes.REPLICAS : codes.PROPERTIES + 1] = list(sizes)
+        machine.shape[codes.PROJECTIONS] = projections
+        machine.shape[codes.SHARED_KIND], machine.shape[codes.ID] = heap.kind(self._shared), heap.name("id")
+        if any("state" in prop.asks for prop in self.properties):
+            machine.shape[codes.STATE_KIND] = heap.kind(State)
+        machine.shape[codes.MOST_STATES] = self.options.max_states or 0
+        machine.row = np.zeros(2 * self.width + 2, np.int64)
+        machine.environment = np.zeros(2 * (2 + projections), np.int64)
+        machine.fired, machine.taken = (np.zeros(len(self.entries) + 1, np.int64) for _ in range(2))
+        machine.inputs = np.zeros((len(self.properties) + 1, 8), np.int64)
+        machine.violations = np.zeros((len(self.properties) + 1, 2), np.int64)
+        machine.states, machine.sources = (np.zeros(1 << 14, np.int32) for _ in range(2))
+        machine.log = np.zeros((1 << 14, 2), np.int64)
+
+    def _entry(self, program: Program, number: int, entry: tuple[Action, Value]) -> tuple[int, int, int, int]:
+        action, key = entry
+        test = self.heap.test(action.actors) if action.actors else 0
+        return number, program.function(action.function), -1 if key is None else self.replicas.index(key), test
+
+    def label(self, entry: int) -> tuple[str, Value]:
+        """Return the names of an entry's action and actor."""
+        action, key = self.entries[entry]
+        return action.name, key
+
+    def decoded(self, address: int) -> State:
+        """Return the state at an address."""
+        row = self.heap.machine.words[address + HEAD : address + HEAD + self.width].tolist()
+        values = [None if one == 0 else self.heap.decode(one) for one in row]
+        count, fields = len(self.replicas), len(self._fields)
+        replicas = {key: one for key, one in zip(self.replicas, values, strict=False) if one is not None}
+        shared = self._shared(*values[count : count + fields])
+        spent: Map[str, Value] = Map(zip(self._bounds, values[count + fields :], strict=True))
+        return state_of(Map(replicas), Map(), shared, spent)
+
+    def place_of(self, instruction: int) -> str:
+        """Return the function and the line of an instruction."""
+        return self._program.lines[instruction]
+
+    def note_probes(self) -> None:
+        """Tell the probes of properties what the search has evaluated."""
+        for prop, inputs in zip(self.properties, self.heap.machine.inputs.tolist(), strict=False):
+            watch = self.protocol.probes.get(prop.name)
+            if isinstance(watch, Watch):
+                watch.note(inputs[INPUTS], self._program.seen(watch))
+
+
+def _require_translatable(protocol: Protocol, options: SearchRequest) -> None:
+    """Raise UntranslatableError for properties beyond those of states, and where there are messages."""
+    actions, properties = list(protocol.actions.values()), [*options.properties, *options.constraints]
+    owners: list[Action | Property] = [*actions, *properties]
+    if options.check_actions:
+        raise UntranslatableError("--check-actions")
+    if protocol.network.own_actions() or any(map(_takes_messages, owners)):
+        raise UntranslatableError("messages")
+    for prop in properties:
+        if prop.over_steps or {"message", "spent"} & set(prop.asks) or prop.only is not None or prop.given:
+            raise UntranslatableError(f"the parameters of {prop.name}")
+
+
+def _takes_messages(owner: Action | Property) -> bool:
+    return owner.kind == "on" or any(read.of_inbox for read in owner.reads)
+
+
+def _classes(protocol: Protocol, states: list[State]) -> list[type]:
+    """Return the classes of records and enums of a protocol's modules and of its initial states."""
+    found: dict[type, None] = {}
+    for base in type(protocol).__mro__:
+        if not base.__module__.startswith(("kraftcheck.spec.language", "builtins")):
+            for value in vars(sys.modules[base.__module__]).values():
+                if isinstance(value, type) and (is_enum(value) or issubclass(value, Record)) and _is_own(value):
+                    found[value] = None
+    for state in states:
+        found |= dict.fromkeys(map(type, (*state.replicas.values(), state.shared)))
+    return list(found)
+
+
+def _is_own(of: type) -> bool:
+    return (
+        of.__module__ not in ("enum", "kraftcheck.spec.values", "kraftcheck.spec.language.state")
+        or of.__name__ == "Nothing"
+    )
+
+
+def _property(program: Program, prop: Property) -> tuple[int, int, int, int, int]:
+    watch = program.protocol.probes.get(prop.name)
+    function = program.probed(watch) if isinstance(watch, Watch) else program.function(prop.function)
+    tests = [program.heap.test(prop.kinds(one)) if one in prop.asks else -1 for one in ("me", "peer")]
+    return function, *tests, int(prop.kind == "constraint"), int(prop.opposite)  # type: ignore[return-value]
+
+
+def _projection(program: Program, read: Projection) -> tuple[int, int]:
+    return program.function(read.function), program.heap.test(read.of or (Record,))
+
+
+def _parameters(owner: Action | Property, reads: list[Projection]) -> list[int]:
+    """Return the sources of the parameters of an action or a property."""
+    known = {"me": codes.OF_ME, "peer": codes.OF_PEER, "shared": codes.OF_SHARED, "state": codes.OF_STATE}
+    known |= {read.name: codes.OF_PROJECTION + number for number, read in enumerate(reads)}
+    leading = ["me"] if isinstance(owner, Action) and owner.kind == "internal" else []
+    found = [known[name] for name in (*leading, *owner.asks)]
+    if len(found) > 7:
+        raise UntranslatableError(f"{owner.name} has more than seven parameters")
+    return [*found, *[-1] * (8 - len(found))]
