@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from inspect import isgeneratorfunction
+from operator import attrgetter
 
 import numpy as np
 
@@ -20,12 +22,14 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State, state_of
 from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, is_enum, ordered
 
+_HAS_MESSAGES = attrgetter("inboxes")
+
 
 class Description:
     """The parts of a search by number, as the interpreter knows them."""
 
     def __init__(self, protocol: Protocol, options: SearchRequest, initial: list[State]) -> None:
-        _require_translatable(protocol, options)
+        _require_translatable(protocol, options, initial)
         self.protocol, self.options = protocol, options
         self.heap = Heap()
         self.replicas = ordered({key for state in initial for key in state.replicas})
@@ -93,6 +97,8 @@ class Description:
 
     def _entry(self, program: Program, number: int, entry: tuple[Action, Value]) -> tuple[int, int, int, int]:
         action, key = entry
+        if not isgeneratorfunction(action.function):
+            raise UntranslatableError(f"the action {action.name}, which yields nothing itself")
         test = self.heap.test(action.actors) if action.actors else 0
         return number, program.function(action.function), -1 if key is None else self.replicas.index(key), test
 
@@ -123,17 +129,24 @@ class Description:
                 watch.note(inputs[INPUTS], self._program.seen(watch))
 
 
-def _require_translatable(protocol: Protocol, options: SearchRequest) -> None:
+def _require_translatable(protocol: Protocol, options: SearchRequest, initial: list[State]) -> None:
     """Raise UntranslatableError for properties beyond those of states, and where there are messages."""
     actions, properties = list(protocol.actions.values()), [*options.properties, *options.constraints]
     owners: list[Action | Property] = [*actions, *properties]
     if options.check_actions:
         raise UntranslatableError("--check-actions")
-    if protocol.network.own_actions() or any(map(_takes_messages, owners)):
+    if protocol.network.own_actions() or any(map(_takes_messages, owners)) or any(map(_HAS_MESSAGES, initial)):
         raise UntranslatableError("messages")
-    for prop in properties:
-        if prop.over_steps or {"message", "spent"} & set(prop.asks) or prop.only is not None or prop.given:
-            raise UntranslatableError(f"the parameters of {prop.name}")
+    if len({type(state.shared) for state in initial}) > 1:
+        raise UntranslatableError("several classes of shared record")
+    beyond = next(filter(_reads_more, properties), None)
+    if beyond is not None:
+        raise UntranslatableError(f"the parameters of {beyond.name}")
+
+
+def _reads_more(prop: Property) -> bool:
+    """Return whether a property is about more than replicas, the shared record and the state."""
+    return prop.over_steps or bool({"message", "spent"} & set(prop.asks)) or prop.only is not None or bool(prop.given)
 
 
 def _takes_messages(owner: Action | Property) -> bool:

@@ -139,7 +139,8 @@ class Emitter:
             return False
         names = [one for one in parts if isinstance(one, ast.Name)]
         bound = {one.id for one in names if isinstance(one.ctx, ast.Store)}
-        return all(one.id in bound or (one.id not in self._locals and self._is_known(one.id)) for one in names)
+        known = (one.id in bound or self._is_known(one.id) for one in names)
+        return all(known) and not any(one.id in self._locals for one in names)
 
     def _is_known(self, name: str) -> bool:
         return name in self._globals or hasattr(builtins, name)

@@ -14,6 +14,7 @@ from kraftcheck.explorer.bytecode.description import Description
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import BEYOND, HEAD
 from kraftcheck.explorer.bytecode.kernel.expanding import admit, expand
+from kraftcheck.explorer.calls.handlers import PurityTest, TestedSemantics
 from kraftcheck.explorer.capabilities import require_supported
 from kraftcheck.explorer.plain_system import PlainSystem
 from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest
@@ -39,7 +40,8 @@ class BytecodeSearch:
     def __init__(self, protocol: Protocol, options: SearchRequest) -> None:
         require_supported("bytecode", protocol, options)
         self.protocol, self.options = protocol, options
-        self.semantics = Semantics(protocol)
+        self._purity = PurityTest(protocol, thorough=False)
+        self.semantics: Semantics = TestedSemantics(protocol, self._purity)
         self.system = PlainSystem(self.semantics, options)
         self._description = Description(protocol, options, self.system.initial())
         self.heap = self._description.heap
@@ -64,6 +66,7 @@ class BytecodeSearch:
     def _search(self) -> None:
         with suppress(SearchStopped):
             self._search_levels()
+        self._purity.call_again()
         self._description.note_probes()
         self._books.report(0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from kraftcheck.explorer.bytecode.kernel.codes import Op
 from kraftcheck.explorer.reference import explore as by_reference
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
-from kraftcheck.spec.errors import UntranslatableError
+from kraftcheck.spec.errors import ActionError, InputError, UntranslatableError
 
 STYLES = Path(__file__).parents[2] / "benchmarks" / "styles"
 
@@ -241,6 +242,18 @@ def both(protocol: Protocol, **options: Any) -> tuple[tuple[Any, ...], tuple[Any
 
 
 def test_expressions_are_evaluated_as_python_does(tmp_path: Path) -> None:
+    assert wrong_among(tmp_path, EXPRESSIONS) == []
+
+
+def wrong_among(path: Path, expressions: list[str]) -> list[str]:
+    """Return the expressions with another value than in Python, by a search without its sample of states."""
+    from kraftcheck.explorer.bytecode import search
+
+    class Unsampled(search.BytecodeSearch):
+        @staticmethod
+        def _samples(first: int, last: int) -> Any:
+            return iter(())
+
     body = "".join(
         f"""
     def expression_{number}(self, s):
@@ -251,32 +264,114 @@ def test_expressions_are_evaluated_as_python_does(tmp_path: Path) -> None:
         found = self.expression_{number}(shared)
         yield Step().put(found=found == self.wanted_{number}, day={number} + 1)
 """
-        for number, expression in enumerate(EXPRESSIONS)
+        for number, expression in enumerate(expressions)
     )
-    protocol = protocol_of(tmp_path, body)
-    box = type(protocol.initial().__next__().shared)()  # type: ignore[attr-defined]
-    for number in range(len(EXPRESSIONS)):
-        wanted = getattr(protocol, f"expression_{number}")(box)
-        setattr(type(protocol), f"wanted_{number}", wanted)
-        assert getattr(protocol, f"expression_{number}")(box) == wanted
-    protocol.checked_initial()
-    assert [EXPRESSIONS[one - 1] for one in wrong_days(protocol)] == []
-
-
-def wrong_days(protocol: Protocol) -> list[int]:
-    """Return the days on which the engine, without its sample of states, finds another value than Python."""
-    from kraftcheck.explorer.bytecode import search
-
-    class Unsampled(search.BytecodeSearch):
-        @staticmethod
-        def _samples(first: int, last: int) -> Any:
-            return iter(())
-
+    protocol = protocol_of(path, body)
+    box = next(iter(protocol.initial())).shared
+    for number in range(len(expressions)):
+        setattr(type(protocol), f"wanted_{number}", getattr(protocol, f"expression_{number}")(box))
     searched = Unsampled(protocol, request(protocol, max_depth=2, deadlock=False))
     result = searched.run()
-    assert result.distinct_states == len(EXPRESSIONS) + 1
+    assert result.distinct_states == len(expressions) + 1
     shared = [searched._state(number).shared for number in range(1, result.distinct_states)]
-    return [one.day for one in shared if not one.found]
+    return [expressions[one.day - 1] for one in shared if not one.found]
+
+
+class Drawer:
+    """Random expressions over a box, by the kind of their values."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._variables: list[str] = []
+
+    def draw(self, kind: str, depth: int = 3) -> str:
+        """Return an expression of a kind: a number, a bool, a tuple of numbers, or a set of numbers."""
+        form = self._random.choice(FORMS[kind][: None if depth else 3])
+        if "{x}" in form:
+            name = f"x{len(self._variables)}"
+            source = self.draw(self._random.choice(["tuple", "set"]), max(0, depth - 1))
+            self._variables.append(name)
+            form = form.replace("{x}", name).replace("{source}", f"({source})")
+            found = self._filled(form, depth)
+            self._variables.pop()
+            return found
+        return self._filled(form, depth)
+
+    def _filled(self, form: str, depth: int) -> str:
+        for part in ("number", "bool", "tuple", "set"):
+            while f"<{part}>" in form:
+                form = form.replace(f"<{part}>", f"({self.draw(part, max(0, depth - 1))})", 1)
+        if "<variable>" in form:
+            form = form.replace("<variable>", self._random.choice([*self._variables, "s.n"]))
+        return form.replace("<digit>", str(self._random.randint(-2, 4)))
+
+
+FORMS = {
+    "number": [
+        *("s.n", "<digit>", "<variable>", "<number> + <number>", "<number> - <number>", "<number> * <digit>"),
+        *(
+            "<number> // 3",
+            "<number> % 3",
+            "len(<tuple>)",
+            "len(<set>)",
+            "sum(<tuple>)",
+            "max(<tuple>, default=<digit>)",
+        ),
+        *(
+            "min(<set>, default=0)",
+            "<number> if <bool> else <number>",
+            "sum(<number> for {x} in {source})",
+            "-<number>",
+        ),
+        *("next(({x} for {x} in ordered({source}) if <bool>), <digit>)", "s.by_name.get('a', <number>)"),
+        *("max([<number>, *<tuple>], key=lambda q: -q)", "helper(<number>, <number>)", "s.item.plus(<number>)"),
+        *(
+            "min(ordered(<set>) + [<number>])",
+            "s.by_name.put('z', <number>)['z']",
+            "s.item.but(number=<number>).double",
+        ),
+    ],
+    "bool": [
+        *(
+            "s.flag",
+            "<number> < <number>",
+            "<number> == <number>",
+            "<bool> and <bool>",
+            "<bool> or <bool>",
+            "not <bool>",
+        ),
+        *("<number> in <tuple>", "<number> not in <set>", "<set> <= <set>", "<tuple> == <tuple>", "<set> == <set>"),
+        *("any(<bool> for {x} in {source})", "all(<bool> for {x} in {source})", "<tuple> < <tuple>", "bool(<tuple>)"),
+        *("<set>.isdisjoint(<set>)", "isinstance(s.item, Item) and <bool>", "<number> <= <number> < <number>"),
+    ],
+    "tuple": [
+        *(
+            "s.numbers",
+            "()",
+            "(<digit>, <digit>)",
+            "(<number>,)",
+            "<tuple> + <tuple>",
+            "<tuple>[<digit>:]",
+            "<tuple>[:<digit>]",
+        ),
+        *("tuple(ordered(<set>))", "tuple(sorted(<tuple>))", "tuple(<number> for {x} in {source} if <bool>)"),
+        *("(*<tuple>, <number>)", "tuple(reversed(<tuple>))", "tuple(range(<digit>, <digit>))"),
+        *("tuple(a + b for a, b in zip(<tuple>, <tuple>))", "tuple(i for i, _ in enumerate(<tuple>))"),
+        *("tuple(sorted(<tuple>, key=lambda q: (q % 2, q)))", "tuple(evens(<set>))", "<tuple> if <bool> else <tuple>"),
+    ],
+    "set": [
+        *("s.few", "frozenset()", "frozenset({<digit>, <digit>})", "<set> | <set>", "<set> & <set>", "<set> - <set>"),
+        *("<set> ^ <set>", "frozenset(<tuple>)", "frozenset({<number> for {x} in {source}})", "<set> | {<number>}"),
+        *("<set>.union(<tuple>)", "frozenset(sum(q) for q in itertools.combinations(ordered(<set>), 2))"),
+    ],
+}
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
+def test_random_expressions_are_evaluated_as_python_does(tmp_path: Path, seed: int) -> None:
+    drawer, kinds = Drawer(seed), list(FORMS)
+    expressions = [drawer.draw(kinds[number % 4]) for number in range(160)]
+    assert wrong_among(tmp_path, expressions) == []
 
 
 REFUSED = {
@@ -290,6 +385,7 @@ REFUSED = {
         "        yield Step().put(n=len(queue))"
     ),
     "the method .pop()": "found = list(shared.numbers)\n        yield Step().put(n=found.pop())",
+    "the action Go, which yields nothing itself": "return [Step().put(n=shared.n)]",
     "an expression joinedstr": "yield Step().put(n=len(f'{shared.n}'))",
 }
 
@@ -298,9 +394,53 @@ REFUSED = {
 def test_what_is_not_supported_is_refused_with_its_line(tmp_path: Path, what: str) -> None:
     action = f"    @environment\n    def go(self, shared: Box) -> Steps:\n        {REFUSED[what]}\n"
     protocol = protocol_of(tmp_path, action)
-    with pytest.raises(UntranslatableError, match="go, line") as caught:
+    with pytest.raises(UntranslatableError, match=r"go, line|Go, which") as caught:
         explore(protocol, request(protocol))
     assert what.removesuffix("()") in str(caught.value)
+
+
+def test_a_local_variable_is_not_taken_for_a_global_one(tmp_path: Path) -> None:
+    action = """
+    @environment
+    def go(self, shared: Box) -> Steps:
+        helper = shared.n + 1
+        if shared.n < 9:
+            yield Step().put(n=len([helper for helper in (1, 2)]) + helper)
+"""
+    found, wanted = both(protocol_of(tmp_path, action), deadlock=False)
+    assert found == wanted
+
+
+def test_a_handler_that_depends_on_the_order_of_a_set_is_an_error(tmp_path: Path) -> None:
+    action = """
+    @environment
+    def go(self, shared: Box) -> Steps:
+        yield Step().put(n=next(x for x in shared.few))
+"""
+    protocol = protocol_of(tmp_path, action)
+    with pytest.raises(ActionError, match="order of a set"):
+        explore(protocol, request(protocol))
+
+
+def test_values_that_are_nested_deeply_are_refused(tmp_path: Path) -> None:
+    body = """
+class Nest(Record):
+    inner: "Nest | None" = None
+
+
+class Nested(Protocol):
+    network = None
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([], Nest())
+
+    @environment
+    def wrap(self, shared: Nest) -> Steps:
+        yield Step().put(inner=shared)
+"""
+    protocol = made(tmp_path, body).Nested()
+    with pytest.raises(InputError, match=r"nested so deeply|maximum recursion depth"):
+        explore(protocol, request(protocol, max_states=30_000))
 
 
 UNSURE = {
