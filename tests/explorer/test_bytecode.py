@@ -289,7 +289,8 @@ class Drawer:
         form = self._random.choice(FORMS[kind][: None if depth else 3])
         if "{x}" in form:
             name = f"x{len(self._variables)}"
-            source = self.draw(self._random.choice(["tuple", "set"]), max(0, depth - 1))
+            source = self._random.choice(["<tuple>", "ordered(<set>)"])  # a set has another order in Python
+            source = self._filled(source, depth)
             self._variables.append(name)
             form = form.replace("{x}", name).replace("{source}", f"({source})")
             found = self._filled(form, depth)
