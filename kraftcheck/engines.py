@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from itertools import pairwise, starmap
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from kraftcheck.explorer.request import OPTIONS, Progress, SearchRequest
@@ -33,10 +34,12 @@ SMALL_STATES, SMALL_SECONDS = 500, 0.06
 """Limits of the reference engine's trial before Numba is imported; the second one is of processor time."""
 
 
-TRIAL_STATES, SAMPLES = 1 << 11, 2
-"""Number of states at the first sample of the table engine's calls, and of successive samples that decide."""
-TRANSLATED_CALLS = 1 / 12
-"""Calls for each step from which translated handlers take less time than memoized calls."""
+TRIAL_STATES, SAMPLES = 1 << 12, 2
+"""Number of states from which the table engine has learned, and of successive counts of its calls that decide."""
+EARLY = 16
+"""The first sample is taken after this part of `TRIAL_STATES`."""
+LEAST_CALLS = {"bytecode": (1 / 4, 1 / 12), "reference": (inf, 1.0)}
+"""Calls for each step from which another engine takes less time: before and after `TRIAL_STATES`."""
 
 
 class Engine(NamedTuple):
@@ -168,7 +171,7 @@ class CallGrowth:
 
     def __init__(self, protocol: Protocol, options: SearchRequest) -> None:
         self._protocol, self._options, self._began = protocol, options, time.monotonic()
-        self._engines = {"bytecode": TRANSLATED_CALLS, "reference": 1.0}
+        self._engines = dict(LEAST_CALLS)
         self.notes: list[str] = []
         self._restart()
 
@@ -203,14 +206,15 @@ class CallGrowth:
     def _see(self, progress: Progress) -> None:
         if self._options.report is not None:
             self._options.report(progress)
-        if progress.distinct_states < max(TRIAL_STATES, 2 * self._samples[-1].distinct_states):
+        if progress.distinct_states < max(TRIAL_STATES // EARLY, 2 * self._samples[-1].distinct_states):
             return
         self._samples.append(progress)
         if len(self._samples) <= SAMPLES:
             return
-        least = min(starmap(_calls_a_step, pairwise(self._samples[-SAMPLES:])))
+        calls = min(starmap(_calls_a_step, pairwise(self._samples[-SAMPLES - 1 :])))
         for engine in self._able():
-            if least >= self._engines[engine] and (engine == "reference" or self._is_translatable()):
+            least = self._engines[engine][progress.distinct_states >= TRIAL_STATES]
+            if calls >= least and (engine == "reference" or self._is_translatable()):
                 self.notes = [_note(progress, engine)]
                 self._next = engine
                 raise CallsGrow

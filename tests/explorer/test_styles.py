@@ -80,7 +80,6 @@ def test_a_translation_that_fails_in_the_search_leads_back_to_the_tables(monkeyp
 
 def test_other_searches_keep_their_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "_tried_by_reference", lambda *_: None)
-    monkeypatch.setattr(engines, "TRIAL_STATES", 256)
     assert checked(PAXOS, None).engine == "tables"
 
 
