@@ -38,6 +38,8 @@ TRIAL_STATES, SAMPLES = 1 << 12, 2
 """Number of states from which the table engine has learned, and of successive counts of its calls that decide."""
 EARLY = 16
 """The first sample is taken after this part of `TRIAL_STATES`."""
+FALLING = 0.75
+"""The part of the calls for each step below which the next count shows that the table engine is learning."""
 LEAST_CALLS = {"bytecode": (1 / 4, 1 / 12), "reference": (inf, 1.0)}
 """Calls for each step from which another engine takes less time: before and after `TRIAL_STATES`."""
 
@@ -211,10 +213,12 @@ class CallGrowth:
         self._samples.append(progress)
         if len(self._samples) <= SAMPLES:
             return
-        calls = min(starmap(_calls_a_step, pairwise(self._samples[-SAMPLES - 1 :])))
+        calls = list(starmap(_calls_a_step, pairwise(self._samples[-SAMPLES - 1 :])))
+        if calls[-1] < FALLING * calls[0]:
+            return  # the table engine is learning
         for engine in self._able():
             least = self._engines[engine][progress.distinct_states >= TRIAL_STATES]
-            if calls >= least and (engine == "reference" or self._is_translatable()):
+            if min(calls) >= least and (engine == "reference" or self._is_translatable()):
                 self.notes = [_note(progress, engine)]
                 self._next = engine
                 raise CallsGrow

@@ -104,7 +104,7 @@ class BytecodeSearch:
         machine = self.heap.machine
         while first < end:
             self.result.depth = depth + (self._count > end)
-            self._books.check_time_limit(end - first)
+            self._books.check_time_limit(self._count - first)
             self._make_room()
             last = min(end, first + BATCH)
             sampled = next((one for one in self._samples(first, last)), last)

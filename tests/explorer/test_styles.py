@@ -67,14 +67,16 @@ def test_a_search_whose_inputs_hardly_repeat_goes_on_without_tables(
 
 @pytest.mark.slow
 def test_a_translation_that_fails_in_the_search_leads_back_to_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> Result:
+    tried = []
+
+    def fails(*given: object) -> Result:
+        tried.append(given)
         raise UntranslatableError("an operation")
 
-    monkeypatch.setattr(engines, "TRIAL_STATES", 1024)
     monkeypatch.setattr(engines, "_tried_by_reference", lambda *_: None)
     monkeypatch.setattr(bytecode, "explore", fails)
-    found = checked(SEARCHES["kip279-small"], None)
-    assert found.engine == "tables"
+    found = checked(SEARCHES["disruptor"], None)
+    assert (found.engine, found.distinct_states, len(tried)) == ("tables", 14_365, 1)
     assert not any("bytecode" in note for note in found.notes)
 
 
