@@ -130,6 +130,8 @@ class BytecodeSearch:
             self._books.stop_at("max_states")
         if error == codes.ROOM:
             self._make_room()
+            if machine.at[codes.LOGGED] == machine.log.shape[0]:
+                machine.log = np.zeros((2 * machine.log.shape[0], 2), np.int64)
         elif error:
             what = "an operation that is not translated" if error == codes.UNSUPPORTED else "too much work"
             raise UntranslatableError(f"{what} ({self._description.place_of(machine.at[codes.LINE])})")

@@ -503,6 +503,17 @@ def test_the_limit_on_states_is_exact(tmp_path: Path) -> None:
     assert explore(protocol, request(protocol, max_states=7)).distinct_states == 7
 
 
+def test_a_state_may_have_many_successors(tmp_path: Path) -> None:
+    action = """
+    @environment
+    def go(self, shared: Box) -> Steps:
+        for n in range(20_000 if shared.n == 3 else 0):
+            yield Step().put(day=n)
+"""
+    protocol = protocol_of(tmp_path, action.replace("shared.n == 3", "shared.day == 0"))
+    assert explore(protocol, request(protocol, deadlock=False, max_states=20_000)).distinct_states == 20_000
+
+
 def test_a_deadlock_is_found(tmp_path: Path) -> None:
     action = """
     @environment
