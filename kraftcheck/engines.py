@@ -38,6 +38,8 @@ TRIAL_STATES, SAMPLES = 1 << 12, 2
 """Number of states from which the table engine has learned, and of successive counts of its calls that decide."""
 EARLY = 16
 """The first sample is taken after this part of `TRIAL_STATES`."""
+COMPILED_STATES = 1 << 15
+"""Number of states from which it pays to compile the bytecode engine first."""
 FALLING = 0.75
 """The part of the calls for each step below which the next count shows that the table engine is learning."""
 LEAST_CALLS = {"bytecode": (1 / 4, 1 / 12), "reference": (inf, 1.0)}
@@ -218,18 +220,20 @@ class CallGrowth:
             return  # the table engine is learning
         for engine in self._able():
             least = self._engines[engine][progress.distinct_states >= TRIAL_STATES]
-            if min(calls) >= least and (engine == "reference" or self._is_translatable()):
+            if min(calls) >= least and (engine == "reference" or self._is_translatable(progress.distinct_states)):
                 self.notes = [_note(progress, engine)]
                 self._next = engine
                 raise CallsGrow
 
-    def _is_translatable(self) -> bool:
+    def _is_translatable(self, states: int) -> bool:
         """Return whether the bytecode engine supports the protocol; it is not asked again if not."""
         module = import_module(ENGINES["bytecode"].target.partition(":")[0])
-        if module.is_supported(self._protocol, self.rest("bytecode")):
-            return True
-        del self._engines["bytecode"]
-        return False
+        if states < COMPILED_STATES and not module.is_compiled():
+            return False
+        if not module.is_supported(self._protocol, self.rest("bytecode")):
+            del self._engines["bytecode"]
+            return False
+        return True
 
 
 def _note(progress: Progress, engine: str) -> str:

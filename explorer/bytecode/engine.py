@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from kraftcheck.explorer.bytecode.kernel.expanding import expand
 from kraftcheck.explorer.bytecode.search import BytecodeSearch
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
@@ -23,4 +26,11 @@ def is_supported(protocol: Protocol, options: SearchRequest) -> bool:
         BytecodeSearch(protocol, options)
     except (InputError, RecursionError):
         return False
+    return True
+
+
+def is_compiled() -> bool:
+    """Whether the interpreter is compiled, in this process or in Numba's cache."""
+    with suppress(OSError):
+        return bool(expand.signatures or expand._cache._cache_file._load_index())
     return True

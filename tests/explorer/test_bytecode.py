@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kraftcheck import Protocol, load
+from kraftcheck.explorer.bytecode import engine
 from kraftcheck.explorer.bytecode.engine import explore
 from kraftcheck.explorer.bytecode.kernel.codes import Op
 from kraftcheck.explorer.reference import explore as by_reference
@@ -545,10 +546,16 @@ def test_protocols_as_others_write_them(model: str, config: str, constants: dict
     assert (found.vacuous, found.never_evaluated) == (wanted.vacuous, wanted.never_evaluated)
 
 
-def test_a_search_whose_inputs_hardly_repeat_is_taken_over() -> None:
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_a_search_whose_inputs_hardly_repeat_is_taken_over(is_compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "is_compiled", lambda: is_compiled)
     found = load(f"{STYLES / 'disruptor.py'}:Disruptor", f"{STYLES / 'disruptor.cfg'}").check()
-    assert (found.engine, found.distinct_states, found.generated_states) == ("bytecode", 14_365, 44_581)
-    assert any("hardly repeat" in note for note in found.notes)
+    assert (found.engine, found.distinct_states, found.generated_states) == (
+        "bytecode" if is_compiled else "tables",
+        14_365,
+        44_581,
+    )
+    assert any("the bytecode engine searched" in note for note in found.notes) == is_compiled
 
 
 def test_a_wrong_translation_shows_in_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

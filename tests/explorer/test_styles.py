@@ -54,6 +54,7 @@ def test_a_search_whose_inputs_hardly_repeat_goes_on_without_tables(
     monkeypatch.setattr(engines, "TRIAL_STATES", 16)
     monkeypatch.setattr(engines, "_tried_by_reference", lambda *_: None)
     monkeypatch.setattr(bytecode, "is_supported", lambda *_: engine == "bytecode")
+    monkeypatch.setattr(bytecode, "is_compiled", lambda: True)
     found = checked(SEARCHES["si-one"], None)
     assert (found.engine, checked(SEARCHES["si-one"]).engine) == (engine, "tables")
     assert any("AbortTxn, AllFinished" in note and f"the {engine} engine searched" in note for note in found.notes)
@@ -75,6 +76,7 @@ def test_a_translation_that_fails_in_the_search_leads_back_to_the_tables(monkeyp
 
     monkeypatch.setattr(engines, "_tried_by_reference", lambda *_: None)
     monkeypatch.setattr(bytecode, "explore", fails)
+    monkeypatch.setattr(bytecode, "is_compiled", lambda: True)
     found = checked(SEARCHES["disruptor"], None)
     assert (found.engine, found.distinct_states, len(tried)) == ("tables", 14_365, 1)
     assert not any("bytecode" in note for note in found.notes)
