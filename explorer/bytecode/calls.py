@@ -11,26 +11,21 @@ from typing import Any
 
 from kraftcheck.explorer.bytecode.emitter import Label, Scope, bound_by
 from kraftcheck.explorer.bytecode.expressions import Expressions
-from kraftcheck.explorer.bytecode.kernel.codes import (
-    DICT,
-    FROZENSET,
-    LIST,
-    MAP,
-    NEEDS,
-    PUTS,
-    SET,
-    SPENDS,
-    STEP,
-    TUPLE,
-    WRITES,
-    Op,
-)
+from kraftcheck.explorer.bytecode.kernel import codes
+from kraftcheck.explorer.bytecode.kernel.codes import Op
 from kraftcheck.explorer.bytecode.source import CACHED, probe_of
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.state import Step, become, consume
 from kraftcheck.spec.values import Map, Record, field_names, ordered
 
-CONVERSIONS: dict[Any, int] = {tuple: TUPLE, list: LIST, frozenset: FROZENSET, set: SET, Map: MAP, dict: DICT}
+CONVERSIONS: dict[Any, int] = {
+    tuple: codes.TUPLE,
+    list: codes.LIST,
+    frozenset: codes.FROZENSET,
+    set: codes.SET,
+    Map: codes.MAP,
+    dict: codes.DICT,
+}
 OF_ONE: dict[Any, Op] = {len: Op.LEN, ordered: Op.ORDERED, sum: Op.SUM, reversed: Op.REVERSED}
 OF_SETS = {
     "union": Op.OR, "intersection": Op.AND, "difference": Op.SUB, "symmetric_difference": Op.XOR, "issubset": Op.LE,
@@ -42,7 +37,7 @@ METHODS = {
     "without": (Op.WITHOUT, 1),
 }  # fmt: skip
 """Methods with their operation and the number of their arguments."""
-STEP_PARTS = {"write": WRITES, "spend": SPENDS, "need": NEEDS}
+STEP_PARTS = {"write": codes.WRITES, "spend": codes.SPENDS, "need": codes.NEEDS}
 KNOWN: dict[Any, str] = {
     isinstance: "_isinstance", any: "_any_or_all", all: "_any_or_all", next: "_next", min: "_in_order", bool: "_bool",
     max: "_in_order", sorted: "_in_order", range: "_range", enumerate: "_enumerate", zip: "_zip", become: "_become",
@@ -69,7 +64,7 @@ class Calls(Expressions):
                 return self._call(function, arguments)
             mark = self._result(Op.MARK)
             self._call(function, arguments)
-            return self._result(Op.COLLECT, LIST, mark)
+            return self._result(Op.COLLECT, codes.LIST, mark)
         target = self._object(node.func)
         if target is not None:
             return self._call_known(node, target)
@@ -231,7 +226,7 @@ class Calls(Expressions):
         if not node.args:
             return self._result(Op.COLLECT, kind, self._result(Op.MARK))
         one = node.args[0]
-        if isinstance(one, ast.GeneratorExp) and kind not in (MAP, DICT):
+        if isinstance(one, ast.GeneratorExp) and kind not in (codes.MAP, codes.DICT):
             return self._comprehension(kind, one.generators, [one.elt])
         return self._result(Op.CONVERT, self._value(one), kind)
 
@@ -253,7 +248,7 @@ class Calls(Expressions):
         mark, empty = self._result(Op.MARK), self._constant(())
         for one in (me, self._constant(consumes), *[empty] * 5):
             self._emit(Op.PUSH, one)
-        return self._result(Op.COLLECT, STEP, mark)
+        return self._result(Op.COLLECT, codes.STEP, mark)
 
     def _isinstance(self, node: ast.Call, _: Any, words: Words) -> int | None:
         if len(node.args) != 2 or words:
@@ -279,7 +274,7 @@ class Calls(Expressions):
         """Translate min, max and sorted."""
         if not node.args or words.keys() - ({"key"} if target is sorted else {"key", "default"}):
             return None
-        values = self._value(node.args[0]) if len(node.args) == 1 else self._display(TUPLE, node.args)
+        values = self._value(node.args[0]) if len(node.args) == 1 else self._display(codes.TUPLE, node.args)
         if target is sorted:
             return self._sorted(node, values, words.get("key"))
         into, end, otherwise = self._register(), Label(), Label()
@@ -318,10 +313,10 @@ class Calls(Expressions):
         pair = self._result(Op.MARK)
         self._emit(Op.PUSH, found)
         self._emit(Op.PUSH, element)
-        self._emit(Op.PUSH, self._result(Op.COLLECT, TUPLE, pair))
+        self._emit(Op.PUSH, self._result(Op.COLLECT, codes.TUPLE, pair))
         self._emit(Op.JUMP, again)
         self._here(end)
-        return self._result(Op.COLLECT, LIST, mark)
+        return self._result(Op.COLLECT, codes.LIST, mark)
 
     def _applied(self, node: ast.Call, key: ast.expr, element: int) -> int:
         if isinstance(key, ast.Lambda) and len(key.args.args) == 1:
@@ -379,9 +374,9 @@ class Calls(Expressions):
         if name == "get" and len(given) in (1, 2):
             return self._result(Op.GET, value, given[0], given[1] if len(given) == 2 else self._constant(None))
         if name in OF_SETS and len(given) == 1:
-            return self._result(OF_SETS[name], value, self._result(Op.CONVERT, given[0], FROZENSET))
+            return self._result(OF_SETS[name], value, self._result(Op.CONVERT, given[0], codes.FROZENSET))
         if name == "isdisjoint" and len(given) == 1:
-            common = self._result(Op.AND, value, self._result(Op.CONVERT, given[0], FROZENSET))
+            common = self._result(Op.AND, value, self._result(Op.CONVERT, given[0], codes.FROZENSET))
             return self._result(Op.NOT, common)
         raise self._unsupported(node, f"the method .{name}()")
 
@@ -403,8 +398,8 @@ class Calls(Expressions):
             mark = self._result(Op.MARK)
             self._emit(Op.PUSH, self._constant(name))
             self._emit(Op.PUSH, values[name])
-            pairs.append(self._result(Op.COLLECT, TUPLE, mark))
+            pairs.append(self._result(Op.COLLECT, codes.TUPLE, mark))
         mark = self._result(Op.MARK)
         for pair in pairs:
             self._emit(Op.PUSH, pair)
-        return self._result(Op.EXTEND, step, PUTS, mark)
+        return self._result(Op.EXTEND, step, codes.PUTS, mark)

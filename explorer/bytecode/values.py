@@ -10,37 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import numpy as np
 
 from kraftcheck.explorer.bytecode.kernel import codes
-from kraftcheck.explorer.bytecode.kernel.codes import (
-    ANY_TYPE,
-    BOOL,
-    CLASS,
-    DICT,
-    FIRST_CLASS,
-    FROZENSET,
-    HEAD,
-    INT,
-    LEAF,
-    LIST,
-    LITERAL,
-    MAP,
-    MAP_OF,
-    MODEL,
-    MOST,
-    NONE,
-    OF_ENUM,
-    OF_KINDS,
-    OF_RECORD,
-    PRODUCT_OF,
-    SCRATCH,
-    SET,
-    SET_OF,
-    STEP,
-    STR,
-    TUPLE,
-    TUPLE_OF,
-    UNION_OF,
-    Machine,
-)
+from kraftcheck.explorer.bytecode.kernel.codes import Machine
 from kraftcheck.explorer.bytecode.kernel.heap import rehash, unique
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.state import Step
@@ -56,9 +26,24 @@ from kraftcheck.spec.values import (
     order_key,
 )
 
-COLLECTIONS = {TUPLE: tuple, LIST: list, FROZENSET: frozenset, SET: set, MAP: Map, DICT: dict}
-PLAIN = {NoneType: NONE, bool: BOOL, int: INT, str: STR, ModelValue: MODEL, tuple: TUPLE, list: LIST}
-PLAIN |= {frozenset: FROZENSET, set: SET, Map: MAP, dict: DICT, Step: STEP}
+COLLECTIONS = {
+    codes.TUPLE: tuple,
+    codes.LIST: list,
+    codes.FROZENSET: frozenset,
+    codes.SET: set,
+    codes.MAP: Map,
+    codes.DICT: dict,
+}
+PLAIN = {
+    NoneType: codes.NONE,
+    bool: codes.BOOL,
+    int: codes.INT,
+    str: codes.STR,
+    ModelValue: codes.MODEL,
+    tuple: codes.TUPLE,
+    list: codes.LIST,
+}
+PLAIN |= {frozenset: codes.FROZENSET, set: codes.SET, Map: codes.MAP, dict: codes.DICT, Step: codes.STEP}
 
 _SPECIAL = ("__bool__", "__len__", "__iter__", "__contains__", "__getitem__")
 """Methods of a class that change what operations on its instances mean."""
@@ -75,12 +60,12 @@ class Heap:
         self.machine = machine = Machine()
         machine.at = np.zeros(codes.SCALARS, np.int64)
         machine.shape = np.zeros(codes.SHAPES, np.int64)
-        machine.words = np.zeros(2 * SCRATCH, np.int32)
+        machine.words = np.zeros(2 * codes.SCRATCH, np.int32)
         machine.table = np.zeros(1 << 16, np.int32)
         machine.registers = np.zeros(codes.REGISTERS + codes.REGISTERS // 2, np.int64)
         machine.frames = np.zeros((codes.FRAMES, 3), np.int64)
         machine.stack = np.zeros(codes.STACK + codes.STACK // 2, np.int64)
-        machine.at[codes.TOP] = SCRATCH
+        machine.at[codes.TOP] = codes.SCRATCH
         machine.words[0] = codes.INVALID
         self.classes: dict[type, int] = {}
         self._tests: dict[tuple[int, ...], int] = {}
@@ -95,15 +80,15 @@ class Heap:
             self.name(name)
         for value in (None, False, True):
             self._atom(value)
-        self._append(TUPLE, [])
+        self._append(codes.TUPLE, [])
 
     def _append(self, kind: int, items: list[int]) -> int:
         """Append a permanent node that is not looked up; return its address."""
         machine = self.machine
         address = int(machine.at[codes.TOP])
-        self.require_room(len(items) + HEAD)
-        machine.words[address : address + HEAD + len(items)] = [kind, len(items), *items]
-        machine.at[codes.TOP] += len(items) + HEAD
+        self.require_room(len(items) + codes.HEAD)
+        machine.words[address : address + codes.HEAD + len(items)] = [kind, len(items), *items]
+        machine.at[codes.TOP] += len(items) + codes.HEAD
         machine.at[codes.NODES] += 1
         self._rehash(machine.table.shape[0])
         return address
@@ -116,7 +101,7 @@ class Heap:
         """Grow the arrays of permanent nodes where less than a number of words is free."""
         machine = self.machine
         if machine.at[codes.TOP] + words > machine.words.shape[0]:
-            size = min(max(2 * machine.words.shape[0], int(machine.at[codes.TOP]) + words), MOST)
+            size = min(max(2 * machine.words.shape[0], int(machine.at[codes.TOP]) + words), codes.MOST)
             if machine.at[codes.TOP] + words > size:
                 raise UntranslatableError("the values of the states exceed 2 GiB")
             machine.words = np.concatenate((machine.words, np.zeros(size - machine.words.shape[0], np.int32)))
@@ -131,7 +116,7 @@ class Heap:
             return PLAIN[of]
         if of not in self.classes:
             _require_plain(of)
-            self.classes[of] = FIRST_CLASS + len(self.classes)
+            self.classes[of] = codes.FIRST_CLASS + len(self.classes)
             self._of_kind[self.classes[of]] = of
             for name in field_names(of) if issubclass(of, Record) else ():
                 self.name(name)
@@ -164,13 +149,13 @@ class Heap:
         """Return a Python value on the heap, as a permanent one where it is immutable."""
         kind = type(value)
         if kind is int:
-            if not -MOST < value < MOST:
+            if not -codes.MOST < value < codes.MOST:
                 raise UntranslatableError(f"the number {value}")
             return 2 * int(value) + 1
         if kind in (NoneType, bool, str, ModelValue) or is_enum(kind):
             return self._atom(value)
         if isinstance(value, type):
-            return 2 * self._append(CLASS, [self.test([value]), 1])
+            return 2 * self._append(codes.CLASS, [self.test([value]), 1])
         return self._node(self.kind(kind), map(self.encode, _parts(value)))
 
     def _atom(self, value: Any) -> int:
@@ -185,16 +170,16 @@ class Heap:
     def _order(self) -> None:
         """Give every atomic value its rank in canonical order."""
         for rank, (_, value) in enumerate(sorted(self._atoms, key=lambda key: order_key(key[1]))):
-            self.machine.words[(self._atoms[type(value), value] >> 1) + HEAD] = rank
+            self.machine.words[(self._atoms[type(value), value] >> 1) + codes.HEAD] = rank
 
     def _node(self, kind: int, items: Iterable[int]) -> int:
         values = list(items)
         self.require_room(2 * len(values) + 64)
         machine = self.machine
-        if len(values) + LEAF + HEAD > SCRATCH:
+        if len(values) + codes.LEAF + codes.HEAD > codes.SCRATCH:
             raise UntranslatableError("a value of over a million parts")
-        machine.words[LEAF : LEAF + HEAD + len(values)] = [kind, len(values), *values]
-        return 2 * int(unique(machine, LEAF))
+        machine.words[codes.LEAF : codes.LEAF + codes.HEAD + len(values)] = [kind, len(values), *values]
+        return 2 * int(unique(machine, codes.LEAF))
 
     def decode(self, value: int) -> Any:
         """Return the Python value of a permanent value."""
@@ -204,10 +189,14 @@ class Heap:
         if found is None and value not in self._decoded:
             words, address = self.machine.words, value >> 1
             kind, size = int(words[address]), int(words[address + 1])
-            items = [self.decode(int(one)) for one in words[address + HEAD : address + HEAD + size]]
-            if kind in (MAP, DICT):
+            items = [self.decode(int(one)) for one in words[address + codes.HEAD : address + codes.HEAD + size]]
+            if kind in (codes.MAP, codes.DICT):
                 items = list(zip(items[::2], items[1::2], strict=True))
-            found = self._of_kind[kind](*items) if kind >= FIRST_CLASS or kind == STEP else COLLECTIONS[kind](items)
+            found = (
+                self._of_kind[kind](*items)
+                if kind >= codes.FIRST_CLASS or kind == codes.STEP
+                else COLLECTIONS[kind](items)
+            )
             if len(self._decoded) < 1 << 16:
                 self._decoded[value] = found
         return found
@@ -234,15 +223,15 @@ class Heap:
         if is_mixture(kind):  # of values that are equal in Python and yet distinct; Any is one
             raise UntranslatableError(f"the type {kind}")
         if origin is Literal:
-            return self._listed(LITERAL, map(self.encode, arguments))
+            return self._listed(codes.LITERAL, map(self.encode, arguments))
         if origin is None and isinstance(kind, type):
-            return OF_KINDS, self.exact_test(kind), 0
+            return codes.OF_KINDS, self.exact_test(kind), 0
         types = [self.type_of(one) for one in arguments if one is not Ellipsis]
         if origin is tuple and Ellipsis not in arguments:
-            return self._listed(PRODUCT_OF, types)
+            return self._listed(codes.PRODUCT_OF, types)
         if origin in (Union, UnionType):
-            return self._listed(UNION_OF, types)
-        operations: dict[Any, int] = {frozenset: SET_OF, tuple: TUPLE_OF, Map: MAP_OF}
+            return self._listed(codes.UNION_OF, types)
+        operations: dict[Any, int] = {frozenset: codes.SET_OF, tuple: codes.TUPLE_OF, Map: codes.MAP_OF}
         if origin not in operations:
             raise UntranslatableError(f"the type {kind}")
         return operations[origin], types[0], types[-1]
@@ -262,17 +251,17 @@ class Heap:
 
     def link(self) -> None:
         """Fill the tables of kinds, tests, fields and types."""
-        machine, kinds = self.machine, FIRST_CLASS + len(self.classes)
+        machine, kinds = self.machine, codes.FIRST_CLASS + len(self.classes)
         machine.at[codes.KINDS] = kinds
         machine.groups = np.full(kinds, codes.OF_MUTABLE, np.int32)
         machine.groups[list(codes.GROUPS)] = list(codes.GROUPS.values())
         machine.like = np.zeros(kinds, np.uint8)
-        machine.like[[BOOL, INT, STR, codes.INVALID]] = 1, 1, 2, 3
+        machine.like[[codes.BOOL, codes.INT, codes.STR, codes.INVALID]] = 1, 1, 2, 3
         for of, kind in self.classes.items():
-            machine.groups[kind] = OF_RECORD if issubclass(of, Record) else OF_ENUM
+            machine.groups[kind] = codes.OF_RECORD if issubclass(of, Record) else codes.OF_ENUM
             machine.like[kind] = issubclass(of, int) + 2 * issubclass(of, str)
         self._link_records(kinds)
-        machine.types = np.array([*self._rows, (ANY_TYPE, 0, 0)], np.int32)
+        machine.types = np.array([*self._rows, (codes.ANY_TYPE, 0, 0)], np.int32)
         machine.type_items = np.array([*self._items, 0], np.int32)
         machine.tests = np.zeros(len(self._tests) * kinds + 1, np.uint8)
         for wanted, number in self._tests.items():

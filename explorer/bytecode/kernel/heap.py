@@ -1,48 +1,14 @@
 """Values on the heap: allocation, equality, canonical order, unique permanent nodes, and types."""
 
-# ruff: noqa: SIM109, SIM110 - Numba compiles comparisons and loops better than membership tests and generators
+# ruff: noqa: SIM110 - Numba compiles comparisons and loops better than membership tests and generators
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.bytecode.kernel.codes import (
-    ANY_TYPE,
-    BOOL,
-    DICT,
-    EMPTY,
-    ERROR,
-    FALSE,
-    FROZENSET,
-    FULL,
-    HEAD,
-    INT,
-    KINDS,
-    LIST,
-    LITERAL,
-    LOW,
-    MAP,
-    MAP_OF,
-    NODES,
-    OF_ENUM,
-    OF_KINDS,
-    OF_MUTABLE,
-    OF_RECORD,
-    PRODUCT_OF,
-    ROOM,
-    SCRATCH,
-    SET,
-    SET_OF,
-    STATE,
-    STR,
-    TOP,
-    TRUE,
-    TUPLE,
-    UNION_OF,
-    UNSUPPORTED,
-    jit,
-)
+from kraftcheck.explorer.bytecode.kernel import codes
+from kraftcheck.explorer.bytecode.kernel.codes import jit
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
@@ -52,15 +18,15 @@ BARE = 1  # items of a state after its columns: its number
 @jit
 def fail(m: Any, error: Any) -> Any:
     """Record the first error of a run; return no value."""
-    if m.at[ERROR] == 0:
-        m.at[ERROR] = error
+    if m.at[codes.ERROR] == 0:
+        m.at[codes.ERROR] = error
     return 0
 
 
 @jit
 def kind_of(m: Any, value: Any) -> Any:
     """Return the kind of a value."""
-    return INT if value & 1 else m.words[value >> 1]
+    return codes.INT if value & 1 else m.words[value >> 1]
 
 
 @jit
@@ -72,13 +38,13 @@ def size_of(m: Any, value: Any) -> Any:
 @jit
 def item(m: Any, value: Any, place: Any) -> Any:
     """Return an item of a node."""
-    return np.int64(m.words[(value >> 1) + HEAD + place])
+    return np.int64(m.words[(value >> 1) + codes.HEAD + place])
 
 
 @jit
 def truth(value: Any) -> Any:
     """Return a bool as a value."""
-    return TRUE if value else FALSE
+    return codes.TRUE if value else codes.FALSE
 
 
 @jit
@@ -86,16 +52,16 @@ def number(m: Any, found: Any) -> Any:
     """Return an integer as a value."""
     if -(1 << 29) < found < (1 << 29):
         return (found << 1) | 1
-    return fail(m, UNSUPPORTED)
+    return fail(m, codes.UNSUPPORTED)
 
 
 @jit
 def allocate(m: Any, kind: Any, size: Any) -> Any:
     """Return the address of a new temporary node; 0 if there is no room."""
-    place = m.at[LOW]
-    if size < 0 or place + size + HEAD > SCRATCH:
-        return fail(m, FULL)
-    m.at[LOW] = place + size + HEAD
+    place = m.at[codes.LOW]
+    if size < 0 or place + size + codes.HEAD > codes.SCRATCH:
+        return fail(m, codes.FULL)
+    m.at[codes.LOW] = place + size + codes.HEAD
     m.words[place] = kind
     m.words[place + 1] = size
     return place
@@ -107,15 +73,15 @@ def is_true(m: Any, value: Any) -> Any:
     if value & 1:
         return value != 1
     if value == 0:
-        fail(m, UNSUPPORTED)
+        fail(m, codes.UNSUPPORTED)
         return False
     group = m.groups[m.words[value >> 1]]
-    if group <= OF_ENUM:
-        return m.words[(value >> 1) + HEAD + 1] != 0
-    if m.words[value >> 1] == STATE or group > OF_MUTABLE:
-        fail(m, UNSUPPORTED)
+    if group <= codes.OF_ENUM:
+        return m.words[(value >> 1) + codes.HEAD + 1] != 0
+    if m.words[value >> 1] == codes.STATE or group > codes.OF_MUTABLE:
+        fail(m, codes.UNSUPPORTED)
         return False
-    return group == OF_RECORD or size_of(m, value) > 0
+    return group == codes.OF_RECORD or size_of(m, value) > 0
 
 
 @jit
@@ -131,18 +97,22 @@ def same(m: Any, one: Any, other: Any) -> Any:
         return True
     kind, others = kind_of(m, one), kind_of(m, other)
     if are_ambiguous(m, kind, others) or one == 0 or other == 0:
-        fail(m, UNSUPPORTED)
+        fail(m, codes.UNSUPPORTED)
     a, b = one >> 1, other >> 1
-    if m.groups[kind] <= OF_ENUM or m.groups[others] <= OF_ENUM or (kind == others and a >= SCRATCH and b >= SCRATCH):
+    if (
+        m.groups[kind] <= codes.OF_ENUM
+        or m.groups[others] <= codes.OF_ENUM
+        or (kind == others and a >= codes.SCRATCH and b >= codes.SCRATCH)
+    ):
         return False
-    are_sets = (kind == FROZENSET or kind == SET) and (others == FROZENSET or others == SET)
+    are_sets = (kind == codes.FROZENSET or kind == codes.SET) and (others == codes.FROZENSET or others == codes.SET)
     size = m.words[a + 1]
     if (kind != others and not are_sets) or size != m.words[b + 1]:
         return False
-    for place in range(HEAD, HEAD + size):
+    for place in range(codes.HEAD, codes.HEAD + size):
         if not same(m, np.int64(m.words[a + place]), np.int64(m.words[b + place])):
-            if kind == DICT:
-                fail(m, UNSUPPORTED)  # two dicts may differ in their order alone
+            if kind == codes.DICT:
+                fail(m, codes.UNSUPPORTED)  # two dicts may differ in their order alone
             return False
     return True
 
@@ -156,20 +126,20 @@ def compare(m: Any, one: Any, other: Any) -> Any:
         return -1 if one < other else 1
     kind, others = kind_of(m, one), kind_of(m, other)
     group, another = m.groups[kind], m.groups[others]
-    if group >= OF_MUTABLE or another >= OF_MUTABLE or are_ambiguous(m, kind, others):
-        fail(m, UNSUPPORTED)
+    if group >= codes.OF_MUTABLE or another >= codes.OF_MUTABLE or are_ambiguous(m, kind, others):
+        fail(m, codes.UNSUPPORTED)
         return 0
     if group != another:
         return -1 if group < another else 1
     a, b = one >> 1, other >> 1
-    if group <= OF_ENUM:
-        return -1 if m.words[a + HEAD] < m.words[b + HEAD] else 1
-    if group == OF_RECORD:
+    if group <= codes.OF_ENUM:
+        return -1 if m.words[a + codes.HEAD] < m.words[b + codes.HEAD] else 1
+    if group == codes.OF_RECORD:
         if kind != others:
             return -1 if m.ranks[kind] < m.ranks[others] else 1
     elif m.words[a + 1] != m.words[b + 1]:
         return -1 if m.words[a + 1] < m.words[b + 1] else 1
-    for place in range(HEAD, HEAD + m.words[a + 1]):
+    for place in range(codes.HEAD, codes.HEAD + m.words[a + 1]):
         found = compare(m, np.int64(m.words[a + place]), np.int64(m.words[b + place]))
         if found != 0:
             return found
@@ -182,14 +152,14 @@ def less(m: Any, one: Any, other: Any) -> Any:
     if one & 1 and other & 1:
         return one < other
     kind, others = kind_of(m, one), kind_of(m, other)
-    if kind != others or not (kind == TUPLE or kind == LIST or kind == STR or kind == BOOL):
-        fail(m, UNSUPPORTED)
+    if kind != others or not (kind == codes.TUPLE or kind == codes.LIST or kind == codes.STR or kind == codes.BOOL):
+        fail(m, codes.UNSUPPORTED)
         return False
     a, b = one >> 1, other >> 1
-    if kind != TUPLE and kind != LIST:
-        return m.words[a + HEAD] < m.words[b + HEAD]
+    if kind != codes.TUPLE and kind != codes.LIST:
+        return m.words[a + codes.HEAD] < m.words[b + codes.HEAD]
     size, others_size = m.words[a + 1], m.words[b + 1]
-    for place in range(HEAD, HEAD + min(size, others_size)):
+    for place in range(codes.HEAD, codes.HEAD + min(size, others_size)):
         mine, theirs = np.int64(m.words[a + place]), np.int64(m.words[b + place])
         if not same(m, mine, theirs):
             return less(m, mine, theirs)
@@ -202,8 +172,8 @@ def set_of(m: Any, kind: Any, first: Any, count: Any) -> Any:
     kept = 0
     for number_of in range(count):
         value = m.stack[first + number_of]
-        if not value & 1 and m.groups[m.words[value >> 1]] >= OF_MUTABLE:
-            return fail(m, UNSUPPORTED)  # not hashable
+        if not value & 1 and m.groups[m.words[value >> 1]] >= codes.OF_MUTABLE:
+            return fail(m, codes.UNSUPPORTED)  # not hashable
         place, is_known = kept, False
         while place > 0:
             order = compare(m, m.stack[first + place - 1], value)
@@ -227,8 +197,8 @@ def map_of(m: Any, kind: Any, first: Any, count: Any) -> Any:
     kept = 0
     for number_of in range(0, count, 2):
         key, value = m.stack[first + number_of], m.stack[first + number_of + 1]
-        if not key & 1 and m.groups[m.words[key >> 1]] >= OF_MUTABLE:
-            return fail(m, UNSUPPORTED)
+        if not key & 1 and m.groups[m.words[key >> 1]] >= codes.OF_MUTABLE:
+            return fail(m, codes.UNSUPPORTED)
         place, is_known = kept, False
         while place > 0:
             order = compare(m, m.stack[first + place - 2], key)
@@ -236,11 +206,11 @@ def map_of(m: Any, kind: Any, first: Any, count: Any) -> Any:
                 is_known = True
                 m.stack[first + place - 1] = value
                 break
-            if order < 0 and kind == MAP:
+            if order < 0 and kind == codes.MAP:
                 break
             place -= 2
         if not is_known:
-            if kind == DICT:
+            if kind == codes.DICT:
                 place = kept  # in order of insertion
             for later in range(kept + 1, place + 1, -1):
                 m.stack[first + later] = m.stack[first + later - 2]
@@ -253,13 +223,13 @@ def map_of(m: Any, kind: Any, first: Any, count: Any) -> Any:
 @jit
 def node_of(m: Any, kind: Any, first: Any, count: Any) -> Any:
     """Return a temporary node with values of the stack."""
-    if count == 0 and kind == TUPLE:
-        return EMPTY
+    if count == 0 and kind == codes.TUPLE:
+        return codes.EMPTY
     address = allocate(m, kind, count)
     if address == 0:
         return 0
     for place in range(count):
-        m.words[address + HEAD + place] = m.stack[first + place]
+        m.words[address + codes.HEAD + place] = m.stack[first + place]
     return address << 1
 
 
@@ -270,7 +240,7 @@ def node_of(m: Any, kind: Any, first: Any, count: Any) -> Any:
 def hash_of(m: Any, address: Any, size: Any) -> Any:
     """Return the hash of a node with permanent items."""
     found = np.uint64(m.words[address]) * _MIX + np.uint64(size)
-    for place in range(HEAD, HEAD + size):
+    for place in range(codes.HEAD, codes.HEAD + size):
         found = (found ^ np.uint64(np.uint32(m.words[address + place]))) * _MIX
         found ^= found >> _SHIFT
     return found
@@ -280,7 +250,7 @@ def hash_of(m: Any, address: Any, size: Any) -> Any:
 def hashed_size(m: Any, address: Any) -> Any:
     """Return the number of items that identify a node: all but the number of a state."""
     size = m.words[address + 1]
-    return size - BARE if m.words[address] == STATE else size
+    return size - BARE if m.words[address] == codes.STATE else size
 
 
 @jit
@@ -293,56 +263,56 @@ def unique(m: Any, address: Any) -> Any:
     while table[slot] != 0:
         known = np.int64(table[slot])
         if words[known] == words[address] and words[known + 1] == words[address + 1]:
-            place = HEAD
-            while place < HEAD + size and words[known + place] == words[address + place]:
+            place = codes.HEAD
+            while place < codes.HEAD + size and words[known + place] == words[address + place]:
                 place += 1
-            if place == HEAD + size:
+            if place == codes.HEAD + size:
                 return known
         slot = (slot + np.uint64(1)) & mask
-    whole = words[address + 1] + HEAD
-    top = m.at[TOP]
-    if top + whole > words.shape[0] or 4 * (m.at[NODES] + 1) > 3 * table.shape[0]:
-        return fail(m, ROOM)
+    whole = words[address + 1] + codes.HEAD
+    top = m.at[codes.TOP]
+    if top + whole > words.shape[0] or 4 * (m.at[codes.NODES] + 1) > 3 * table.shape[0]:
+        return fail(m, codes.ROOM)
     for place in range(whole):
         words[top + place] = words[address + place]
     table[slot] = top
-    m.at[TOP] = top + whole
-    m.at[NODES] += 1
+    m.at[codes.TOP] = top + whole
+    m.at[codes.NODES] += 1
     return top
 
 
 @jit
 def rehash(m: Any) -> Any:
     """Fill an empty table with all permanent nodes."""
-    address = np.int64(SCRATCH)
+    address = np.int64(codes.SCRATCH)
     mask = np.uint64(m.table.shape[0] - 1)
-    while address < m.at[TOP]:
+    while address < m.at[codes.TOP]:
         slot = hash_of(m, address, hashed_size(m, address)) & mask
         while m.table[slot] != 0:
             slot = (slot + np.uint64(1)) & mask
         m.table[slot] = address
-        address += m.words[address + 1] + HEAD
+        address += m.words[address + 1] + codes.HEAD
 
 
 @jit
 def keep(m: Any, value: Any) -> Any:
     """Return the permanent value equal to a value; an error if it is mutable, or a field has a wrong type."""
-    if value & 1 or value >> 1 >= SCRATCH:
+    if value & 1 or value >> 1 >= codes.SCRATCH:
         return value
     address = value >> 1
     kind = m.words[address]
-    if address == 0 or m.groups[kind] >= OF_MUTABLE:
-        return fail(m, UNSUPPORTED)
+    if address == 0 or m.groups[kind] >= codes.OF_MUTABLE:
+        return fail(m, codes.UNSUPPORTED)
     size = m.words[address + 1]
-    for place in range(HEAD, HEAD + size):
+    for place in range(codes.HEAD, codes.HEAD + size):
         m.words[address + place] = keep(m, np.int64(m.words[address + place]))
-    if m.at[ERROR] != 0:
+    if m.at[codes.ERROR] != 0:
         return 0
     first = m.first_field[kind]
     if first >= 0:
         for place in range(size):
-            if not fits(m, m.field_types[first + place], np.int64(m.words[address + HEAD + place])):
-                return fail(m, UNSUPPORTED)
+            if not fits(m, m.field_types[first + place], np.int64(m.words[address + codes.HEAD + place])):
+                return fail(m, codes.UNSUPPORTED)
     return unique(m, address) << 1
 
 
@@ -351,31 +321,31 @@ def fits(m: Any, kind: Any, value: Any) -> Any:
     """Return whether a permanent value matches a type; records have matched theirs when they were kept."""
     operation, first, count = m.types[kind, 0], m.types[kind, 1], m.types[kind, 2]
     found = kind_of(m, value)
-    if operation == ANY_TYPE:
+    if operation == codes.ANY_TYPE:
         return True
-    if operation == OF_KINDS:
-        return m.tests[first * m.at[KINDS] + found] != 0
-    if operation == UNION_OF:
+    if operation == codes.OF_KINDS:
+        return m.tests[first * m.at[codes.KINDS] + found] != 0
+    if operation == codes.UNION_OF:
         for place in range(first, first + count):
             if fits(m, m.type_items[place], value):
                 return True
         return False
-    if operation == LITERAL:
+    if operation == codes.LITERAL:
         for place in range(first, first + count):
             if m.type_items[place] == value:
                 return True
         return False
-    wanted = FROZENSET if operation == SET_OF else MAP if operation == MAP_OF else TUPLE
+    wanted = codes.FROZENSET if operation == codes.SET_OF else codes.MAP if operation == codes.MAP_OF else codes.TUPLE
     if found != wanted:
         return False
     size = size_of(m, value)
-    if operation == PRODUCT_OF and size != count:
+    if operation == codes.PRODUCT_OF and size != count:
         return False
     for place in range(size):
         own = first
-        if operation == PRODUCT_OF:
+        if operation == codes.PRODUCT_OF:
             own = m.type_items[first + place]
-        elif operation == MAP_OF and place & 1:
+        elif operation == codes.MAP_OF and place & 1:
             own = count
         if not fits(m, own, item(m, value, place)):
             return False

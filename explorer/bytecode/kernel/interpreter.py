@@ -7,37 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.bytecode.kernel.codes import (
-    BOOL,
-    CLASS,
-    DICT,
-    EMPTY,
-    ERROR,
-    FALSE,
-    FRAMES,
-    FROZENSET,
-    FUEL,
-    FULL,
-    HEAD,
-    HEIGHT,
-    KINDS,
-    LINE,
-    LIST,
-    MAP,
-    NONE_VALUE,
-    OF_ENUM,
-    OF_MUTABLE,
-    REGISTERS,
-    SET,
-    STACK,
-    STEP,
-    STR,
-    TRUE,
-    TUPLE,
-    UNSUPPORTED,
-    Op,
-    jit,
-)
+from kraftcheck.explorer.bytecode.kernel import codes
+from kraftcheck.explorer.bytecode.kernel.codes import Op, jit
 from kraftcheck.explorer.bytecode.kernel.heap import (
     allocate,
     compare,
@@ -60,54 +31,38 @@ MOVE, CONST, JUMP, IF, UNLESS, CALL, RETURN, MARK, PUSH, PUSH_ALL, COLLECT, ITER
 FIELD, BUT, INDEX, SLICE, LEN, NOT, NEGATE, ADD, SUB, MUL, DIV, MOD, AND, OR, XOR = range(13, 28)
 EQ, NE, LT, LE, GT, GE, IN, NOT_IN, IS, IS_NOT, TEST = range(28, 39)
 ORDERED, SORTED, SORTED_PAIRS, SUM, MIN, MAX, RANGE, ENUMERATE, ZIP, REVERSED = range(39, 49)
-(
-    KEYS,
-    VALUES,
-    ITEMS,
-    GET,
-    PUT,
-    WITHOUT,
-    CONVERT,
-    COMBINATIONS,
-    INCLUDE,
-    EXTEND,
-    UNPACK,
-    IMMUTABLE,
-    UNSET,
-    TEST_BY,
-    SEEN,
-    REQUIRE,
-) = range(49, 65)
+KEYS, VALUES, ITEMS, GET, PUT, WITHOUT, CONVERT, COMBINATIONS, INCLUDE, EXTEND = range(49, 59)
+UNPACK, IMMUTABLE, UNSET, TEST_BY, SEEN, REQUIRE = range(59, 65)
 assert [op.value for op in (Op.NEXT, Op.XOR, Op.TEST, Op.REVERSED, Op.REQUIRE)] == [12, 27, 38, 48, 64]
 
 
 @jit
 def push(m: Any, value: Any) -> Any:
     """Push a value on the stack."""
-    height = m.at[HEIGHT]
-    if height >= STACK:
-        return fail(m, FULL)
+    height = m.at[codes.HEIGHT]
+    if height >= codes.STACK:
+        return fail(m, codes.FULL)
     m.stack[height] = value
-    m.at[HEIGHT] = height + 1
+    m.at[codes.HEIGHT] = height + 1
     return 0
 
 
 @jit
 def is_sequence(kind: Any) -> Any:
     """Return whether a kind is a tuple or a list."""
-    return kind == TUPLE or kind == LIST
+    return kind == codes.TUPLE or kind == codes.LIST
 
 
 @jit
 def is_set(kind: Any) -> Any:
     """Return whether a kind is a set or a frozenset."""
-    return kind == FROZENSET or kind == SET
+    return kind == codes.FROZENSET or kind == codes.SET
 
 
 @jit
 def is_mapping(kind: Any) -> Any:
     """Return whether a kind is a map or a dict."""
-    return kind == MAP or kind == DICT
+    return kind == codes.MAP or kind == codes.DICT
 
 
 @jit
@@ -118,7 +73,7 @@ def stride_of(m: Any, value: Any) -> Any:
         return 1
     if is_mapping(kind):
         return 2
-    fail(m, UNSUPPORTED)
+    fail(m, codes.UNSUPPORTED)
     return 0
 
 
@@ -135,9 +90,9 @@ def push_all(m: Any, value: Any) -> Any:
 @jit
 def collect(m: Any, kind: Any, mark: Any) -> Any:
     """Return a value of a kind with the values on the stack above a mark."""
-    count = m.at[HEIGHT] - mark
-    m.at[HEIGHT] = mark
-    if m.at[ERROR] != 0:
+    count = m.at[codes.HEIGHT] - mark
+    m.at[codes.HEIGHT] = mark
+    if m.at[codes.ERROR] != 0:
         return 0
     if is_set(kind):
         return set_of(m, kind, mark, count)
@@ -162,9 +117,9 @@ def field(m: Any, value: Any, name: Any) -> Any:
     """Return the number of a field of a record; -1 with an error if it has none of this name."""
     found = np.int32(-1)
     if not value & 1:
-        found = m.offsets[name * m.at[KINDS] + m.words[value >> 1]]
+        found = m.offsets[name * m.at[codes.KINDS] + m.words[value >> 1]]
     if found < 0:
-        fail(m, UNSUPPORTED)
+        fail(m, codes.UNSUPPORTED)
     return found
 
 
@@ -175,9 +130,9 @@ def but(m: Any, value: Any, place: Any, changed: Any) -> Any:
     made = allocate(m, m.words[address], size)
     if made == 0:
         return 0
-    for other in range(HEAD, HEAD + size):
+    for other in range(codes.HEAD, codes.HEAD + size):
         m.words[made + other] = m.words[address + other]
-    m.words[made + HEAD + place] = changed
+    m.words[made + codes.HEAD + place] = changed
     return made << 1
 
 
@@ -187,22 +142,22 @@ def index(m: Any, value: Any, key: Any) -> Any:
     kind = kind_of(m, value)
     if is_mapping(kind):
         place = place_of(m, value, key)
-        return item(m, value, place + 1) if place >= 0 else fail(m, UNSUPPORTED)
+        return item(m, value, place + 1) if place >= 0 else fail(m, codes.UNSUPPORTED)
     if not is_sequence(kind) or not key & 1:
-        return fail(m, UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED)
     place, size = key >> 1, size_of(m, value)
     if place < 0:
         place += size
-    return item(m, value, place) if 0 <= place < size else fail(m, UNSUPPORTED)
+    return item(m, value, place) if 0 <= place < size else fail(m, codes.UNSUPPORTED)
 
 
 @jit
 def bound(m: Any, value: Any, size: Any, default: Any) -> Any:
     """Return a bound of a slice, within a sequence of `size` elements."""
-    if value == NONE_VALUE:
+    if value == codes.NONE_VALUE:
         return default
     if not value & 1:
-        fail(m, UNSUPPORTED)
+        fail(m, codes.UNSUPPORTED)
         return default
     place = value >> 1
     if place < 0:
@@ -215,8 +170,8 @@ def part(m: Any, value: Any, first: Any, last: Any) -> Any:
     """Return `value[first:last]`."""
     kind = kind_of(m, value)
     if not is_sequence(kind):
-        return fail(m, UNSUPPORTED)
-    size, mark = size_of(m, value), m.at[HEIGHT]
+        return fail(m, codes.UNSUPPORTED)
+    size, mark = size_of(m, value), m.at[codes.HEIGHT]
     for place in range(bound(m, first, size, 0), bound(m, last, size, size)):
         push(m, item(m, value, place))
     return collect(m, kind, mark)
@@ -227,9 +182,9 @@ def added(m: Any, one: Any, other: Any) -> Any:
     """Return `one + other`."""
     if one & 1 and other & 1:
         return number(m, (one >> 1) + (other >> 1))
-    kind, mark = kind_of(m, one), m.at[HEIGHT]
+    kind, mark = kind_of(m, one), m.at[codes.HEIGHT]
     if not is_sequence(kind) or kind != kind_of(m, other):
-        return fail(m, UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED)
     push_all(m, one)
     push_all(m, other)
     return collect(m, kind, mark)
@@ -240,9 +195,9 @@ def without(m: Any, one: Any, other: Any) -> Any:
     """Return `one - other`."""
     if one & 1 and other & 1:
         return number(m, (one >> 1) - (other >> 1))
-    kind, mark = kind_of(m, one), m.at[HEIGHT]
+    kind, mark = kind_of(m, one), m.at[codes.HEIGHT]
     if not is_set(kind) or not is_set(kind_of(m, other)):
-        return fail(m, UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED)
     for place in range(size_of(m, one)):
         if place_of(m, other, item(m, one, place)) < 0:
             push(m, item(m, one, place))
@@ -252,8 +207,8 @@ def without(m: Any, one: Any, other: Any) -> Any:
 @jit
 def collect_sorted(m: Any, kind: Any, mark: Any) -> Any:
     """Return a set with the values on the stack above a mark, which are in order."""
-    count = m.at[HEIGHT] - mark
-    m.at[HEIGHT] = mark
+    count = m.at[codes.HEIGHT] - mark
+    m.at[codes.HEIGHT] = mark
     return node_of(m, kind, mark, count)
 
 
@@ -261,27 +216,32 @@ def collect_sorted(m: Any, kind: Any, mark: Any) -> Any:
 def arithmetic(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return a product, a floored quotient or a remainder."""
     if not (one & 1 and other & 1):
-        return fail(m, UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED)
     a, b = one >> 1, other >> 1
     if operation == MUL:
         return number(m, a * b)
     if b == 0:
-        return fail(m, UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED)
     return number(m, a // b if operation == DIV else a % b)
 
 
 @jit
 def logic(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return `one & other`, `one | other` or `one ^ other`: of bools, sets or maps."""
-    kind, others, mark = kind_of(m, one), kind_of(m, other), m.at[HEIGHT]
-    if kind == BOOL and others == BOOL:
+    kind, others, mark = kind_of(m, one), kind_of(m, other), m.at[codes.HEIGHT]
+    if kind == codes.BOOL and others == codes.BOOL:
         if operation == XOR:
             return truth(one != other)
-        return one if (one == TRUE) == (operation == OR) else other
+        return one if (one == codes.TRUE) == (operation == OR) else other
     if is_set(kind) and is_set(others):
         return of_sets(m, operation, one, other)
-    if operation != OR or not is_mapping(kind) or not is_mapping(others) or (kind == DICT and others == MAP):
-        return fail(m, UNSUPPORTED)
+    if (
+        operation != OR
+        or not is_mapping(kind)
+        or not is_mapping(others)
+        or (kind == codes.DICT and others == codes.MAP)
+    ):
+        return fail(m, codes.UNSUPPORTED)
     push_pairs(m, one)
     push_pairs(m, other)
     return collect(m, kind, mark)
@@ -290,7 +250,7 @@ def logic(m: Any, operation: Any, one: Any, other: Any) -> Any:
 @jit
 def of_sets(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return an intersection, a union or a symmetric difference."""
-    kind, mark = kind_of(m, one), m.at[HEIGHT]
+    kind, mark = kind_of(m, one), m.at[codes.HEIGHT]
     for place in range(size_of(m, one)):
         if operation == OR or (place_of(m, other, item(m, one, place)) >= 0) == (operation == AND):
             push(m, item(m, one, place))
@@ -334,13 +294,13 @@ def ordering(m: Any, operation: Any, one: Any, other: Any) -> Any:
 @jit
 def is_atom(m: Any, value: Any) -> Any:
     """Return whether a value is None, a bool, a model value or an enum member. Each is a single object."""
-    return not value & 1 and m.groups[m.words[value >> 1]] <= OF_ENUM and m.words[value >> 1] != STR
+    return not value & 1 and m.groups[m.words[value >> 1]] <= codes.OF_ENUM and m.words[value >> 1] != codes.STR
 
 
 @jit
 def sort_stack(m: Any, mark: Any, canonical: Any) -> Any:
     """Sort the values on the stack above a mark, in canonical order or as Python sorts."""
-    for last in range(mark + 1, m.at[HEIGHT]):
+    for last in range(mark + 1, m.at[codes.HEIGHT]):
         value, place = m.stack[last], last
         while place > mark:
             before = m.stack[place - 1]
@@ -356,26 +316,26 @@ def sort_stack(m: Any, mark: Any, canonical: Any) -> Any:
 @jit
 def in_order(m: Any, value: Any, canonical: Any) -> Any:
     """Return the list of the elements of a collection, sorted."""
-    mark = m.at[HEIGHT]
+    mark = m.at[codes.HEIGHT]
     push_all(m, value)
     sort_stack(m, mark, canonical)
-    return collect(m, LIST, mark)
+    return collect(m, codes.LIST, mark)
 
 
 @jit
 def sorted_pairs(m: Any, value: Any) -> Any:
     """Return the second elements of pairs, sorted by the first ones, in a stable way."""
-    mark = m.at[HEIGHT]
+    mark = m.at[codes.HEIGHT]
     push_all(m, value)
-    for last in range(mark + 1, m.at[HEIGHT]):
+    for last in range(mark + 1, m.at[codes.HEIGHT]):
         pair, place = m.stack[last], last
         while place > mark and less(m, item(m, pair, 0), item(m, m.stack[place - 1], 0)):
             m.stack[place] = m.stack[place - 1]
             place -= 1
         m.stack[place] = pair
-    for place in range(mark, m.at[HEIGHT]):
+    for place in range(mark, m.at[codes.HEIGHT]):
         m.stack[place] = item(m, m.stack[place], 1)
-    return collect(m, LIST, mark)
+    return collect(m, codes.LIST, mark)
 
 
 @jit
@@ -387,10 +347,10 @@ def total(m: Any, value: Any) -> Any:
             one = item(m, value, place)
             if one & 1:
                 found += one >> 1
-            elif one == TRUE:
+            elif one == codes.TRUE:
                 found += 1
-            elif one != FALSE:
-                fail(m, UNSUPPORTED)
+            elif one != codes.FALSE:
+                fail(m, codes.UNSUPPORTED)
     return number(m, found)
 
 
@@ -399,7 +359,7 @@ def extreme(m: Any, value: Any, is_least: Any) -> Any:
     """Return the least or the greatest element of a collection; the first among equal ones."""
     stride = stride_of(m, value)
     if stride == 0 or size_of(m, value) == 0:
-        return fail(m, UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED)
     best = item(m, value, 0)
     for place in range(stride, size_of(m, value), stride):
         one = item(m, value, place)
@@ -411,37 +371,37 @@ def extreme(m: Any, value: Any, is_least: Any) -> Any:
 @jit
 def numbers(m: Any, first: Any, last: Any, step: Any) -> Any:
     """Return a range as a list."""
-    mark = m.at[HEIGHT]
+    mark = m.at[codes.HEIGHT]
     if not (first & 1 and last & 1 and step & 1) or step == 1:
-        return fail(m, UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED)
     one, end, by = first >> 1, last >> 1, step >> 1
-    while (one < end if by > 0 else one > end) and m.at[ERROR] == 0:
+    while (one < end if by > 0 else one > end) and m.at[codes.ERROR] == 0:
         push(m, (one << 1) | 1)
         one += by
-    return collect(m, LIST, mark)
+    return collect(m, codes.LIST, mark)
 
 
 @jit
 def pairs(m: Any, value: Any, kind: Any) -> Any:
     """Return the keys, the values or the items of a map, as a list."""
-    mark, stride = m.at[HEIGHT], stride_of(m, value)
+    mark, stride = m.at[codes.HEIGHT], stride_of(m, value)
     if stride != 2:
-        return fail(m, UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED)
     for place in range(0, size_of(m, value), 2):
         if kind == ITEMS:
             push_pair(m, item(m, value, place), item(m, value, place + 1))
         else:
             push(m, item(m, value, place if kind == KEYS else place + 1))
-    return collect(m, LIST, mark)
+    return collect(m, codes.LIST, mark)
 
 
 @jit
 def push_pair(m: Any, one: Any, other: Any) -> Any:
     """Push a tuple of two values."""
-    address = allocate(m, TUPLE, 2)
+    address = allocate(m, codes.TUPLE, 2)
     if address != 0:
-        m.words[address + HEAD] = one
-        m.words[address + HEAD + 1] = other
+        m.words[address + codes.HEAD] = one
+        m.words[address + codes.HEAD + 1] = other
         push(m, address << 1)
     return 0
 
@@ -449,50 +409,50 @@ def push_pair(m: Any, one: Any, other: Any) -> Any:
 @jit
 def zipped(m: Any, registers: Any, first: Any, count: Any) -> Any:
     """Return the list of tuples of the elements of some collections, as long as the shortest."""
-    mark, shortest = m.at[HEIGHT], np.int64(STACK)
+    mark, shortest = m.at[codes.HEIGHT], np.int64(codes.STACK)
     for which in range(count):
         stride = stride_of(m, registers[first + which])
         if stride == 0:
             return 0
         shortest = min(shortest, size_of(m, registers[first + which]) // stride)
     for place in range(shortest):
-        address = allocate(m, TUPLE, count)
+        address = allocate(m, codes.TUPLE, count)
         if address == 0:
             return 0
         for which in range(count):
             value = registers[first + which]
-            m.words[address + HEAD + which] = item(m, value, place * stride_of(m, value))
+            m.words[address + codes.HEAD + which] = item(m, value, place * stride_of(m, value))
         push(m, address << 1)
-    return collect(m, LIST, mark)
+    return collect(m, codes.LIST, mark)
 
 
 @jit
 def enumerated(m: Any, value: Any, start: Any) -> Any:
     """Return the list of pairs of a number and an element."""
-    mark, stride = m.at[HEIGHT], stride_of(m, value)
+    mark, stride = m.at[codes.HEIGHT], stride_of(m, value)
     if stride == 0 or not start & 1:
-        return fail(m, UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED)
     for place in range(0, size_of(m, value), stride):
         push_pair(m, start + 2 * (place // stride), item(m, value, place))
-    return collect(m, LIST, mark)
+    return collect(m, codes.LIST, mark)
 
 
 @jit
 def reverse(m: Any, value: Any) -> Any:
     """Return the list of the elements of a sequence in reverse."""
-    mark = m.at[HEIGHT]
+    mark = m.at[codes.HEIGHT]
     if not is_sequence(kind_of(m, value)):
-        return fail(m, UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED)
     for place in range(size_of(m, value) - 1, -1, -1):
         push(m, item(m, value, place))
-    return collect(m, LIST, mark)
+    return collect(m, codes.LIST, mark)
 
 
 @jit
 def get(m: Any, value: Any, key: Any, default: Any) -> Any:
     """Return `value.get(key, default)`."""
     if not is_mapping(kind_of(m, value)):
-        return fail(m, UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED)
     place = place_of(m, value, key)
     return item(m, value, place + 1) if place >= 0 else default
 
@@ -500,9 +460,9 @@ def get(m: Any, value: Any, key: Any, default: Any) -> Any:
 @jit
 def put(m: Any, value: Any, key: Any, changed: Any) -> Any:
     """Return a map with a key mapped to a value."""
-    kind, mark = kind_of(m, value), m.at[HEIGHT]
+    kind, mark = kind_of(m, value), m.at[codes.HEIGHT]
     if not is_mapping(kind):
-        return fail(m, UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED)
     place = place_of(m, value, key)
     if place >= 0:
         return but(m, value, place + 1, changed)
@@ -515,9 +475,9 @@ def put(m: Any, value: Any, key: Any, changed: Any) -> Any:
 @jit
 def less_one(m: Any, value: Any, key: Any) -> Any:
     """Return a map without a key, or a set without an element."""
-    kind, mark, stride = kind_of(m, value), m.at[HEIGHT], stride_of(m, value)
+    kind, mark, stride = kind_of(m, value), m.at[codes.HEIGHT], stride_of(m, value)
     if stride == 0 or is_sequence(kind):
-        return fail(m, UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED)
     missing = place_of(m, value, key)
     for place in range(size_of(m, value)):
         if missing < 0 or place < missing or place >= missing + stride:
@@ -528,8 +488,8 @@ def less_one(m: Any, value: Any, key: Any) -> Any:
 @jit
 def convert(m: Any, value: Any, kind: Any) -> Any:
     """Return a collection as one of another kind; a map from a map or from pairs."""
-    found, mark = kind_of(m, value), m.at[HEIGHT]
-    if found == kind and m.groups[kind] < OF_MUTABLE:
+    found, mark = kind_of(m, value), m.at[codes.HEIGHT]
+    if found == kind and m.groups[kind] < codes.OF_MUTABLE:
         return value
     if not is_mapping(kind):
         push_all(m, value)
@@ -540,7 +500,7 @@ def convert(m: Any, value: Any, kind: Any) -> Any:
         for place in range(size_of(m, value)):
             pair = item(m, value, place)
             if not is_sequence(kind_of(m, pair)) or size_of(m, pair) != 2:
-                return fail(m, UNSUPPORTED)
+                return fail(m, codes.UNSUPPORTED)
             push(m, item(m, pair, 0))
             push(m, item(m, pair, 1))
     return collect(m, kind, mark)
@@ -549,22 +509,22 @@ def convert(m: Any, value: Any, kind: Any) -> Any:
 @jit
 def combinations(m: Any, value: Any, size: Any) -> Any:
     """Return the list of the combinations of a number of elements, in the order of positions."""
-    mark = m.at[HEIGHT]
+    mark = m.at[codes.HEIGHT]
     if not size & 1 or stride_of(m, value) != 1 or size < 0:
-        return fail(m, UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED)
     pool, count = size_of(m, value), size >> 1
     places = np.zeros(max(count, 1), np.int64)
     for place in range(count):
         places[place] = place
-    while count <= pool and m.at[ERROR] == 0:
+    while count <= pool and m.at[codes.ERROR] == 0:
         if count == 0:
-            push(m, EMPTY)
+            push(m, codes.EMPTY)
             break
-        address = allocate(m, TUPLE, count)
+        address = allocate(m, codes.TUPLE, count)
         if address == 0:
             break
         for place in range(count):
-            m.words[address + HEAD + place] = item(m, value, places[place])
+            m.words[address + codes.HEAD + place] = item(m, value, places[place])
         push(m, address << 1)
         last = count - 1
         while last >= 0 and places[last] == pool - count + last:
@@ -574,15 +534,15 @@ def combinations(m: Any, value: Any, size: Any) -> Any:
         places[last] += 1
         for place in range(last + 1, count):
             places[place] = places[place - 1] + 1
-    return collect(m, LIST, mark)
+    return collect(m, codes.LIST, mark)
 
 
 @jit
 def include(m: Any, value: Any, element: Any) -> Any:
     """Return a set, or a list, with one more element."""
-    kind, mark = kind_of(m, value), m.at[HEIGHT]
-    if kind != LIST and kind != SET:
-        return fail(m, UNSUPPORTED)
+    kind, mark = kind_of(m, value), m.at[codes.HEIGHT]
+    if kind != codes.LIST and kind != codes.SET:
+        return fail(m, codes.UNSUPPORTED)
     push_all(m, value)
     push(m, element)
     return collect(m, kind, mark)
@@ -591,18 +551,18 @@ def include(m: Any, value: Any, element: Any) -> Any:
 @jit
 def extend(m: Any, step: Any, place: Any, mark: Any) -> Any:
     """Return a step with the values on the stack above a mark added to a field."""
-    if kind_of(m, step) != STEP:
-        return fail(m, UNSUPPORTED)
-    before, count = item(m, step, place), m.at[HEIGHT] - mark
+    if kind_of(m, step) != codes.STEP:
+        return fail(m, codes.UNSUPPORTED)
+    before, count = item(m, step, place), m.at[codes.HEIGHT] - mark
     known = size_of(m, before)
-    address = allocate(m, TUPLE, known + count)
-    m.at[HEIGHT] = mark
+    address = allocate(m, codes.TUPLE, known + count)
+    m.at[codes.HEIGHT] = mark
     if address == 0:
         return 0
     for one in range(known):
-        m.words[address + HEAD + one] = item(m, before, one)
+        m.words[address + codes.HEAD + one] = item(m, before, one)
     for one in range(count):
-        m.words[address + HEAD + known + one] = m.stack[mark + one]
+        m.words[address + codes.HEAD + known + one] = m.stack[mark + one]
     return but(m, step, place, address << 1)
 
 
@@ -611,7 +571,7 @@ def unpack(m: Any, registers: Any, first: Any, value: Any, count: Any) -> Any:
     """Store the elements of a collection of exactly `count` elements in registers."""
     stride = stride_of(m, value)
     if stride == 0 or size_of(m, value) != count * stride:
-        return fail(m, UNSUPPORTED)
+        return fail(m, codes.UNSUPPORTED)
     for place in range(count):
         registers[first + place] = item(m, value, place * stride)
     return 0
@@ -666,14 +626,14 @@ def of_more_values(m: Any, operation: Any, registers: Any, base: Any, b: Any, c:
         stride = stride_of(m, one)
         return number(m, size_of(m, one) // stride) if stride else 0
     if operation == NEGATE:
-        return number(m, -(one >> 1)) if one & 1 else fail(m, UNSUPPORTED)
+        return number(m, -(one >> 1)) if one & 1 else fail(m, codes.UNSUPPORTED)
     if MUL <= operation <= MOD:
         return arithmetic(m, operation, one, registers[base + c])
     if AND <= operation <= XOR:
         return logic(m, operation, one, registers[base + c])
     if LT <= operation <= GE:
         return ordering(m, operation, one, registers[base + c])
-    return fail(m, UNSUPPORTED)
+    return fail(m, codes.UNSUPPORTED)
 
 
 @jit
@@ -681,14 +641,14 @@ def run(m: Any, function: Any) -> Any:
     """Run a function on the values in the first registers; return its value, with `ERROR` set if it failed."""
     code, registers, at = m.code, m.registers, m.at
     place, base, depth = np.int64(m.functions[function, 0]), np.int64(0), 0
-    room, fuel = np.int64(m.functions[function, 1]), np.int64(FUEL)
-    while at[ERROR] == 0:
+    room, fuel = np.int64(m.functions[function, 1]), np.int64(codes.FUEL)
+    while at[codes.ERROR] == 0:
         operation, a, b, c, d = code[place, 0], code[place, 1], code[place, 2], code[place, 3], code[place, 4]
-        at[LINE] = place
+        at[codes.LINE] = place
         place += 1
         fuel -= 1
         if fuel < 0:
-            fail(m, FULL)
+            fail(m, codes.FULL)
         # Moves, jumps and calls
         if operation == MOVE:
             registers[base + a] = registers[base + b]
@@ -704,8 +664,8 @@ def run(m: Any, function: Any) -> Any:
                 place = np.int64(b)
         elif operation == CALL:
             callee = base + room
-            if depth == FRAMES or callee + m.functions[b, 1] > REGISTERS:
-                fail(m, FULL)
+            if depth == codes.FRAMES or callee + m.functions[b, 1] > codes.REGISTERS:
+                fail(m, codes.FULL)
             else:
                 for number_of in range(d):
                     registers[callee + number_of] = registers[base + c + number_of]
@@ -722,7 +682,7 @@ def run(m: Any, function: Any) -> Any:
             registers[base + m.frames[depth, 2]] = value
         # Building values
         elif operation == MARK:
-            registers[base + a] = at[HEIGHT]
+            registers[base + a] = at[codes.HEIGHT]
         elif operation == PUSH:
             push(m, registers[base + a])
         elif operation == PUSH_ALL:
@@ -769,30 +729,30 @@ def run(m: Any, function: Any) -> Any:
         elif operation == IS or operation == IS_NOT:
             one, other = registers[base + b], registers[base + c]
             if not is_atom(m, one) and not is_atom(m, other):
-                fail(m, UNSUPPORTED)
+                fail(m, codes.UNSUPPORTED)
             registers[base + a] = truth((one == other) == (operation == IS))
         elif operation == TEST:
-            registers[base + a] = truth(m.tests[c * at[KINDS] + kind_of(m, registers[base + b])] != 0)
+            registers[base + a] = truth(m.tests[c * at[codes.KINDS] + kind_of(m, registers[base + b])] != 0)
         elif operation == TEST_BY:
             wanted = registers[base + c]
-            if kind_of(m, wanted) != CLASS:
-                fail(m, UNSUPPORTED)
+            if kind_of(m, wanted) != codes.CLASS:
+                fail(m, codes.UNSUPPORTED)
             else:
                 test = item(m, wanted, 0)
-                registers[base + a] = truth(m.tests[test * at[KINDS] + kind_of(m, registers[base + b])] != 0)
+                registers[base + a] = truth(m.tests[test * at[codes.KINDS] + kind_of(m, registers[base + b])] != 0)
         elif operation == SEEN:
             m.seen[a] = 1
-            registers[base + b] = FALSE
+            registers[base + b] = codes.FALSE
         elif operation == REQUIRE:
             if registers[base + a] == 0:
-                fail(m, UNSUPPORTED)
+                fail(m, codes.UNSUPPORTED)
         elif operation == UNSET:
             registers[base + a] = 0
         elif operation == UNPACK:
             unpack(m, registers, base + a, registers[base + b], c)
         elif operation == IMMUTABLE:
-            if m.groups[kind_of(m, registers[base + a])] >= OF_MUTABLE:
-                fail(m, UNSUPPORTED)
+            if m.groups[kind_of(m, registers[base + a])] >= codes.OF_MUTABLE:
+                fail(m, codes.UNSUPPORTED)
         else:
             registers[base + a] = of_values(m, operation, registers, base, b, c, d)
     return 0
