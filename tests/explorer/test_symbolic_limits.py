@@ -10,7 +10,7 @@ import pytest
 
 from kraftcheck.cli import main
 from kraftcheck.explorer.result import SearchRequest, Verdict
-from kraftcheck.explorer.symbolic import engine
+from kraftcheck.explorer.symbolic import engine, violations
 from kraftcheck.explorer.symbolic.counterexamples import WitnessPaths
 from kraftcheck.explorer.symbolic.engine import PathTimeout, explore
 from kraftcheck.explorer.symbolic.kernel import diagram as codes
@@ -117,7 +117,7 @@ def test_notes_say_where_the_nodes_are_and_which_engine_may_be_faster(monkeypatc
     monkeypatch.setattr(engine, "SLOW_SECONDS", 1_000)
     assert len(explore(given.protocol, asked).notes) == 1
     monkeypatch.setattr(engine, "SLOW_SECONDS", -100)
-    monkeypatch.setattr(engine, "FEWEST_NAMED", 1)
+    monkeypatch.setattr(violations, "FEWEST_NAMED", 1)
     named, faster = explore(given.protocol, asked).notes[-2:]
     assert re.fullmatch(
         r"most nodes belong to (the (state of|messages to|field|bound) [^,]+ \([\d,]+\)(, )?){3}", named
