@@ -329,7 +329,7 @@ class Calls(Expressions):
             target = target.__func__
         if isinstance(target, FunctionType):
             return self._call(target, [element])
-        raise self._unsupported(node, "such a key")
+        raise self._unsupported(node, "a key that is neither a lambda nor a function")
 
     def _call_method(self, node: ast.Call, method: ast.Attribute) -> int:
         """Translate a call of a method of a value."""

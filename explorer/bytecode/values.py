@@ -68,7 +68,7 @@ class Heap:
         machine.at[codes.TOP] = codes.SCRATCH
         machine.words[0] = codes.INVALID
         self.classes: dict[type, int] = {}
-        self._tests: dict[tuple[int, ...], int] = {}
+        self._tests: dict[Any, int] = {}
         self._names: dict[str, int] = {}
         self._atoms: dict[tuple[type, Value], int] = {}
         self._types: dict[Any, int] = {}
@@ -141,7 +141,7 @@ class Heap:
         for one in wanted:
             if one not in PLAIN and not issubclass(one, Record | enum.Enum):
                 raise UntranslatableError(f"a test for the type {one.__name__}")
-        return self._tests.setdefault(wanted, len(self._tests))  # type: ignore[arg-type]
+        return self._tests.setdefault(wanted, len(self._tests))
 
     # Values
 
@@ -238,11 +238,11 @@ class Heap:
 
     def exact_test(self, kind: type) -> int:
         """Return the test for the values of a field of a type: those of bool are no numbers."""
-        return self._tests.setdefault(("exact", kind), len(self._tests))  # type: ignore[arg-type]
+        return self._tests.setdefault(("exact", kind), len(self._tests))
 
     def among(self, kinds: Iterable[type]) -> int:
         """Return the test of values for being of one of some classes exactly."""
-        return self._tests.setdefault(("among", *kinds), len(self._tests))  # type: ignore[arg-type]
+        return self._tests.setdefault(("among", *kinds), len(self._tests))
 
     def _listed(self, operation: int, items: Iterable[int]) -> tuple[int, int, int]:
         found = list(items)
