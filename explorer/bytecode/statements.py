@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kraftcheck.explorer.bytecode.calls import Calls
 from kraftcheck.explorer.bytecode.emitter import Label
 from kraftcheck.explorer.bytecode.expressions import BINARY
-from kraftcheck.explorer.bytecode.kernel.codes import LIST, Op
+from kraftcheck.explorer.bytecode.kernel.codes import LIST, SET, Op
 from kraftcheck.explorer.bytecode.source import CHANGING, probe_of
 
 
@@ -73,8 +73,11 @@ class Translation(Calls):
             raise self._unsupported(call, f".{method.attr}() of something else than a local variable")
         into = self._names[method.value.id]
         given = self._value(call.args[0])
-        if method.attr in ("add", "append"):
-            self._emit(Op.INCLUDE, into, into, given)
+        if method.attr in ("add", "append"):  # of a set, or of a list: other kinds end the search
+            kind, operation = (SET, Op.OR) if method.attr == "add" else (LIST, Op.ADD)
+            mark = self._result(Op.MARK)
+            self._emit(Op.PUSH, given)
+            self._emit(operation, into, into, self._result(Op.COLLECT, kind, mark))
         elif method.attr == "extend":
             self._emit(Op.ADD, into, into, self._result(Op.CONVERT, given, LIST))
         elif method.attr == "discard":

@@ -454,6 +454,7 @@ UNSURE = {
     "an unbound variable": "if shared.n > 3:\n            x = 1\n        yield Step().put(n=x)",
     "a set in a set": "yield Step().put(n=len({{shared.n}}))",
     "an order of records": "yield Step().put(n=min(shared.items).number)",
+    "an append to a set": "found = {1}\n        found.append(2)\n        yield Step().put(n=len(found))",
     "an assertion": "assert shared.n > 3\n        yield Step().put(n=1)",
     "not a step": "yield shared.n",
     "endless": "n = shared.n\n        while n > 0:\n            n += 0 * shared.n\n        yield Step().put(n=n)",
