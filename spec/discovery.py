@@ -12,13 +12,13 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeGuard, get_args, get_type_hints
+from typing import Any, TypeGuard, get_args
 
 from kraftcheck.spec.encoding import Lexicon
 from kraftcheck.spec.errors import InputError, ProtocolError, told_error, unknown
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.values import Record, Symbol, field_types, is_enum
+from kraftcheck.spec.values import Record, Symbol, field_types, is_enum, type_hints
 
 OLD_PACKAGES = ("spec", "kraft_model", "explorer", "traces")
 """Packages of kraftcheck that user files once imported as top-level packages."""
@@ -47,7 +47,7 @@ def load(path: str | Path, class_name: str) -> type[Protocol]:
         listed = ", ".join(classes) or "none"
         raise InputError(f"{path}: {class_name} is not a protocol; expected a subclass of Protocol (there is {listed})")
     try:
-        get_type_hints(found)
+        type_hints(found)
     except Exception as error:
         raise InputError(f"{path}: the annotations of {class_name} cannot be resolved: {error}") from error
     return found

@@ -251,9 +251,15 @@ def shown_names(record: Record) -> tuple[str, ...]:
 
 
 @cached
+def type_hints(cls: type) -> Mapping[str, Any]:
+    """Return the resolved annotations of a class and its bases."""
+    return get_type_hints(cls)
+
+
+@cached
 def field_types(cls: type[Record]) -> dict[str, Any]:
     """Return the resolved field types of a record class, in order of declaration."""
-    hints = get_type_hints(cls)
+    hints = type_hints(cls)
     return {name: hints[name] for name in field_names(cls)}
 
 

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from inspect import signature, unwrap
-from typing import Any, NoReturn, get_args, get_type_hints
+from typing import Any, NoReturn, get_args
 
 from kraftcheck.spec.cfg.config import SETTING, Assignment, BoundConfig, ConfigError, ModelConfig, Named
 from kraftcheck.spec.errors import ConstantError, InputError, ProtocolError, unknown
@@ -20,7 +20,7 @@ from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import FAIR_SPEC, MISSING, Constant, Protocol
 from kraftcheck.spec.language.semantics import start_names
 from kraftcheck.spec.tla.types import Decoder, Encoder, MismatchError
-from kraftcheck.spec.values import ModelValue, Value, enum_name, enum_names, is_enum, text_of, transform
+from kraftcheck.spec.values import ModelValue, Value, enum_name, enum_names, is_enum, text_of, transform, type_hints
 
 
 def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
@@ -123,7 +123,7 @@ def _members(value: Value) -> Iterator[Value]:
 
 def _as_declared(protocol: type[Protocol], declared: Constant, value: Value) -> Value:
     """Return a constant's value, with model values replaced by the enum members, or None, of the declared type."""
-    hint = get_type_hints(protocol).get(declared.attribute, Any)
+    hint = type_hints(protocol).get(declared.attribute, Any)
     kinds = [kind for kind in _types_in(hint) if is_enum(kind)]
     if any(issubclass(kind, int | str) for kind in kinds):
         model_values: dict[str, Value] = {}
@@ -153,7 +153,7 @@ def _not_a_constant(
 
 
 def _require_all(protocol: type[Protocol], config: ModelConfig) -> None:
-    hints = get_type_hints(protocol)
+    hints = type_hints(protocol)
     missing = [
         f"{declared.name} = {describe_type(hints.get(declared.attribute, Any))}"
         f"{' (0 rules its steps out)' if declared.is_bound else ''}"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar
 
 from kraftcheck.spec.errors import FORGOT_YIELD, ConstantError, ProtocolError, RaisedError, unknown
 from kraftcheck.spec.kinds import describe_value, mismatch
@@ -19,7 +19,7 @@ from kraftcheck.spec.language.formula import Fairness, fairness_problem
 from kraftcheck.spec.language.network import BagWithMemory, Network, NoNetwork
 from kraftcheck.spec.language.state import NOTHING, State, note_types
 from kraftcheck.spec.language.views import Hidden, HiddenReads
-from kraftcheck.spec.values import Map, Record, Value, cut, field_types, ordered
+from kraftcheck.spec.values import Map, Record, Value, cut, field_types, ordered, type_hints
 
 MISSING: Any = object()
 MOST = 2**31 - 1
@@ -172,7 +172,7 @@ class Protocol:
         _same_projections((*cls.actions.values(), *cls.properties.values()))
 
     def __init__(self, **values: Value) -> None:
-        hints = get_type_hints(type(self))
+        hints = type_hints(type(self))
         for declared in self.constants.values():
             value = values.pop(declared.attribute, declared.default)
             if value is MISSING:
