@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import shutil
@@ -33,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     A shell ignores SIGINT for what it starts in the background, and so would the processes that tests interrupt.
     """
+    gc.disable()  # until all tests are imported: their modules are never freed
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if sys.dont_write_bytecode:
@@ -78,6 +80,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Compile no longer."""
     if BACKGROUND in session.config.stash:
         session.config.stash[BACKGROUND].close()
+
+
+def pytest_collection_finish() -> None:
+    """Hide the tests and their modules from the garbage collector, which would traverse them all each time."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -64,7 +64,7 @@ def test_random_protocols_go_on_to_the_same_result(examples: int, tmp_path_facto
     @given(st.integers(0, 10**9), st.sampled_from((None, 20_000)), st.sampled_from((ALWAYS, NEVER)))
     def check(seed: int, memory: int | None, every: float) -> None:
         random = Random(seed)
-        for drawn in sample(1, seed=seed, large=300, most=2_000):
+        for drawn in sample(1, seed=seed, large=30 * examples, most=200 * examples):
             folder = tmp_path_factory.mktemp("search") / "checkpoint"
             options = replace(drawn.description.options(drawn.protocol), memory=memory, checkpoint_every=every)
             batch = max(drawn.result.distinct_states // 20, 3)

@@ -81,7 +81,7 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
 
 
 @pytest.mark.parametrize(
-    "count", [25, pytest.param(200, marks=pytest.mark.slow), pytest.param(600, marks=pytest.mark.exhaustive)]
+    "count", [12, pytest.param(200, marks=pytest.mark.slow), pytest.param(600, marks=pytest.mark.exhaustive)]
 )
 def test_a_forged_checkpoint_of_tables(checkpoint: Checkpoint, count: int, tmp_path: Path) -> None:
     assert checkpoint.resumed(checkpoint.folder) == checkpoint.right
@@ -90,7 +90,7 @@ def test_a_forged_checkpoint_of_tables(checkpoint: Checkpoint, count: int, tmp_p
 
 
 @pytest.mark.parametrize(
-    "count", [6, pytest.param(50, marks=pytest.mark.slow), pytest.param(150, marks=pytest.mark.exhaustive)]
+    "count", [4, pytest.param(50, marks=pytest.mark.slow), pytest.param(150, marks=pytest.mark.exhaustive)]
 )
 @pytest.mark.parametrize("order", ["bfs", "saturation", pytest.param("chaining", marks=pytest.mark.slow)])
 def test_a_forged_checkpoint_of_sets(order: str, count: int, tmp_path: Path) -> None:

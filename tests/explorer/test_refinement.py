@@ -158,7 +158,7 @@ def test_several_workers_and_both_layouts(
     protocol: type[Protocol], flat: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LayoutPolicy, "wants_flat", lambda self: flat and not self._states.expander.is_flat)
-    made = protocol(resource_managers=frozenset(ModelValue(f"rm{i}", i) for i in range(1, 6)))
+    made = protocol(resource_managers=frozenset(ModelValue(f"rm{i}", i) for i in range(1, 5)))
     result = checked(made, "tables", "bfs", workers=2)
     expected = checked(made, "reference", "bfs")
     assert result.verdict is expected.verdict

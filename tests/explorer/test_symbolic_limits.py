@@ -95,7 +95,7 @@ def test_the_verdict_stands_where_no_counterexample_is_found_in_time(monkeypatch
     assert "no behaviour that leads to the state shown was found; use --search bfs" in result.notes[2]
 
 
-@pytest.mark.parametrize("search", ["saturation", "chaining"])
+@pytest.mark.parametrize("search", ["saturation", pytest.param("chaining", marks=pytest.mark.slow)])
 def test_a_search_whose_violation_has_no_behaviour_is_resumed(
     search: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

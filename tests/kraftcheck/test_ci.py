@@ -534,7 +534,8 @@ def test_a_violation_has_the_same_counts_before_the_kernel_is_compiled(
 def test_a_small_search_imports_no_compiler() -> None:
     def ran(*words: str) -> str:
         code = (
-            f"import sys; from kraftcheck.cli import main; main({[*words, '--quiet']}); print('numba' in sys.modules)"
+            "import sys; from kraftcheck import engines; engines.SMALL_SECONDS = 60.0; "
+            f"from kraftcheck.cli import main; main({[*words, '--quiet']}); print('numba' in sys.modules)"
         )
         ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         return ended.stdout

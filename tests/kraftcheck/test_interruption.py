@@ -107,7 +107,7 @@ def test_a_long_call_of_compiled_code(tmp_path: Path) -> None:
 def test_while_the_kernel_is_compiled(tmp_path: Path) -> None:
     with running("check", "lock-service", "--engine", "tables", NUMBA_CACHE_DIR=str(tmp_path)) as process:
         await_line(process, "compiling the kernel")
-        time.sleep(1)
+        time.sleep(0.2)
         ended_by(process, signal.SIGTERM)
 
 

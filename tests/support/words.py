@@ -42,8 +42,9 @@ def docstrings_and_messages(path: Path) -> Iterator[Text]:
     """Yield the docstrings, comments and string literals of more than three words of a module."""
     source = path.read_text()
     tree = ast.parse(source)
+    nodes = list(ast.walk(tree))
     documented: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.body:
             first = node.body[0]
             if (
@@ -53,8 +54,8 @@ def docstrings_and_messages(path: Path) -> Iterator[Text]:
             ):
                 documented.add(id(first.value))
                 yield Text(path, first.lineno, "docstring", cleandoc(first.value.value))
-    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
+    inside = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
         text = ""
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented | inside:
             text = node.value

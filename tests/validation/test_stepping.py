@@ -34,6 +34,8 @@ def steps() -> tuple[Step, ...]:
 
 def changed(events: list[dict[str, Any]], event: str, change: Callable[[dict[str, Any]], bool]) -> Any:
     """Return a step whose first event of a name is changed; None if `change` finds nothing to change."""
+    if all(one["event"] != event for one in events):
+        return None
     copy: list[dict[str, Any]] = json.loads(json.dumps(events))
     return copy if any(change(one) for one in copy if one["event"] == event) else None
 
