@@ -15,8 +15,8 @@ from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Progress, SearchRequest
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.processes import default_workers
-from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.cfg.config import override, parse_setting, read_config
+from kraftcheck.spec.cfg.binding import bind, override
+from kraftcheck.spec.cfg.config import parse_setting, read_config
 
 
 class Table:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.traces.crosscheck.tlc import find_tool
+from kraftcheck.traces.crosscheck import find_tool
 
 HERE = Path(__file__).parent / "peers"
 STATES = (

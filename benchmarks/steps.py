@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 
 from kraftcheck import load
 from kraftcheck.explorer.result import Result, SearchRequest
-from kraftcheck.explorer.tables import layouts
+from kraftcheck.explorer.tables import layouts, visited
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
-from kraftcheck.explorer.tables.states import visited
 from kraftcheck.spec.language.protocol import Protocol
 
 PARTS = ("expand", "insert", "learn")

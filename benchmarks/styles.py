@@ -22,7 +22,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kraftcheck.traces.crosscheck.tlc import find_tool
+from kraftcheck.traces.crosscheck import find_tool
 
 STYLES = Path(__file__).parent / "styles"
 

@@ -29,8 +29,8 @@ from kraftcheck.explorer.symbolic.engine import SATURATION, SymbolicSearch
 from kraftcheck.explorer.symbolic.orders import shared_first
 from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.variables import Layout, LayoutChanged
-from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.cfg.config import override, parse_setting
+from kraftcheck.spec.cfg.binding import bind, override
+from kraftcheck.spec.cfg.config import parse_setting
 
 MODELS = ("two-phase-commit", "lock-service", "prevote", "quorum", "reconfig", "recovery", "registration")
 ENGINES_COMPARED = ("symbolic", "tables")

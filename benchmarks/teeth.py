@@ -23,8 +23,8 @@ from kraftcheck.lockstep.lockstep import Finding, Lockstep
 from kraftcheck.lockstep.process import Driver
 from kraftcheck.lockstep.survey import summary
 from kraftcheck.lockstep.walks import FETCH_LIMIT, Candidates, Chosen, GivenWalk, RandomWalk, Sort, Step
-from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.cfg.config import ModelConfig, override, parse_setting
+from kraftcheck.spec.cfg.binding import bind, override
+from kraftcheck.spec.cfg.config import ModelConfig, parse_setting
 from kraftcheck.spec.language.semantics import choose_transition, path_to
 from kraftcheck.spec.values import cut
 

@@ -10,9 +10,9 @@ from kraftcheck import MessageSet, Protocol, Record, State, Steps, become, consu
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.arrays import WorkerArrays
 from kraftcheck.explorer.tables.kernel.expand import expand_batch
 from kraftcheck.explorer.tables.kernel.maps import near_key
-from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
 
 
 class Node(Record):

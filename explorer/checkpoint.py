@@ -8,12 +8,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.request import OPTIONS, SearchRequest
-from kraftcheck.explorer.result import DEADLOCK, TraceStep, Violation
+from kraftcheck.explorer.result import DEADLOCK, Behaviour, TraceStep, Violation, step_of
 from kraftcheck.persistence.folder import Checkpoint, Identity, Noted
 from kraftcheck.persistence.stored_files import CorruptFileError, require, require_shape
-from kraftcheck.spec.diagnosis import vacuity
+from kraftcheck.spec.diagnosis import lint
 from kraftcheck.spec.discovery import modules_of, reachable_classes, source_of
 from kraftcheck.spec.encoding import DecodingError, Lexicon, decode, encode
 from kraftcheck.spec.errors import InputError
@@ -81,7 +80,7 @@ class SearchCheckpoint(Checkpoint):
             "classes": [(cls.__module__, cls.__qualname__) for cls in self.lexicon.classes],
             "model_values": [(value.name, value.index) for value in self.lexicon.model_values.values()],
             "violations": [(violation.property, encode(value_of(violation.trace)).hex()) for violation in violations],
-            "watched": vacuity.noted(self.protocol),
+            "watched": lint.noted(self.protocol),
         }
         self.write({**noted, **common}, finished=finished)
 
@@ -89,7 +88,7 @@ class SearchCheckpoint(Checkpoint):
         """Return the engine's entries, validated against `shape`, and the recorded violations, each one verified."""
         require_shape(self.noted, {**SHAPE, **shape})
         noted = {name: value for name, value in self.noted.items() if name not in SHAPE}
-        vacuity.restore(self.protocol, self.noted["watched"])
+        lint.restore(self.protocol, self.noted["watched"])
         for module, name in self.noted["classes"]:
             cls = self._classes.get((module, name))
             if cls is None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from kraftcheck.explorer.bookkeeping import CLOCK
+from kraftcheck.explorer.result import CLOCK
 from kraftcheck.files import distrusted
 from kraftcheck.spec.errors import InputError
 
@@ -63,7 +63,7 @@ def is_compiled() -> bool:
     """Whether the kernels that take longest to compile are compiled, in this process or in Numba's cache."""
     cache_problem()
     from kraftcheck.explorer.tables.kernel.expand import expand_batch
-    from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
+    from kraftcheck.explorer.tables.kernel.resolve import resolve
 
     with suppress(OSError):
         return all(one.signatures or one._cache._cache_file._load_index() for one in (expand_batch, resolve))

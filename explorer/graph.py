@@ -20,9 +20,8 @@ from xml.etree import ElementTree
 
 import networkx as nx
 
-from kraftcheck.explorer.behaviour import Behaviour, step_of
 from kraftcheck.explorer.reference import ReferenceSearch
-from kraftcheck.explorer.result import Result, SearchRequest
+from kraftcheck.explorer.result import Behaviour, Result, SearchRequest, step_of
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition

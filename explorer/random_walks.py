@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
-from kraftcheck.explorer.bookkeeping import SearchStopped
-from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest
+from kraftcheck.explorer.result import DEADLOCK, Behaviour, Result, SearchRequest, SearchStopped, behaviour_along
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel.codes import MANY_SUCCESSORS, S_CODE
@@ -31,8 +29,8 @@ from kraftcheck.explorer.tables.kernel.depth_first import (
     draw_seeds,
 )
 from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
-from kraftcheck.explorer.tables.states.packed_rows import Rows
-from kraftcheck.explorer.tables.states.visited import VisitedSet
+from kraftcheck.explorer.tables.rows import Rows
+from kraftcheck.explorer.tables.visited import VisitedSet
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State

@@ -1,8 +1,6 @@
-"""Search requests: the checks, the order, the options and the limits of a search.
+"""Search requests with their options and limits, and the features that each search order supports.
 
-Each field of `SearchRequest` declares its form outside of a search. The command line, the Python API, the pytest
-plugin, messages, JSON and the identity of a checkpoint follow from the declarations. A new option is a field here. Its
-type for Python callers is in `kraftcheck/api.py`, and its group in a command's help is in the command.
+A search that needs a feature which its order lacks is refused (`docs/design.md`).
 """
 
 from __future__ import annotations
@@ -10,16 +8,18 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self, get_type_hints
 
+from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.declarations import REFINES, Property
-from kraftcheck.spec.language.formula import Fairness
+from kraftcheck.spec.language.formula import NEXT, Enabled, Fairness, Taken, stutter_sensitive_step
+from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import cut
 
 MOST_WORKERS = 4096
@@ -312,3 +312,153 @@ def _options() -> Iterator[tuple[str, Option]]:
 
 OPTIONS = dict(_options())
 """The declaration of each field of a request, by name."""
+
+
+ALL = frozenset(Feature)
+ON_THE_GRAPH = {Feature.REACHABLE, Feature.TEMPORAL}
+ON_ROWS = ALL - {Feature.RENAMING}
+DEEP = ON_ROWS - {*ON_THE_GRAPH, Feature.CHECKPOINT, Feature.MEMORY}
+SETS = ON_ROWS - {Feature.SYMMETRY, Feature.VIEW, Feature.TEMPORAL}
+IN_NO_ORDER = SETS - {Feature.VIEW_OF_BOUNDS, Feature.LIMITS}
+
+CAPABILITIES = {
+    "tables": {"bfs": ON_ROWS, "dfs": DEEP, "iddfs": DEEP},
+    "reference": {"bfs": ALL - {Feature.CHECKPOINT, Feature.MEMORY}, "dfs": DEEP | {Feature.RENAMING}},
+    "symbolic": {"bfs": SETS, "saturation": IN_NO_ORDER, "chaining": IN_NO_ORDER},
+    "bytecode": {"bfs": frozenset({Feature.CONSTRAINT, Feature.LIMITS})},
+    "spark": {"bfs": ON_ROWS - {Feature.MEMORY}},
+}
+"""Supported features, by engine and search order."""
+
+
+def able(engine: str, order: str) -> frozenset[Feature]:
+    """Return the features of a search order. A user-defined order of the table engine has the features of `dfs`."""
+    orders = CAPABILITIES[engine]
+    if order not in orders and engine != "tables":
+        raise InputError(f"--search {order}: not supported by the engine {engine}; expected {' or '.join(orders)}")
+    return orders.get(order, DEEP)
+
+
+def asked(protocol: Protocol, options: SearchRequest) -> Iterator[tuple[Feature, str]]:
+    """Yield each feature that a search needs, with the text that names it in messages."""
+    for name, option in OPTIONS.items():
+        value: Any = getattr(options, name)
+        if (feature := option.asks) is None or value in (None, ()):
+            continue
+        shown = ", ".join(one.name for one in value) if isinstance(value, tuple) else value
+        text = f"{option.word if feature.startswith('--') else feature} {shown}"
+        yield feature, option.word if feature is Feature.MEMORY else text
+    if options.view is not None:
+        yield from _of_view(protocol, options.view)
+
+
+def _of_view(protocol: Protocol, view: str) -> Iterator[tuple[Feature, str]]:
+    hidden = protocol.hidden(view)
+    by_kind = ((hidden.shared, Feature.VIEW), (hidden.bounds, Feature.VIEW_OF_BOUNDS))
+    text = f"VIEW {view}, which hides "
+    yield from ((feature, text + ", ".join(sorted(names))) for names, feature in by_kind if names)
+    if protocol.renames(view) is not None:
+        yield Feature.RENAMING, f"VIEW {view}, which renames states"
+
+
+def require_supported(engine: str, protocol: Protocol, options: SearchRequest) -> None:
+    """Raise InputError for the first feature that the search order lacks, or that does not fit the protocol."""
+    order = str(options.search)
+    if options.reachable:
+        require_reachable(protocol, options)
+    has = able(engine, order)
+    for feature, text in asked(protocol, options):
+        if feature not in has:
+            protocol.checked_initial()  # a wrong name in the view is reported first
+            raise _unsupported(engine, order, feature, text)
+    if options.temporal:
+        require_temporal(protocol, options)
+    require_shown(protocol, options.view, options.refinements, "the mapping")
+
+
+def _unsupported(engine: str, order: str, feature: Feature, text: str) -> InputError:
+    where, expected = f"the engine {engine}", [f"--engine {name}" for name in _with(feature)]
+    if orders := [name for name, found in CAPABILITIES[engine].items() if feature in found]:
+        where, expected = f"--search {order}", [f"--search {name}" for name in orders]
+    without = ["--no-symmetry"] if feature is Feature.SYMMETRY else []
+    return InputError(f"{text}: not supported by {where}; expected {' or '.join([*without, *expected])}")
+
+
+def _with(feature: Feature) -> list[str]:
+    return [engine for engine, orders in CAPABILITIES.items() if any(feature in found for found in orders.values())]
+
+
+def without_symmetry(options: SearchRequest) -> tuple[SearchRequest, list[str]]:
+    """Return the options without SYMMETRY if there are temporal properties or refinements, and a note about it.
+
+    A cycle of orbits need not be a cycle of states: states of one orbit differ in the replica that is starved. A
+    mapping may map states of one orbit to different orbits.
+    """
+    told_apart = (*options.temporal, *options.refinements)
+    if not told_apart or options.symmetry is None:
+        return options, []
+    names = ", ".join(prop.name for prop in told_apart)
+    note = f"SYMMETRY {options.symmetry} is switched off: {names} may distinguish states that it identifies"
+    return replace(options, symmetry=None), [note]
+
+
+def require_reachable(protocol: Protocol, options: SearchRequest) -> None:
+    """Raise InputError if the search cannot decide its `@reachable` properties."""
+    for prop in options.reachable:
+        _require_known(f"{prop.name}, without=", prop.without, _actions(protocol), protocol)
+    require_shown(protocol, options.view, options.reachable, "reachability")
+
+
+def require_temporal(protocol: Protocol, options: SearchRequest) -> None:
+    """Raise InputError if the search cannot decide its temporal properties, or their actions are unknown."""
+    known = [NEXT, *_actions(protocol)]
+    for prop in options.temporal:
+        formula = prop.formula(protocol)
+        misplaced = stutter_sensitive_step(formula)
+        if misplaced is not None:
+            raise InputError(
+                f"{prop.name}: {misplaced} is sensitive to stuttering here; require a step by"
+                " eventually(...), or forbid it by always(...)"
+            )
+        for atom in formula.atoms():
+            if isinstance(atom, Enabled | Taken):
+                _require_known(prop.name, sorted(atom.actions), known, protocol)
+        for one in prop.fairness:
+            _require_meant(f"{prop.name}, {one}", one, protocol)
+    for one in options.fairness:
+        _require_meant(str(one), one, protocol)
+    require_shown(protocol, options.view, options.temporal, "the verdict")
+
+
+def _require_meant(where: str, fairness: Fairness, protocol: Protocol) -> None:
+    """Raise InputError if a condition names an unknown action or predicate."""
+    _require_known(where, fairness.actions, [NEXT, *_actions(protocol)], protocol)
+    if not fairness.when:
+        return
+    if not callable(getattr(type(protocol), fairness.when, None)):
+        problem = f"{protocol.name()} has no method {fairness.when}"
+        raise InputError(f"{where}: {problem}; expected def {fairness.when}(self, me, message) -> bool")
+    own = {NEXT, *protocol.network.own_actions()}.intersection(fairness.actions)
+    if own and protocol.network.own_actions():
+        raise InputError(f"{where}: {min(own)} has steps without a replica; when= needs actions of replicas")
+
+
+def _actions(protocol: Protocol) -> list[str]:
+    return [*protocol.actions, *protocol.network.own_actions()]
+
+
+def require_shown(protocol: Protocol, view: str | None, properties: Iterable[Property], what: str) -> None:
+    """Raise InputError if a view hides shared fields, on which the given properties may depend."""
+    names = ", ".join(prop.name for prop in properties)
+    hidden = protocol.hidden(view).shared if view and names else ()
+    if hidden:
+        raise InputError(
+            f"{names}: VIEW {view} leaves out {', '.join(sorted(hidden))}, on which {what} may depend;"
+            " expected a view that leaves out bounds only"
+        )
+
+
+def _require_known(where: str, names: Iterable[str], known: list[str], protocol: Protocol) -> None:
+    for name in names:
+        if name not in known:
+            raise InputError(f"{where}: {unknown('action', name, known, protocol.name())}")

@@ -1,20 +1,35 @@
-"""Results of searches, the same for every engine."""
+"""Results of searches, the same for every engine; behaviours; and the bookkeeping of a run.
+
+A behaviour is a path of states with the steps along it. The bookkeeping has limits, violations, progress and time.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kraftcheck.explorer.calls.inspection import note_types
 from kraftcheck.explorer.request import Progress as Progress
 from kraftcheck.explorer.request import Search as Search
 from kraftcheck.explorer.request import SearchRequest as SearchRequest
-from kraftcheck.spec.errors import RaisedError
+from kraftcheck.spec.encoding import encode
+from kraftcheck.spec.errors import InputError, RaisedError
+from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import DEADLOCK as DEADLOCK
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.language.views import HiddenReads
+from kraftcheck.spec.values import Record, Value, field_names, field_values, ordered, text_of
 
 if TYPE_CHECKING:
-    from kraftcheck.spec.diagnosis.vacuity import Part, Vacuity
+    import pandas as pd
+
+    from kraftcheck.spec.diagnosis.lint import Part, Vacuity
 
 
 class Verdict(StrEnum):
@@ -231,3 +246,322 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, result: Result) -> None:
         super().__init__()
         self.result = result
+
+
+Behaviour = tuple[TraceStep, ...]
+
+
+class NoSuchPathError(InputError):
+    """Raised when the reference semantics cannot follow a path of states, for example after an impure action."""
+
+    def __init__(self, semantics: Semantics, problem: str) -> None:
+        super().__init__(
+            f"{semantics.protocol.name()}: the behaviour found cannot be replayed: {problem}; most likely an"
+            " action is not pure, as kraftcheck check --check-actions shows"
+        )
+
+
+def unmapped(semantics: Semantics, prop: Property, trace: Behaviour) -> Unmapped:
+    """Return the abstract states of the last step of a behaviour under a refinement mapping."""
+    refinement = semantics.refinement(prop)
+    ends = [refinement.mapped[refinement.number(step.state)] for step in trace[-2:]]
+    return Unmapped(ends[0] if len(ends) > 1 else None, ends[-1])
+
+
+def step_of(transition: Transition) -> TraceStep:
+    """Return a transition as a step of a behaviour."""
+    return TraceStep(transition.target, transition.action, transition.actor, transition.message)
+
+
+def behaviour_along(
+    semantics: Semantics,
+    path: Sequence[Any],
+    *,
+    actions: Sequence[str] | None = None,
+    starts: Iterable[State] = (),
+    class_of: Callable[[State], Any] | None = None,
+) -> Behaviour:
+    """Return a behaviour of the reference semantics along a path of states, or of their classes."""
+    see = class_of or (lambda state: state)
+    first = next((state for state in (starts if class_of else path[:1]) if see(state) == path[0]), None)
+    if first is None:
+        raise NoSuchPathError(semantics, "it begins in no initial state")
+    steps = [TraceStep(first)]
+    for number, wanted in enumerate(path[1:]):
+        fitting = [
+            taken
+            for taken in semantics.transitions(steps[-1].state)
+            if (actions is None or taken.action == actions[number]) and see(taken.target) == wanted
+        ]
+        if not fitting:
+            raise NoSuchPathError(semantics, f"no step leads from its state {number + 1} to the next")
+        steps.append(step_of(canonical_first(fitting)))
+    return tuple(steps)
+
+
+def canonical_first(transitions: Iterable[Transition]) -> Transition:
+    """Return the transition that comes first in canonical order: by action, actor, message and target."""
+
+    def order(taken: Transition) -> tuple[str, bytes]:
+        parts = (taken.actor, taken.message, taken.target)
+        return taken.action, b"".join(encode(() if part is None else part) for part in parts)
+
+    found = list(transitions)
+    return found[0] if len(found) == 1 else min(found, key=order)
+
+
+def find_raising_step(semantics: Semantics, properties: Iterable[Property], state: State) -> RaisedError | None:
+    """Take every step out of a state and check its target; return the first error that a method raises."""
+    trace: Behaviour = ()
+    try:
+        for taken in semantics.transitions(state):
+            trace = (step_of(taken),)
+            for prop in properties:
+                if prop.over_steps:
+                    semantics.step_satisfies(prop, state, taken)
+                else:
+                    semantics.holds(prop, taken.target)
+            trace = ()
+    except RaisedError as error:
+        error.trace = trace
+        return error
+    return None
+
+
+def to_pandas(behaviour: Result | Violation | Iterable[TraceStep]) -> pd.DataFrame:
+    """Return a behaviour as a table with a row for each state.
+
+    Parameters
+    ----------
+    behaviour : Result, Violation or iterable of TraceStep
+        A result (its first counterexample; no rows without one), a violation, or the steps themselves.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The index is the number of the state, from 1. The first columns are the `action`, `actor` and `message` of the
+        step to it. Each field of a replica (`n1.epoch`), each shared field, and the used amount of each bound follow.
+        Numbers, truth values and strings are themselves; other values are text.
+
+    Raises
+    ------
+    InputError
+        If pandas, an extra, is not installed.
+    """
+    if find_spec("pandas") is None:
+        raise InputError("to_pandas needs the package pandas: pip install 'kraftcheck[pandas]'")
+    import pandas as pd
+
+    steps = behaviour if not isinstance(behaviour, Result | Violation) else behaviour.trace
+    rows = [_row(step) for step in steps]
+    index = pd.RangeIndex(1, len(rows) + 1, name="state")
+    return pd.DataFrame(rows, index=index, columns=None if rows else ["action", "actor", "message"])
+
+
+def _row(step: TraceStep) -> dict[str, Any]:
+    state = step.state
+    row = {"action": step.action, "actor": _cell(step.actor), "message": _cell(step.message)}
+    for key in ordered(state.replicas):
+        replica = state.replicas[key]
+        row |= {f"{text_of(key)}.{name}": cell for name, cell in _fields(replica).items() if name != "id"}
+    return row | _fields(state.shared) | {name: state.spent[name] for name in ordered(state.spent)}
+
+
+def _fields(record: Record) -> dict[str, Any]:
+    return dict(zip(field_names(type(record)), map(_cell, field_values(record)), strict=True))
+
+
+def _cell(value: Value) -> Any:
+    return value if value is None or type(value) in (bool, int, str) else text_of(value)
+
+
+class SearchClock:
+    """Clock that stops during compilation, which does not count as time of a search."""
+
+    def __init__(self) -> None:
+        self.compiling = 0.0
+
+    def now(self) -> float:
+        """Return the time in seconds since an arbitrary moment."""
+        return time.monotonic() - self.compiling
+
+
+CLOCK = SearchClock()
+"""The clock of all searches in this process; `compiling.py` stops it."""
+
+
+class SearchStopped(Exception):  # noqa: N818 - a way out of the search, not an error
+    """Raised to end a search before it is complete."""
+
+
+class SearchCounts(NamedTuple):
+    """Counts of a search so far."""
+
+    distinct: int  # distinct states
+    generated: int  # initial states and transitions
+    actions: dict[str, int]  # times each action fired
+    handler_calls: dict[str, int]  # times each action was called in Python
+    uncounted: Sequence[str] = ()  # actions that fired an unknown number of times, which `actions` leaves out
+
+
+def hidden_reads(protocol: Protocol, options: SearchRequest, *, first_found: bool) -> HiddenReads | None:
+    """Return a recorder of the methods that read what the VIEW hides (fields, bounds); None without a VIEW."""
+    if options.view is None:
+        return None
+    reads = HiddenReads(options.view, protocol.hidden(options.view), note_types(protocol), first_found=first_found)
+    for name, _, spends in protocol.network.own_operations():
+        reads.note(f"action {name}", [bound for bound in spends if protocol.bounds[bound]])
+    if options.resume is not None:
+        reads.note("actions before the checkpoint, perhaps", protocol.views[options.view])
+    return reads
+
+
+class Bookkeeping:
+    """Records the findings of a search, and ends it at its limits."""
+
+    def __init__(
+        self,
+        options: SearchRequest,
+        total: Callable[[], SearchCounts],
+        protocol: Protocol,
+        *,
+        first_found: bool = False,
+    ) -> None:
+        self.options = options
+        self.reads = hidden_reads(protocol, options, first_found=first_found)
+        self._protocol = protocol
+        self.result = Result()
+        self.violated: set[str] = set()
+        self.followed: set[str] = set()
+        self.earlier = 0.0
+        self._total = total
+        self._began = CLOCK.now()
+
+    def result_of(self, search: Callable[[], None], notes: Callable[[], list[str]] = list) -> Result:
+        """Run a search; return its result."""
+        before, self._protocol.hidden_reads = self._protocol.hidden_reads, self.reads
+        try:
+            return self._result_of(search, notes)
+        finally:
+            self._protocol.hidden_reads = before
+
+    def _result_of(self, search: Callable[[], None], notes: Callable[[], list[str]]) -> Result:
+        try:
+            search()
+        except SearchStopped:
+            pass
+        except RaisedError as error:
+            if not error.is_assertion or error.trace is None:
+                raise
+            self.result.violations.insert(0, Violation(error.name, error.trace, failed=error))
+        except KeyboardInterrupt:
+            self.record_limit(INTERRUPTED)
+            raise Interrupted(self._conclude(notes)) from None
+        return self._conclude(notes)
+
+    def _conclude(self, notes: Callable[[], list[str]]) -> Result:
+        self.tally()
+        result = self.result
+        result.notes += notes()
+        result.warnings += [NOTHING_CHECKED] if self.options.checks_nothing else []
+        result.warnings += self._nothing_searched()
+        if self.reads is not None:
+            self.reads.enough_left |= 0 < len(self.options.over_behaviours) == len(self.followed)
+            result.warnings += self.reads.warnings()
+        result.notes += self._unchecked(self.options.reachable, "reachability was")
+        result.notes += self._unchecked(self.options.temporal, "temporal properties were")
+        if not result.violations:
+            result.verdict = Verdict.OK if result.complete else Verdict.INCOMPLETE
+            return result
+        safety = {violation.property for violation in result.violations if not violation.is_of_behaviours()}
+        if result.violations[0].failed is not None:
+            result.verdict, result.complete = Verdict.ASSERTION, False
+        else:
+            result.verdict = Verdict.DEADLOCK if safety == {DEADLOCK} else Verdict.VIOLATION
+            result.complete = result.complete and (self.options.keep_going or not safety)
+        return result
+
+    def _nothing_searched(self) -> list[str]:
+        """Return a warning if no state was searched because every initial state violates a constraint."""
+        found, names = self.result, ", ".join(prop.name for prop in self.options.constraints)
+        if not names or found.runs is not None or found.distinct_states or found.limit:
+            return []
+        return [f"no state was searched: every initial state violates CONSTRAINT {names}"]
+
+    def _unchecked(self, properties: tuple[Property, ...], what: str) -> list[str]:
+        """Return a note about the reachability or temporal properties that the search did not check."""
+        names = ", ".join(prop.name for prop in properties if prop.name not in self.followed)
+        stopped, violated = "the search did not visit every state", "a violation ended the search (see --continue)"
+        why = stopped if self.result.limit else violated
+        return [f"{names}: {what} not checked, since {why}"] if names else []
+
+    def tally(self) -> None:
+        """Update the counts of the result."""
+        result, totals = self.result, self._total()
+        result.distinct_states, result.generated_states = totals.distinct, totals.generated
+        result.actions, result.handler_calls = totals.actions, totals.handler_calls
+        result.uncounted = list(totals.uncounted)
+        result.seconds = self.seconds
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the search has taken, including the time before it was resumed."""
+        return self.earlier + CLOCK.now() - self._began
+
+    def report(self, frontier: int, nodes: int | None = None) -> None:
+        """Report the progress: the number of states left to expand, or the number of diagram nodes."""
+        self.tally()
+        result = self.result
+        if self.options.report is not None:
+            counts = result.distinct_states, result.generated_states, result.depth or 0, frontier
+            self.options.report(Progress(*counts, result.seconds, nodes, result.handler_calls))
+
+    def check_time_limit(self, frontier: int, nodes: int | None = None) -> None:
+        """Stop at the time limit; else report the progress."""
+        limit = self.options.time_limit
+        if limit is not None and CLOCK.now() - self._began > limit:
+            self.stop_at("time_limit")
+        self.report(frontier, nodes)
+
+    def violation(
+        self,
+        name: str,
+        trace: tuple[TraceStep, ...],
+        trap: Trap | None = None,
+        loop: Loop | None = None,
+    ) -> None:
+        """Record a violated property once; end the search unless it continues after violations."""
+        if name in self.violated:
+            return
+        self.violated.add(name)
+        self.result.violations.append(self._with_mapping(Violation(name, trace, trap, loop)))
+        if not self.options.keep_going:
+            raise SearchStopped
+
+    def _with_mapping(self, violation: Violation) -> Violation:
+        """Return a violation of a refinement with the abstract states of its last step, another one unchanged."""
+        prop = next((prop for prop in self.options.refinements if prop.name == violation.property), None)
+        if prop is None or violation.failed is not None:
+            return violation
+        return replace(violation, unmapped=unmapped(Semantics(self._protocol), prop, violation.trace))
+
+    def restart(self) -> None:
+        """Drop the findings of the search; its clock keeps running."""
+        self.result = Result()
+        self.violated = set()
+
+    def restore(self, violations: list[Violation], seconds: float) -> None:
+        """Restore the violations and the elapsed seconds of a resumed search."""
+        violations[:] = map(self._with_mapping, violations)  # in place: a checkpoint appends to the same list
+        self.result.violations = violations
+        self.violated = {violation.property for violation in violations}
+        self.earlier = seconds
+
+    def record_limit(self, limit: str) -> None:
+        """Record the limit that ended the search before it was complete."""
+        self.result.complete, self.result.limit = False, limit
+
+    def stop_at(self, limit: str) -> None:
+        """End the search because it reached a limit."""
+        self.record_limit(limit)
+        raise SearchStopped

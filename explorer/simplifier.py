@@ -19,9 +19,17 @@ from heapq import heappop, heappush
 from itertools import count, pairwise
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.behaviour import Behaviour, step_of, unmapped
-from kraftcheck.explorer.plain_system import PlainSystem
-from kraftcheck.explorer.result import DEADLOCK, SearchRequest, TraceStep, Unmapped, Violation
+from kraftcheck.explorer.result import (
+    DEADLOCK,
+    Behaviour,
+    SearchRequest,
+    TraceStep,
+    Unmapped,
+    Violation,
+    step_of,
+    unmapped,
+)
+from kraftcheck.explorer.transition_system import PlainSystem
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import REFINES

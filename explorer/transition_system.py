@@ -1,25 +1,30 @@
-"""Interface between protocols and the analyses of their state graphs.
+"""Interface between protocols and the analyses of their state graphs, and its implementation for whole states.
 
-There are two implementations. `plain_system.py` has the reference semantics; its batches are lists of states.
-`tables/learned_system.py` has rows of ids and the compiled kernel. State graphs, AG EF and temporal properties use the
-interface.
+There are two implementations. `PlainSystem` has the reference semantics; its batches are lists of states, without
+compiled code. `tables/learned_system.py` has rows of ids and the compiled kernel. State graphs, AG EF and temporal
+properties use the interface. States that a symmetry or a view identifies have one canonical key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeVar
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kraftcheck.explorer.request import SearchRequest
+from kraftcheck.explorer.result import Behaviour
+from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.formula import Fairness
-from kraftcheck.spec.language.protocol import Protocol as Language
-from kraftcheck.spec.language.semantics import is_meant
-from kraftcheck.spec.language.state import State, Step
-from kraftcheck.spec.values import Record
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.language.semantics import CandidateStep, Semantics, Transition, initial_states, is_meant
+from kraftcheck.spec.language.state import State, Step, permutation_group, permuted
+from kraftcheck.spec.values import Map, Record, Value, field_names
 
 States = TypeVar("States")  # a batch of states, in the form of the system
 Numbers = NDArray[np.int32]
@@ -43,7 +48,7 @@ class Steps(NamedTuple):
     labels: Labels
 
 
-class TransitionSystem(Protocol[States]):
+class TransitionSystem(typing.Protocol[States]):
     """The states of a protocol under the constraints, the symmetry and the view of a search."""
 
     @property
@@ -78,10 +83,15 @@ class Label(NamedTuple):
     parts: tuple[Fairness, ...] = ()  # the conditions of fairness with `when` that mean the step
 
 
+def whom(fairness: Fairness, label: Label) -> Any:
+    """Return the subject of a label that the fairness distinguishes: replica, pair or message type; else None."""
+    return {"": None, "replica": label.actor, "pair": (label.actor, label.peer), "message": label.kind}[fairness.each]
+
+
 class LabelTable:
     """The labels of one search, by number; the first ones are the plain actions."""
 
-    def __init__(self, protocol: Language, actions: list[str], fairness: tuple[Fairness, ...]) -> None:
+    def __init__(self, protocol: Protocol, actions: list[str], fairness: tuple[Fairness, ...]) -> None:
         self._protocol = protocol
         self._parts = tuple(one for one in fairness if one.when)
         self.labels = [Label(name) for name in actions]
@@ -130,3 +140,176 @@ def counterpart(message: Record | None, step: Step) -> Any:
         return getattr(message, "source", None)
     reached = {sent.dest for sent in step.sent}
     return reached.pop() if len(reached) == 1 else None
+
+
+MOST_CACHED = 1 << 16
+"""Renamed states before their cache is emptied."""
+
+
+def canonicalizer(protocol: Protocol, symmetry: str | None, view: str | None) -> Callable[[State], Value]:
+    """Return the canonical-key function: states that the symmetry or the view identifies have equal keys."""
+    see = _viewed(protocol, view)
+    if symmetry is None:
+        return see
+    group = permutation_group(protocol.symmetry_sets(symmetry))
+
+    # The key of an orbit is the least encoding of its members. It is exact, at the cost of one encoding for each
+    # permutation of the group.
+    def canonical(state: State) -> bytes:
+        seen = see(state)
+        return min(encode(permuted(seen, permutation)) for permutation in group)
+
+    return canonical
+
+
+def _viewed(protocol: Protocol, view: str | None) -> Callable[[State], State]:
+    if view is None:
+        return lambda state: state
+    hidden, renamed = protocol.hidden(view), protocol.renames(view)
+
+    def see(state: State) -> State:
+        names = field_names(type(state.shared))
+        shared = Map((name, getattr(state.shared, name)) for name in names if name not in hidden.shared)
+        spent = Map((name, used) for name, used in state.spent.items() if name not in hidden.bounds)
+        return state.but(shared=shared, spent=spent)
+
+    if renamed is None:
+        return see
+    cached: dict[State, State] = {}
+
+    def see_renamed(state: State) -> State:
+        found = cached.get(state)
+        if found is None:
+            if len(cached) > MOST_CACHED:
+                cached.clear()
+            found = cached[state] = see(renamed(state, 0))
+        return found
+
+    return see_renamed
+
+
+BATCH = 1_000  # states of a batch of the state graph
+
+
+class PlainSystem:
+    """A `TransitionSystem` whose batches are lists of states."""
+
+    def __init__(self, semantics: Semantics, options: SearchRequest) -> None:
+        protocol = semantics.protocol
+        self.semantics, self.options = semantics, options
+        self.actions = [*protocol.actions, *protocol.network.own_actions()]
+        self._place = {name: place for place, name in enumerate(self.actions)}
+
+    @cached_property
+    def labels(self) -> LabelTable:
+        """The table of step labels, with the details that the fairness conditions distinguish."""
+        return LabelTable(self.semantics.protocol, self.actions, self.options.all_fairness)
+
+    @cached_property
+    def renames(self) -> Callable[[State, int | None], State] | None:
+        """The function by which the view renames states, or None."""
+        return self.semantics.protocol.renames(self.options.view)
+
+    @cached_property
+    def identity(self) -> Callable[[State], Value]:
+        """The function from a state to its canonical key."""
+        return canonicalizer(self.semantics.protocol, self.options.symmetry, self.options.view)
+
+    # One state
+
+    def is_within(self, state: State) -> bool:
+        """Whether a state satisfies the constraints."""
+        return all(self.semantics.holds(one, state) for one in self.options.constraints)
+
+    def allows(self, before: State, after: State) -> bool:
+        """Whether a step satisfies the action constraints."""
+        return all(self.semantics.holds_over(one, before, after) for one in self.options.action_constraints)
+
+    def goes_on(self, before: State, after: State) -> bool:
+        """Whether a search expands the target of a step: the constraints and action constraints hold."""
+        return self.is_within(after) and self.allows(before, after)
+
+    def transitions(self, state: State) -> list[Transition]:
+        """Return the transitions out of a state in the order of declared actions, as TLC evaluates Next."""
+        return sorted(self.semantics.transitions(state), key=lambda one: self._place[one.action])
+
+    # A batch
+
+    def initial(self) -> list[State]:
+        """Return the initial states."""
+        return initial_states(self.semantics, self.options.init)
+
+    def successors(self, states: list[State], which: NDArray[np.int64]) -> Iterator[Steps]:
+        """Yield the steps out of some states."""
+        found: list[tuple[int, Value, int, int]] = []
+        for place in which.tolist():
+            state = states[place]
+            for choice in self.semantics.choices(state):
+                key, end = self._end(state, choice)
+                if end is not None:
+                    own = choice.inbox is not None  # the network's own step has no actor
+                    me, message = (None, None) if own else (state.replicas.get(choice.actor), choice.message)
+                    found.append((place, key, end, self.labels.number(choice.action, me, message, choice.step)))
+        places, keys, ends, labels = zip(*found, strict=True) if found else ((), (), (), ())
+        yield Steps(np.array(places, np.int64), keys, np.array(ends, np.int32), np.array(labels, np.uint16))
+
+    def _end(self, state: State, choice: CandidateStep) -> tuple[Value, int | None]:
+        """Return the canonical key of a choice's target, and 0 or ROUND; else () and BEYOND, BLOCKED or None."""
+        transition = self.semantics.taken(state, choice)
+        if transition is None:
+            blocked = bool(self.options.temporal) and self.semantics.is_blocked(state, choice)
+            return (), BLOCKED if blocked else None
+        if not self.allows(state, transition.target):
+            return (), BEYOND
+        return self.identity(transition.target), ROUND if self.is_round(state, transition.target) else 0
+
+    def is_round(self, state: State, target: State) -> bool:
+        """Whether a step only renames the state: the view identifies its source and its target, which differ."""
+        if self.renames is None or self.identity(state) != self.identity(target):
+            return False
+        one, other = self.renames(state, None), self.renames(target, None)
+        return one.but(spent=other.spent) != other
+
+    def holds(self, prop: Property, states: list[State], judge: Callable[[Property, State], bool]) -> Mask:
+        """Return for each state whether a property holds."""
+        return np.array([judge(prop, state) for state in states], bool)
+
+    def canonical(self, states: list[State]) -> list[Value]:
+        """Return the canonical key of each state."""
+        return list(map(self.identity, states))
+
+    def decode(self, states: list[State]) -> list[State]:
+        """Return the batch unchanged: it is a list of states already."""
+        return states
+
+
+class StoredStates:
+    """`StateStore` of the states of a finished search, in memory by number and by canonical key."""
+
+    def __init__(
+        self, states: list[State], numbers: dict[Value, int], starts: int, path_to: Callable[[State], Behaviour]
+    ) -> None:
+        self._states, self._numbers, self._path_to = states, numbers, path_to
+        self.count = len(states)
+        self.starts = starts
+
+    def chunks(self, *, backwards: bool) -> Iterator[tuple[int, list[State]]]:
+        """Yield the states in batches, each with the number of its first state."""
+        firsts = range(0, self.count, BATCH)
+        for first in reversed(firsts) if backwards else firsts:
+            yield first, self._states[first : first + BATCH]
+
+    def numbers(self, keys: Sequence[Value], which: NDArray[np.int64]) -> Numbers:
+        """Return for each key of keys[which] the number of the state with this key; BEYOND if it was not visited."""
+        return np.array([self._numbers.get(keys[place], BEYOND) for place in which.tolist()], np.int32)
+
+    def state(self, number: int) -> State:
+        """Return a state."""
+        return self._states[number]
+
+    def path_to(self, number: int) -> Behaviour:
+        """Return the behaviour that first reached a state."""
+        return self._path_to(self._states[number])
+
+    def forget_keys(self) -> None:
+        """Do nothing: the state space of a reference search is small."""

@@ -53,9 +53,8 @@ from importlib import import_module
 
 _HOMES = {
     "kraftcheck.api": "CheckOptions Loaded SearchOptions check explain load simulate to_networkx write_report",
-    "kraftcheck.explorer.frames": "to_pandas",
     "kraftcheck.explorer.request": "Progress Search",
-    "kraftcheck.explorer.result": "Interrupted Result TraceStep Verdict Violation",
+    "kraftcheck.explorer.result": "Interrupted Result TraceStep Verdict Violation to_pandas",
     "kraftcheck.traces.replay.replayer": "Replay Replayer",
     "kraftcheck.validation.stepping": "Refused ValidationState validate_step",
 }

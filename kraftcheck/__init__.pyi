@@ -7,7 +7,6 @@ from kraftcheck.api import load as load
 from kraftcheck.api import simulate as simulate
 from kraftcheck.api import to_networkx as to_networkx
 from kraftcheck.api import write_report as write_report
-from kraftcheck.explorer.frames import to_pandas as to_pandas
 from kraftcheck.explorer.request import Progress as Progress
 from kraftcheck.explorer.request import Search as Search
 from kraftcheck.explorer.result import Interrupted as Interrupted
@@ -15,6 +14,7 @@ from kraftcheck.explorer.result import Result as Result
 from kraftcheck.explorer.result import TraceStep as TraceStep
 from kraftcheck.explorer.result import Verdict as Verdict
 from kraftcheck.explorer.result import Violation as Violation
+from kraftcheck.explorer.result import to_pandas as to_pandas
 from kraftcheck.spec import *  # noqa: F403 - all of it
 from kraftcheck.traces.replay.replayer import Replay as Replay
 from kraftcheck.traces.replay.replayer import Replayer as Replayer

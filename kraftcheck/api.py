@@ -14,8 +14,7 @@ from kraftcheck.catalogue import Job, Model, blaming, find_model, model_of
 from kraftcheck.engines import compiling, search
 from kraftcheck.explorer.request import OPTIONS, Progress, SearchRequest
 from kraftcheck.explorer.result import Result, TraceStep, Violation
-from kraftcheck.jobs import bound_by_names, configuration, job_for
-from kraftcheck.options import read
+from kraftcheck.jobs import bound_by_names, configuration, job_for, read
 from kraftcheck.reporting.counterexample import counterexample_text
 from kraftcheck.runner import run_diagnosed
 from kraftcheck.spec.cfg.binding import bind

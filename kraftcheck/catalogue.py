@@ -26,15 +26,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.explorer.request import SearchRequest
-from kraftcheck.spec.cfg.config import (
-    ModelConfig,
-    Named,
-    TextPosition,
-    override,
-    parse_config,
-    parse_setting,
-    read_config,
-)
+from kraftcheck.spec.cfg.binding import override
+from kraftcheck.spec.cfg.config import ModelConfig, Named, TextPosition, parse_config, parse_setting, read_config
 from kraftcheck.spec.discovery import line_to_blame, load, protocol_in, variant, variants_of
 from kraftcheck.spec.errors import InputError, ProtocolError, RaisedError, told_error, unknown
 from kraftcheck.spec.language.declarations import OF_BEHAVIOURS, REFINES

@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     """Parse and run a command line; return the exit code."""
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
-        from kraftcheck.options import complete
+        from kraftcheck.jobs import complete
 
         complete(parser(next(iter(os.environ["COMP_LINE"].split()[1:]), "")))
     if not words:
@@ -241,7 +241,7 @@ def _complain(
     print(harmless(f"{program}: error: {message}"), file=sys.stderr)
     if json is not None and "--json" not in message:
         from kraftcheck.reporting.as_json import tool
-        from kraftcheck.reporting.files import write_json
+        from kraftcheck.reporting.output import write_json
 
         with suppress(OSError):
             write_json(json, {**tool(), "result": "error", "error": message, "exit_code": code, **more})

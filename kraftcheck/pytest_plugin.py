@@ -109,9 +109,9 @@ def _checked(
     __tracebackhide__ = True
     from kraftcheck.api import load
     from kraftcheck.explorer.result import NOTHING_CHECKED
-    from kraftcheck.reporting.files import require_report
     from kraftcheck.reporting.lines import plain
-    from kraftcheck.reporting.summary import report as report_lines
+    from kraftcheck.reporting.output import report as report_lines
+    from kraftcheck.reporting.output import require_report
     from kraftcheck.runner import exit_code
     from kraftcheck.spec.errors import InputError
 

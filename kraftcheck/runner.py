@@ -5,24 +5,41 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kraftcheck.catalogue import Job
 from kraftcheck.engines import search
 from kraftcheck.explorer.request import SearchRequest
-from kraftcheck.explorer.result import INTERRUPTED, STRICT, Interrupted, Result, Verdict
-from kraftcheck.options import COLUMNS
+from kraftcheck.explorer.result import (
+    DEADLOCK,
+    INTERRUPTED,
+    STRICT,
+    Behaviour,
+    Interrupted,
+    Result,
+    TraceStep,
+    Verdict,
+    Violation,
+)
+from kraftcheck.jobs import COLUMNS
 from kraftcheck.processes import EXIT_INTERRUPTED
 from kraftcheck.reporting.as_json import result_as_json
-from kraftcheck.reporting.files import OutputFiles, write_counterexamples
 from kraftcheck.reporting.lines import Meter, print_lines
-from kraftcheck.reporting.summary import github_annotations, next_steps, report, write_junit
-from kraftcheck.spec.diagnosis.lint import lint
-from kraftcheck.spec.diagnosis.vacuity import Watch, unmet, vacuous, watch
+from kraftcheck.reporting.output import (
+    OutputFiles,
+    github_annotations,
+    next_steps,
+    report,
+    write_counterexamples,
+    write_junit,
+)
+from kraftcheck.spec.diagnosis.lint import Watch, lint, unmet, vacuous, watch
 from kraftcheck.spec.language.protocol import Protocol
 
 EXIT_CODES = {
@@ -135,3 +152,68 @@ def _write_report(job: Job, result: Result, more: dict[str, Any], path: Path) ->
     from kraftcheck.reporting.report import run_as_data, write_report  # imports the replay of traces
 
     write_report(path, [run_as_data(job, result, more)])
+
+
+def simplify(job: Job, result: Result, arguments: argparse.Namespace) -> Result:
+    """Return a result with shrunk counterexamples and a note on each, if `--simplify` is given."""
+    if not arguments.simplify or result.limit == INTERRUPTED:
+        return result
+    is_shortest = job.options.search in ("bfs", "saturation", "chaining") and result.runs is None
+    violations, notes = [], []
+    for violation in result.violations:
+        if violation.loop is not None:
+            violations.append(violation)
+            notes.append(f"{violation.property}: --simplify does not support lassos")
+            continue
+        shortest = None if is_shortest or violation.trap else partial(_find_shortest, job, violation)
+        simpler, note = _simplified(job, violation, arguments, shortest)
+        violations.append(simpler)
+        notes.append(note)
+    return replace(result, violations=violations, notes=result.notes + notes)
+
+
+def simplify_trace(
+    job: Job, trace: tuple[TraceStep, ...], violated: str | None, arguments: argparse.Namespace
+) -> tuple[Violation, str] | None:
+    """Return a shrunk trace that violates the same property, and a note; None if the trace violates no property."""
+    from kraftcheck.explorer.simplifier import violation_of
+
+    violation = violation_of(job.protocol, trace, violated)
+    return (
+        None if violation is None else _simplified(job, violation, arguments, partial(_find_shortest, job, violation))
+    )
+
+
+def _simplified(
+    job: Job,
+    violation: Violation,
+    arguments: argparse.Namespace,
+    shortest: Callable[[int, float], Behaviour | None] | None,
+) -> tuple[Violation, str]:
+    """Return a shrunk counterexample and a note on the change, with a progress meter."""
+    from kraftcheck.explorer.simplifier import Simplifier, describe_simplification
+
+    began = time.monotonic()
+    with Meter("behaviours tried", quiet=arguments.quiet) as meter:
+        simplifier = Simplifier(job.protocol, job.options, violation, arguments.simplify_time, meter.add)
+        found = simplifier.run(shortest)
+    costs = simplifier.costs.of(violation.trace), simplifier.costs.of(found.trace)
+    return found, describe_simplification(violation.property, *costs, simplifier.done, time.monotonic() - began)
+
+
+def _find_shortest(job: Job, violation: Violation, states: int, seconds: float) -> Behaviour | None:
+    """Return a shortest counterexample; None if the search finds none within the limits."""
+    properties = tuple(prop for prop in job.options.properties if prop.name == violation.property)
+    asked = job.options
+    options = SearchRequest(
+        properties=asked.properties if violation.failed else properties,
+        constraints=asked.constraints,
+        action_constraints=asked.action_constraints,
+        deadlock=violation.property == DEADLOCK,
+        init=asked.init,
+        workers=asked.workers,
+        max_depth=states,
+        time_limit=seconds,
+    )
+    result = search("reference" if job.engine == "reference" else "tables", job.protocol, options, is_named=False)
+    return next((one.trace for one in result.violations if one.property == violation.property), None)

@@ -41,10 +41,9 @@ from kraftcheck.spec.language.formula import (
 )
 from kraftcheck.spec.language.network import Bag, BagWithMemory, Channels, MessageSet, MessageSetWithMemory, Network
 from kraftcheck.spec.language.protocol import Protocol, bound, constant
-from kraftcheck.spec.language.relative import RelativeNumbers
 from kraftcheck.spec.language.semantics import Take, init, scenario, take
 from kraftcheck.spec.language.state import State, Step, Steps, become, consume
-from kraftcheck.spec.language.views import hide
+from kraftcheck.spec.language.views import RelativeNumbers, hide
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, ordered
 
 if __name__ != "kraftcheck.spec":

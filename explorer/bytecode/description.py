@@ -15,7 +15,7 @@ from kraftcheck.explorer.bytecode.kernel.expanding import INPUTS
 from kraftcheck.explorer.bytecode.program import Program
 from kraftcheck.explorer.bytecode.values import Heap
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.spec.diagnosis.vacuity import Watch
+from kraftcheck.spec.diagnosis.lint import Watch
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.declarations import Action, Projection, Property
 from kraftcheck.spec.language.protocol import Protocol

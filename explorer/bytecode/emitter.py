@@ -14,7 +14,7 @@ from typing import Protocol as Interface
 from kraftcheck.explorer.bytecode.kernel.codes import Op
 from kraftcheck.explorer.bytecode.source import assigned, changed, shared_use, source_of
 from kraftcheck.explorer.bytecode.values import Heap
-from kraftcheck.spec.diagnosis.vacuity import Watch
+from kraftcheck.spec.diagnosis.lint import Watch
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import Record

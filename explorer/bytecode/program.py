@@ -15,7 +15,7 @@ import numpy as np
 from kraftcheck.explorer.bytecode.kernel.codes import Op
 from kraftcheck.explorer.bytecode.statements import Translation
 from kraftcheck.explorer.bytecode.values import Heap
-from kraftcheck.spec.diagnosis.vacuity import Watch
+from kraftcheck.spec.diagnosis.lint import Watch
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import Record
 

@@ -8,16 +8,23 @@ from contextlib import suppress
 
 import numpy as np
 
-from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
-from kraftcheck.explorer.bookkeeping import Bookkeeping, SearchCounts, SearchStopped
 from kraftcheck.explorer.bytecode.description import Description
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import BEYOND, HEAD
 from kraftcheck.explorer.bytecode.kernel.expanding import admit, expand
 from kraftcheck.explorer.calls.handlers import PurityTest, TestedSemantics
-from kraftcheck.explorer.capabilities import require_supported
-from kraftcheck.explorer.plain_system import PlainSystem
-from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest
+from kraftcheck.explorer.request import require_supported
+from kraftcheck.explorer.result import (
+    DEADLOCK,
+    Behaviour,
+    Bookkeeping,
+    Result,
+    SearchCounts,
+    SearchRequest,
+    SearchStopped,
+    behaviour_along,
+)
+from kraftcheck.explorer.transition_system import PlainSystem
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics

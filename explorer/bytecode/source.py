@@ -11,7 +11,7 @@ from functools import partial
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from kraftcheck.spec.diagnosis.vacuity import SEEN
+from kraftcheck.spec.diagnosis.lint import SEEN
 from kraftcheck.spec.errors import UntranslatableError
 
 CHANGING = {"add", "append", "discard", "remove", "update", "extend"}

@@ -1,13 +1,22 @@
-"""Groups of arrays that Python owns and compiled functions read as attributes.
+"""Groups of arrays that Python owns and compiled functions read as attributes; memory for arrays that grow.
 
 Numba counts references to an array, by atomic instructions, at each call that takes the array. In a loop over states
 that costs more than the work, and more still when threads share the tables. So a compiled function takes a whole
 group as one pointer, to a *directory* of addresses and shapes. It reads `group.name` as a *bare* array: the same
 memory, without an owner. The group keeps its arrays alive, and no array may be replaced while compiled code runs.
+
+Fresh memory comes from the system page by page. Each page must be cleared, and threads of one process wait for each
+other meanwhile. So a table reserves more address space than it needs, and grows in place. The memory of a replaced
+table goes to the next table that grows in the same thread.
 """
 
 from __future__ import annotations
 
+import math
+import mmap
+from contextlib import suppress
+from mmap import mmap as map_memory
+from threading import local
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +24,7 @@ from numba.core import cgutils, extending, imputils, types
 from numba.core.datamodel import models
 from numba.core.typing import templates
 from numba.np import arrayobj, numpy_support
+from numpy.typing import NDArray
 
 _extending: Any = extending  # Numba's API has no annotations
 _lower_attribute: Any = imputils.lower_getattr_generic
@@ -131,3 +141,63 @@ def _read(context: Any, builder: Any, kind: Any, directory: Any, name: str) -> A
     data = builder.inttoptr(number(0), result.data.type)
     _arrays.populate_array(result, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
     return result._getvalue()
+
+
+OWN_PAGES = 1 << 18  # bytes from which on a table gets pages of its own
+LARGE_PAGES = 1 << 25  # default number of bytes from which on a table gets huge pages: the last page is half empty
+RESERVED = 4  # ratio of reserved addresses to bytes
+
+
+def reserved(count: int, large: int = LARGE_PAGES) -> Any:
+    """Return at least `count` zero bytes; pages that are never written take no memory."""
+    if count < OWN_PAGES:
+        return np.zeros(count, np.uint8)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+    try:
+        pages = map_memory(-1, RESERVED * count, flags=flags)
+    except OSError:  # too little address space
+        pages = map_memory(-1, count, flags=flags)
+    if count >= large and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel without them
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, np.uint8)
+
+
+def scattered(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
+    """Return a zeroed array in small pages, for random writes; NumPy would request huge pages.
+
+    A small array is an ordinary NumPy array, in recycled memory.
+    """
+    count = math.prod(shape) * np.dtype(kind).itemsize
+    if count >= OWN_PAGES:
+        with suppress(OSError):
+            pages = map_memory(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            return np.frombuffer(pages, kind).reshape(shape)
+    return np.zeros(shape, kind)
+
+
+class Spare(local):
+    """The largest array that this thread has released, kept for reuse by tables of one kind."""
+
+    def __init__(self) -> None:
+        self._spare = reserved(0)
+
+    def take(self, count: int) -> Any:
+        """Return an array of at least `count` bytes with arbitrary contents: the spare array, or a new one."""
+        taken, self._spare = self._spare, reserved(0)
+        return taken if len(taken) >= count else reserved(count)
+
+    def leave(self, left: Any) -> None:
+        """Release an array for reuse; keep it if it is larger than the spare array."""
+        if len(left) > len(self._spare):
+            self._spare = left
+
+
+def grown(array: NDArray[Any], size: int, fill: int = 0) -> NDArray[Any]:
+    """Return an array of at least `size` rows: the array itself, or a copy of at least twice its length."""
+    if len(array) >= size:
+        return array
+    shape = (max(size, 2 * len(array)), *array.shape[1:])
+    larger = np.full(shape, fill, array.dtype) if fill else np.zeros(shape, array.dtype)  # zeros take no time
+    larger[: len(array)] = array
+    return larger

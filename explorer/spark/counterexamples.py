@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.behaviour import Behaviour, behaviour_along
-from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.cluster import TaskRaisedError
-from kraftcheck.explorer.result import DEADLOCK, SearchRequest
+from kraftcheck.explorer.result import DEADLOCK, Behaviour, SearchRequest, behaviour_along
 from kraftcheck.explorer.spark.checkpoint import RunLog
 from kraftcheck.explorer.spark.definitions import Definition
 from kraftcheck.explorer.spark.jobs import Jobs
@@ -22,6 +20,7 @@ from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.kernel.codes import STUCK
 from kraftcheck.explorer.tables.level_graph import check_behaviours
 from kraftcheck.explorer.tables.level_states import LevelStates
+from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.spec.errors import InputError, RaisedError
 
 

@@ -7,10 +7,9 @@ from contextlib import closing
 
 import numpy as np
 
-from kraftcheck.explorer import capabilities
-from kraftcheck.explorer.bookkeeping import SearchStopped
+from kraftcheck.explorer import request
 from kraftcheck.explorer.cluster import Cluster
-from kraftcheck.explorer.result import Result, SearchRequest
+from kraftcheck.explorer.result import Result, SearchRequest, SearchStopped
 from kraftcheck.explorer.spark.checkpoint import RunLog, SampleSearch, SparkCheckpoint
 from kraftcheck.explorer.spark.counterexamples import SparkCounterexamples
 from kraftcheck.explorer.spark.definitions import Definition, IdAssigner, Kind
@@ -29,8 +28,8 @@ def explore(protocol: Protocol, options: SearchRequest) -> Result:
     `options.master` and `options.conf` choose and configure Spark. `options.checkpoint` or `options.resume` is the
     folder that driver and executors share. Limits are checked between two levels.
     """
-    capabilities.require_supported("spark", protocol, options)
-    options, notes = capabilities.without_symmetry(options)
+    request.require_supported("spark", protocol, options)
+    options, notes = request.without_symmetry(options)
     with closing(SparkCheckpoint(protocol, options)) as checkpoint:
         title, began = f"kraftcheck {protocol.name()}", time.monotonic()
         with Cluster(title, options, type(protocol)) as cluster:

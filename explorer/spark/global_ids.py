@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kraftcheck.explorer.native.arrays import grown
 from kraftcheck.explorer.spark.definitions import VALUES, Definition, Kind
 from kraftcheck.explorer.tables.interned_values import require_record, require_shared
-from kraftcheck.explorer.tables.kernel.codes import grown
 from kraftcheck.explorer.tables.kernel.symmetry import least_images
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.persistence.stored_files import require

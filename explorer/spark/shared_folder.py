@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.spark.definitions import Definition, from_table, to_table
 from kraftcheck.explorer.tables.kernel.packing import owners, pack_states, unpack_states
-from kraftcheck.explorer.tables.states.packed_rows import Words, by_owner, packing
-from kraftcheck.explorer.tables.states.visited import Partition
+from kraftcheck.explorer.tables.rows import Words, by_owner, packing
+from kraftcheck.explorer.tables.visited import Partition
 from kraftcheck.files import make_folder, remove, remove_unfinished, replacing, sync
 from kraftcheck.spec.errors import InputError
 

@@ -16,8 +16,8 @@ from kraftcheck.explorer.spark.global_ids import GlobalIds
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, States
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.python_checks import Verdicts
-from kraftcheck.explorer.tables.states.visited import VisitedSet
-from kraftcheck.explorer.tables.states.worker_buffers import BATCH
+from kraftcheck.explorer.tables.rows import BATCH
+from kraftcheck.explorer.tables.visited import VisitedSet
 from kraftcheck.spec.discovery import reachable_classes
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol

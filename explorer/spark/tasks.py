@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kraftcheck.explorer.canonical import hidden_reads
+from kraftcheck.explorer.result import hidden_reads
 from kraftcheck.explorer.search_spec import from_spec
 from kraftcheck.explorer.spark.definitions import Definition, Kind, to_table
 from kraftcheck.explorer.spark.shared_folder import (
@@ -28,8 +28,8 @@ from kraftcheck.explorer.spark.shared_folder import (
 )
 from kraftcheck.explorer.spark.task_expander import TaskExpander
 from kraftcheck.explorer.tables.kernel.hash_set import look_up, mark_known
-from kraftcheck.explorer.tables.states.packed_rows import Words
-from kraftcheck.explorer.tables.states.visited import Partition
+from kraftcheck.explorer.tables.rows import Words
+from kraftcheck.explorer.tables.visited import Partition
 from kraftcheck.spec.errors import RaisedError
 
 Arguments = dict[str, Any]

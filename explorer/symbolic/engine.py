@@ -8,10 +8,19 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 
-from kraftcheck.explorer import capabilities
-from kraftcheck.explorer.bookkeeping import Bookkeeping, SearchCounts, SearchStopped
-from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Result, Search, SearchRequest, TraceStep, Trap
-from kraftcheck.explorer.symbolic.breadth_first import BreadthFirst
+from kraftcheck.explorer import request
+from kraftcheck.explorer.result import (
+    INTERRUPTED,
+    MEMORY,
+    Bookkeeping,
+    Result,
+    Search,
+    SearchCounts,
+    SearchRequest,
+    SearchStopped,
+    TraceStep,
+    Trap,
+)
 from kraftcheck.explorer.symbolic.checkpoint import SATURATION, SavedSearch, SetsCheckpoint
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.orders import OrderTrials
@@ -19,6 +28,7 @@ from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import EMPTY, FEWEST, OutOfNodes
 from kraftcheck.explorer.symbolic.variables import Layout, LayoutChanged, OpaqueSetRequired, layout_of
 from kraftcheck.explorer.symbolic.violations import (
+    BreadthFirst,
     Pace,
     PathTimeout,
     Violations,
@@ -42,7 +52,7 @@ class CheckpointDue(Exception):  # noqa: N818 - not an error
 
 def explore(protocol: Protocol, options: SearchRequest) -> Result:
     """Search the reachable states of a protocol as sets; raise InputError for unsupported options."""
-    capabilities.require_supported("symbolic", protocol, options)
+    request.require_supported("symbolic", protocol, options)
     return SymbolicSearch(protocol, options).run()
 
 

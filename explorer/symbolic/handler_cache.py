@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.handlers import Calls
+from kraftcheck.explorer.calls.inspection import note_types
 from kraftcheck.explorer.calls.proxies import SharedProxy
-from kraftcheck.explorer.calls.type_inspection import note_types
 from kraftcheck.explorer.symbolic.variables import ExplodedLocalState, Layout, OpaqueSetRequired
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.declarations import Action, Projection, Property

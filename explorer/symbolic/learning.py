@@ -18,16 +18,17 @@ from kraftcheck.explorer.symbolic.relations import (
     GENERAL,
     IDENTITY,
     Change,
+    Dim,
     Event,
     EventGroups,
     EventInfo,
     Label,
     Labels,
     Source,
+    Watches,
 )
 from kraftcheck.explorer.symbolic.store import Store
 from kraftcheck.explorer.symbolic.variables import ANYONE, BOUND, CHANNEL, LOCAL, Key, Variables
-from kraftcheck.explorer.symbolic.watches import Dim, Watches
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import Step

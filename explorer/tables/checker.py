@@ -10,14 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.behaviour import Behaviour, behaviour_along, canonical_first, find_raising_step, step_of
-from kraftcheck.explorer.bookkeeping import Bookkeeping, SearchCounts, SearchStopped
-from kraftcheck.explorer.plain_system import PlainSystem
-from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest, TraceStep
+from kraftcheck.explorer.result import (
+    DEADLOCK,
+    Behaviour,
+    Bookkeeping,
+    Result,
+    SearchCounts,
+    SearchRequest,
+    SearchStopped,
+    TraceStep,
+    behaviour_along,
+    canonical_first,
+    find_raising_step,
+    step_of,
+)
 from kraftcheck.explorer.tables.expander import Event, Expander
 from kraftcheck.explorer.tables.kernel.codes import BAD_STEP, STUCK
 from kraftcheck.explorer.tables.python_checks import PythonChecks
-from kraftcheck.explorer.tables.states.packed_rows import Rows
+from kraftcheck.explorer.tables.rows import Rows
+from kraftcheck.explorer.transition_system import PlainSystem
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol

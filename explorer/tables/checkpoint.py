@@ -29,9 +29,8 @@ from kraftcheck.explorer.tables.interned_values import (
 from kraftcheck.explorer.tables.kernel.codes import STUCK
 from kraftcheck.explorer.tables.learning.learner import Learner
 from kraftcheck.explorer.tables.level_states import LevelStates
-from kraftcheck.explorer.tables.states.levels import ID_BYTES
-from kraftcheck.explorer.tables.states.packed_rows import Found, Rows
-from kraftcheck.explorer.tables.states.visited import VisitedSet
+from kraftcheck.explorer.tables.rows import ID_BYTES, Found, Rows
+from kraftcheck.explorer.tables.visited import VisitedSet
 from kraftcheck.persistence.stored_files import GrowingFile, require
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from kraftcheck.explorer.calls.conjuncts import NeedsWholeError, in_parts
-from kraftcheck.explorer.capabilities import require_supported, without_symmetry
+from kraftcheck.explorer.calls.inspection import NeedsWholeError, in_parts
+from kraftcheck.explorer.request import require_supported, without_symmetry
 from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.explorer.tables import searches
 from kraftcheck.spec.language.protocol import Protocol

@@ -22,20 +22,21 @@ from kraftcheck.explorer.tables.kernel.expand import find_predecessor
 from kraftcheck.explorer.tables.kernel.symmetry import write_canonical
 from kraftcheck.explorer.tables.layouts import ControlRows, FlatColumns, Layout, enlarge_memo
 from kraftcheck.explorer.tables.learning.learner import Learner
-from kraftcheck.explorer.tables.locality import Parts, split
-from kraftcheck.explorer.tables.python_checks import StepChecks
-from kraftcheck.explorer.tables.states.packed_rows import (
+from kraftcheck.explorer.tables.python_checks import Parts, StepChecks, split
+from kraftcheck.explorer.tables.rows import (
     PARTITIONS,
+    SERIAL,
     SUCCESSORS_PER_STATE,
     Found,
     Indices,
     Packing,
     Rows,
     Successors,
+    Threads,
     Words,
+    Worker,
     packing,
 )
-from kraftcheck.explorer.tables.states.worker_buffers import SERIAL, Threads, Worker
 from kraftcheck.processes import default_workers
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.checkpoint import SearchCheckpoint
+from kraftcheck.explorer.native.arrays import grown
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import code_of, grown
-from kraftcheck.explorer.tables.kernel.resolving.inboxes import LEARNED
+from kraftcheck.explorer.tables.kernel.codes import code_of
+from kraftcheck.explorer.tables.kernel.interning import LEARNED
 from kraftcheck.explorer.tables.learning.growing_tables import UNASKED
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.states.packed_rows import Rows
+from kraftcheck.explorer.tables.rows import Rows
 from kraftcheck.persistence.folder import Noted
 from kraftcheck.persistence.stored_files import CorruptFileError, RowsInFile, mixed, reading, require, require_distinct
 from kraftcheck.spec.encoding import decode, encode

@@ -15,17 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from kraftcheck.explorer.tables.kernel.arrays import Make
 from kraftcheck.explorer.tables.kernel.expand import expand_batch, order_by_control_row
 from kraftcheck.explorer.tables.kernel.flat import facts
-from kraftcheck.explorer.tables.kernel.flat.batches import WAITING, expand_flat_batch, resolve_flat
-from kraftcheck.explorer.tables.kernel.flat.clusters import SPARE
-from kraftcheck.explorer.tables.kernel.flat.invariants import evaluate_batch, resolve_evaluations
-from kraftcheck.explorer.tables.kernel.flat.least_image import pack_all_flat
-from kraftcheck.explorer.tables.kernel.packing import pack_all
-from kraftcheck.explorer.tables.kernel.worker import Make
+from kraftcheck.explorer.tables.kernel.flat.batches import WAITING, expand_flat_batch, pack_all_flat, resolve_flat
+from kraftcheck.explorer.tables.kernel.flat.facts import evaluate_batch, resolve_evaluations
+from kraftcheck.explorer.tables.kernel.packing import SPARE, pack_all
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.states.packed_rows import Indices, Packing, Rows, Words, roomy_packing
-from kraftcheck.explorer.tables.states.worker_buffers import Worker
+from kraftcheck.explorer.tables.rows import Indices, Packing, Rows, Words, Worker, roomy_packing
 
 ORDER_BITS = 14  # high bits of a control row's id that `order` compares
 

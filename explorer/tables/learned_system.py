@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.edges import EdgeArrays, find_edges
-from kraftcheck.explorer.tables.locality import reason
-from kraftcheck.explorer.tables.states.packed_rows import SUCCESSORS_PER_STATE, Indices, Rows, Words
-from kraftcheck.explorer.tables.states.worker_buffers import SERIAL, Worker
+from kraftcheck.explorer.tables.python_checks import reason
+from kraftcheck.explorer.tables.rows import SERIAL, SUCCESSORS_PER_STATE, Indices, Rows, Words, Worker
 from kraftcheck.explorer.transition_system import Mask, Steps
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.state import State

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.behaviour import Behaviour
-from kraftcheck.explorer.result import SearchRequest
+from kraftcheck.explorer.result import Behaviour, SearchRequest
 from kraftcheck.explorer.state_graph import HiddenBounds, StateGraph, require_countable
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.kernel.edges import mark_back as kernel_mark_back
@@ -17,7 +16,7 @@ from kraftcheck.explorer.tables.kernel.hash_set import look_up
 from kraftcheck.explorer.tables.kernel.hash_set import number as number_states
 from kraftcheck.explorer.tables.learned_system import Keys, LearnedSystem
 from kraftcheck.explorer.tables.level_states import LevelStates, text_of_size
-from kraftcheck.explorer.tables.states.packed_rows import Indices, Rows, by_owner
+from kraftcheck.explorer.tables.rows import Indices, Rows, by_owner
 from kraftcheck.explorer.temporal.search import check_reachable, check_temporal
 from kraftcheck.explorer.transition_system import Numbers
 from kraftcheck.persistence.stored_files import SpillArena

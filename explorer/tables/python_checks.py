@@ -1,4 +1,8 @@
-"""Checks in Python: non-local properties and constraints on each new state (see `locality.py`), and refinements.
+"""Checks in Python: which properties and constraints the tables cannot decide, and their evaluation.
+
+The tables decide the local ones, which read replicas, projections of replicas, shared fields, or one message alone.
+A property is non-local if it reads a whole state, whole inboxes, or a message with other inputs. It has nearly as
+many distinct inputs as there are states, so tables would not help. It is evaluated on each new state.
 
 A property that reads inboxes is evaluated once for each distinct input. An input is a vector of ids: the columns of
 the control row that the property reads, and an id for each inbox. That id stands for the inbox's projection, or for
@@ -14,24 +18,65 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.behaviour import Behaviour, canonical_first, step_of
-from kraftcheck.explorer.bookkeeping import Bookkeeping
 from kraftcheck.explorer.calls.handlers import Calls
+from kraftcheck.explorer.calls.inspection import reads_parts
 from kraftcheck.explorer.calls.proxies import StateProxy
+from kraftcheck.explorer.result import Behaviour, Bookkeeping, SearchRequest, canonical_first, step_of
+from kraftcheck.explorer.tables.kernel.codes import MOST_PROPERTIES
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.locality import Parts, reason
-from kraftcheck.explorer.tables.states.packed_rows import Rows, distinct
+from kraftcheck.explorer.tables.rows import Rows, distinct
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, SPENT, Property
 from kraftcheck.spec.language.refinement import Refinement
 from kraftcheck.spec.language.semantics import Semantics, assignments
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value
+
+
+class Parts(NamedTuple):
+    """Properties and constraints of a search: local ones, decided by the tables, and others, evaluated in Python."""
+
+    properties: tuple[Property, ...]  # decided by a control row
+    constraints: tuple[Property, ...]
+    about_messages: tuple[Property, ...]  # invariants of one message alone
+    non_local: tuple[Property, ...]  # evaluated in Python, on each new state
+    non_local_constraints: tuple[Property, ...]
+
+
+def split(options: SearchRequest) -> Parts:
+    """Partition the properties and constraints of a search."""
+    about_states = [p for p in options.properties if not p.over_steps]
+    room = MOST_PROPERTIES - 1  # bits of a mask; Python evaluates the properties beyond these
+    constraints = [c for c in options.constraints if reason(c) is None][:room]
+    local = [p for p in about_states if reason(p) is None and p.asks != ("message",)][: room - len(constraints)]
+    messages = [p for p in about_states if p.asks == ("message",)][: room - len(constraints) - len(local)]
+    return Parts(
+        tuple(local),
+        tuple(constraints),
+        tuple(messages),
+        tuple(p for p in about_states if p not in local and p not in messages),
+        tuple(c for c in options.constraints if c not in constraints),
+    )
+
+
+def reason(prop: Property) -> str | None:
+    """Name the input that makes a property non-local; None for a local property."""
+    if "state" in prop.asks and not reads_parts(prop):
+        return "whole states"
+    if any(read.of_inbox for read in prop.reads):
+        return "whole inboxes"
+    if "message" in prop.asks:
+        others = [name for name in prop.asks if name != "message"]
+        if others:
+            return f"messages together with {', '.join(others)}"
+        return None if prop.kind == "invariant" else "every message"
+    return None
+
 
 ENOUGH = 1 << 14
 """Number of inputs after which memoization is dropped if they seldom repeat."""

@@ -15,16 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.behaviour import Behaviour, NoSuchPathError, behaviour_along, canonical_first, step_of
-from kraftcheck.explorer.canonical import canonicalizer
-from kraftcheck.explorer.result import SearchRequest
+from kraftcheck.explorer.result import (
+    Behaviour,
+    NoSuchPathError,
+    SearchRequest,
+    behaviour_along,
+    canonical_first,
+    step_of,
+)
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.expander import Event, Expander
 from kraftcheck.explorer.tables.kernel.codes import R_IDENTITY
 from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
-from kraftcheck.explorer.tables.states.levels import CHUNK, Levels
-from kraftcheck.explorer.tables.states.packed_rows import Rows
-from kraftcheck.explorer.tables.states.worker_buffers import SERIAL
+from kraftcheck.explorer.tables.rows import CHUNK, SERIAL, Levels, Rows
+from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.semantics import Transition
 from kraftcheck.spec.language.state import State

@@ -1,9 +1,10 @@
 """Check of a temporal property: search for a fair lasso that violates it.
 
-The property's negation becomes an automaton that accepts exactly its behaviours (tableau construction). The result is a
-generalised Büchi automaton with labels and acceptance on its transitions. A state is a set of formulas that the rest of
-a behaviour must satisfy; it is expanded when it is reached. An *until* may be postponed, but not for ever. So each
-until has an acceptance set: the transitions that do not postpone it.
+The search is on the labelled state graph. The property's negation becomes an automaton that accepts exactly its
+behaviours (tableau construction). The result is a generalised Büchi automaton with labels and acceptance on its
+transitions. A state is a set of formulas that the rest of a behaviour must satisfy; it is expanded when it is reached.
+An *until* may be postponed, but not for ever. So each until has an acceptance set: the transitions that do not postpone
+it.
 
 References
 ----------
@@ -15,15 +16,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.temporal.conditions import FairnessCondition, conditions_of, label_masks
-from kraftcheck.explorer.temporal.graph import LabelledGraph, Masks
+from kraftcheck.explorer.state_graph import LabelledGraph, Masks
 from kraftcheck.explorer.temporal.kernel import product as kernel
-from kraftcheck.explorer.transition_system import Label
+from kraftcheck.explorer.transition_system import Label, whom
 from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.language.formula import (
     NEXT,
@@ -41,6 +41,45 @@ from kraftcheck.spec.language.formula import (
     Until,
     negation_normal_form,
 )
+
+MOST_CONDITIONS = 60
+
+
+class FairnessCondition(NamedTuple):
+    """A fairness condition for one subject: all steps, a replica, a pair of replicas, or a message type."""
+
+    fairness: Fairness  # the declared fairness
+    whom: Any = None  # the replica, pair or message type; None for all steps
+
+    def concerns(self, label: Label) -> bool:
+        """Whether steps with a label are actions of the condition."""
+        meant = self.fairness.names(label.action) and (not self.fairness.when or self.fairness in label.parts)
+        return meant and self.whom == whom(self.fairness, label)
+
+    def __str__(self) -> str:
+        whom = " and ".join(map(str, self.whom)) if self.fairness.each == "pair" else self.whom
+        return f"{self.fairness}, {whom}" if self.fairness.each else str(self.fairness)
+
+
+def conditions_of(fairness: Iterable[Fairness], labels: list[Label]) -> list[FairnessCondition]:
+    """Return the conditions of declared fairness, given the labels of steps."""
+    found = {FairnessCondition(one): None for one in fairness if not one.each} | {
+        condition: None
+        for one in fairness
+        for label in labels
+        if (condition := FairnessCondition(one, whom(one, label))).concerns(label)
+    }
+    if len(found) > MOST_CONDITIONS:
+        raise InputError(f"fairness comes to {len(found)} conditions; expected at most {MOST_CONDITIONS}")
+    return list(found)
+
+
+def label_masks(labels: list[Label], conditions: list[FairnessCondition]) -> NDArray[np.uint64]:
+    """Return for each label a bit mask of the fairness conditions that concern it."""
+    return np.array(
+        [sum(1 << bit for bit, one in enumerate(conditions) if one.concerns(label)) for label in labels], np.uint64
+    )
+
 
 MOST_STATES = 256
 MOST_UNTILS = 60
@@ -249,6 +288,15 @@ def _can_accept(automaton: Automaton) -> set[int]:
     return found
 
 
+def enabled(graph: LabelledGraph, bits: Masks, first: int, count: int) -> Masks:
+    """Return, for each state from `first` on, the bits of the labels of enabled steps that change it."""
+    found = np.zeros(count, np.uint64)
+    graph.beyond.add(bits, first, found)
+    graph.blocked.add(bits, first, found)
+    kernel.gather(graph.first, graph.label, bits, first, found)
+    return found
+
+
 class Product:
     """Product of a state graph with an automaton, under fairness conditions."""
 
@@ -293,7 +341,7 @@ class Product:
         arrays.held, arrays.enabled = np.zeros(most, np.uint64), np.zeros(most, np.uint64)
         for first in range(0, graph.count, CHUNK):
             count = min(CHUNK, graph.count - first)
-            true, ready = (graph.enabled(bits, first, count) for bits in (of_labels, arrays.label_taken))
+            true, ready = (enabled(graph, bits, first, count) for bits in (of_labels, arrays.label_taken))
             for bit, where in held.items():
                 true |= where[first : first + count].astype(np.uint64) << np.uint64(bit)
             done, known = kernel.classify(true, ready, first, arrays, slots, known)

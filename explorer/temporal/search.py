@@ -8,13 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kraftcheck.explorer.behaviour import Behaviour, step_of
-from kraftcheck.explorer.bookkeeping import Bookkeeping
-from kraftcheck.explorer.canonical import canonicalizer
-from kraftcheck.explorer.result import Loop, SearchRequest, TraceStep, Trap
-from kraftcheck.explorer.state_graph import MarkBack, StateGraph, states_without_path_to
-from kraftcheck.explorer.temporal.graph import LabelledGraph
-from kraftcheck.explorer.transition_system import counterpart
+from kraftcheck.explorer.result import Behaviour, Bookkeeping, Loop, SearchRequest, TraceStep, Trap, step_of
+from kraftcheck.explorer.state_graph import LabelledGraph, MarkBack, StateGraph, states_without_path_to
+from kraftcheck.explorer.transition_system import canonicalizer, counterpart
 from kraftcheck.spec.diagnosis.why import diagnosis_text
 from kraftcheck.spec.language.declarations import PREDICATE, Property
 from kraftcheck.spec.language.protocol import Protocol

@@ -21,12 +21,12 @@ from kraftcheck.reporting.lines import Meter
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import action_of_label
 from kraftcheck.spec.values import visible
-from kraftcheck.traces.crosscheck.comparison import Comparison, depth_of, times_taken
+from kraftcheck.traces.crosscheck import Comparison, depth_of, times_taken
 from kraftcheck.traces.formats.tlc_dump import read_graph, read_states
 from kraftcheck.traces.trace import TraceFormat, TraceState, detect_format
 
 if TYPE_CHECKING:
-    from kraftcheck.traces.crosscheck.tlc import TlcProgress
+    from kraftcheck.traces.crosscheck import TlcProgress
 
 
 def with_dump(job: Job, arguments: argparse.Namespace) -> CrosscheckResult:
@@ -95,7 +95,7 @@ def _counted(states: Iterator[TraceState], meter: Meter) -> Iterator[TraceState]
 
 def with_spec(job: Job, config: tuple[str, str], arguments: argparse.Namespace) -> CrosscheckResult:
     """Run TLC on copies of a specification and of a `.cfg` (name and text); compare its states with the model's."""
-    from kraftcheck.traces.crosscheck import tlc
+    from kraftcheck.traces import crosscheck as tlc
 
     tool = tlc.find_tool()
     with closing(TemporaryFolder()) as temporary:

@@ -20,13 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kraftcheck.catalogue import Job, named_model
-from kraftcheck.commands._simplify import simplify
-from kraftcheck.jobs import job_of
-from kraftcheck.options import CHECKED, add, count
-from kraftcheck.reporting.files import OutputFiles
+from kraftcheck.jobs import CHECKED, add, count, job_of
 from kraftcheck.reporting.lines import print_lines
-from kraftcheck.reporting.summary import header, how_to_go_on
-from kraftcheck.runner import report_result, run_diagnosed, run_job
+from kraftcheck.reporting.output import OutputFiles, header, how_to_go_on
+from kraftcheck.runner import report_result, run_diagnosed, run_job, simplify
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.view import StateView
 

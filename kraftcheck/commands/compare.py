@@ -19,14 +19,12 @@ from typing import Any, NamedTuple
 
 from kraftcheck.catalogue import Job, Model, blaming, find_model, find_variant
 from kraftcheck.explorer.result import INTERRUPTED, Result, Search, Verdict, Violation
-from kraftcheck.jobs import job_of
-from kraftcheck.options import CHECKED, SPARK_LOG, add
+from kraftcheck.jobs import CHECKED, SPARK_LOG, add, job_of
 from kraftcheck.processes import EXIT_INTERRUPTED
 from kraftcheck.reporting.as_json import result_as_json
-from kraftcheck.reporting.files import OutputFiles
 from kraftcheck.reporting.lines import HEAD, PLAIN, WARNING, Line, columns, print_lines
+from kraftcheck.reporting.output import LIMITS, OutputFiles, header
 from kraftcheck.reporting.report import run_as_data, write_report
-from kraftcheck.reporting.summary import LIMITS, header
 from kraftcheck.runner import exit_code, run_job
 from kraftcheck.spec.errors import InputError
 

@@ -15,11 +15,10 @@ from pathlib import Path
 
 from kraftcheck.catalogue import named_model
 from kraftcheck.commands._crosscheck import with_dump, with_spec
-from kraftcheck.jobs import lenient_job
-from kraftcheck.options import add, count
+from kraftcheck.jobs import add, count, lenient_job
 from kraftcheck.reporting.crosscheck import crosscheck_as_json, crosscheck_lines
-from kraftcheck.reporting.files import OutputFiles
 from kraftcheck.reporting.lines import print_lines, print_warnings
+from kraftcheck.reporting.output import OutputFiles
 
 EQUAL, DIFFERENT = 0, 1
 VIOLATED = {"deadlock": 11, "safety": 12, "temporal": 13}
@@ -53,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         shipped = model.configurations.get(job.config_name)
         file = job.config_name if shipped is None else shipped.file
         if arguments.dump is None:
-            from kraftcheck.traces.crosscheck import tlc
+            from kraftcheck.traces import crosscheck as tlc
 
             text = tlc.unpacked(Path(file)).decode() if shipped is None else shipped.text
             outcome = with_spec(job, (file, text), arguments)

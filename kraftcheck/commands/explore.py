@@ -20,8 +20,7 @@ import webbrowser
 from kraftcheck.catalogue import named_model
 from kraftcheck.exploring.session import Server, Session
 from kraftcheck.exploring.tree import Tree
-from kraftcheck.jobs import lenient_job
-from kraftcheck.options import add
+from kraftcheck.jobs import add, lenient_job
 from kraftcheck.reporting.lines import print_warnings
 
 WINDOWED = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")

@@ -18,10 +18,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kraftcheck.jobs import add, count, seed
 from kraftcheck.lockstep.process import Driver, DriverDied
 from kraftcheck.lockstep.walks import DEPTH, RUNS
-from kraftcheck.options import add, count, seed
-from kraftcheck.reporting.files import OutputFiles, writable
 from kraftcheck.reporting.lines import HEAD, Meter, harmless, print_lines
 from kraftcheck.reporting.lockstep import (
     Cell,
@@ -38,6 +37,7 @@ from kraftcheck.reporting.lockstep import (
     survey_lines,
     versions_table,
 )
+from kraftcheck.reporting.output import OutputFiles, writable
 from kraftcheck.reporting.report import write_report
 from kraftcheck.spec.errors import InputError
 

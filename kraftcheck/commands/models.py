@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from kraftcheck.catalogue import Model, find_model, shipped_models
-from kraftcheck.options import add
-from kraftcheck.reporting.files import OutputFiles
+from kraftcheck.jobs import add
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, columns, print_lines
+from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.spec.discovery import first_sentence
 from kraftcheck.spec.errors import InputError, unknown
 

@@ -26,16 +26,15 @@ from typing import Any
 
 from kraftcheck.catalogue import Job, Model, named_model
 from kraftcheck.explorer.result import NOTHING_CHECKED
-from kraftcheck.jobs import job_of
+from kraftcheck.jobs import add, count, job_of, seed
 from kraftcheck.mutation.baseline import BaselineRun, record
 from kraftcheck.mutation.mutants import Mutant, changeable_functions, changeable_modules, mutants_of
 from kraftcheck.mutation.trial import SURVIVED, MutantRunner, MutantVerdict
 from kraftcheck.mutation.workers import MutationFolder, Workers, identity_of_mutation, judge_all
-from kraftcheck.options import add, count, seed
 from kraftcheck.processes import EXIT_INTERRUPTED, default_workers
-from kraftcheck.reporting.files import OutputFiles
 from kraftcheck.reporting.lines import FAINT, HEAD, PLAIN, Line, Meter, many, print_lines, print_warnings
 from kraftcheck.reporting.mutation import Explanations, as_json, report
+from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.spec.errors import InputError
 
 MOST_STATES = 100_000

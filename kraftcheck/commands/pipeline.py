@@ -26,10 +26,9 @@ from typing import TYPE_CHECKING, Any
 from kraftcheck.catalogue import Job, named_model
 from kraftcheck.explorer.request import seconds, size
 from kraftcheck.files import is_uri, real_path
-from kraftcheck.jobs import lenient_job
-from kraftcheck.options import SPARK_LOG, add, count
-from kraftcheck.reporting.files import OutputFiles
+from kraftcheck.jobs import SPARK_LOG, add, count, lenient_job
 from kraftcheck.reporting.lines import Meter, print_lines, print_warnings
+from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.reporting.replay import pipeline_as_json, pipeline_exit_code, pipeline_lines
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.pipeline.driver import (

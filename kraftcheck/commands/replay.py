@@ -21,15 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kraftcheck.catalogue import Job, named_model
-from kraftcheck.commands._simplify import simplify_trace
 from kraftcheck.explorer.result import Violation
-from kraftcheck.jobs import lenient_job
-from kraftcheck.options import add, count
+from kraftcheck.jobs import add, count, lenient_job
 from kraftcheck.reporting.counterexample import counterexample_lines
-from kraftcheck.reporting.files import OutputFiles, write_counterexamples
 from kraftcheck.reporting.lines import FAINT, Line, Meter, harmless, notes, print_lines, print_warnings
+from kraftcheck.reporting.output import OutputFiles, write_counterexamples
 from kraftcheck.reporting.replay import exit_code, replay_as_json, replay_lines, verdict_counts
 from kraftcheck.reporting.report import as_step, replay_as_data, write_report
+from kraftcheck.runner import simplify_trace
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState, ReplayVerdict
 from kraftcheck.traces.trace import TraceFormat

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kraftcheck.explorer.request import seconds, size
-from kraftcheck.options import add
-from kraftcheck.reporting.files import OutputFiles
+from kraftcheck.jobs import add
 from kraftcheck.reporting.lines import Meter, print_lines
+from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.spec.errors import InputError
 
 if TYPE_CHECKING:
-    from kraftcheck.reporting.cluster_page import Life
+    from kraftcheck.reporting.validation import Life
     from kraftcheck.validation.verdict import Validation
 
 
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     with OutputFiles(arguments, "json", "report", "junit", "parquet", "events") as files:
         if arguments.parquet and find_spec("pyarrow") is None:
             raise InputError("--parquet needs the package pyarrow: pip install 'kraftcheck[parquet]'")
-        from kraftcheck.reporting.cluster_page import Life, life_of, write_cluster_page
+        from kraftcheck.reporting.validation import Life, life_of, write_cluster_page
 
         life = Life() if arguments.report else None
         found = _validated(arguments, life)

@@ -28,9 +28,9 @@ from kraftcheck.catalogue import blaming
 from kraftcheck.explorer.result import DEADLOCK, TraceStep, Violation
 from kraftcheck.exploring.tree import Node, Tree
 from kraftcheck.reporting.as_json import model_as_json, state_as_json, tool, value_as_json, violation_as_json
-from kraftcheck.reporting.changes import changes, messages
-from kraftcheck.reporting.files import REPORTS, write_counterexamples
+from kraftcheck.reporting.counterexample import changes, messages
 from kraftcheck.reporting.lines import many
+from kraftcheck.reporting.output import REPORTS, write_counterexamples
 from kraftcheck.reporting.report import anywhere, behaviour_as_data, document, packed, write_report
 from kraftcheck.reporting.scenarios import walk_as_scenario
 from kraftcheck.spec.diagnosis.why import ENABLED, Reason, diagnose

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.catalogue import Job
-from kraftcheck.explorer.behaviour import behaviour_along, step_of
-from kraftcheck.explorer.canonical import canonicalizer
-from kraftcheck.explorer.result import TraceStep
-from kraftcheck.reporting.changes import changes
+from kraftcheck.explorer.result import TraceStep, behaviour_along, step_of
+from kraftcheck.explorer.transition_system import canonicalizer
+from kraftcheck.reporting.counterexample import changes
 from kraftcheck.reporting.lines import plain
 from kraftcheck.reporting.replay import replay_lines, trace_title
 from kraftcheck.spec.errors import InputError

@@ -12,9 +12,8 @@ from types import FunctionType, ModuleType
 from typing import NamedTuple
 
 from kraftcheck.engines import search
-from kraftcheck.explorer.behaviour import NoSuchPathError
 from kraftcheck.explorer.calls import MissingRead
-from kraftcheck.explorer.result import Result, SearchRequest
+from kraftcheck.explorer.result import NoSuchPathError, Result, SearchRequest
 from kraftcheck.mutation.baseline import Arguments, BaselineRun, limited_time, plain_steps, replaying, rewired, wrapped
 from kraftcheck.mutation.mutants import Mutant, Swap, functions_of_actions, functions_of_projections
 from kraftcheck.spec.errors import InputError, ProtocolError

@@ -11,8 +11,7 @@ from typing import Any
 from kraftcheck.catalogue import Job
 from kraftcheck.explorer.request import OPTIONS
 from kraftcheck.explorer.result import Loop, Result, TraceStep, Violation
-from kraftcheck.reporting.changes import changes, is_shown_by_fields, messages
-from kraftcheck.reporting.counterexample import why
+from kraftcheck.reporting.counterexample import changes, is_shown_by_fields, messages, why
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import Map, ModelValue, Value, field_names, field_values, ordered, text_of
 

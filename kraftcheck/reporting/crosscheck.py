@@ -22,13 +22,13 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.text import one_line
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import text_of
-from kraftcheck.traces.crosscheck.comparison import EXAMPLES, LabelledStep, StateComparison, StepComparison, Stranger
+from kraftcheck.traces.crosscheck import EXAMPLES, LabelledStep, StateComparison, StepComparison, Stranger
 from kraftcheck.traces.replay.divergence import Divergence
 from kraftcheck.traces.replay.replayer import Replay, ReplayVerdict
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.reference import ReferenceSearch
-    from kraftcheck.traces.crosscheck.tlc import TlcReport
+    from kraftcheck.traces.crosscheck import TlcReport
 
 _INDENT = "  "
 _Count = tuple[str, int | None, int | None]

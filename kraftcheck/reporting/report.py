@@ -21,10 +21,9 @@ from kraftcheck.reporting.as_json import (
     value_as_json,
     violation_as_json,
 )
-from kraftcheck.reporting.changes import DELIVERED, DROPPED, KEPT, LOST, UNDER_WAY, flows
-from kraftcheck.reporting.counterexample import as_statement, blame
-from kraftcheck.reporting.files import require_report
+from kraftcheck.reporting.counterexample import DELIVERED, DROPPED, KEPT, LOST, UNDER_WAY, as_statement, blame, flows
 from kraftcheck.reporting.lines import many, plain
+from kraftcheck.reporting.output import require_report
 from kraftcheck.reporting.replay import claim_text, divergence_lines, trace_title
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import cut, text_of

@@ -58,7 +58,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kraftcheck.catalogue import scenario_job
-from kraftcheck.reporting.changes import changes, fields_set, message_words, messages
+from kraftcheck.reporting.counterexample import changes, fields_set, message_words, messages
 from kraftcheck.spec.cfg.binding import bind_leniently
 from kraftcheck.spec.errors import unknown
 from kraftcheck.spec.language.semantics import Semantics, Transition

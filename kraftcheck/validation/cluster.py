@@ -12,12 +12,10 @@ from typing import Protocol
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.disks import is_disk, is_segment, read_disks
 from kraftcheck.validation.effects import Formats
-from kraftcheck.validation.events import Event
+from kraftcheck.validation.events import Event, Pairs, addresses, numbered, pair
 from kraftcheck.validation.log4j import DEFAULT_PATTERN
-from kraftcheck.validation.log_monitors import check_events
 from kraftcheck.validation.models import recorded_model, terms_of
-from kraftcheck.validation.monitors import check_disks
-from kraftcheck.validation.pairing import Pairs, addresses, numbered, pair
+from kraftcheck.validation.monitors import check_disks, check_events
 from kraftcheck.validation.replay import ClusterReplay
 from kraftcheck.validation.sources import LIMIT, Sources, Wanted, line_of, read_sources
 from kraftcheck.validation.state import Node

@@ -15,8 +15,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     Voters,
 )
-from kraftcheck.validation.events import Event, Kind
-from kraftcheck.validation.pairing import request_key
+from kraftcheck.validation.events import Event, Kind, request_key
 from kraftcheck.validation.state import BOOTS, NodeState, Refusal
 from kraftcheck.validation.terms import Difference, count_of, end_offset, offset_of
 

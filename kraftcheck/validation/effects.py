@@ -32,8 +32,7 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.spec import Map, ModelValue, Record, State, Step
 from kraftcheck.spec.language.changes import broken
 from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.validation.events import Event
-from kraftcheck.validation.pairing import Pairs
+from kraftcheck.validation.events import Event, Pairs
 from kraftcheck.validation.state import Due, Node, NodeState, Refusal, next_append
 from kraftcheck.validation.terms import (
     OffsetBatch,

@@ -1,9 +1,18 @@
-"""The normalized stream of events: one for each log line of a raft client."""
+"""Events of the logs of a cluster: one for each line of a raft client, and the pairing of the two ends of a message.
+
+Requests are paired by correlation ids, responses by the sender's own id. Two ends of a request have different
+correlation ids: handshakes of the connection take some of the receiver's ids. The difference never falls within an
+incarnation of the sender. The order of the pairs uses no clock.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from typing import Any, NamedTuple
 
 
@@ -96,3 +105,327 @@ class Event:
     def place(self) -> str:
         """Return file and line."""
         return f"{self.file}:{self.line}"
+
+
+USUAL_RISE = 3
+LARGEST_RISE = 200
+"""Rises of the difference between two receipts: each handshake of a connection adds one."""
+
+MOST_PATHS = 8
+"""Alignments of equal requests that are kept until later requests decide between them."""
+
+
+UNWRITTEN = 2
+"""Requests of a killed process that it may have sent without writing their lines."""
+
+
+class Pairs(NamedTuple):
+    """The pairs of a stream, by the identity of their events.
+
+    A killed process may have sent its last messages without their lines: their receipts are not unpaired.
+    """
+
+    sent: dict[int, Event]  # the sending of a received request, by id() of the receipt
+    answered: dict[int, Event]  # the sending of a received response, by id() of the receipt
+    unpaired: list[Event]  # receipts whose sender has a log that lacks the sending
+    unanswered: list[tuple[Event, Event]]  # requests without a response, with that to a later request to the same node
+
+
+def pair(logs: dict[int, Sequence[Event]], homes: dict[str, int]) -> Pairs:
+    """Pair the receipts of all nodes with the sendings of the nodes that have a log."""
+    pairs = Pairs({}, {}, [], [])
+    answers = _answers(logs)
+    _name_removers(logs)
+    receipts: dict[int, list[list[Event]]] = defaultdict(list)
+    for log in logs.values():
+        of_sender: dict[int, list[Event]] = defaultdict(list)
+        for event in log:
+            if event.kind is Kind.REQUEST and event.peer in logs:
+                of_sender[event.peer].append(event)
+        for sender, found in of_sender.items():
+            receipts[sender].append(found)
+    for sender, log in logs.items():
+        _pair_sender(log, receipts[sender], answers, homes, logs, pairs)
+    return pairs
+
+
+def _name_removers(logs: dict[int, Sequence[Event]]) -> None:
+    """Set the sender of each RemoveVoter that a joining controller has sent; others are an administrator's."""
+    sent = {
+        event.body: node
+        for node, log in logs.items()
+        for event in log
+        if event.kind is Kind.SEND and event.body.api == "RemoveRaftVoter"
+    }
+    for event in chain.from_iterable(logs.values()) if sent else ():
+        if event.kind is Kind.REQUEST and event.body in sent:
+            event.peer = sent[event.body]
+
+
+def addresses(logs: dict[int, Sequence[Event]]) -> dict[str, int]:
+    """Return the node behind each host and port that voter sets, responses or joining voters name."""
+    found: dict[str, int] = {}
+    bodies: set[tuple[str, ...]] = set()
+    for event in chain.from_iterable(logs.values()):
+        if event.kind in (Kind.VOTERS, Kind.STARTING_VOTERS):
+            voters = event.body[0] if event.kind is Kind.VOTERS else event.body
+            found.update((address, node) for node, _, told, _ in voters for address in told.split(","))
+        elif event.kind in (Kind.ANSWER, Kind.RESPONSE) and event.body.values[-4:] not in bodies:
+            bodies.add(event.body.values[-4:])
+            ends = zip(event.body.all("nodeId"), event.body.all("host"), event.body.all("port"), strict=False)
+            found.update((f"{host[1:-1]}:{port}", int(node)) for node, host, port in ends if node.isdecimal())
+        elif event.kind in (Kind.SEND, Kind.REQUEST):
+            found.update(_joining(event.body))
+    return found
+
+
+def _joining(body: Body) -> Iterator[tuple[str, int]]:
+    """Yield the listeners of a voter in its AddVoter or UpdateVoter, each with the node."""
+    if body.api in ("AddRaftVoter", "UpdateRaftVoter"):
+        for host, port in zip(body.all("host"), body.all("port"), strict=False):
+            yield f"{host[1:-1]}:{port}", body.number("voterId")
+
+
+def _answers(logs: dict[int, Sequence[Event]]) -> dict[int, Event]:
+    """Return the answer to each received request, by id() of the receipt."""
+    found: dict[int, Event] = {}
+    for log in logs.values():
+        waiting: dict[tuple[int, int, str, int | None], list[Event]] = defaultdict(list)
+        for event in log:
+            if event.kind is Kind.BOOT:
+                waiting.clear()
+            elif event.kind is Kind.REQUEST:
+                waiting[request_key(event)].append(event)
+            elif event.kind is Kind.ANSWER and waiting.get(request_key(event)):
+                found[id(waiting[request_key(event)].pop(0))] = event
+    return found
+
+
+def request_key(event: Event) -> tuple[int, int, str, int | None]:
+    """Return the key that pairs a received request with its answer. A removal does not name its sender."""
+    peer = None if event.body.api == "RemoveRaftVoter" else event.peer
+    return event.correlation, event.created, event.body.api, peer
+
+
+def _pair_sender(
+    log: Sequence[Event],
+    receipts: list[list[Event]],
+    answers: dict[int, Event],
+    homes: dict[str, int],
+    nodes: Collection[int],
+    pairs: Pairs,
+) -> None:
+    """Pair the receipts of one sender: find its incarnation for each, then align those of each incarnation."""
+    sends: dict[int, dict[int, Event]] = defaultdict(dict)
+    responses: dict[int, dict[int, Event]] = defaultdict(dict)
+    for event in log:
+        if event.kind is Kind.SEND and event.body.api != "ApiVersions":
+            sends[event.incarnation][event.correlation] = event
+        elif event.kind in (Kind.RESPONSE, Kind.IGNORED):
+            responses[event.incarnation][event.correlation] = event
+    alignments = {number: _Alignment(sent, responses[number], answers, homes) for number, sent in sends.items()}
+    assigned: dict[int, list[Event]] = defaultdict(list)
+    for of_receiver in receipts:
+        if not alignments:
+            pairs.unpaired.extend(of_receiver)
+            continue
+        for receipt, incarnation in zip(of_receiver, _incarnations(of_receiver, alignments), strict=True):
+            assigned[incarnation].append(receipt)
+    for incarnation, alignment in alignments.items():
+        for receipt in sorted(assigned[incarnation], key=lambda event: event.correlation):
+            alignment.add(receipt)
+        alignment.pair(pairs)
+        pairs.unpaired.extend(alignment.unpaired_responses(pairs, nodes))
+        pairs.unanswered.extend(alignment.unanswered())
+
+
+def _incarnations(receipts: list[Event], alignments: dict[int, _Alignment]) -> list[int]:
+    """Return the sender's incarnation for each receipt of one node: the most likely ones, which never fall.
+
+    An incarnation is likely if it has sent the request with a similar id, and unlikely to go on where the ids restart.
+    """
+    numbers = sorted(alignments)
+    if len(numbers) < 2:
+        return numbers * len(receipts)
+    scores, steps = dict.fromkeys(numbers, 0.0), list[dict[int, int]]()
+    before = -1
+    for receipt in receipts:
+        restarts = receipt.correlation < before - USUAL_RISE
+        found: dict[int, float] = {}
+        step: dict[int, int] = {}
+        best = numbers[0]
+        for number in numbers:
+            stays = scores[number] - (0.5 if restarts else 0)
+            if scores[best] <= scores[number]:
+                best = number
+            comes = scores[best] if best != number else stays
+            step[number] = best if comes > stays else number
+            found[number] = max(stays, comes) + alignments[number].likelihood(receipt)
+        scores, before = found, receipt.correlation
+        steps.append(step)
+    last = max(numbers, key=lambda number: scores[number])
+    chosen = list[int]()
+    for step in reversed(steps):
+        chosen.append(last)
+        last = step[last]
+    return chosen[::-1]
+
+
+class _Alignment:
+    """Alignments of the receipts of an incarnation's requests with their sendings, the best first."""
+
+    def __init__(
+        self,
+        sends: dict[int, Event],
+        responses: dict[int, Event],
+        answers: dict[int, Event],
+        homes: dict[str, int],
+    ) -> None:
+        self.sends = sends
+        self.responses = responses
+        self.answers = answers
+        self.homes = homes
+        self.least = min(sends, default=0)
+        self.ids: dict[Any, list[int]] = defaultdict(list)
+        for number, sent in sends.items():
+            self.ids[sent.body].append(number)
+        self.receipts: dict[int, Event] = {}  # of paired requests, by id
+        answered = {
+            number: response
+            for number, response in responses.items()
+            if number in sends and sends[number].address in homes and not is_lost(response)
+        }
+        self.answered = dict(sorted(answered.items()))
+        self.order = list(self.answered)
+        # By difference of ids: the score, the number of answered requests up to the last pair, its id, and the pairs as
+        # a list linked backwards.
+        self.paths: dict[int, tuple[float, int, int, Any]] = {0: (0.0, 0, -1, None)}
+
+    def likelihood(self, receipt: Event) -> float:
+        """Rate whether this incarnation has sent a request with the contents of a receipt, and with a similar id.
+
+        One with the response that the receiver sent is the most likely one.
+        """
+        ids = self.ids[receipt.body]
+        end = bisect_right(ids, receipt.correlation)
+        begin = bisect_left(ids, receipt.correlation - LARGEST_RISE)
+        best = 0.0
+        for number in reversed(ids[begin:end]):
+            if self.fits(receipt, receipt.correlation - number):
+                if number in self.answered:
+                    return 1.0
+                best = 0.9
+        return best
+
+    def fits(self, receipt: Event, difference: int) -> bool:
+        """Return whether a receipt and the sending at a difference of ids have equal contents and responses."""
+        sent = self.sends.get(receipt.correlation - difference)
+        if sent is None or sent.body != receipt.body or self.homes.get(sent.address, receipt.node) != receipt.node:
+            return False
+        to_itself = sent.node == receipt.node
+        if to_itself and sent.seq > receipt.seq:
+            return False
+        answer, response = self.answers.get(id(receipt)), self.responses.get(sent.correlation)
+        if answer is None or response is None or is_lost(response):
+            return True
+        return bool(answer.body == response.body) and not (to_itself and answer.seq > response.seq)
+
+    def rises(self, receipt: Event, difference: int) -> list[int]:
+        """Return the differences at which a receipt pairs: those within the usual rise, else higher ones."""
+        most = min(receipt.correlation - self.least, difference + LARGEST_RISE)
+        usual = difference + USUAL_RISE
+        found = [d for d in range(difference, min(most, usual) + 1) if self.fits(receipt, d)]
+        return found or [d for d in range(usual + 1, most + 1) if self.fits(receipt, d)][:USUAL_RISE]
+
+    def add(self, receipt: Event) -> None:
+        """Extend the alignments by a receipt. Skipping an answered request costs more than a rise."""
+        found: dict[int, tuple[float, int, int, Any]] = {}
+        for difference, (score, passed, last, link) in self.paths.items():
+            skip = (score - 1, passed, last, (receipt, None, link))
+            if difference not in found or skip[0] > found[difference][0]:
+                found[difference] = skip
+            for rise in self.rises(receipt, difference):
+                number = receipt.correlation - rise
+                if number <= last:
+                    continue
+                now = bisect_right(self.order, number)
+                skipped = max(0, now - passed - (number in self.answered))
+                gained = score + 1 - 2 * skipped - 0.1 * (rise - difference)
+                if rise not in found or gained > found[rise][0]:
+                    found[rise] = (gained, now, number, (receipt, self.sends[number], link))
+        best = sorted(found, key=lambda difference: -found[difference][0])[:MOST_PATHS]
+        self.paths = {difference: found[difference] for difference in best}
+
+    def pair(self, pairs: Pairs) -> None:
+        """Add the pairs of the best alignment."""
+        link = max(self.paths.values(), key=lambda path: path[0])[3]
+        unpaired = list[Event]()
+        while link is not None:
+            receipt, sent, link = link
+            if sent is None:
+                unpaired.append(receipt)
+                continue
+            self.receipts[sent.correlation] = receipt
+            pairs.sent[id(receipt)] = sent
+            answer, response = self.answers.get(id(receipt)), self.responses.get(sent.correlation)
+            if answer is not None and response is not None and not is_lost(response):
+                pairs.answered[id(response)] = answer
+        if not self._are_unwritten(unpaired):
+            pairs.unpaired.extend(unpaired)
+
+    def _are_unwritten(self, receipts: Sequence[Event]) -> bool:
+        """Whether some receipts are of the last requests of a process, those that it was killed before it wrote."""
+        last = max(self.receipts, default=-1)
+        end = self.receipts[last].correlation if self.receipts else -1
+        left = {self.homes.get(sent.address) for number, sent in self.sends.items() if number > last}
+        return len(receipts) <= UNWRITTEN and all(one.correlation > end and one.node not in left for one in receipts)
+
+    def unpaired_responses(self, pairs: Pairs, nodes: Collection[int]) -> Iterator[Event]:
+        """Yield the responses that a node with a log has not written. A killed process may leave out the last one."""
+        lives = {(one.node, one.incarnation): self.sends[number].seq for number, one in sorted(self.receipts.items())}
+        for number, response in self.answered.items():
+            sent, receipt = self.sends[number], self.receipts.get(number)
+            if id(response) in pairs.answered or self.homes[sent.address] not in nodes:
+                continue
+            if receipt is None or lives[receipt.node, receipt.incarnation] > response.seq:
+                yield response
+
+    def unanswered(self) -> Iterator[tuple[Event, Event]]:
+        """Yield the requests without a response, with that to a later request to the same node.
+
+        Each request has one: from its receiver, or from the raft client as the connection fails.
+        """
+        later: dict[str, Event] = {}
+        for number, sent in sorted(self.sends.items(), reverse=True):
+            response = self.responses.get(number)
+            if response is None and sent.address in later:
+                yield sent, later[sent.address]
+            elif response is not None and not is_lost(response):
+                later[sent.address] = response
+
+
+TRANSPORT = frozenset({"7", "8", "13"})
+"""Errors that a raft client creates for a request without response: timed out, not available, disconnected."""
+
+
+def is_lost(response: Event) -> bool:
+    """Whether a response stands for a request whose connection failed or timed out."""
+    body = response.body
+    return body.get("errorCode") in TRANSPORT and not body.get("partitionIndex") and not body.get("index")
+
+
+def numbered(events: Sequence[Event]) -> None:
+    """Number the events of a node in order, and its incarnations; note which responses it has ignored.
+
+    A raft client logs a response as received, and then perhaps as ignored.
+    """
+    incarnation, started = 0, False
+    for seq, event in enumerate(events):
+        starts = event.kind in (Kind.DISK, Kind.BOOTSTRAP, Kind.BOOT)
+        if starts and not started and seq:
+            incarnation += 1
+        started = starts
+        event.seq, event.incarnation = seq, incarnation
+        before = events[seq - 1] if seq else event
+        if event.kind is Kind.IGNORED and before.kind is Kind.RESPONSE and before.correlation == event.correlation:
+            before.kind = Kind.IGNORED

@@ -13,9 +13,8 @@ from kraftcheck.kraft_model.quorum.records import ADMIN, UNKNOWN_DIRECTORY, Vote
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka, known_differences
 from kraftcheck.spec import ModelValue
 from kraftcheck.validation.effects import Formats
-from kraftcheck.validation.events import Event, Kind
-from kraftcheck.validation.known import KnownUses
-from kraftcheck.validation.pairing import is_lost
+from kraftcheck.validation.events import Event, Kind, is_lost
+from kraftcheck.validation.lines import KnownUses
 from kraftcheck.validation.terms import Terms
 
 MANY = 1_000_000

@@ -1,10 +1,18 @@
-"""Checks of disks: CRCs, epochs, quorum-state and snapshots of each, and comparisons of all."""
+"""Checks of disks and of the events of logs that need no replay.
+
+For disks: CRCs, epochs, quorum-state and snapshots of each, and comparisons of all. For logs INFO, as Kafka ships, is
+enough.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
-from itertools import combinations
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import combinations, permutations
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +23,10 @@ from kraftcheck.validation.comparisons import (
     compare_logs,
     compare_successive_voters,
     compare_voters,
+    is_one_step,
 )
 from kraftcheck.validation.disks import Disk, Snapshot
+from kraftcheck.validation.events import Event, Kind
 from kraftcheck.validation.findings import (
     CHECKS,
     MOST_FINDINGS,
@@ -203,3 +213,288 @@ def _snapshots_and_start(disk: Disk, report: Report) -> None:
             message += "; a follower that is killed after a download may leave that" if latest else ""
             where = f"snapshot {snapshot.offset}, epoch {snapshot.epoch}"
             report.add(Finding("snapshots", message, snapshot.file, where, (node,)), is_note=latest)
+
+
+LOG_CHECKS = {
+    "leaders": "one leader an epoch",
+    "votes": "one vote an epoch, and a majority for each leader",
+    "epochs grow": "no node goes back to an earlier epoch",
+    "observers": "only voters stand for election",
+    "leaders' logs": "no leader begins below a high watermark of an earlier epoch",
+    "truncations": "truncations of an epoch go back further each, and none below a high watermark",
+    "restarts": "a restart keeps quorum-state: epoch, leader and vote",
+    "voter sets by offset": "voter sets agree by offset, and change by one voter",
+}
+"""The checks of logs, with their meaning."""
+
+_DURABLE = ("Unattached", "Follower", "Candidate", "Leader")
+_STANDING = ("Prospective", "Candidate", "Leader")
+_REPORTED = 1 << 62
+"""In place of the offset of a truncation: further ones of the epoch are not compared."""
+_VoterSet = tuple[int, tuple[Any, ...], Event]
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """The content of quorum-state."""
+
+    epoch: int
+    leader: int | None
+    voted: int | None
+
+
+@dataclass
+class _Node:
+    """The state of one node's log."""
+
+    state: dict[str, Any] | None = None
+    stored: dict[Kind, _Stored] = field(default_factory=dict)
+    """The last content of quorum-state by a completed transition, and the last by one that began."""
+    kept: list[_Stored] = field(default_factory=list)
+    """The contents that the last process may have left."""
+    voters: list[_VoterSet] = field(default_factory=list)
+    """Voter sets by offset that this process has read, and that its log still has."""
+    ever: list[_VoterSet] = field(default_factory=list)
+    """Likewise of all processes."""
+    snapshots: tuple[tuple[int, int], ...] = ()
+    """The snapshots that the process finds: offset and epoch."""
+    high: int = 0
+    truncated: dict[int, tuple[int, Event]] = field(default_factory=dict)
+    """The last truncation, by its epoch."""
+    votes: dict[int, tuple[int, Event]] = field(default_factory=dict)
+
+
+def check_events(events: Iterable[Event]) -> Report:
+    """Check the events of all nodes; those of one node are in the order of its log."""
+    monitor = _Monitor()
+    for event in events:
+        monitor.add(event)
+    monitor.finish()
+    return monitor.report
+
+
+class _Monitor:
+    """Reads each event once."""
+
+    def __init__(self) -> None:
+        self.report = Report(Counter(dict.fromkeys(LOG_CHECKS, 0)))
+        self._nodes: dict[int, _Node] = {}
+        self._leaders: dict[int, tuple[int, Event]] = {}
+        self._starts: dict[int, tuple[int, Event]] = {}
+        self._highs: dict[int, tuple[int, Event]] = {}
+        """The highest high watermark by epoch."""
+        self._readers: dict[Kind, Callable[[_Node, Event], None]] = {
+            Kind.DISK: self._disk,
+            Kind.BOOT: self._boot,
+            Kind.ATTEMPT: self._transition,
+            Kind.TRANSITION: self._transition,
+            Kind.VOTERS: self._voters,
+            Kind.TRUNCATED: self._truncated,
+            Kind.REPLACED: self._replaced,
+            Kind.FIRST_HIGH_WATERMARK: self._high_watermark,
+            Kind.LEADER_HIGH_WATERMARK: self._high_watermark,
+            Kind.FOLLOWER_HIGH_WATERMARK: self._high_watermark,
+        }
+
+    def add(self, event: Event) -> None:
+        """Read an event."""
+        read = self._readers.get(event.kind)
+        if read:
+            read(self._nodes.setdefault(event.node, _Node()), event)
+
+    def _disk(self, node: _Node, event: Event) -> None:
+        node.snapshots = event.body
+
+    def _boot(self, node: _Node, event: Event) -> None:
+        node.kept = [node.stored[kind] for kind in (Kind.TRANSITION, Kind.ATTEMPT) if kind in node.stored]
+        node.state, node.stored, node.voters = None, {}, []
+
+    def _truncated(self, node: _Node, event: Event) -> None:
+        """A truncation takes the follower to a prefix of its leader's log, so a further one goes back further."""
+        offset, epoch = event.body, node.state["epoch"] if node.state else -1
+        before = node.truncated.get(epoch)
+        self.report.checks["truncations"] += 1
+        if before is None or offset < before[0] < _REPORTED:
+            node.truncated = {epoch: (offset, event)}
+        elif before[0] < _REPORTED:
+            self._found("truncations", f"truncated to offset {offset} again in epoch {epoch}", event, before[1])
+            node.truncated = {epoch: (_REPORTED, event)}
+        if offset < node.high:
+            message = f"truncated to offset {offset}, below its own high watermark {node.high}"
+            self._found("truncations", message, event)
+        self._forget(node, offset)
+
+    def _replaced(self, node: _Node, event: Event) -> None:
+        self._forget(node, -2)
+
+    def _forget(self, node: _Node, end: int) -> None:
+        node.voters, node.ever = ([one for one in sets if one[0] < end] for sets in (node.voters, node.ever))
+
+    def _high_watermark(self, node: _Node, event: Event) -> None:
+        if node.state:
+            self._high(node, event, node.state["epoch"], event.body)
+
+    def _found(self, check: str, message: str, event: Event, *others: Event, is_note: bool = False) -> None:
+        nodes = tuple(dict.fromkeys(one.node for one in (*others, event)))
+        message += "".join(f"; see {other.place}" for other in others)
+        self.report.add(Finding(check, message, event.file, f"line {event.line}", nodes), is_note=is_note)
+
+    # Transitions
+
+    def _transition(self, node: _Node, event: Event) -> None:
+        state, before = event.body
+        stored = _stored(event.node, state)
+        if state["mode"] in _DURABLE:
+            node.stored[event.kind] = stored
+        if event.kind is Kind.ATTEMPT:
+            return
+        if before is None and node.state is None:
+            self._restart(node, event, stored)
+        elif node.state is not None:
+            self.report.checks["epochs grow"] += 1
+            if stored.epoch < node.state["epoch"]:
+                self._found("epochs grow", f"epoch {stored.epoch} behind epoch {node.state['epoch']}", event)
+        node.state = state
+        for one in (before, state):
+            if one and one.get("high"):
+                self._high(node, event, one["epoch"], one["high"])
+        self._elects(node, event, state, before, stored)
+
+    def _restart(self, node: _Node, event: Event, now: _Stored) -> None:
+        """Compare the first state of a process with the last that an earlier one stored."""
+        if not node.kept:
+            return
+        self.report.checks["restarts"] += 1
+        last = node.kept[0]
+        if now.epoch == 0 < last.epoch and not any(epoch for _, epoch in node.snapshots):
+            message = f"node {event.node} restarts without its disk: it was in epoch {last.epoch}"
+            self._found("restarts", message, event, is_note=True)
+            node.votes = {}
+        elif not any(_is_kept(one, now) for one in node.kept):
+            message = f"node {event.node} restarts in {_shown(now)}, but had stored {_shown(last)}"
+            self._found("restarts", message, event)
+
+    def _elects(
+        self, node: _Node, event: Event, state: dict[str, Any], before: dict[str, Any] | None, stored: _Stored
+    ) -> None:
+        """Check the leader and the votes of a state."""
+        if stored.leader is not None:
+            self._leads(event, stored.epoch, stored.leader)
+        if stored.voted is not None:
+            self._votes(event, event.node, stored.epoch, stored.voted)
+        if state["mode"] in _STANDING:
+            self._stands(node, event, state)
+        if state["mode"] == "Leader":
+            self._begins(event, state, before)
+
+    def _leads(self, event: Event, epoch: int, leader: int) -> None:
+        known, first = self._leaders.setdefault(epoch, (leader, event))
+        self.report.checks["leaders"] += first is not event
+        if known != leader:
+            self._found("leaders", f"epoch {epoch} has leaders {known} and {leader}", event, first)
+
+    def _votes(self, event: Event, voter: int, epoch: int, candidate: int) -> None:
+        known, first = self._nodes.setdefault(voter, _Node()).votes.setdefault(epoch, (candidate, event))
+        self.report.checks["votes"] += first is not event
+        if known != candidate:
+            message = f"node {voter} votes in epoch {epoch} for node {known} and node {candidate}"
+            self._found("votes", message, event, first)
+
+    def _stands(self, node: _Node, event: Event, state: dict[str, Any]) -> None:
+        self.report.checks["observers"] += 1
+        sets = [state["leader voters" if state["mode"] == "Leader" else "candidates"]]
+        sets += [frozenset(voter[0] for voter in node.voters[-1][1])] if node.voters else []
+        for voters in sets:
+            if event.node not in voters:
+                message = f"node {event.node} is {state['mode']} in epoch {state['epoch']}; voters are {sorted(voters)}"
+                self._found("observers", message, event)
+
+    def _begins(self, event: Event, state: dict[str, Any], before: dict[str, Any] | None) -> None:
+        epoch = state["epoch"]
+        self._starts.setdefault(epoch, (state["start"], event))
+        if before and before["mode"] == "Candidate":
+            granted, voters = before["granted"], before["candidates"]
+            self.report.checks["votes"] += 1
+            if 2 * len(granted) <= len(voters):
+                message = f"node {event.node} leads epoch {epoch} with votes {sorted(granted)} of {sorted(voters)}"
+                self._found("votes", message, event)
+            for voter in granted:
+                self._votes(event, voter, epoch, event.node)
+
+    def _high(self, node: _Node, event: Event, epoch: int, high: int) -> None:
+        node.high = max(node.high, high)
+        if high > self._highs.get(epoch, (0,))[0]:
+            self._highs[epoch] = high, event
+
+    # Voter sets
+
+    def _voters(self, node: _Node, event: Event) -> None:
+        voters, offset = event.body
+        node.voters = [one for one in node.voters if one[0] < offset]
+        if node.voters:
+            self.report.checks["voter sets by offset"] += 1
+            before = node.voters[-1][1]
+            if not is_one_step(before, voters):
+                message = f"voters {_ids(before)} become {_ids(voters)} in one step at offset {offset}"
+                self._found("voter sets by offset", message, event)
+        node.voters.append((offset, voters, event))
+        known = {at: (read, other) for at, read, other in node.ever}
+        if offset in known and set(known[offset][0]) != set(voters):
+            message = f"voters {_ids(known[offset][0])} at offset {offset} become {_ids(voters)}"
+            self._found("voter sets by offset", message, event, known[offset][1])
+        known[offset] = voters, event
+        node.ever = sorted(((at, *read) for at, read in known.items()), key=itemgetter(0))
+
+    def finish(self) -> None:
+        """Compare what needs the events of all nodes."""
+        for epoch, (start, event) in self._starts.items():
+            earlier = [one for number, one in self._highs.items() if number < epoch]
+            if earlier:
+                self.report.checks["leaders' logs"] += 1
+                high, seen = max(earlier, key=itemgetter(0))
+                if high > start:
+                    message = f"node {event.node} begins to lead epoch {epoch} at offset {start}, below offset {high}"
+                    self._found("leaders' logs", f"{message}, which was committed before", event, seen)
+        for node, other in permutations(self._nodes.values(), 2):
+            for one in other.ever:
+                self._compare(node, other, *one)
+
+    def _compare(self, node: _Node, other: _Node, offset: int, voters: tuple[Any, ...], event: Event) -> None:
+        """Compare a voter set with the one that another node has at its offset, if that node has read so far."""
+        place = bisect_right(node.ever, offset, key=itemgetter(0)) - 1
+        if place < 0 or offset > max(node.ever[-1][0], node.high - 1):
+            return
+        self.report.checks["voter sets by offset"] += 1
+        at, known, first = node.ever[place]
+        if set(known) != set(voters):
+            committed = all(offset < max(one.high, one.ever[-1][0]) for one in (node, other))
+            message = f"voters {_ids(voters)} at offset {offset}, but node {first.node} has {_ids(known)} since {at}"
+            message += "" if committed else "; one of the sets may be uncommitted"
+            self._found("voter sets by offset", message, event, first, is_note=not committed)
+
+
+def _stored(node: int, state: dict[str, Any]) -> _Stored:
+    """Return the content of quorum-state in a state."""
+    mode, voted = state["mode"], state.get("voted")
+    if mode == "Candidate":
+        return _Stored(state["epoch"], None, node)
+    if mode in ("Leader", "Resigned"):
+        return _Stored(state["epoch"], node, None)
+    return _Stored(state["epoch"], state.get("leader"), voted[0] if voted else None)
+
+
+def _is_kept(stored: _Stored, now: _Stored) -> bool:
+    """Whether a process that reads a quorum-state can begin so; the log may be ahead of a line that was lost."""
+    if now.epoch != stored.epoch:
+        return now.epoch > stored.epoch
+    is_vote_kept = stored.voted in (None, now.voted) or (stored.leader is not None and now.voted is None)
+    return is_vote_kept and stored.leader in (None, now.leader)
+
+
+def _shown(stored: _Stored) -> str:
+    leader = "no leader" if stored.leader is None else f"leader {stored.leader}"
+    return f"epoch {stored.epoch} with {leader} and {'no vote' if stored.voted is None else f'vote {stored.voted}'}"
+
+
+def _ids(voters: Iterable[Any]) -> list[int]:
+    return sorted(voter[0] for voter in voters)

@@ -2,19 +2,28 @@
 
 A replica whose log begins late is replayed from a transition to Follower or Unattached with another mode or epoch. This
 drops all volatile state. Its line shows mode, epoch, leader, vote and high watermark. The voters and the log end come
-from the lines around it.
+from the lines around it, and from logs that are older than the events of the replay.
+
+Committed data batches of one epoch become one batch (rebasing), so that a step costs the same late in a log. Ends that
+some replica or message may still name are kept, as are ends of epochs and batches with control records. All logs keep
+the same ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain, takewhile
+from itertools import chain, pairwise, takewhile
 from typing import Any
 
 from kraftcheck.kraft_model.quorum.records import (
     UNKNOWN_DIRECTORY,
+    Batch,
+    Change,
+    Data,
     DiskReplica,
+    FetchRequest,
     KRaftVersion,
     Mode,
     Nil,
@@ -22,22 +31,233 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
     Voters,
 )
-from kraftcheck.spec import ModelValue
-from kraftcheck.validation.events import Body, Event, Kind
-from kraftcheck.validation.older import ByOffset, Controls, asked_ends, claim, control_records, lineage, shown_ends
-from kraftcheck.validation.pairing import request_key
-from kraftcheck.validation.rebasing import Rebasing, renumbered, split
-from kraftcheck.validation.state import Node, NodeState, Waiting
+from kraftcheck.spec import Map, ModelValue, Record
+from kraftcheck.validation.effects import Effects
+from kraftcheck.validation.events import Body, Event, Kind, request_key
+from kraftcheck.validation.state import GROWS, Node, NodeState, Waiting
 from kraftcheck.validation.terms import (
     NO_DIRECTORY,
     End,
     Log,
+    Terms,
     built,
     count_of,
     data_batch,
     end_offset,
     offset_of,
 )
+
+Controls = tuple[Record, ...]
+"""Control records of a batch: voters, and a kraft.version."""
+
+ByOffset = dict[int, Controls]
+
+
+def claim(records: ByOffset, offset: int, record: Record) -> None:
+    """Add a record unless it is in force at an offset: there, or as the first one if none of its type comes before."""
+    known = [at for at, found in records.items() if at <= offset and any(type(one) is type(record) for one in found)]
+    if not known or record not in records[max(known)]:
+        _put(records, offset if known else 0, record)
+
+
+def _put(records: ByOffset, offset: int, record: Record) -> None:
+    rest = tuple(one for one in records.get(offset, ()) if type(one) is not type(record))
+    records[offset] = (*rest, record)
+
+
+def control_records(terms: Terms, events: Iterable[Event]) -> tuple[ByOffset, ByOffset]:
+    """Return the voters and versions that lines show by their offsets in a log, and those at ends of snapshots."""
+    found: ByOffset = {}
+    snapshots: ByOffset = {}
+    loaded = -1
+    for event in events:
+        if event.kind is Kind.LOADED:
+            loaded = event.body[0]
+        elif event.kind in (Kind.VERSION, Kind.VOTERS) and event.body[1] >= 0:
+            value, offset = event.body
+            record = KRaftVersion(value) if event.kind is Kind.VERSION else Voters(terms.voters(value))
+            _put(snapshots if offset == loaded - 1 else found, offset, record)
+    return found, snapshots
+
+
+# The epochs of a log
+
+ENDS = {"Fetch": ("fetchOffset", "lastFetchedEpoch"), "Vote": ("lastOffset", "lastOffsetEpoch")}
+"""The fields of a request that name the end of its sender's log."""
+
+
+def asked_ends(events: Sequence[Event]) -> Iterator[End]:
+    """Yield the log ends that the next requests of a node name, until its log grows."""
+    for event in events:
+        if event.kind in GROWS:
+            if event.kind is Kind.APPEND:
+                yield event.body[0], 0
+            return
+        yield from _named_end(event)
+
+
+def _named_end(event: Event) -> Iterator[End]:
+    names = ENDS.get(event.body.api) if event.kind is Kind.SEND else None
+    if names is not None and event.body.number(names[0]) > 0:
+        yield event.body.number(names[0]), event.body.number(names[1])
+
+
+def shown_ends(events: Iterable[Event]) -> list[End]:
+    """Return the log ends that a node's lines show, as far as they still stand."""
+    ends: list[End] = []
+    for event in events:
+        if event.kind is Kind.TRUNCATED:
+            ends = [(min(end, event.body), epoch) for end, epoch in ends]
+        elif event.kind is Kind.LOADED:
+            ends = [event.body]
+        elif event.kind in (Kind.STORED, Kind.APPEND):
+            ends.append(event.body[-2:])
+        else:
+            ends += _named_end(event)
+    return ends
+
+
+def lineage(shown: Sequence[End], asked: Sequence[End]) -> list[End]:
+    """Return the ends of a log's parts in order: of each epoch, and those that its next requests name."""
+    most = asked[0][0] if asked else shown[-1][0] if shown else 0
+    last = dict(shown)
+    for end, epoch in asked:
+        last[end] = epoch or last.get(end, 0)
+    found: list[End] = []
+    for end, shown_epoch in sorted(last.items()):
+        epoch = max(shown_epoch, found[-1][1] if found else 0)
+        if 0 < end <= most:
+            found.append((end, epoch))
+    return _ends_of_epochs(found, {end for end, _ in asked})
+
+
+def _ends_of_epochs(ends: Sequence[End], kept: set[int]) -> list[End]:
+    """Return the last end of each epoch, and those that are kept."""
+    return [one for one, after in pairwise([*ends, (0, -1)]) if after[1] != one[1] or one[0] in kept]
+
+
+Rewrite = Callable[[Log], Log]
+
+FIRST = 64
+"""Batches of a log at which it is rebased first."""
+
+
+class Rebasing(Effects):
+    """Shortens the logs of a replay."""
+
+    longest = FIRST
+
+    def rebase(self) -> None:
+        """Merge committed data batches in every log."""
+        kept = set(self._kept())
+        committed = offset_of(self.shared.committed, len(self.shared.committed))
+        self._rewrite(lambda log: merged(log, kept, committed))
+        longest = max((len(replica.log) for replica in self._replicas()), default=0)
+        self.longest = max(FIRST, 2 * longest)
+
+    def split(self, offset: int) -> None:
+        """Split the merged batches that cover an offset; a follower may store a part of them only."""
+        self._rewrite(lambda log: split(log, offset))
+        for number, batches in self.records.items():
+            if batches and end_offset(batches[0]) < offset:
+                self.records[number] = split(batches, offset)
+
+    def _replicas(self) -> Iterator[Replica]:
+        for node in self.nodes.values():
+            for state in (node.state, *node.alternatives):
+                if state is not None:
+                    yield state.me
+
+    def _kept(self) -> Iterator[int]:
+        """Yield the end offsets that must stay."""
+        for batches in self.records.values():
+            yield from map(end_offset, batches)
+        logs: list[Log] = [self.shared.committed, *self.shared.lost.values()]
+        for me in self._replicas():
+            logs.append(me.log)
+            yield from (offset_of(me.log, min(count, len(me.log))) for count in counts(me))
+        for log in logs:
+            yield offset_of(log, len(log))
+            for batch, after in pairwise(log):
+                if after.epoch != batch.epoch:
+                    yield end_offset(batch)
+
+    def _rewrite(self, change: Rewrite) -> None:
+        for node in self.nodes.values():
+            if node.state is not None:
+                node.state = node.state._replace(me=renumbered(node.state.me, change))
+            node.alternatives = [one._replace(me=renumbered(one.me, change)) for one in node.alternatives]
+        lost = Map((key, change(log)) for key, log in self.shared.lost.items())
+        self.shared = self.shared.but(committed=change(self.shared.committed), lost=lost)
+        self.check.divided(self.replicas(), self.shared)
+
+
+def counts(me: Replica) -> Iterable[int]:
+    """Return the numbers of batches that a replica's fields hold."""
+    found = [me.start, me.flushed, me.high_watermark, *me.offsets.values()]
+    if isinstance(me, DiskReplica):
+        found += me.snapshots
+    if isinstance(me.change, Change):
+        found.append(me.change.offset)
+    return found
+
+
+def is_data(batch: Batch) -> bool:
+    """Whether a batch has no control record."""
+    return all(isinstance(record, Data) for record in batch.records)
+
+
+def merged(log: Log, kept: set[int], committed: int) -> Log:
+    """Return a log without the ends of data batches up to the committed offset, except those that are kept."""
+    found = []
+    for position, batch in enumerate(log):
+        after = log[position + 1] if position + 1 < len(log) else None
+        if (
+            after is not None
+            and end_offset(after) <= committed
+            and end_offset(batch) not in kept
+            and after.epoch == batch.epoch
+            and is_data(batch)
+            and is_data(after)
+        ):
+            continue
+        found.append(batch)
+    return tuple(found)
+
+
+def split(log: Log, offset: int) -> Log:
+    """Return a log in which a batch ends at an offset."""
+    position = bisect_left(log, offset, key=end_offset) if offset > 0 else len(log)
+    if position >= len(log) or end_offset(log[position]) == offset or not is_data(log[position]):
+        return log
+    return (*log[:position], data_batch(log[position].epoch, offset), *log[position:])
+
+
+def renumbered(me: Replica, change: Rewrite) -> Replica:
+    """Return a replica with another division of its log into batches, and with the numbers of batches that follow."""
+    old, log = me.log, change(me.log)
+    if len(log) == len(old):
+        return me
+
+    def number(count: int) -> int:
+        if count > len(old):
+            return count - len(old) + len(log)
+        return bisect_left(log, offset_of(old, count), key=end_offset) + 1 if count > 0 else 0
+
+    after = me.but(
+        log=log,
+        start=number(me.start),
+        flushed=number(me.flushed),
+        high_watermark=number(me.high_watermark),
+        offsets=Map((key, number(end)) for key, end in me.offsets.items()),
+    )
+    if isinstance(after, DiskReplica):
+        after = after.but(snapshots=tuple(map(number, after.snapshots)))
+    if isinstance(after.change, Change):
+        after = after.but(change=after.change.but(offset=number(after.change.offset)))
+    if isinstance(after.pending, FetchRequest):
+        after = after.but(pending=after.pending.but(offset=number(after.pending.offset)))
+    return after
 
 
 class Starts(Rebasing):

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.event_stream import events_in
-from kraftcheck.validation.events import Body, Event, Kind
-from kraftcheck.validation.pairing import Pairs, is_lost, numbered
+from kraftcheck.validation.events import Body, Event, Kind, Pairs, is_lost, numbered
 
 if TYPE_CHECKING:  # `from kraftcheck import *` imports this module, and must not import the model
     from kraftcheck.validation.replay import ClusterReplay

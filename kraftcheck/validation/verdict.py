@@ -10,9 +10,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from kraftcheck.validation.disks import Disk
-from kraftcheck.validation.events import Event, Kind
+from kraftcheck.validation.events import UNWRITTEN, Event, Kind, is_lost
 from kraftcheck.validation.findings import Report
-from kraftcheck.validation.pairing import UNWRITTEN, is_lost
 from kraftcheck.validation.sources import Sources, voters_in
 from kraftcheck.validation.state import Refusal
 

@@ -1,4 +1,4 @@
-"""Binding of a configuration to a protocol: its constants, and the properties to check.
+"""Settings of a configuration, and its binding to a protocol: its constants, and the properties to check.
 
 Names of the `.cfg` that the protocol does not define raise `InputError`, with the place, the name found and the known
 names.
@@ -21,6 +21,21 @@ from kraftcheck.spec.language.protocol import FAIR_SPEC, MISSING, Constant, Prot
 from kraftcheck.spec.language.semantics import start_names
 from kraftcheck.spec.tla.types import Decoder, Encoder, MismatchError
 from kraftcheck.spec.values import ModelValue, Value, enum_name, enum_names, is_enum, text_of, transform, type_hints
+
+
+def override(config: ModelConfig, assignments: Iterable[Assignment]) -> ModelConfig:
+    """Apply settings to a configuration; of two settings of a constant, the later one wins."""
+    known = {value.name: value for value in config.model_values}
+    constants = dict(config.constants)
+    substitutions = dict(config.substitutions)
+    for assignment in assignments:
+        given = {one for one in (assignment.value, *_members(assignment.value)) if isinstance(one, ModelValue)}
+        for new in sorted(given, key=lambda value: value.index):
+            known.setdefault(new.name, ModelValue(new.name, len(known)))
+        value = transform(assignment.value, lambda leaf: known[leaf.name])
+        constants[assignment.name] = replace(assignment, value=value)
+        substitutions.pop(assignment.name, None)
+    return replace(config, constants=constants, substitutions=substitutions, model_values=tuple(known.values()))
 
 
 def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:

@@ -17,8 +17,8 @@ import gzip
 import re
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,7 +27,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import ModelValue, Value, cut, one_of, transform
+from kraftcheck.spec.values import ModelValue, Value, cut, one_of
 
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree
@@ -311,20 +311,6 @@ def parse_setting(text: str, config: ModelConfig | None) -> Assignment:
     return reader.assignment(tree)
 
 
-def override(config: ModelConfig, assignments: Iterable[Assignment]) -> ModelConfig:
-    """Apply settings to a configuration; of two settings of a constant, the later one wins."""
-    known = {value.name: value for value in config.model_values}
-    constants = dict(config.constants)
-    substitutions = dict(config.substitutions)
-    for assignment in assignments:
-        for new in sorted(set(_model_values(assignment.value)), key=lambda value: value.index):
-            known.setdefault(new.name, ModelValue(new.name, len(known)))
-        value = transform(assignment.value, lambda leaf: known[leaf.name])
-        constants[assignment.name] = replace(assignment, value=value)
-        substitutions.pop(assignment.name, None)
-    return replace(config, constants=constants, substitutions=substitutions, model_values=tuple(known.values()))
-
-
 class _SectionReader:
     """Collector of the sections of a `.cfg`, or of one setting, into a `ModelConfig`."""
 
@@ -428,14 +414,6 @@ def _subtrees(tree: Tree[Token]) -> list[Tree[Token]]:
 
 def _tokens(tree: Tree[Token]) -> list[Token]:
     return [child for child in tree.children if isinstance(child, str)]
-
-
-def _model_values(value: Value) -> Iterator[ModelValue]:
-    if isinstance(value, ModelValue):
-        yield value
-    elif isinstance(value, frozenset):
-        for item in value:
-            yield from _model_values(item)
 
 
 class BoundConfig(NamedTuple):

@@ -1,4 +1,13 @@
-"""Source of functions as syntax trees, and traces of single calls."""
+"""Source of functions as syntax trees; conditions behind a disabled action, a false property or a failed `assert`.
+
+A handler without a step ends at a `return`, or at its last line. Its call is traced, and the source gives the
+conditions that led to that line. A property is a pure function, so parts of its result can be evaluated again with the
+same names.
+
+>>> names = {"votes": (1, 2), "count": 7}
+>>> list(false_parts(ast.parse("count < 5 or all(vote < 2 for vote in votes)", mode="eval").body, names, {}))
+['count < 5  (count = 7)', 'vote < 2  (vote = 2)']
+"""
 
 from __future__ import annotations
 
@@ -9,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from inspect import CO_GENERATOR
+from itertools import pairwise
 from pathlib import Path
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple, TypeVar
@@ -278,3 +288,273 @@ def _value(node: ast.AST, names: Names) -> Any:
         case ast.Call(func=ast.Name("len"), args=[argument]):
             return len(_value(argument, names))
     raise LookupError(ast.dump(node))
+
+
+ITERATIONS = 4
+"""Maximum number of loop iterations to explain."""
+
+
+class Guard(NamedTuple):
+    """The line at which a function ended, and the condition that led there."""
+
+    # the true condition, with its values; empty if there is none or the source is unavailable
+    text: str
+    file: str  # the file
+    line: int
+
+
+def guard_of(call: TracedCall) -> Guard:
+    """Return the `Guard` of a call that yielded no step: the line of its end, and the conditions that led there."""
+    source = source_of_function(call.code)
+    if source is None:
+        return Guard("", call.code.co_filename, call.end)
+    return _GuardFinder(call, source).guard()
+
+
+class _Condition(NamedTuple):
+    """A test that was true, as an expression or text, with the moment of its evaluation."""
+
+    test: ast.expr | str
+    moment: Moment
+
+
+class _GuardFinder:
+    """Finder of the `Guard` of one traced call, in the source of the called function."""
+
+    def __init__(self, call: TracedCall, source: FunctionSource) -> None:
+        self._call = call
+        self._source = source
+
+    def guard(self) -> Guard:
+        line = self._call.end
+        statement = self._source.at(line)
+        delegate = self._delegate(statement)
+        if delegate is not None:
+            return guard_of(delegate)
+        if isinstance(statement, ast.Return):
+            return self._guard(self._around(statement, self._moment(line, len(self._call.moments))), line)
+        if isinstance(statement, ast.For | ast.While):
+            return self._after_loop(statement, line)
+        last = self._last_decision(0, len(self._call.moments))
+        return self._guard(*last) if last is not None else Guard("", self._call.code.co_filename, line)
+
+    def _delegate(self, statement: ast.stmt | None) -> TracedCall | None:
+        """Return the traced call of the generator that `statement` delegates to if it ended without a step, or None."""
+        source: ast.expr | None = None
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.YieldFrom):
+            source = statement.value.value
+        elif isinstance(statement, ast.Return):
+            source = statement.value
+        elif isinstance(statement, ast.For):
+            source = statement.iter
+        if not isinstance(source, ast.Call):
+            return None
+        name = called(source)
+        inner = [call for _, call in self._call.inner if call.is_generator and call.code.co_name == name]
+        return inner[-1] if inner and len(inner[-1].ends) == 1 else None
+
+    def _after_loop(self, loop: ast.For | ast.While, line: int) -> Guard:
+        """Return the guard of a loop that yields no step: the conditions of the last branch in each iteration."""
+        moments = self._call.moments
+        heads = [n for n, moment in enumerate(moments) if self._source.at(moment.line) is loop]
+        decisions = [self._last_decision(a + 1, b) for a, b in pairwise([*heads, len(moments)])]
+        found = [decision for decision in decisions if decision is not None]
+        if not found and isinstance(loop, ast.For) and heads == [len(moments) - 1]:
+            condition = _Condition(f"{ast.unparse(loop.iter)} is empty", moments[heads[0]])
+            return self._guard([condition, *self._around(loop, moments[heads[0]])], line)
+        texts = list(dict.fromkeys(self._guard(*decision).text for decision in found))
+        told = [*texts[:ITERATIONS], *(["..."] if len(texts) > ITERATIONS else [])]
+        return Guard("; ".join(told), self._call.code.co_filename, found[-1][1] if found else line)
+
+    def _last_decision(self, first: int, after: int) -> tuple[list[_Condition], int] | None:
+        """Return the conditions and the line of the last branch taken between two traced moments."""
+        moments = self._call.moments
+        for number in range(after - 1, first - 1, -1):
+            moment = moments[number]
+            statement = self._source.at(moment.line)
+            if isinstance(statement, ast.Continue | ast.Break | ast.Pass):
+                return self._around(statement, moment), moment.line
+            if isinstance(statement, ast.If):
+                following = moments[number + 1].line if number + 1 < len(moments) else None
+                if not _is_within(following, statement.body) and not _is_within(following, statement.orelse):
+                    test = _Condition(negated(statement.test), moment)
+                    return [test, *self._before(statement, moment)], moment.line
+        return None
+
+    def _before(self, statement: ast.If, moment: Moment) -> list[_Condition]:
+        """Return the conditions under which an `elif` is tested; none for a plain `if`."""
+        parent = self._source.parents[statement]
+        if isinstance(parent, ast.If) and statement in parent.orelse:
+            return self._around(statement, moment)
+        return []
+
+    def _around(self, node: ast.AST, moment: Moment) -> list[_Condition]:
+        """Return the tests of the innermost `if` around a statement, including preceding `elif`s."""
+        while not isinstance(node, ast.FunctionDef):
+            parent = self._source.parents.get(node)
+            if parent is None:
+                return []
+            if isinstance(parent, ast.match_case):
+                match = self._source.parents[parent]
+                assert isinstance(match, ast.Match)
+                return [_Condition(f"{ast.unparse(match.subject)} is {ast.unparse(parent.pattern)}", moment)]
+            if isinstance(parent, ast.If):
+                tested = self._moment(parent.lineno, len(self._call.moments))
+                if node in parent.body:
+                    return [_Condition(parent.test, tested), *self._before(parent, tested)]
+                return [*self._before(parent, tested), _Condition(negated(parent.test), tested)]
+            node = parent
+        return []
+
+    def _moment(self, line: int, before: int) -> Moment:
+        """Return the last traced moment of a line's statement, among the first `before` moments."""
+        statement = self._source.at(line)
+        for moment in reversed(self._call.moments[:before]):
+            if self._source.at(moment.line) is statement:
+                return moment
+        return Moment(line, {})
+
+    def _guard(self, conditions: list[_Condition], line: int) -> Guard:
+        texts = [c.test if isinstance(c.test, str) else ast.unparse(c.test) for c in conditions]
+        tests = [(c.test, c.moment) for c in conditions if not isinstance(c.test, str)]
+        values = list(dict.fromkeys(value for test, moment in tests for value in self._values(test, moment)))
+        text = " and ".join(f"({t})" if len(texts) > 1 and " or " in t else t for t in texts)
+        return Guard(text + (f" ({', '.join(values)})" if values else ""), self._call.code.co_filename, line)
+
+    def _values(self, test: ast.expr, moment: Moment) -> Iterator[str]:
+        """Yield `source = value` for the names and calls in a test, and for the results of these calls."""
+        yield from equations_in(test, moment.names)
+        statement = self._source.at(moment.line)
+        for node in ast.walk(test):
+            if not isinstance(node, ast.Call):
+                continue
+            inner = [call for line, call in self._call.inner if self._source.at(line) is statement]
+            call = next((call for call in reversed(inner) if call.code.co_name == called(node)), None)
+            if call is None:
+                continue
+            if type(call.result) is not bool:
+                yield from equation(node, call.result)
+            if not list(equations_in(node, moment.names)):  # the arguments do not explain the result
+                source = source_of_function(call.code)
+                yield from _GuardFinder(call, source).returned() if source is not None else ()
+
+    def returned(self) -> Iterator[str]:
+        """Yield texts such as `in f: x = 1`, which explain the value that the traced call returned."""
+        statement = self._source.at(self._call.end)
+        if not isinstance(statement, ast.Return) or statement.value is None or not self._call.moments:
+            return
+        moment = self._call.moments[-1]
+        found = list(equations_in(statement.value, moment.names))
+        if not found:
+            around = self._around(statement, moment)
+            found = [v for c in around if not isinstance(c.test, str) for v in equations_in(c.test, c.moment.names)]
+        yield from (f"in {self._call.code.co_name}: {value}" for value in found)
+
+
+def _is_within(line: int | None, statements: list[ast.stmt]) -> bool:
+    if line is None or not statements:
+        return False
+    return statements[0].lineno <= line <= (statements[-1].end_lineno or 0)
+
+
+MOST = 4
+"""Maximum number of parts to show."""
+SHOWN_TEST = 200
+"""Maximum length of a part."""
+
+
+def why_false(function: Callable[..., Any], *arguments: Any) -> tuple[str, ...]:
+    """Return the false parts of a property's result, with their values."""
+    code = function.__code__
+    _, call = trace_call(code, lambda: function(*arguments))
+    source = source_of_function(code)
+    statement = None if source is None else source.at(call.end)
+    if not isinstance(statement, ast.Return) or statement.value is None or not call.moments:
+        return ()
+    if isinstance(statement.value, ast.Constant):
+        guard = guard_of(call)
+        return (f"true: {guard.text}",) if guard.text else ()
+    return _parts(statement.value, function.__globals__, call.moments[-1].names)
+
+
+def why_assertion(error: BaseException, place: tuple[str, int]) -> tuple[str, ...]:
+    """Return the false parts of the test of a failed `assert`, with their values."""
+    module, traceback = parsed(place[0]), error.__traceback__
+    for node in nodes_of(module, ast.Assert) if module is not None else ():
+        if node.lineno <= place[1] <= (node.end_lineno or node.lineno):
+            while traceback is not None:
+                frame = traceback.tb_frame
+                if (frame.f_code.co_filename, traceback.tb_lineno) == place:
+                    return _parts(node.test, frame.f_globals, frame.f_locals)
+                traceback = traceback.tb_next
+    return ()
+
+
+def _parts(test: ast.expr, outer: Names, names: Names) -> tuple[str, ...]:
+    found = [f"false: {part}" for part in dict.fromkeys(false_parts(test, names, outer))]
+    return (*found[:MOST], *(["..."] if len(found) > MOST else []))
+
+
+def false_parts(test: ast.expr, names: Names, outer: Names) -> Iterator[str]:
+    """Yield the innermost false parts that make an expression false, with their values."""
+    try:
+        inner = list(_inner(test, _Scope(outer | names)))
+    except Exception:  # evaluation raised an exception: the expression is not pure
+        inner = []
+    if inner:
+        for part, more in inner:
+            yield from false_parts(part, names | more, outer)
+        return
+    values = ", ".join(dict.fromkeys(equations_in(test, names)))
+    yield cut(ast.unparse(test), SHOWN_TEST) + (f"  ({cut(values, SHOWN_TEST)})" if values else "")
+
+
+class _Scope:
+    """Evaluator of expressions in a namespace."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+
+    def value(self, node: ast.expr) -> Any:
+        expression = ast.fix_missing_locations(ast.Expression(node))
+        return eval(compile(expression, "<property>", "eval"), dict(self._names))
+
+
+def _inner(test: ast.expr, scope: _Scope) -> Iterator[tuple[ast.expr, Names]]:
+    """Yield the parts that make an expression false, with their bound names; none if it is atomic."""
+    match test:
+        case ast.BoolOp(op=op, values=parts):
+            false = [(part, Names()) for part in parts if not scope.value(part)]
+            yield from false[:1] if isinstance(op, ast.And) else false
+        case ast.UnaryOp(op=ast.Not(), operand=ast.BoolOp(op=ast.Or(), values=parts)):
+            yield negated(next(part for part in parts if scope.value(part))), {}
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Call() as call):
+            yield from ((negated(part), more) for part, more in _element(call, "any", scope, wanted=True))
+        case ast.IfExp():
+            yield (test.body if scope.value(test.test) else test.orelse), {}
+        case ast.Compare(ops=[_, _, *_]):
+            yield next(pair for pair in _pairs_of(test) if not scope.value(pair)), {}
+        case ast.Call():
+            yield from _element(test, "all", scope, wanted=False)
+
+
+def _pairs_of(test: ast.Compare) -> list[ast.expr]:
+    """Return the comparisons of a chain, such as `a < b` and `b < c`."""
+    terms = pairwise([test.left, *test.comparators])
+    return [ast.Compare(a, [op], [b]) for (a, b), op in zip(terms, test.ops, strict=True)]
+
+
+def _element(call: ast.Call, name: str, scope: _Scope, *, wanted: bool) -> Iterator[tuple[ast.expr, Names]]:
+    """Yield the element expression of `all(... for ...)` or `any(... for ...)`, with the bindings that decide it."""
+    is_it = isinstance(call.func, ast.Name) and call.func.id == name and len(call.args) == 1
+    found = call.args[0] if is_it else None
+    if not isinstance(found, ast.GeneratorExp | ast.ListComp):
+        return
+    bound = [node.id for each in found.generators for node in ast.walk(each.target) if isinstance(node, ast.Name)]
+    names = ast.Dict([ast.Constant(one) for one in bound], [ast.Name(one, ast.Load()) for one in bound])
+    test = found.elt if wanted else ast.UnaryOp(ast.Not(), found.elt)
+    *outer, last = found.generators
+    last = ast.comprehension(last.target, last.iter, [*last.ifs, test], last.is_async)
+    chosen = next(scope.value(ast.GeneratorExp(names, [*outer, last])), None)
+    if chosen is not None:
+        yield found.elt, chosen

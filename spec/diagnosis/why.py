@@ -18,8 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kraftcheck.spec.diagnosis.conditions import guard_of
-from kraftcheck.spec.diagnosis.source import trace_call
+from kraftcheck.spec.diagnosis.source import guard_of, trace_call
 from kraftcheck.spec.errors import InputError, unknown
 from kraftcheck.spec.language.declarations import Action
 from kraftcheck.spec.language.semantics import Refusal, Semantics, call_action

@@ -24,12 +24,13 @@ from kraftcheck.spec.language.declarations import (
     camel_case,
 )
 from kraftcheck.spec.language.formula import Fairness
-from kraftcheck.spec.language.memo import FieldValues, Memo
 from kraftcheck.spec.language.network import NoNetwork
 from kraftcheck.spec.language.protocol import MISSING, Protocol
 from kraftcheck.spec.language.refinement import Refinement
 from kraftcheck.spec.language.state import (
     NO_SENDING,
+    FieldValues,
+    Memo,
     State,
     Step,
     distinct,

@@ -1,4 +1,4 @@
-"""Global states, and the steps that actions yield.
+"""Global states, the steps that actions yield, and a memo of values that keeps nothing where inputs hardly repeat.
 
 A step has the acting replica's next state, the consumed message, and the messages sent. It may also write shared fields
 and other replicas, create replicas, and spend bounds. It is enabled only if all its parts are: see
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, combinations, permutations, product
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_values, transform
+from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_values, is_same, transform
 
 
 class State(Record):
@@ -204,3 +204,61 @@ def permuted(value: Value, permutation: Permutation) -> Value:
         return permutation.get(item, item)
 
     return transform(value, leaf)
+
+
+TRIAL = 1 << 13
+"""Outcomes that a memo adds between two checks of its use."""
+
+
+class Memo(dict[Any, Any]):
+    """Outcomes by input, or interned values. It empties itself, and keeps no more, where inputs hardly repeat."""
+
+    __slots__ = ("hits", "is_useless")
+
+    def __init__(self) -> None:
+        self.hits = 0
+        self.is_useless = False
+
+    def keep(self, key: Value, outcome: Value) -> None:
+        """Add an outcome, unless fewer than an eighth of the last lookups were hits."""
+        if self.is_useless:
+            return
+        self[key] = outcome
+        if len(self) % TRIAL == 0:
+            self._judge()
+
+    def _judge(self) -> None:
+        self.is_useless = self.hits < TRIAL // 8
+        self.hits = 0
+        if self.is_useless:
+            self.clear()
+
+    def intern(self, value: Value) -> Value:
+        """Return the interned object of a value."""
+        if self.is_useless:
+            return value
+        found = self.setdefault(value, value)
+        if found is not value:
+            self.hits += 1
+            return found if is_same(found, value) else value  # 1 and True are equal keys
+        if len(self) % TRIAL == 0:
+            self._judge()
+        return value
+
+
+class FieldValues(Memo):
+    """Interned values of a field. A sequence mostly grows at its end, so its last record is interned too."""
+
+    __slots__ = ("_ends",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ends = Memo()
+
+    def intern(self, value: Value) -> Value:
+        """Return the interned object of a value."""
+        if type(value) is tuple and value and isinstance(value[-1], Record):
+            last = self._ends.intern(value[-1])
+            if last is not value[-1]:
+                value = (*value[:-1], last)
+        return super().intern(value)

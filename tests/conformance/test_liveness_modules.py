@@ -20,7 +20,7 @@ from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import parse_config
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.traces.crosscheck.tlc import find_tool
+from kraftcheck.traces.crosscheck import find_tool
 from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support import live

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kraftcheck.explorer.tables import layout_policy
+from kraftcheck.explorer.tables import level_states
 from kraftcheck.explorer.tables.expander import Expander
-from kraftcheck.explorer.tables.layout_policy import Clustering, ColumnGroup
+from kraftcheck.explorer.tables.level_states import Clustering, ColumnGroup
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 
 
@@ -20,8 +20,8 @@ def laid_out(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         noted.append(flat)
         switch_layout(search, flat=flat)
 
-    monkeypatch.setattr(layout_policy, "FLAT_FROM", 1)
-    monkeypatch.setattr(layout_policy, "FLAT_SHARE", -1.0)
+    monkeypatch.setattr(level_states, "FLAT_FROM", 1)
+    monkeypatch.setattr(level_states, "FLAT_SHARE", -1.0)
     monkeypatch.setattr(BreadthFirst, "_switch_layout", noting)
     return noted
 
@@ -40,9 +40,9 @@ def packed_together(laid_out: list[bool], monkeypatch: pytest.MonkeyPatch) -> li
     def gain(_: Clustering, a: ColumnGroup, b: ColumnGroup, merged: ColumnGroup) -> float:
         return (1 + min(a.columns) * 7 + max(b.columns) * 5) % 3 - 0.5 - 0.1 * len(merged.columns)
 
-    monkeypatch.setattr(layout_policy, "CLUSTERS_FROM", 1)
-    monkeypatch.setattr(layout_policy, "ONE_WORD", 0)
-    monkeypatch.setattr(layout_policy, "SAVED", -(10**6))
+    monkeypatch.setattr(level_states, "CLUSTERS_FROM", 1)
+    monkeypatch.setattr(level_states, "ONE_WORD", 0)
+    monkeypatch.setattr(level_states, "SAVED", -(10**6))
     monkeypatch.setattr(Clustering, "_gain", gain)
     monkeypatch.setattr(Expander, "pack_together", noting)
     return noted

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.explorer.tables.layout_policy import SAMPLE, Clustering, linear_count, sample_states
+from kraftcheck.explorer.tables.level_states import SAMPLED_STATES, Clustering, linear_count, sample_states
+from kraftcheck.explorer.tables.rows import Levels
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
-from kraftcheck.explorer.tables.states.levels import Levels
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.values import ModelValue
 
@@ -62,8 +62,8 @@ def test_states_of_all_levels_are_looked_at() -> None:
         levels.begin()
         levels.append(np.full((100_000, 2), level, np.int32))
     rows = sample_states(levels)
-    assert SAMPLE // 2 < len(rows) <= SAMPLE
-    assert min(np.bincount(rows[:, 0])) > SAMPLE // 4
+    assert SAMPLED_STATES // 2 < len(rows) <= SAMPLED_STATES
+    assert min(np.bincount(rows[:, 0])) > SAMPLED_STATES // 4
     few = Levels(1 << 30)
     few.begin()
     few.append(np.arange(10, dtype=np.int32).reshape(5, 2))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from kraftcheck.explorer.native import compiling
-from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
+from kraftcheck.explorer.tables.kernel.arrays import WorkerArrays
 
 pytestmark = pytest.mark.kernel
 

@@ -9,7 +9,7 @@ import pytest
 
 from kraftcheck import MessageSet, Protocol, Record, State, Steps, become, constant, internal, invariant
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.explorer.tables import layout_policy
+from kraftcheck.explorer.tables import level_states
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 
 pytestmark = pytest.mark.kernel
@@ -50,7 +50,7 @@ def levels(most: int, *, checked: bool = False) -> tuple[BreadthFirst, float]:
 
 
 def test_a_chain_has_a_level_for_each_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout_policy, "FLAT_FROM", 100)
+    monkeypatch.setattr(level_states, "FLAT_FROM", 100)
     search, _ = levels(400)
     assert not search.expander.is_flat  # its control rows do not repeat, and neither do their columns
 

@@ -9,19 +9,18 @@ from dataclasses import replace
 import pytest
 
 from kraftcheck import load
-from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.reference import explore
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables import expander as expanding
 from kraftcheck.explorer.tables import layouts
+from kraftcheck.explorer.tables import rows as working
+from kraftcheck.explorer.tables import visited as visiting
 from kraftcheck.explorer.tables.kernel.flat import facts
 from kraftcheck.explorer.tables.kernel.flat.batches import resolve_flat
+from kraftcheck.explorer.tables.rows import Packing, Worker
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
-from kraftcheck.explorer.tables.states import visited as visiting
-from kraftcheck.explorer.tables.states import worker_buffers as working
-from kraftcheck.explorer.tables.states.packed_rows import Packing
-from kraftcheck.explorer.tables.states.spilling import SpillingSet
-from kraftcheck.explorer.tables.states.worker_buffers import Worker
+from kraftcheck.explorer.tables.visited import SpillingSet
+from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.spec import Map, Protocol, Record, State, Step, Steps, become, environment, internal, projection
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.values import ModelValue

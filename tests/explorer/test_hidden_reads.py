@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from kraftcheck.engines import search
-from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import Result, Search, SearchRequest
+from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.spec import Bag, Protocol, Record, State, Step, bound, environment, hide, invariant
 from kraftcheck.spec.language.views import HiddenReadError
-from kraftcheck.traces.crosscheck import tlc
+from kraftcheck.traces import crosscheck
 
 pytestmark = pytest.mark.kernel
 
@@ -174,7 +174,7 @@ def test_tlc_checks_the_state_found_first(tmp_path: Path, cls: type[Traced]) -> 
     protocol, (spec, config) = cls(), (tmp_path / "Traced.tla", tmp_path / "Traced.cfg")
     spec.write_text(MODULE.format(first=cls.first, second=3 - cls.first))
     config.write_text("INIT Init\nNEXT Next\nVIEW View\nINVARIANT Fine\n")
-    theirs = tlc.run(tlc.find_tool(), spec, config, ["-deadlock"])
+    theirs = crosscheck.run(crosscheck.find_tool(), spec, config, ["-deadlock"])
     options = SearchRequest(properties=(protocol.properties["Fine"],), deadlock=False, view="View")
     for engine in ("reference", "tables"):
         ours = search(engine, protocol, options)

@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 
-from kraftcheck.explorer.behaviour import Behaviour
-from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.random_walks import Plan, simulate
 from kraftcheck.explorer.reference import ReferenceSearch
-from kraftcheck.explorer.result import Result, SearchRequest
+from kraftcheck.explorer.result import Behaviour, Result, SearchRequest
 from kraftcheck.explorer.tables import expander as expanding
-from kraftcheck.explorer.tables import layout_policy
+from kraftcheck.explorer.tables import level_states
+from kraftcheck.explorer.tables import visited as visiting
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
-from kraftcheck.explorer.tables.states import visited as visiting
-from kraftcheck.explorer.tables.states.spilling import SpillingSet
+from kraftcheck.explorer.tables.visited import SpillingSet
+from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.spec import (
     Bag,
     Formula,
@@ -192,8 +191,8 @@ def layout(
     """Change the layout early; each change is noted in `laid_out` and `packed_together`."""
     name: str = request.param
     flat_from, clusters_from = LAYOUTS[name]
-    monkeypatch.setattr(layout_policy, "FLAT_FROM", flat_from)
-    monkeypatch.setattr(layout_policy, "CLUSTERS_FROM", clusters_from)
+    monkeypatch.setattr(level_states, "FLAT_FROM", flat_from)
+    monkeypatch.setattr(level_states, "CLUSTERS_FROM", clusters_from)
     return name
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.tables.states.levels import Levels
+from kraftcheck.explorer.tables.rows import Levels
 from kraftcheck.persistence.stored_files import DIGEST_BYTES, CorruptFileError, GrowingFile
 
 pytestmark = pytest.mark.kernel

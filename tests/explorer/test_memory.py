@@ -17,15 +17,13 @@ from kraftcheck import Protocol, Record, State, Steps, become, internal
 from kraftcheck.explorer.result import Search, SearchRequest, Verdict
 from kraftcheck.explorer.tables.engine import explore
 from kraftcheck.explorer.tables.level_states import MemoUsage, size_of
+from kraftcheck.explorer.tables.rows import BATCH, PARTITIONS, Found, Packing, Rows, packing
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
-from kraftcheck.explorer.tables.states.packed_rows import PARTITIONS, Found, Packing, Rows, packing
-from kraftcheck.explorer.tables.states.spilling import LEAST_BATCH, Archive, Budget
-from kraftcheck.explorer.tables.states.visited import Partition
-from kraftcheck.explorer.tables.states.worker_buffers import BATCH
+from kraftcheck.explorer.tables.visited import LEAST_BATCH, Archive, Budget, Partition
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.processes import available_memory
-from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.cfg.config import override, parse_setting, read_config
+from kraftcheck.spec.cfg.binding import bind, override
+from kraftcheck.spec.cfg.config import parse_setting, read_config
 from kraftcheck.spec.errors import InputError
 from tests.support.explorer.comparison import TEN_MILLION, found
 from tests.support.explorer.random_protocols import sample
@@ -226,8 +224,8 @@ def test_what_is_learned_counts_and_states_go_to_disk(monkeypatch: pytest.Monkey
     protocol, options = bound("counts/two-voters-restart").protocol, SearchRequest(deadlock=False)
     roomy = Watched(protocol, options, 1, batch=300)
     whole = roomy.run()
-    monkeypatch.setattr("kraftcheck.explorer.tables.states.spilling.LEAST_LEARNED", 0)
-    monkeypatch.setattr("kraftcheck.explorer.tables.states.spilling.LEAST_SHARE", 64)
+    monkeypatch.setattr("kraftcheck.explorer.tables.visited.LEAST_LEARNED", 0)
+    monkeypatch.setattr("kraftcheck.explorer.tables.visited.LEAST_SHARE", 64)
     memory = 64 * learned_by(roomy) // 63 + (1 << 14)
     search = Watched(protocol, replace(options, memory=memory), 1, batch=300)
     assert found(search.run()) == found(whole)
@@ -248,7 +246,7 @@ class Remembers(Protocol):
 
 
 def test_only_what_is_learned_ends_the_search_and_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("kraftcheck.explorer.tables.states.spilling.LEAST_LEARNED", 0)
+    monkeypatch.setattr("kraftcheck.explorer.tables.visited.LEAST_LEARNED", 0)
     options = SearchRequest(memory=3 << 20, checkpoint=tmp_path / "kept", max_depth=3_000)
     result = explore(Remembers(), options)
     assert (result.verdict, result.limit) == (Verdict.INCOMPLETE, "memory")

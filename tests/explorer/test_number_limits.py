@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.explorer.tables import layout_policy
+from kraftcheck.explorer.tables import level_states
 from kraftcheck.explorer.tables.learning import growing_tables, interner
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 from kraftcheck.spec.errors import ProtocolError
@@ -34,8 +34,8 @@ def test_local_states(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("table", "most"), [("contents", 8), ("content_items", 16)])
 @pytest.mark.parametrize("flat_from", [1, 1 << 20])
 def test_contents_of_inboxes(table: str, most: int, flat_from: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout_policy, "FLAT_FROM", flat_from)
-    monkeypatch.setattr(layout_policy, "FLAT_SHARE", -1.0)
+    monkeypatch.setattr(level_states, "FLAT_FROM", flat_from)
+    monkeypatch.setattr(level_states, "FLAT_SHARE", -1.0)
     for name in ("contents", "inbox_codes", "content_items"):
         monkeypatch.setitem(growing_tables.ROOM, name, 3)
     counts = searched()

@@ -14,7 +14,7 @@ import pytest
 
 from kraftcheck.engines import ENGINES
 from kraftcheck.explorer import reference
-from kraftcheck.explorer.capabilities import CAPABILITIES, Feature, able, asked
+from kraftcheck.explorer.request import CAPABILITIES, Feature, able, asked
 from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest, Violation
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.spec import (

@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from kraftcheck import load
-from kraftcheck.explorer.tables.states.packed_rows import distinct
+from kraftcheck.explorer.tables.rows import distinct
 from kraftcheck.spec import (
     Bag,
     Map,

@@ -16,9 +16,17 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from kraftcheck.engines import search as search_by
-from kraftcheck.explorer.behaviour import NoSuchPathError
 from kraftcheck.explorer.reference import ReferenceSearch, explore
-from kraftcheck.explorer.result import DEADLOCK, Progress, Result, Search, SearchRequest, TraceStep, Verdict
+from kraftcheck.explorer.result import (
+    DEADLOCK,
+    NoSuchPathError,
+    Progress,
+    Result,
+    Search,
+    SearchRequest,
+    TraceStep,
+    Verdict,
+)
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec import (
     ActionError,
@@ -43,7 +51,7 @@ from kraftcheck.spec import (
 )
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
-from kraftcheck.spec.language import memo
+from kraftcheck.spec.language import state as states
 from kraftcheck.spec.language.semantics import Semantics, Take, Transition, call_action, scenario, take
 from kraftcheck.spec.language.state import permutation_group, permuted
 from tests.support.explorer.random_protocols import FEATURES, Description, describe, sample, search
@@ -143,14 +151,14 @@ def test_counts() -> None:
 
 def test_outcomes_are_kept_only_where_inputs_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = explore(TwoPhaseCommit(resource_managers=HOSTS))
-    monkeypatch.setattr(memo, "TRIAL", 8)
-    outcomes = memo.Memo()
+    monkeypatch.setattr(states, "TRIAL", 8)
+    outcomes = states.Memo()
     for number in range(20):
         outcomes.keep(number, ())
         outcomes.hits += number < 7
     assert outcomes.is_useless
     assert not outcomes
-    interned, values = memo.Memo(), [(number,) for number in range(17)]
+    interned, values = states.Memo(), [(number,) for number in range(17)]
     assert interned.intern((0,)) is interned.intern((0,))
     assert type(interned.intern((False,))[0]) is bool
     assert all(interned.intern(value) is value for value in values[1:])

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kraftcheck import check, simulate
-from kraftcheck.explorer.capabilities import CAPABILITIES
+from kraftcheck.explorer.request import CAPABILITIES
 from kraftcheck.explorer.result import Result, Verdict
-from kraftcheck.explorer.tables.layout_policy import LayoutPolicy
+from kraftcheck.explorer.tables.level_states import LayoutPolicy
 from kraftcheck.reporting.counterexample import counterexample_text
 from kraftcheck.spec import (
     InputError,

@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 import pytest
 
 from kraftcheck import api
-from kraftcheck.explorer.canonical import canonicalizer
-from kraftcheck.explorer.reference import explore
+from kraftcheck.explorer.reference import FAR, explore, lifts_of
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict
-from kraftcheck.explorer.twins import FAR, lifts_of
+from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.spec import (
     Formula,
     MessageSet,

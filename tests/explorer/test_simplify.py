@@ -24,8 +24,7 @@ from kraftcheck import (
     internal,
     invariant,
 )
-from kraftcheck.explorer.behaviour import Behaviour, step_of
-from kraftcheck.explorer.result import SearchRequest, TraceStep, Violation
+from kraftcheck.explorer.result import Behaviour, SearchRequest, TraceStep, Violation, step_of
 from kraftcheck.explorer.simplifier import Simplifier, violation_of
 from kraftcheck.spec.examples.lock_service import Client, ImpatientServer, Nothing, Phase
 from kraftcheck.spec.language.semantics import Semantics

@@ -11,7 +11,7 @@ from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Result, Search, SearchRequest, Verdict
 from kraftcheck.explorer.tables import engine
 from kraftcheck.explorer.tables.checker import CallGrowth
-from kraftcheck.explorer.tables.locality import reason, split
+from kraftcheck.explorer.tables.python_checks import reason, split
 from kraftcheck.spec import (
     Bag,
     Protocol,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kraftcheck import check
-from kraftcheck.explorer.calls.type_inspection import note_types
+from kraftcheck.explorer.calls.inspection import note_types
 from kraftcheck.spec import (
     Map,
     Protocol,

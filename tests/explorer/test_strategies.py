@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.explorer.capabilities import CAPABILITIES
+from kraftcheck.explorer.request import CAPABILITIES
 from kraftcheck.explorer.result import Search, SearchRequest
 from kraftcheck.explorer.tables import search_orders, searches
 from kraftcheck.explorer.tables.engine import explore

@@ -11,11 +11,11 @@ import pytest
 from kraftcheck.cli import main
 from kraftcheck.explorer.result import SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import engine, violations
-from kraftcheck.explorer.symbolic.counterexamples import WitnessPaths
 from kraftcheck.explorer.symbolic.engine import PathTimeout, explore
 from kraftcheck.explorer.symbolic.kernel import diagram as codes
 from kraftcheck.explorer.symbolic.kernel.projections import FEWEST_SUMMED, MOST_SUMMED, has_room
 from kraftcheck.explorer.symbolic.store import Store
+from kraftcheck.explorer.symbolic.violations import WitnessPaths
 from tests.support.kraft_model.searches import bound as configured
 from tests.support.kraft_model.searches import check_trace
 from tests.support.tlc import bound, expected

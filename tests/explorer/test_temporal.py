@@ -17,7 +17,6 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from kraftcheck.explorer import reference
-from kraftcheck.explorer.lassos import LassoEvaluator
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.explorer.tables import learned_system, level_states
@@ -56,6 +55,7 @@ from kraftcheck.spec import (
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.formula import Boolean, StatePredicate, Taken
 from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.traces.replay.claims import LassoEvaluator
 from tests.support.explorer.lassos import require_counterexample
 from tests.support.explorer.random_protocols import sample
 

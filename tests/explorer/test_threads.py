@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kraftcheck.explorer.tables.expander import SMALLEST, work_pieces
-from kraftcheck.explorer.tables.states.worker_buffers import SERIAL, Threads
+from kraftcheck.explorer.tables.rows import SERIAL, Threads
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kraftcheck.explorer.native import arrays
 from kraftcheck.explorer.tables.kernel.hash_set import CAPACITY, MAX_LOAD, STRIDE, look_up, mark_known, number
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import (
@@ -25,20 +26,19 @@ from kraftcheck.explorer.tables.kernel.packing import (
     unmix,
     unpack_states,
 )
-from kraftcheck.explorer.tables.states import virtual_memory
-from kraftcheck.explorer.tables.states.packed_rows import (
+from kraftcheck.explorer.tables.rows import (
     PARTITIONS,
     Found,
     Packing,
     Rows,
     Successors,
+    Threads,
     Words,
     entry_bytes,
     packing,
     roomy_packing,
 )
-from kraftcheck.explorer.tables.states.visited import FIRST_CAPACITY, Partition, VisitedSet
-from kraftcheck.explorer.tables.states.worker_buffers import Threads
+from kraftcheck.explorer.tables.visited import FIRST_CAPACITY, Partition, VisitedSet
 from kraftcheck.persistence.stored_files import SpillArena, is_mapped
 
 pytestmark = pytest.mark.kernel
@@ -99,8 +99,8 @@ def new_of(partition: Partition, words: Words) -> list[int]:
 
 @pytest.mark.parametrize("own_pages", [1, 1 << 30])
 def test_a_table_takes_the_bytes_that_another_left(own_pages: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(virtual_memory, "OWN_PAGES", own_pages)
-    packed, spare = packing_of(90), (virtual_memory.Spare(), virtual_memory.Spare())
+    monkeypatch.setattr(arrays, "OWN_PAGES", own_pages)
+    packed, spare = packing_of(90), (arrays.Spare(), arrays.Spare())
     partitions = [Partition(packed, None, 20, 100, spare) for _ in range(5)]
     made = [made_up(packed, 4_000, seed) for seed in range(len(partitions))]
     taken, grown = set(), set()
@@ -112,7 +112,7 @@ def test_a_table_takes_the_bytes_that_another_left(own_pages: int, monkeypatch: 
     assert [as_set(partition.words()) for partition in partitions] == [as_set(words) for words in made]
     assert own_pages > 1 or len(taken) < len(grown)  # small ones stand where the allocator puts them
     larger = max(partition.keys.nbytes for partition in partitions)
-    assert len(spare[0].take(1)) <= virtual_memory.RESERVED * larger + 1  # of what was left one is kept
+    assert len(spare[0].take(1)) <= arrays.RESERVED * larger + 1  # of what was left one is kept
 
 
 def test_addresses_that_there_are_not_are_not_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,27 +120,27 @@ def test_addresses_that_there_are_not_are_not_reserved(monkeypatch: pytest.Monke
 
     def refusing(number: int, count: int, **rest: Any) -> Any:
         made.append(count)
-        if count > virtual_memory.OWN_PAGES:
+        if count > arrays.OWN_PAGES:
             raise OSError(12, "Cannot allocate memory")
         return mmap.mmap(number, count, **rest)
 
-    monkeypatch.setattr(virtual_memory, "map_memory", refusing)
-    found = virtual_memory.reserved(virtual_memory.OWN_PAGES)
-    assert made == [virtual_memory.RESERVED * virtual_memory.OWN_PAGES, virtual_memory.OWN_PAGES]
-    assert len(found) == virtual_memory.OWN_PAGES
+    monkeypatch.setattr(arrays, "map_memory", refusing)
+    found = arrays.reserved(arrays.OWN_PAGES)
+    assert made == [arrays.RESERVED * arrays.OWN_PAGES, arrays.OWN_PAGES]
+    assert len(found) == arrays.OWN_PAGES
     assert not found.any()
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system does not tell what pages there are")
 def test_what_is_written_here_and_there_has_small_pages() -> None:
     shape = 16, 1 << 18, 2
-    found = virtual_memory.scattered(shape, np.int32)
+    found = arrays.scattered(shape, np.int32)
     assert (found.shape, found.dtype) == (shape, np.int32)
     assert not found.any()
     found[3, 5, 1] = 1
     assert np.flatnonzero(found).tolist() == [(3 * shape[1] + 5) * 2 + 1]
     assert not asks_for_large_pages(found)
-    few = virtual_memory.scattered((5,), np.uint64)  # it may stand where an array of before was given large pages
+    few = arrays.scattered((5,), np.uint64)  # it may stand where an array of before was given large pages
     assert few.base is None
     assert not few.any()
 
@@ -149,10 +149,10 @@ def test_room_that_there_is_not_is_a_lack_of_memory(monkeypatch: pytest.MonkeyPa
     def refusing(*_: Any, **__: Any) -> Any:
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(virtual_memory, "map_memory", refusing)
-    assert not virtual_memory.scattered((64, 4_096), np.int32).any()
+    monkeypatch.setattr(arrays, "map_memory", refusing)
+    assert not arrays.scattered((64, 4_096), np.int32).any()
     with pytest.raises(MemoryError):
-        virtual_memory.scattered((1 << 50, 16), np.int32)
+        arrays.scattered((1 << 50, 16), np.int32)
 
 
 def test_a_partition_that_is_replaced_counts() -> None:

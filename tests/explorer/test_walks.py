@@ -9,10 +9,9 @@ from itertools import pairwise
 
 import pytest
 
-from kraftcheck.explorer.behaviour import Behaviour
-from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.random_walks import GOING, Plan, RandomWalks, simulate
-from kraftcheck.explorer.result import DEADLOCK, Interrupted, Result, SearchRequest, Verdict
+from kraftcheck.explorer.result import DEADLOCK, Behaviour, Interrupted, Result, SearchRequest, Verdict
+from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.kraft_model.reconfig.variants import SecondVoteInEpoch
 from kraftcheck.spec import (
     Bag,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kraftcheck import load
-from kraftcheck.explorer.calls import conjuncts
+from kraftcheck.explorer.calls import inspection
 from kraftcheck.explorer.tables.learning import decision_trees
 from kraftcheck.spec.errors import RaisedError
 
@@ -115,7 +115,7 @@ def test_random_ones_agree_with_the_reference(examples: int, tmp_path: Path, mon
         file = tmp_path / f"workers_{number}.py"
         constraint, invariant = drawn(random), drawn(random)
         file.write_text(MODEL.replace("{constraint}", constraint).replace("{invariant}", invariant))
-        split += len(conjuncts._split(load(f"{file}:Workers").protocol.properties["Bounded"])) > 1
+        split += len(inspection._split(load(f"{file}:Workers").protocol.properties["Bounded"])) > 1
         assert told(file, "tables") == told(file, "reference"), (constraint, invariant)
     assert split > examples // 3
 

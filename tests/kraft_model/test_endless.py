@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from kraftcheck.catalogue import find_config, find_model
-from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.reference import explore
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict, Violation
+from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.kraft_model.quorum.epochs import QuorumEpochs
 from kraftcheck.kraft_model.quorum.records import (
     Batch,

@@ -22,8 +22,8 @@ from kraftcheck.kraft_model.quorum.variants.faults import BusyLeaderRefuses
 from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import ModelValue, Step, Steps, become
-from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.cfg.config import override, parse_setting
+from kraftcheck.spec.cfg.binding import bind, override
+from kraftcheck.spec.cfg.config import parse_setting
 from tests.support.kraft_model.searches import search
 
 UPGRADE = {"WatchAnswers": "TRUE", "PlainAnswers": "TRUE", "MaxElections": "1", "MaxPreVotes": "1", "MaxAppends": "0"}

@@ -33,8 +33,8 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.kraft_model.quorum.rules import keys
 from kraftcheck.kraft_model.quorum.variants import coming, formatting
 from kraftcheck.spec import Map
-from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.cfg.config import BoundConfig, override, parse_setting
+from kraftcheck.spec.cfg.binding import bind, override
+from kraftcheck.spec.cfg.config import BoundConfig, parse_setting
 from tests.support.kraft_model.quorum_steps import ALL, FIRST, N1, N2, N3, N4, QUIET, only, quorum, replica, sent, vote
 from tests.support.kraft_model.searches import bound, search
 

@@ -12,8 +12,8 @@ from kraftcheck.explorer.result import Result, SearchRequest, TraceStep, Verdict
 from kraftcheck.explorer.tables.engine import explore as explore_tables
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.kraft_model.reconfig.records import Role, Server, ServerId, ServerState
-from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.cfg.config import BoundConfig, ModelConfig, override, parse_setting
+from kraftcheck.spec.cfg.binding import bind, override
+from kraftcheck.spec.cfg.config import BoundConfig, ModelConfig, parse_setting
 from kraftcheck.spec.discovery import first_sentence, variants_of
 from kraftcheck.spec.errors import ConstantError, InputError
 from kraftcheck.spec.language.protocol import Protocol

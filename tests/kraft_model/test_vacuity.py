@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftcheck.catalogue import find_model
-from kraftcheck.spec.diagnosis.vacuity import vacuous, watch
+from kraftcheck.spec.diagnosis.lint import vacuous, watch
 from tests.support.kraft_model.searches import bound, search
 
 pytestmark = [pytest.mark.kernel, pytest.mark.slow]

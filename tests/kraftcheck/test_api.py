@@ -269,7 +269,7 @@ def test_a_trace_as_a_table_of_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
     assert table.loc[4, ["action", "1.jobs", "2.jobs", "jobs"]].tolist() == ["Take", 3, 0, 3]
     assert to_pandas(result.violations[0]).equals(table)
     assert len(to_pandas(check(Factory(), deadlock=False, engine="reference"))) == 0
-    monkeypatch.setattr("kraftcheck.explorer.frames.find_spec", lambda name: None)
+    monkeypatch.setattr("kraftcheck.explorer.result.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"to_pandas needs the package pandas: pip install 'kraftcheck\[pandas\]'"):
         to_pandas(result)
 

@@ -19,9 +19,8 @@ import pytest
 
 from kraftcheck import InputError, Verdict, check, load
 from kraftcheck.engines import compiling, search
-from kraftcheck.explorer.bookkeeping import CLOCK
 from kraftcheck.explorer.compiling import cache_problem, timed_compilation
-from kraftcheck.explorer.result import Result, Violation
+from kraftcheck.explorer.result import CLOCK, Result, Violation
 from kraftcheck.pytest_plugin import _checked
 from kraftcheck.reporting.as_json import SCHEMA, value_as_json
 from kraftcheck.spec import Map, ModelValue

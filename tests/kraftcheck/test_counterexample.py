@@ -28,7 +28,7 @@ from kraftcheck import (
     on,
 )
 from kraftcheck.kraft_model.reconfig.records import FetchRequest, Nil, ServerId
-from kraftcheck.reporting.changes import difference, fields_set, message_words, messages
+from kraftcheck.reporting.counterexample import difference, fields_set, message_words, messages
 from kraftcheck.reporting.lines import breaks, hanging, print_lines
 from kraftcheck.spec import Bag, Map
 from kraftcheck.spec.values import text_of

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kraftcheck.spec.errors import InputError
+from kraftcheck.traces import crosscheck as tlc
 from kraftcheck.traces import read_traces
-from kraftcheck.traces.crosscheck import tlc
 
 MODULE = Path(__file__).parents[1] / "data" / "toy" / "LockService.tla"
 CONFIG = """\

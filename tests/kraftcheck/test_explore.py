@@ -20,7 +20,7 @@ from kraftcheck.explorer.result import Violation
 from kraftcheck.exploring.session import FORMS, Server, Session
 from kraftcheck.exploring.tree import Tree
 from kraftcheck.jobs import lenient_job
-from kraftcheck.reporting.files import write_counterexamples
+from kraftcheck.reporting.output import write_counterexamples
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.state import permuted
 from tests.support.command_line import Run, start

@@ -22,7 +22,7 @@ from kraftcheck.engines import ENGINES
 from kraftcheck.explorer.checkpoint import identity_of_search
 from kraftcheck.explorer.request import OPTIONS, SearchRequest
 from kraftcheck.explorer.result import Result
-from kraftcheck.options import given, with_completers
+from kraftcheck.jobs import given, with_completers
 from kraftcheck.reporting.as_json import result_as_json
 
 COMMANDS = sorted(path.stem for path in (Path(kraftcheck.__file__).parent / "commands").glob("[!_]*.py"))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kraftcheck.explorer.result import TraceStep
-from kraftcheck.reporting.changes import flows
+from kraftcheck.reporting.counterexample import flows
 from kraftcheck.reporting.report import LONGEST, diagrams, markdown, page
 from kraftcheck.spec import Bag, ModelValue, Record
 from kraftcheck.spec.examples.lock_service import LockService

@@ -28,8 +28,8 @@ from kraftcheck.spec import (
     step_invariant,
     weak,
 )
-from kraftcheck.spec.cfg.binding import bind, bind_constants
-from kraftcheck.spec.cfg.config import override, parse_config, parse_setting
+from kraftcheck.spec.cfg.binding import bind, bind_constants, override
+from kraftcheck.spec.cfg.config import parse_config, parse_setting
 from kraftcheck.spec.language.semantics import Take, scenario, take
 
 

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kraftcheck.spec.cfg.config as config_module
+from kraftcheck.spec.cfg.binding import override
 from kraftcheck.spec.cfg.config import (
     Assignment,
     ConfigError,
     ModelConfig,
     Named,
     TextPosition,
-    override,
     parse_config,
     parse_setting,
     read_config,

@@ -14,7 +14,7 @@ from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.persistence.folder import manifest_text
 from kraftcheck.spec import Protocol, ProtocolError, Record, State, Steps, become, constant, internal, invariant
-from kraftcheck.spec.diagnosis.vacuity import Watch, vacuous, watch
+from kraftcheck.spec.diagnosis.lint import Watch, vacuous, watch
 
 
 class Node(Record):

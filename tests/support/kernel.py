@@ -19,7 +19,7 @@ from kraftcheck.commands.warm import compile_symbolic, compile_tables
 from kraftcheck.explorer import compiling as compiled
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.symbolic.kernel import saturation
-from kraftcheck.explorer.tables import engine, layout_policy
+from kraftcheck.explorer.tables import engine, level_states
 from kraftcheck.explorer.tables.kernel import depth_first
 from kraftcheck.explorer.tables.kernel.native import CACHE
 from kraftcheck.files import InUseError, lock_file
@@ -79,7 +79,7 @@ def run_tables() -> tuple[int, int]:
     assert temporal
     assert reachable
     rows = engine.explore(protocol, SearchRequest(deadlock=False, temporal=temporal, reachable=reachable))
-    layout_policy.FLAT_FROM, layout_policy.FLAT_SHARE = 1, -1.0
+    level_states.FLAT_FROM, level_states.FLAT_SHARE = 1, -1.0
     flat = engine.explore(protocol, SearchRequest(deadlock=False, workers=2))
     return rows.distinct_states, flat.distinct_states
 

@@ -13,8 +13,8 @@ from kraftcheck.lockstep.cluster import KafkaCluster
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
 from kraftcheck.lockstep.process import Driver
 from kraftcheck.lockstep.walks import Candidates, Chosen, RandomWalk
-from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.cfg.config import override, parse_setting
+from kraftcheck.spec.cfg.binding import bind, override
+from kraftcheck.spec.cfg.config import parse_setting
 
 STEP = re.compile(r"(\w+) (\w+)(?:<(\w+))?(?: #(\d+))?")
 

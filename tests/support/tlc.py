@@ -20,8 +20,8 @@ from kraftcheck.kraft_model.reconfig.records import (
     Shared,
 )
 from kraftcheck.spec import invariant
-from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.cfg.config import BoundConfig, override, parse_setting, read_config
+from kraftcheck.spec.cfg.binding import bind, override
+from kraftcheck.spec.cfg.config import BoundConfig, parse_setting, read_config
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.tla.text import parse_value
 from kraftcheck.spec.values import Value

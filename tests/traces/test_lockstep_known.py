@@ -16,8 +16,8 @@ from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
 from kraftcheck.lockstep.process import Driver
 from kraftcheck.lockstep.walks import GivenWalk, WalkFile, read_walk
-from kraftcheck.spec.cfg.binding import bind
-from kraftcheck.spec.cfg.config import override, parse_setting
+from kraftcheck.spec.cfg.binding import bind, override
+from kraftcheck.spec.cfg.config import parse_setting
 
 ROOT = Path(__file__).parents[2]
 KNOWN = ROOT / "tests" / "data" / "kafka" / "known"

@@ -130,7 +130,7 @@ def test_a_file_that_cannot_be_written(
         raise OSError(28, "No space left on device")
 
     stub(None)
-    monkeypatch.setattr("kraftcheck.reporting.files.write_json", fail)
+    monkeypatch.setattr("kraftcheck.reporting.output.write_json", fail)
     monkeypatch.setattr("kraftcheck.commands.lockstep.write_report", fail)
     monkeypatch.setattr("kraftcheck.lockstep.survey.Survey.write", fail)
     monkeypatch.setattr("kraftcheck.lockstep.reach.Reach", Counting)

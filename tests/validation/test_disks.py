@@ -13,10 +13,9 @@ import pytest
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.disks import Disk, is_disk, read_disks
-from kraftcheck.validation.findings import Report
+from kraftcheck.validation.findings import Report, describe, render
 from kraftcheck.validation.monitors import check_disks
 from kraftcheck.validation.records import BATCH, HEADER, Voters, crc32c
-from kraftcheck.validation.rendering import describe, render
 from tests.support import kafka_disks as cluster
 
 SAMPLE = Path(__file__).parents[1] / "data" / "cluster" / "disks.tar.gz"

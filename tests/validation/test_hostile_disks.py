@@ -18,9 +18,9 @@ import pytest
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.disks import is_disk, read_disks
+from kraftcheck.validation.findings import render
 from kraftcheck.validation.monitors import check_disks
 from kraftcheck.validation.records import HEADER
-from kraftcheck.validation.rendering import render
 from tests.support import kafka_disks as cluster
 
 SAMPLE = Path(__file__).parents[1] / "data" / "cluster" / "disks.tar.gz"

@@ -12,7 +12,7 @@ import pytest
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.findings import Report
 from kraftcheck.validation.log4j import read_lines
-from kraftcheck.validation.log_monitors import LOG_CHECKS, check_events
+from kraftcheck.validation.monitors import LOG_CHECKS, check_events
 
 DATA = Path(__file__).parents[1] / "data" / "cluster"
 

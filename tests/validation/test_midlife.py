@@ -12,7 +12,7 @@ import pytest
 
 from kraftcheck.validation.events import Kind
 from kraftcheck.validation.log4j import read_lines
-from kraftcheck.validation.older import lineage
+from kraftcheck.validation.starts import lineage
 from kraftcheck.validation.state import beginning
 from tests.support.command_line import Outcome, Run
 

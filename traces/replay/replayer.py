@@ -13,7 +13,7 @@ from functools import partial
 from math import factorial, prod
 from os import PathLike, fspath
 
-from kraftcheck.explorer.canonical import canonicalizer
+from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states

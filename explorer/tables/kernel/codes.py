@@ -1,6 +1,6 @@
 """Column numbers, node kinds, flags, sentinels and limits shared by the kernel and Python.
 
-`tables.py` declares the tables, `worker.py` a worker's buffers. A column that holds two kinds of number stores
+`arrays.py` declares the tables and a worker's buffers. A column that holds two kinds of number stores
 the second kind as the complement `~n`, which is below 0.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kraftcheck.explorer.native.compiling import inlined
 
@@ -192,16 +191,6 @@ META_SIZE = 32
 def code_of(number: Any, violated: Any) -> Any:
     """Return the packed codes of inbox contents: the number within the slot, and a sign bit for violated invariants."""
     return np.where(np.equal(violated, 0), number, np.bitwise_or(number, CODE_BAD))
-
-
-def grown(array: NDArray[Any], size: int, fill: int = 0) -> NDArray[Any]:
-    """Return an array of at least `size` rows: the array itself, or a copy of at least twice its length."""
-    if len(array) >= size:
-        return array
-    shape = (max(size, 2 * len(array)), *array.shape[1:])
-    larger = np.full(shape, fill, array.dtype) if fill else np.zeros(shape, array.dtype)  # zeros take no time
-    larger[: len(array)] = array
-    return larger
 
 
 @inlined

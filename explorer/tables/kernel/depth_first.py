@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.arrays import Arrays, array
+from kraftcheck.explorer.tables.kernel.arrays import accept_successor, collect, record_deadlock, violations_of
 from kraftcheck.explorer.tables.kernel.codes import (
     FULL,
     M_COLLECTS,
@@ -30,7 +31,6 @@ from kraftcheck.explorer.tables.kernel.maps import mix
 from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, keep
 from kraftcheck.explorer.tables.kernel.packing import MIXED_BITS, hash_words, pack, repack_one
 from kraftcheck.explorer.tables.kernel.symmetry import canonical
-from kraftcheck.explorer.tables.kernel.worker import accept_successor, collect, record_deadlock, violations_of
 
 MAX_LOAD = 0.75
 S_BASE, S_DEPTH = STATS_SIZE - 1, STATS_SIZE - 2  # first stack place of the last state's successors, and its depth

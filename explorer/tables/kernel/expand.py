@@ -12,13 +12,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, NONE, REFUSED, pair, places_of
-from kraftcheck.explorer.tables.kernel.maps import GROUP, find, find_near, first_place, group_of
-from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, on_stack, prefetch
-from kraftcheck.explorer.tables.kernel.packing import change_bits, hash_words, owner, pack
-from kraftcheck.explorer.tables.kernel.symmetry import canonical
-from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk
-from kraftcheck.explorer.tables.kernel.worker import (
+from kraftcheck.explorer.tables.kernel.arrays import (
     accept_successor,
     check_evaluated,
     collect_successor,
@@ -27,6 +21,12 @@ from kraftcheck.explorer.tables.kernel.worker import (
     retry_state,
     stop_batch,
 )
+from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, NONE, REFUSED, pair, places_of
+from kraftcheck.explorer.tables.kernel.maps import GROUP, find, find_near, first_place, group_of
+from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit, on_stack, prefetch
+from kraftcheck.explorer.tables.kernel.packing import change_bits, hash_words, owner, pack
+from kraftcheck.explorer.tables.kernel.symmetry import canonical
+from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk
 
 RECENT = 1 << 12  # places of the recent-successors cache, which drops duplicates before the visited set
 AHEAD = 8  # states between a prefetch and the read

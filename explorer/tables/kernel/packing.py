@@ -1,4 +1,16 @@
-"""Bit packing of states into words, in the fields that `states/packed_rows.py` lays out."""
+"""Bit packing of states into words: one number for each field, which is a column or a *cluster* of columns.
+
+The fields are laid out by `Packing` of `tables/rows.py`. A cluster interns the joint contents of several columns of a
+flat state, such as a replica and its inbox. Few joint contents occur, so one id takes fewer bits than the columns' own
+ids side by side. All clusters share one hash table; id 0 is the contents that are all zeros. A column that a VIEW
+hides is in no field.
+
+Threads intern contents in parallel without locks. A thread writes the contents to a place of its own, then
+publishes that place in the hash table by compare-and-swap. Each thread first reserves room for its batch
+(`reserve_room`).
+
+Source: A. Laarman, J. van de Pol, M. Weber, "Parallel Recursive State Compression for Free" (2011).
+"""
 
 from __future__ import annotations
 
@@ -7,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.arrays import Arrays, array
-from kraftcheck.explorer.tables.kernel.codes import CODE_MASK, R_IDENTITY
+from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.codes import CODE_MASK, R_IDENTITY, inboxes_of
 from kraftcheck.explorer.tables.kernel.maps import mix
-from kraftcheck.explorer.tables.kernel.native import bare, inlined, jit
+from kraftcheck.explorer.tables.kernel.native import add_atomically, bare, inlined, jit, replace_atomically
 
 PARTITION_BITS = 6
 MIXED_BITS = 40  # the first bits of a packed state, which `hash_words` mixes into its place in the visited set
@@ -24,7 +37,7 @@ class PackingArrays(Arrays):
 
     position = array(np.int32)  # first bit of each field
     width = array(np.int32)  # bits of each field
-    # Only flat states use the other arrays: see `flat/clusters.py`.
+    # Only flat states use the other arrays: see below.
     field_of = array(np.int32)  # column -> its field; -1 where a VIEW hides the column
     firsts = array(np.int32)  # field -> its first place in `columns` and `factors`; the last entry is their length
     columns = array(np.int32)
@@ -172,3 +185,144 @@ def owners(states: Any, parts: Any, owner: Any) -> None:
             if states[i, f] != 0:
                 h += mix((np.uint64(f + 1) << np.uint64(32)) | np.uint64(states[i, f]))
         owner[i] = np.int64(((mix(h) >> np.uint64(32)) * np.uint64(parts)) >> np.uint64(32))
+
+
+HASH_BITS = 32  # of an entry of the hash table; the bits below are an index into `cluster_items`
+WHERE = (1 << HASH_BITS) - 1
+NOTHING = np.int64(-1)  # in place of a hash: the contents are all zeros
+SPARE = 1 << 8  # states of extra room: a thread's view of the counters may lag behind the others
+
+
+@inlined
+def code_of_column(t: Any, packing: Any, column: Any, held: Any) -> Any:
+    """Return the packed value of a single-column field that has the value `held`."""
+    code = held
+    if column >= inboxes_of(t, len(packing.field_of)):
+        code = np.int64(t.inbox_codes[held] & codes.CODE_MASK)
+    elif column >= t.meta[codes.M_SLOT_BASE]:
+        code = np.int64(t.local_codes[held])
+    return code
+
+
+@inlined
+def place_of(table: Any, short: Any) -> Any:
+    """Return the home place of a hash of `HASH_BITS` bits in a table whose length is a power of two."""
+    return np.int64((np.uint64(short) * np.uint64(len(table))) >> np.uint64(HASH_BITS))
+
+
+@inlined
+def content_hash(packing: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
+    """Return the hash of a cluster's contents in the state rows[row, column:], or NOTHING if the contents are all 0."""
+    h, some = np.uint64(f), np.int64(0)
+    for k in range(packing.firsts[f], packing.firsts[f + 1]):
+        held = np.int64(rows[row, column + packing.columns[k]])
+        some |= held
+        h += np.uint64(held) * packing.factors[k]
+    return np.int64(mix(h) >> np.uint64(64 - HASH_BITS)) if some else NOTHING
+
+
+@inlined
+def is_content(t: Any, packing: Any, entry: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
+    """Return whether a hash-table entry holds the contents that cluster `f` has in state rows[row, column:]."""
+    at, first = entry & WHERE, packing.firsts[f]
+    same = t.cluster_items[at] == f
+    for k in range(first, packing.firsts[f + 1]):
+        same &= t.cluster_items[at + codes.CLUSTER_HEAD + k - first] == rows[row, column + packing.columns[k]]
+    return same
+
+
+@jit
+def enter(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short: Any) -> Any:
+    """Write the contents of cluster `f` with the next id; return their entry, which is not yet published."""
+    first, last = packing.firsts[f], packing.firsts[f + 1]
+    at = add_atomically(t.meta, codes.M_CLUSTER_ITEMS, codes.CLUSTER_HEAD + last - first)
+    add_atomically(t.meta, codes.M_CLUSTERS, 1)
+    t.cluster_items[at], t.cluster_items[at + 1] = f, add_atomically(t.cluster_counts, f, 1) + 1
+    for k in range(first, last):
+        t.cluster_items[at + codes.CLUSTER_HEAD + k - first] = rows[row, column + packing.columns[k]]
+    return np.int64(np.uint64(short) << np.uint64(HASH_BITS)) | at
+
+
+@inlined
+def cluster_number(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short: Any) -> Any:
+    """Return the id of the contents of cluster `f`, given their hash; intern new contents in reserved room."""
+    if short == NOTHING:
+        return np.int64(0)
+    i, own = place_of(t.cluster_table, short), np.int64(0)
+    while True:
+        entry = t.cluster_table[i]
+        if entry == 0:
+            if own == 0:
+                own = enter(t, packing, f, rows, row, column, short)
+            entry = replace_atomically(t.cluster_table, i, 0, own)
+            if entry == 0:
+                entry = own
+        if np.int64(np.uint64(entry) >> np.uint64(HASH_BITS)) == short and (
+            entry == own or is_content(t, packing, entry, f, rows, row, column)
+        ):
+            return np.int64(t.cluster_items[(entry & WHERE) + 1])
+        i = (i + 1) & (len(t.cluster_table) - 1)
+
+
+@inlined
+def lacks_room(t: Any, packing: Any, states: Any) -> Any:
+    """Return whether a table must grow to hold the contents of `states` more states; record the table to grow."""
+    grow = np.int64(0)
+    if 2 * (t.meta[codes.M_CLUSTERS] + states * packing.clusters[0]) > len(t.cluster_table):
+        grow |= codes.GROW_CLUSTERS
+    if t.meta[codes.M_CLUSTER_ITEMS] + states * packing.items[0] > len(t.cluster_items):
+        grow |= codes.GROW_CLUSTER_ITEMS
+    if grow:
+        t.meta[codes.M_GROW] |= grow  # not atomic: one thread's bit is enough, the others stop for it too
+    return grow != 0
+
+
+@inlined
+def reserve_room(t: Any, packing: Any, states: Any) -> Any:
+    """Reserve room for the contents of `states` states; return False without room, or where ids outgrow their field."""
+    taken = add_atomically(t.meta, codes.M_CLUSTER_ROOM, states) + states + SPARE
+    fits = not lacks_room(t, packing, taken)
+    for f in range(packing.clusters[0]):
+        fits &= (t.cluster_counts[f] + taken) >> packing.width[f] == 0
+    if not fits:
+        release_room(t, states)
+    return fits
+
+
+@inlined
+def release_room(t: Any, states: Any) -> None:
+    """Release reserved room for the contents of `states` states."""
+    add_atomically(t.meta, codes.M_CLUSTER_ROOM, -states)
+
+
+@jit
+def rehash_clusters(old: Any, new: Any) -> None:
+    """Copy every entry of the hash table to a larger, empty one."""
+    for n in range(len(old)):
+        if old[n] != 0:
+            i = place_of(new, np.int64(np.uint64(old[n]) >> np.uint64(HASH_BITS)))
+            while new[i] != 0:
+                i = (i + 1) & (len(new) - 1)
+            new[i] = old[n]
+
+
+@inlined
+def pack_columns(t: Any, packing: Any, rows: Any, row: Any, column: Any, words: Any, place: Any) -> None:
+    """Write the single-column fields of the flat state rows[row, column:] to words[place]; set the clusters to 0."""
+    for w in range(words.shape[1]):
+        words[place, w] = np.uint64(0)
+    for f in range(packing.clusters[0], len(packing.position)):
+        own = np.int64(packing.columns[packing.firsts[f]])
+        code = code_of_column(t, packing, own, np.int64(rows[row, column + own]))
+        put_bits(words, place, packing.position[f], packing.width[f], np.uint64(code))
+
+
+@inlined
+def update_packed(t: Any, packing: Any, worker: Any, n: Any, column: Any, before: Any, later: Any) -> None:
+    """Update the packed words of successor `n` for a changed column, or mark that one of its clusters changed."""
+    f = np.int64(packing.field_of[column])
+    if f >= packing.clusters[0]:
+        difference = code_of_column(t, packing, column, before) ^ code_of_column(t, packing, column, later)
+        change_bits(worker.words, n, packing.position[f], packing.width[f], np.uint64(difference))
+    elif f >= 0 and before != later:
+        worker.touched[n] = 1

@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 from kraftcheck.explorer.calls.handlers import Calls, MissingRead
 from kraftcheck.explorer.calls.proxies import SharedProxy
 from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.arrays import WorkerArrays
 from kraftcheck.explorer.tables.kernel.codes import REFUSED
 from kraftcheck.explorer.tables.kernel.tree_walk import next_unanswered
-from kraftcheck.explorer.tables.kernel.worker import WorkerArrays
 from kraftcheck.explorer.tables.learning.decision_trees import (
     DecisionTrees,
     EffectTable,
     FlaggedSteps,
     ImpureCallError,
     ProxyPolicy,
+    ReadLog,
 )
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.learning.read_log import ReadLog
 from kraftcheck.spec.errors import ActionError, RaisedError
 from kraftcheck.spec.language.declarations import Action, Property
 from kraftcheck.spec.language.semantics import act_of

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.tables.kernel.codes import M_CONTENTS, M_ROWS, grown
-from kraftcheck.explorer.tables.kernel.fingerprint import (
+from kraftcheck.explorer.native.arrays import grown
+from kraftcheck.explorer.tables.kernel.codes import M_CONTENTS, M_ROWS
+from kraftcheck.explorer.tables.kernel.maps import (
     FingerprintArrays,
     fingerprint_contents,
     fingerprint_rows,

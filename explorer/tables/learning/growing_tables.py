@@ -1,26 +1,34 @@
-"""Memo tables that grow on demand."""
+"""Memo tables that grow on demand, and their columns of answers: queries about values, and images under symmetry.
+
+A decision tree tests queries, functions of a local state, a shared value or an inbox. Each query is evaluated once for
+each distinct value, and its answers are a column that the kernel reads.
+
+Every permutation of a symmetry group is a product of generators. Only images under generators are rebuilt from values,
+with each part of a value rebuilt once. All other images follow by table lookups. A value's images are cached by id when
+the value is interned, so canonicalizing a state touches no value.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, partial
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kraftcheck.explorer.native.arrays import reserved
 from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.flat.clusters import WHERE, rehash_clusters
+from kraftcheck.explorer.tables.kernel.arrays import TableFull, Tables
+from kraftcheck.explorer.tables.kernel.interning import rehash_contents, rehash_rows
 from kraftcheck.explorer.tables.kernel.maps import copy_map, is_full, put
-from kraftcheck.explorer.tables.kernel.resolving.control_rows import rehash_rows
-from kraftcheck.explorer.tables.kernel.resolving.inboxes import rehash_contents
-from kraftcheck.explorer.tables.kernel.resolving.requests import TableFull
-from kraftcheck.explorer.tables.kernel.tables import Tables
+from kraftcheck.explorer.tables.kernel.packing import WHERE, rehash_clusters
 from kraftcheck.explorer.tables.kernel.tree_walk import MOST_JUMPS
-from kraftcheck.explorer.tables.states.virtual_memory import reserved
 from kraftcheck.spec.errors import ProtocolError
+from kraftcheck.spec.language.state import Permutation
+from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_values, keyed
 
 REMEDY = "reduce the model, or use --engine reference"
 ROOM = {
@@ -266,3 +274,241 @@ def require_below(number: int, limit: int, what: str) -> int:
     if number >= limit:
         raise ProtocolError(f"more than {limit:,} {what}: the table engine has no more ids; {REMEDY}")
     return number
+
+
+Key = tuple[str, ...]
+Query = tuple[int, int, int]  # kind of a decision tree's node, and its two arguments
+WHOLE = 0  # id of the query that returns the local state itself
+CLASS: Key = ("class", "")  # query for the value's class
+PRESENT: Key = ("present", "")  # query whether the replica exists
+ITSELF: Any = object()
+"""The answer of a projection that returns the whole replica."""
+
+
+class InternedList(list[Any]):
+    """A list of interned values, indexed by their ids."""
+
+    def __init__(self, values: Iterable[Any] = ()) -> None:
+        super().__init__(values)
+        self._ids: dict[Any, int] = {}
+
+    def find(self, key: Any) -> int | None:
+        """Return the id of the value added with `key`, or None."""
+        return self._ids.get(key)
+
+    def add(self, key: Any, value: Any) -> int:
+        """Add a value with a key; return its id."""
+        found = self._ids[key] = len(self)
+        self.append(value)
+        return found
+
+
+class InternedFunction(NamedTuple):
+    """A function with interned results."""
+
+    function: Callable[[Any], Value]
+    values: list[Any]
+    ids: dict[Any, int]
+
+    def number(self, value: Any) -> int:
+        """Return the id of the function's result for a value."""
+        answer = self.function(value)
+        key = keyed(answer)
+        found = self.ids.get(key)
+        if found is None:
+            found = self.ids[key] = len(self.values)
+            self.values.append(answer)
+        return found
+
+
+class ValueQueries:
+    """The queries on values of one kind: local states, or a shared field's values."""
+
+    def __init__(self, tables: GrowingTables, name: str, values: Sequence[Any], numbers: Iterator[int]) -> None:
+        self._tables = tables
+        self._name = name
+        self._values = values
+        self._free = numbers
+        self._numbers: dict[Key, int] = {}
+        self._queries: dict[int, InternedFunction] = {}
+
+    def number(self, key: Key, function: Callable[[Any], Value]) -> int:
+        """Return the id of a query; evaluate a new query for all known values."""
+        found = self._numbers.get(key)
+        if found is None:
+            found = self._numbers[key] = next(self._free)
+            query = self._queries[found] = InternedFunction(function, [None], {None: 0})  # 0: no replica
+            self._tables.set(self._name, found, 0)
+            table = self._tables.fit_columns(self._name, len(self._values))
+            for place, value in enumerate(self._values):
+                table[found, place] = 0 if value is None else query.number(value)
+        return found
+
+    def known(self, key: Key) -> int:
+        """Return the id of a query, or -1 if there is none yet."""
+        return self._numbers.get(key, -1)
+
+    def add(self, place: int, value: Any) -> None:
+        """Evaluate all known queries for a new value, whose id is `place`."""
+        table = self._tables.fit_columns(self._name, place + 1) if self._queries else None
+        for number, query in self._queries.items():
+            table[number, place] = query.number(value)  # type: ignore[index]
+
+    def answer(self, query: int, place: int) -> int:
+        """Return the id of a query's answer for a value's id."""
+        return int(getattr(self._tables, self._name)[query, place])
+
+    def value(self, query: int, answer: int) -> Any:
+        """Return the value whose id is `answer` among the answers to `query`."""
+        return self._queries[query].values[answer]
+
+
+class InboxQueries:
+    """The queries on inboxes, each answered at its first use for an inbox content."""
+
+    def __init__(self, tables: GrowingTables, decode: Callable[[int], Value]) -> None:
+        self._tables = tables
+        self._decode = decode
+        self._numbers: dict[str, int] = {}
+        self._queries: list[InternedFunction] = []
+
+    def number(self, name: str, function: Callable[[Value], Value]) -> int:
+        """Return the id of the query `name`; register a new one with `function`."""
+        found = self._numbers.get(name)
+        if found is None:
+            found = self._numbers[name] = len(self._queries)
+            self._queries.append(InternedFunction(function, [], {}))
+            self._tables.set("inbox_answers", found, UNASKED, UNASKED)
+        return found
+
+    def answer(self, query: int, content: int) -> int:
+        """Return the id of a query's answer for an inbox content, which is evaluated at the first call."""
+        table = self._tables.inbox_answers
+        if table[query, content] < 0:
+            table[query, content] = self._queries[query].number(self._decode(content))
+        return int(table[query, content])
+
+    def value(self, query: int, answer: int) -> Any:
+        """Return the value whose id is `answer` among the answers to `query`."""
+        return self._queries[query].values[answer]
+
+
+Rebuild = Callable[[Value], Value]
+
+
+class Images:
+    """A permutation group, with functions that return the image of a value under each generator."""
+
+    def __init__(self, group: list[Permutation]) -> None:
+        self.order = len(group)
+        self._group = group
+        self._numbers = {_key(permutation): number for number, permutation in enumerate(group)}
+
+    @cached_property
+    def products(self) -> list[tuple[int, int, int]]:
+        """Triples (g, k, h), one for each permutation g but the identity: g is generator k applied after h."""
+        return self._generated[0]
+
+    @cached_property
+    def generators(self) -> list[Rebuild]:
+        """A function for each generator that returns the image of a value."""
+        return [_remembering(self._group[number]) for number in self._generated[1]]
+
+    @cached_property
+    def _generated(self) -> tuple[list[tuple[int, int, int]], list[int]]:
+        """The `products`, and the numbers of the permutations chosen as generators."""
+        products: list[tuple[int, int, int]] = []
+        generators: list[int] = []
+        reached = [0]
+        for candidate in range(1, self.order):
+            if candidate in reached:
+                continue
+            generators.append(candidate)
+            # Start again with one more generator: each product must come after its factors.
+            products, reached = [], [0]
+            for h in reached:
+                for k, generator in enumerate(generators):
+                    g = self._after(generator, h)
+                    if g not in reached:
+                        reached.append(g)
+                        products.append((g, k, h))
+        return products, generators
+
+    def _after(self, g: int, h: int) -> int:
+        """Return the number of the composition of two permutations: g after h."""
+        outer = self._group[g]
+        return self._numbers[_key({value: outer.get(image, image) for value, image in self._group[h].items()})]
+
+
+def _key(permutation: Permutation) -> frozenset[tuple[Value, Value]]:
+    return frozenset(permutation.items())
+
+
+def _remembering(permutation: Permutation) -> Rebuild:
+    """Return a memoized function that permutes the model values in a value.
+
+    For a permutation that is its own inverse, the image of an image is the original object. Dictionaries then find it
+    by identity, without a comparison of values.
+    """
+    known: dict[tuple[type, Value], Value] = {}
+    undoes_itself = all(permutation.get(image, image) == value for value, image in permutation.items())
+
+    def image(value: Value) -> Value:
+        kind = type(value)
+        if kind is ModelValue:
+            return permutation.get(value, value)
+        if not isinstance(value, (tuple, frozenset, Record, Map)):
+            return value
+        found = known.get((kind, value))
+        if found is None:
+            found = known[kind, value] = rebuilt(value)
+            if undoes_itself:
+                known[kind, found] = value
+        return found
+
+    def rebuilt(value: Value) -> Value:
+        if isinstance(value, tuple):
+            return tuple(map(image, value))
+        if isinstance(value, frozenset):
+            return frozenset(map(image, value))
+        if isinstance(value, Map):
+            return Map([(image(k), image(v)) for k, v in value.items()])
+        assert isinstance(value, Record)
+        return type(value)(*map(image, field_values(value)))
+
+    return image
+
+
+class Orbits:
+    """Interns the images of values under the symmetry group, and stores the images' ids in tables."""
+
+    def __init__(self, images: Images, tables: GrowingTables) -> None:
+        self._images = images
+        self._tables = tables
+        self._waiting: dict[tuple[str, int], list[tuple[int, Value]]] = {}
+
+    def note(
+        self, name: str, index: int, value: Value, intern: Callable[[Any], int], first: int = 0, apart: int = 1
+    ) -> None:
+        """Store the ids of a value's images under each permutation `g`, in row `first + g * apart` of a table.
+
+        A table with a row for each id has the images in its columns. The whole orbit is interned at once; `intern`
+        calls this method again for the orbit's members.
+        """
+        order = self._images.order
+        if order == 1:
+            return
+        orbit = self._waiting.get((name, first))
+        if orbit is not None:
+            orbit.append((index, value))
+            return
+        orbit = self._waiting[name, first] = [(index, value)]
+        under = {number: [intern(image(member)) for image in self._images.generators] for number, member in orbit}
+        del self._waiting[name, first]
+        tables, count = self._tables, max(under) + 1
+        table = tables.fit_columns(name, count) if name in BY_ID else tables.lengthen(name, count).T
+        for number in under:
+            numbers = [number] * order
+            for g, generator, before in self._images.products:
+                numbers[g] = under[numbers[before]][generator]
+            table[first : first + apart * order : apart, number] = numbers

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from kraftcheck.explorer.calls.handlers import Calls
+from kraftcheck.explorer.native.arrays import grown
 from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.arrays import Make, TableFull, WorkerArrays
 from kraftcheck.explorer.tables.kernel.codes import MOST_ACT_PROPERTIES, MOST_PROPERTIES, MOST_STEP_PROPERTIES
-from kraftcheck.explorer.tables.kernel.resolving.requests import TableFull
-from kraftcheck.explorer.tables.kernel.resolving.resolve import resolve
-from kraftcheck.explorer.tables.kernel.worker import Make, WorkerArrays
+from kraftcheck.explorer.tables.kernel.resolve import resolve
 from kraftcheck.explorer.tables.learning.answers import Answers, TreeOwner
 from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, require_below
 from kraftcheck.explorer.tables.learning.interner import Interner
@@ -163,7 +163,7 @@ class Learner:
         """Resolve one worker's cache misses until no request is left."""
         tables = self.interner.tables
         retry = worker.retry[: worker.stats[codes.S_RETRY]]
-        tables.waiting = codes.grown(tables.waiting, len(retry))
+        tables.waiting = grown(tables.waiting, len(retry))
         tables.waiting[: len(retry)] = retry
         tables.meta[[codes.M_RESOLVED, codes.M_SETTLED, codes.M_WAITING]] = 0
         tables.meta[codes.M_LEFT] = len(retry) if evaluates or self._has_all_columns(worker) else 0

@@ -23,9 +23,7 @@ import numpy as np
 from kraftcheck.explorer.calls.proxies import SetChange
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import SHARED
-from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables
-from kraftcheck.explorer.tables.learning.permutations import Orbits
-from kraftcheck.explorer.tables.learning.queries import InternedList, ValueQueries
+from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, InternedList, Orbits, ValueQueries
 from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import ModelValue, Record, Value, field_names, field_types, field_values, keyed, ordered

@@ -13,5 +13,5 @@ they are stored. To expand a batch, it repeats `rows, which = expander.expand(ro
 
 The search order keeps the predecessors that `checker.report_events` needs for a counterexample. It honours
 `max_depth`, and sets the result's `depth`. The options `--memory`, `--checkpoint`, `@reachable` and `@temporal`
-need an entry in `explorer/capabilities.py`. A pattern to copy is `BreadthFirst._expand_batch` in `bfs.py`.
+need an entry in `explorer/request.py`. A pattern to copy is `BreadthFirst._expand_batch` in `bfs.py`.
 """

@@ -7,16 +7,13 @@ from functools import partial
 
 import numpy as np
 
-from kraftcheck.explorer.behaviour import Behaviour
-from kraftcheck.explorer.bookkeeping import SearchStopped
-from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Result, SearchRequest
+from kraftcheck.explorer.result import INTERRUPTED, MEMORY, Behaviour, Result, SearchRequest, SearchStopped
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.checkpoint import CheckpointWriter
 from kraftcheck.explorer.tables.expander import Expander
-from kraftcheck.explorer.tables.layout_policy import LayoutPolicy
 from kraftcheck.explorer.tables.level_graph import check_behaviours
-from kraftcheck.explorer.tables.level_states import LevelStates
-from kraftcheck.explorer.tables.states.packed_rows import Rows
+from kraftcheck.explorer.tables.level_states import LayoutPolicy, LevelStates
+from kraftcheck.explorer.tables.rows import Rows
 from kraftcheck.explorer.tables.witness import WitnessSearch
 from kraftcheck.processes import Interruption
 from kraftcheck.spec.errors import RaisedError

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.behaviour import Behaviour
-from kraftcheck.explorer.result import Result, SearchRequest
+from kraftcheck.explorer.result import Behaviour, Result, SearchRequest
 from kraftcheck.explorer.tables.checker import Checker
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel.codes import BAD_STEP, FULL, MISSING, S_DEADLOCK, S_STEP_SEEN
@@ -25,7 +24,7 @@ from kraftcheck.explorer.tables.kernel.depth_first import (
     insert_starts,
 )
 from kraftcheck.explorer.tables.python_checks import PythonChecks
-from kraftcheck.explorer.tables.states.packed_rows import Packing, Rows, Words
+from kraftcheck.explorer.tables.rows import Packing, Rows, Words
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 

@@ -32,7 +32,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
 )
 from kraftcheck.kraft_model.quorum.rules import VoterSet, epoch_start, keys, version_in
-from kraftcheck.kraft_model.quorum.variants.servers import SeveralSnapshots
+from kraftcheck.kraft_model.quorum.variants.kafka import SeveralSnapshots
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, bound, constant, internal, invariant, step_invariant
 
 LOCAL = 99

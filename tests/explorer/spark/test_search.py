@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kraftcheck.explorer.canonical import canonicalizer
-from kraftcheck.explorer.capabilities import without_symmetry
+from kraftcheck.explorer.request import without_symmetry
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict
-from kraftcheck.explorer.tables.locality import split
+from kraftcheck.explorer.tables.python_checks import split
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.spec.discovery import load
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from kraftcheck.explorer.canonical import canonicalizer
 from kraftcheck.explorer.result import Result, Search
 from kraftcheck.explorer.tables.engine import explore
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.explorer.transition_system import canonicalizer
 from tests.support.explorer.random_protocols import Sample
 
 

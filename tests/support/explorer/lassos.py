@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from kraftcheck.explorer.lassos import LassoEvaluator
 from kraftcheck.explorer.result import SearchRequest, TraceStep, Violation
 from kraftcheck.explorer.transition_system import counterpart
 from kraftcheck.spec.language.formula import NEXT, Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State, Step
+from kraftcheck.traces.replay.claims import LassoEvaluator
 
 
 def require_counterexample(protocol: Protocol, options: SearchRequest, violation: Violation) -> None:

@@ -27,8 +27,8 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.spec import ModelValue, Record, Step, ordered
-from kraftcheck.spec.cfg.binding import bind_constants
-from kraftcheck.spec.cfg.config import override, parse_setting
+from kraftcheck.spec.cfg.binding import bind_constants, override
+from kraftcheck.spec.cfg.config import parse_setting
 
 M = TypeVar("M", bound=Record)
 HOSTS = {"Hosts": "{n1, n2, n3, n4}", "InitialVoters": "{n1, n2, n3}", "BootstrapServers": "{n1, n2}"}

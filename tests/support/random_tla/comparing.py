@@ -18,15 +18,15 @@ from unittest.mock import patch
 from kraftcheck.engines import search
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest
-from kraftcheck.explorer.tables import layout_policy
+from kraftcheck.explorer.tables import level_states
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import parse_config
 from kraftcheck.spec.discovery import load
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.traces.crosscheck.comparison import Comparison as StateComparison
-from kraftcheck.traces.crosscheck.tlc import find_tool
+from kraftcheck.traces.crosscheck import Comparison as StateComparison
+from kraftcheck.traces.crosscheck import find_tool
 from kraftcheck.traces.formats.tlc_dump import read_graph
 from tests.support.explorer.lassos import require_counterexample, step_between
 from tests.support.random_tla.drawing import Description
@@ -49,7 +49,7 @@ SEARCHES = (
     ("symbolic", "chaining", 1, ""),
 )
 LAYOUTS: dict[str, dict[str, Any]] = {"": {}, "flat": {"FLAT_FROM": 4}, "packed": {"FLAT_FROM": 5, "CLUSTERS_FROM": 11}}
-"""Changes of `explorer/tables/layout_policy.py`: the numbers of states from which the layout of states changes."""
+"""Changes of `explorer/tables/level_states.py`: the numbers of states from which the layout of states changes."""
 MOST = 3_000  # distinct states of a pair
 PATIENCE, PATIENCE_WITH_TLC = 8.0, 120.0  # seconds of a search
 RUNS_OF_A_JVM = 40
@@ -236,7 +236,7 @@ class Comparison:
         if 0 < expected.counts.distinct <= COMPARED and not self.pair.description.hidden:
             self.compare_states()
         for engine, order, workers, layout in SEARCHES:
-            with patch.multiple(layout_policy, **LAYOUTS[layout]) if layout else nullcontext():
+            with patch.multiple(level_states, **LAYOUTS[layout]) if layout else nullcontext():
                 who = f"{engine} {order} {workers} {layout}".strip()
                 self.compare(who, expected, engine, order, workers)
         return self.differences

@@ -8,7 +8,6 @@ import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.codes import FULL, MISSING, NONE, inboxes_of, pair, places_of, slots_of, span
-from kraftcheck.explorer.tables.kernel.flat.clusters import pack_columns, update_packed
 from kraftcheck.explorer.tables.kernel.flat.facts import (
     LISTED_TAKEN,
     MAY_DO,
@@ -18,6 +17,7 @@ from kraftcheck.explorer.tables.kernel.flat.facts import (
     bundle_of,
     clear_facts,
     clear_numbers,
+    decide_property,
     fact_of,
     handlers_of,
     inbox_after,
@@ -28,12 +28,13 @@ from kraftcheck.explorer.tables.kernel.flat.facts import (
     number_for,
     shared_number,
     span_in,
+    violated,
     walk_by,
 )
-from kraftcheck.explorer.tables.kernel.flat.invariants import decide_property, violated
 from kraftcheck.explorer.tables.kernel.maps import find
 from kraftcheck.explorer.tables.kernel.native import inlined, jit
-from kraftcheck.explorer.tables.kernel.resolving.resolve import change_local
+from kraftcheck.explorer.tables.kernel.packing import pack_columns, update_packed
+from kraftcheck.explorer.tables.kernel.resolve import change_local
 
 
 @inlined

@@ -11,20 +11,21 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.tables.kernel import codes
+from kraftcheck.explorer.tables.kernel.arrays import abort_to_grow, ask, request_handlers
 from kraftcheck.explorer.tables.kernel.codes import JUDGED, MISSING, NONE, REFUSED, WITH_PYTHON, pair, span
 from kraftcheck.explorer.tables.kernel.expand import expand
-from kraftcheck.explorer.tables.kernel.maps import find, find_near, is_full, near_key, store, store_near
-from kraftcheck.explorer.tables.kernel.native import inlined, jit
-from kraftcheck.explorer.tables.kernel.resolving.control_rows import (
+from kraftcheck.explorer.tables.kernel.interning import (
+    apply_operation,
     evaluate_row,
     evaluate_step,
+    intern_content_images,
     intern_hashed,
     intern_row,
     intern_row_images,
     preload_rows,
 )
-from kraftcheck.explorer.tables.kernel.resolving.inboxes import apply_operation, intern_content_images
-from kraftcheck.explorer.tables.kernel.resolving.requests import abort_to_grow, ask, request_handlers
+from kraftcheck.explorer.tables.kernel.maps import find, find_near, is_full, near_key, store, store_near
+from kraftcheck.explorer.tables.kernel.native import inlined, jit
 from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk, walk_to
 
 

@@ -1,1 +1,0 @@
-"""Resolution of cache misses: fills the tables between two runs of the kernel."""

@@ -1,1 +1,0 @@
-"""Storage of states: the visited set, the levels of a search, and their memory budget."""

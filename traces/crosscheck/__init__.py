@@ -1,1 +1,0 @@
-"""Comparison of whole state spaces with those of TLC."""
