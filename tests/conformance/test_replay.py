@@ -36,7 +36,7 @@ def test_counterexamples_conform(name: str, format: str) -> None:
     assert (replay.index, replay.diverged_at, replay.reason, replay.notes) == (0, None, None, ())
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", SIMULATIONS)
 def test_simulations_conform(name: str) -> None:
     folder = TLC / "simulations"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -72,9 +74,17 @@ class Checkpoint:
         return message.removeprefix(start)
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    return Checkpoint(tmp_path_factory.mktemp("kept") / "c")
+
+
 @pytest.fixture
-def checkpoint(tmp_path: Path) -> Checkpoint:
-    return Checkpoint(tmp_path / "c")
+def checkpoint(kept: Checkpoint, tmp_path: Path) -> Checkpoint:
+    """Return a checkpoint that a test may change."""
+    mine = copy(kept)
+    mine.folder = Path(copytree(kept.folder, tmp_path / "c"))
+    return mine
 
 
 # Numbers at random

@@ -85,6 +85,7 @@ def test_agrees_with_the_reference_engine_on_300_random_protocols() -> None:
         assert features[feature] >= 30, (feature, features)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("search", list(Search))
 @pytest.mark.parametrize("name", ["two-voters", "grow-one-to-two"])
 def test_searches_agree_on_small_models(name: str, search: Search) -> None:

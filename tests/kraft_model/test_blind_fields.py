@@ -19,7 +19,7 @@ CONFIGS = {
 }
 """Configurations in which walks meet every field; of the examples they are smoke and default."""
 
-SLOW = ("quorum", "reconfig", "prevote", "paxos-commit", "eligible-leaders")
+SLOW = ("quorum", "reconfig", "recovery", "registration", "prevote", "paxos-commit", "eligible-leaders")
 
 ROUTE = "routing alone; the published properties are about processes"
 ID = "the key of a process, compared with that of a peer"

@@ -22,7 +22,9 @@ def counts(result: Result) -> tuple[int, int, int | None]:
     return result.distinct_states, result.generated_states, result.depth
 
 
-@pytest.mark.parametrize("name", ["smoke", "smoke-answers", pytest.param("smoke-network", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", ["smoke", *(pytest.param(f"smoke-{one}", marks=pytest.mark.slow) for one in ("answers", "network"))]
+)
 def test_both_engines_find_the_same(name: str) -> None:
     model = searches.bound("quorum", name)
     ours, theirs = searches.search(model, "reference"), searches.search(model)
@@ -107,6 +109,7 @@ def test_every_configuration_of_the_tiers_is_here_and_checks_everything() -> Non
     assert contracts_checked == contracts
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("prop", NEEDED)
 def test_history_is_written_wherever_a_property_reads_it(prop: str) -> None:
     model = find_model("quorum")

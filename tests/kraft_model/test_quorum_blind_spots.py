@@ -106,6 +106,7 @@ def told(field: str) -> type[Quorum]:
     return type(f"Describes_{field}", (Describes,), {"field": field, "__doc__": Describes.__doc__})
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.kernel
 @pytest.mark.parametrize(
     ("kind", "config", "settings", "prop"),

@@ -15,7 +15,7 @@ REWRITE = bool(os.environ.get("KRAFTCHECK_REWRITE_SCENARIOS"))
 SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("path", SCENARIOS, ids=[path.stem for path in SCENARIOS])
 def test_it_happens_as_the_text_says(path: Path) -> None:
     for block, told in run_scenario(path, rewrite=REWRITE):

@@ -126,6 +126,7 @@ def test_a_broken_check_has_its_own_code(validate: Callable[..., Outcome], tmp_p
     assert suite.get("failures") == "1"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("command", "shown"), consoles(PAGE))
 def test_a_command_of_the_page_prints_its_lines(
     command: str, shown: str, run: Run, monkeypatch: pytest.MonkeyPatch

@@ -378,7 +378,7 @@ def test_a_killed_process_is_no_breach(folder: Path) -> None:
         assert left in report.notes[0].message
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("seed", range(50))
 def test_honest_disks_have_no_finding(tmp_path: Path, seed: int) -> None:
     random = Random(seed)

@@ -28,6 +28,7 @@ def lines_of(name: str, node: int) -> list[str]:
     return gzip.decompress((DATA / name / f"node{node}.trace.log.gz").read_bytes()).decode().splitlines()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "since", "least"),
     [
@@ -58,6 +59,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_behind_the_transition_is_found(change: str, validate: Callable[..., Outcome], tmp_path: Path) -> None:
     line, old, new, event = CHANGES[change]

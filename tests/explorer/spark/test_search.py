@@ -210,6 +210,7 @@ WHOLE = """    @invariant
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("asserted", "held"), [("True", "{}"), ("{}", "True"), ("True", "True")])
 @pytest.mark.parametrize("depth", [None, 2, 3])
 def test_an_invariant_of_whole_states(tmp_path: Path, asserted: str, held: str, depth: int | None) -> None:
