@@ -181,7 +181,8 @@ def test_checked_code_refuses_what_is_out_of_bounds(tmp_path: Path) -> None:
     )
     program = (
         "import kernel, numpy as np\nfor index in (4, 5, -1):\n"
-        "    try:\n        print(kernel.at(np.arange(5), index))\n    except IndexError as error:\n        print(error)\n"
+        "    try:\n        print(kernel.at(np.arange(5), index))\n"
+        "    except IndexError as error:\n        print(error)\n"
     )
     environment = {**os.environ, "KRAFTCHECK_KERNEL": "debug", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     environment |= {"PYTHONPATH": str(tmp_path)}
