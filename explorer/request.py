@@ -314,6 +314,9 @@ OPTIONS = dict(_options())
 """The declaration of each field of a request, by name."""
 
 
+# Features of search orders
+
+
 ALL = frozenset(Feature)
 ON_THE_GRAPH = {Feature.REACHABLE, Feature.TEMPORAL}
 ON_ROWS = ALL - {Feature.RENAMING}
@@ -400,6 +403,9 @@ def without_symmetry(options: SearchRequest) -> tuple[SearchRequest, list[str]]:
     names = ", ".join(prop.name for prop in told_apart)
     note = f"SYMMETRY {options.symmetry} is switched off: {names} may distinguish states that it identifies"
     return replace(options, symmetry=None), [note]
+
+
+# Requirements of reachability and temporal properties
 
 
 def require_reachable(protocol: Protocol, options: SearchRequest) -> None:

@@ -251,6 +251,9 @@ class Interrupted(KeyboardInterrupt):
 Behaviour = tuple[TraceStep, ...]
 
 
+# Behaviours
+
+
 class NoSuchPathError(InputError):
     """Raised when the reference semantics cannot follow a path of states, for example after an impure action."""
 
@@ -328,6 +331,9 @@ def find_raising_step(semantics: Semantics, properties: Iterable[Property], stat
     return None
 
 
+# Behaviours as pandas tables
+
+
 def to_pandas(behaviour: Result | Violation | Iterable[TraceStep]) -> pd.DataFrame:
     """Return a behaviour as a table with a row for each state.
 
@@ -373,6 +379,9 @@ def _fields(record: Record) -> dict[str, Any]:
 
 def _cell(value: Value) -> Any:
     return value if value is None or type(value) in (bool, int, str) else text_of(value)
+
+
+# The bookkeeping of a run
 
 
 class SearchClock:

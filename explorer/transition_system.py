@@ -142,6 +142,9 @@ def counterpart(message: Record | None, step: Step) -> Any:
     return reached.pop() if len(reached) == 1 else None
 
 
+# Canonical keys
+
+
 MOST_CACHED = 1 << 16
 """Renamed states before their cache is emptied."""
 
@@ -189,6 +192,9 @@ def _viewed(protocol: Protocol, view: str | None) -> Callable[[State], State]:
 
 
 BATCH = 1_000  # states of a batch of the state graph
+
+
+# Whole states
 
 
 class PlainSystem:

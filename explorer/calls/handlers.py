@@ -57,6 +57,9 @@ from kraftcheck.spec.values import (
     ordered,
 )
 
+# Loops that test an element first
+
+
 AMONG = "__among__"
 COPIES = (ordered, list, tuple, set, frozenset)
 """Functions whose result has the elements of their argument, and that raise no error."""
@@ -189,6 +192,9 @@ def _is_simple(test: ast.expr) -> bool:
 def _is_type_test(node: ast.AST) -> bool:
     is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords
     return is_call and node.func.id == "isinstance"  # type: ignore[attr-defined]
+
+
+# Sets and maps in another order
 
 
 _SET = "__set__"
@@ -363,6 +369,9 @@ class _Making(ast.NodeTransformer):
 Arguments = Mapping[str, Value]
 """Arguments of an action or a property, by name."""
 Outcome = frozenset[tuple[Any, ...]]
+# Calls, and tests of their purity
+
+
 FAILED: Outcome = frozenset({("an assert failed",)})
 BY_ORDER = "is not pure: its steps depend on the order of a set or a map; use ordered(...)"
 YIELDED_OTHERS = "is not pure: called twice on the same input, it yielded other steps"

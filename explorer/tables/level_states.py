@@ -232,6 +232,9 @@ class LevelStates:
         self.levels.close()
 
 
+# The layout of rows
+
+
 FLAT_FROM = 1 << 15
 """Minimum number of states for a switch to the flat layout; fewer do not show whether control rows repeat."""
 FLAT_SHARE = 0.5
