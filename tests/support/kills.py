@@ -48,21 +48,24 @@ VOLATILE = {
 
 FOLLOW = "--follow"
 
-END = 60.0
+END = 180.0
 """Seconds after which a process that was asked to end is taken for one that hangs, on a machine with a high load."""
 
 
 class Scenario(NamedTuple):
-    """A command to kill. In `words` KEPT stands for its folder, JSON for a file; the same command goes on.
+    """A command to kill, and then to run again until it ends.
 
-    CLUSTER stands for a standalone Spark cluster of two workers, which all such scenarios share.
+    In `words`, each run replaces KEPT by its folder, and JSON by the file of its result. It replaces CLUSTER by the URL
+    of a standalone Spark cluster with two workers, which all scenarios share.
 
     Attributes
     ----------
-    name, words
-        What it is called, and the command.
+    name
+        The name of the scenario.
+    words
+        The arguments of the command.
     code
-        The exit code without a kill.
+        The exit code of a run without a kill.
     victims
         The processes of which one is killed: "command", "process" (one of its own), or on Spark "java", "worker" (of
         Python), or on a cluster "executor".

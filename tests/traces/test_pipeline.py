@@ -180,7 +180,7 @@ def test_inputs_are_files_folders_and_patterns(tmp_path: Path) -> None:
 
 
 def test_a_file_takes_little_memory_of_the_driver(tmp_path: Path) -> None:
-    """Some 310 bytes at the most, of which the path has 100; an object of `Path` would take twice that."""
+    """The driver needs 310 bytes for each file, 100 of them for the path; `Path` objects would double that."""
     (tmp_path / "in").mkdir()
     for number in range(1000):
         (tmp_path / "in" / f"walk_{number}.tla").touch()
