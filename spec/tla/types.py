@@ -466,7 +466,7 @@ class Decoder:
                 try:
                     return read(value)
                 except MismatchError as error:
-                    errors.append(error)
+                    errors.append(error.with_traceback(None))  # else its traceback and this frame are a cycle
             deep = [error for error in errors if error.path]
             if len(deep) == 1:
                 raise deep[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import os
@@ -504,6 +505,24 @@ def test_a_killed_worker_ends_the_run_with_code_3(
         assert pipeline_code(tmp_path, "--workers", "2") == 3
     assert "batch 1: a worker process was killed, or ran out of memory" in capsys.readouterr().err
     assert pipeline_code(tmp_path, "--workers", "2") == 0
+
+
+def test_a_worker_looks_for_cycles_as_often_as_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command does so rarely, and memos that a worker drops would stay in memory."""
+    corpus(tmp_path / "in", 1, 0, 0)
+    rare, keep = (50_000, 20, 10), Replayer.replay_in_parts
+
+    def replay(self: Replayer, path: str, states: int) -> Any:
+        assert gc.get_threshold() != rare
+        return keep(self, path, states)
+
+    monkeypatch.setattr(Replayer, "replay_in_parts", replay)
+    before = gc.get_threshold()
+    gc.set_threshold(*rare)
+    try:
+        assert pipeline_code(tmp_path, "--workers", "1") == 0
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_a_killed_worker_leaves_none_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
