@@ -286,7 +286,7 @@ def ten_million(tmp_path: Path, runs: range) -> None:
 
 @pytest.mark.slow(minutes=1)
 def test_ten_million_states_killed_and_resumed(tmp_path: Path) -> None:
-    ten_million(tmp_path, range(2))
+    ten_million(tmp_path, range(1))
 
 
 @pytest.mark.exhaustive

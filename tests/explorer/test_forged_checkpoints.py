@@ -91,7 +91,7 @@ def checkpoint(kept: Checkpoint, tmp_path: Path) -> Checkpoint:
 
 
 @pytest.mark.parametrize(
-    "count", [12, pytest.param(200, marks=pytest.mark.slow), pytest.param(600, marks=pytest.mark.exhaustive)]
+    "count", [12, pytest.param(80, marks=pytest.mark.slow), pytest.param(600, marks=pytest.mark.exhaustive)]
 )
 def test_a_forged_checkpoint_of_tables(checkpoint: Checkpoint, count: int, tmp_path: Path) -> None:
     assert checkpoint.resumed(checkpoint.folder) == checkpoint.right
@@ -100,7 +100,7 @@ def test_a_forged_checkpoint_of_tables(checkpoint: Checkpoint, count: int, tmp_p
 
 
 @pytest.mark.parametrize(
-    "count", [4, pytest.param(50, marks=pytest.mark.slow), pytest.param(150, marks=pytest.mark.exhaustive)]
+    "count", [4, pytest.param(20, marks=pytest.mark.slow), pytest.param(150, marks=pytest.mark.exhaustive)]
 )
 @pytest.mark.parametrize("order", ["bfs", "saturation", pytest.param("chaining", marks=pytest.mark.slow)])
 def test_a_forged_checkpoint_of_sets(order: str, count: int, tmp_path: Path) -> None:
@@ -110,8 +110,10 @@ def test_a_forged_checkpoint_of_sets(order: str, count: int, tmp_path: Path) -> 
     assert came["refused"] > came["right"]
 
 
-@pytest.mark.slow
-def test_forged_checkpoints_of_random_protocols(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "count", [pytest.param(15, marks=pytest.mark.slow), pytest.param(40, marks=pytest.mark.exhaustive)]
+)
+def test_forged_checkpoints_of_random_protocols(count: int, tmp_path: Path) -> None:
     """With channels, symmetries, views, constraints and values that Python learns."""
     for number, drawn in enumerate(sample(12, seed=3, large=100, most=600)):
         folder, options = tmp_path / str(number), drawn.description.options(drawn.protocol)
@@ -122,7 +124,7 @@ def test_forged_checkpoints_of_random_protocols(tmp_path: Path) -> None:
         def resumed(folder: Path, drawn: Any = drawn, options: SearchRequest = options) -> dict[str, object]:
             return found(BreadthFirst(drawn.protocol, replace(options, resume=folder), 1).run())
 
-        outcomes(folder, tmp_path / "forged", range(40), resumed, found(drawn.result))
+        outcomes(folder, tmp_path / "forged", range(count), resumed, found(drawn.result))
 
 
 # Numbers that fit

@@ -181,7 +181,10 @@ LAYOUTS = {"control rows": (1 << 30, 1 << 30), "flat": (1, 1 << 30), "flat midwa
 """By name: the states from which they are flat, and from which columns are packed together."""
 
 
-@pytest.fixture(params=[name if name == "packed" else pytest.param(name, marks=pytest.mark.slow) for name in LAYOUTS])
+MARKS = dict.fromkeys(("control rows", "flat midway"), pytest.mark.slow) | {"flat": pytest.mark.exhaustive}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, ())) for name in LAYOUTS])
 def layout(
     request: pytest.FixtureRequest,
     laid_out: list[bool],

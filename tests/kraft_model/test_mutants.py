@@ -65,7 +65,7 @@ CASES = [
 @pytest.mark.parametrize(
     ("model", "prop", "noticed"),
     [
-        pytest.param(*case, id=": ".join(case[:2]), marks=pytest.mark.exhaustive if number % 3 else pytest.mark.slow)
+        pytest.param(*case, id=": ".join(case[:2]), marks=pytest.mark.exhaustive if number % 5 else pytest.mark.slow)
         for number, case in enumerate(CASES)
     ],
 )

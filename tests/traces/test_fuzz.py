@@ -158,10 +158,12 @@ def test_broken_files(name: str, texts: dict[str, str], walker: Replayer, tmp_pa
     assert "unreadable" in outcomes
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "count", [pytest.param(150, marks=pytest.mark.slow), pytest.param(400, marks=pytest.mark.exhaustive)]
+)
 @pytest.mark.parametrize("name", SAMPLES)
-def test_many_broken_files(name: str, texts: dict[str, str], walker: Replayer, tmp_path: Path) -> None:
-    for seed in range(1_000, 1_400):
+def test_many_broken_files(name: str, count: int, texts: dict[str, str], walker: Replayer, tmp_path: Path) -> None:
+    for seed in range(1_000, 1_000 + count):
         read(texts[name], seed, tmp_path / "broken", walker)
 
 

@@ -29,7 +29,7 @@ def stopped(folder: Path) -> tuple[object, SearchRequest]:
 
 
 @pytest.mark.parametrize(
-    "count", [3, pytest.param(100, marks=pytest.mark.slow), pytest.param(300, marks=pytest.mark.exhaustive)]
+    "count", [3, pytest.param(40, marks=pytest.mark.slow), pytest.param(300, marks=pytest.mark.exhaustive)]
 )
 def test_a_forged_checkpoint(count: int, tmp_path: Path) -> None:
     folder = tmp_path / "c"
