@@ -10,9 +10,8 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from itertools import pairwise, starmap
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.explorer.request import OPTIONS, Progress, SearchRequest
 from kraftcheck.explorer.result import Verdict
@@ -33,17 +32,18 @@ TRIAL_SECONDS = 3.0
 SMALL_STATES, SMALL_SECONDS = 500, 0.06
 """Limits of the reference engine's trial before Numba is imported; the second one is of processor time."""
 
+FIRST_STATES = 1 << 14
+"""Limit of the bytecode engine's trial: so many states take it less time than the table engine needs to learn."""
 
-TRIAL_STATES, SAMPLES = 1 << 12, 2
-"""Number of states from which the table engine has learned, and of successive counts of its calls that decide."""
-EARLY = 16
-"""The first sample is taken after this part of `TRIAL_STATES`."""
 COMPILED_STATES = 1 << 15
 """Number of states from which it pays to compile the bytecode engine first."""
-FALLING = 0.75
-"""The part of the calls for each step below which the next count shows that the table engine is learning."""
-LEAST_CALLS = {"bytecode": (1 / 4, 1 / 12), "reference": (inf, 1.0)}
-"""Calls for each step from which another engine takes less time: before and after `TRIAL_STATES`."""
+LEAST_CALLS = {"bytecode": ((1 << 10, 0.2), (1 << 12, 0.05)), "reference": ((1 << 13, 1.0),)}
+"""Calls for each step from which another engine takes less time, by the number of states from which they count."""
+FEWEST_STATES = 1 << 6
+"""Number of states from which calls are counted, at each doubling."""
+FALLING, LONG = 0.75, 1 << 19
+"""The part of the calls for each step that remains after a doubling of the states where the table engine is learning.
+Then it is faster than the bytecode engine in a search of more states than the second number."""
 
 
 class Engine(NamedTuple):
@@ -126,12 +126,13 @@ def search(
 
     If the user named no engine, the reference engine tries first, with the same counts. Some hundred states take it
     less time than the import of Numba. The first use of the table engine on a machine compiles its kernel, for about
-    ten seconds. Before that the reference engine tries for some seconds.
+    ten seconds. Before that the reference engine tries for some seconds. Then the bytecode engine tries, for some
+    thousand states.
     """
     if engine != "tables" or is_named:
         return _search(engine, protocol, options, compiles)
-    tried = _tried_by_reference(protocol, options)
-    return _while_calls_repeat(protocol, options, compiles) if tried is None else tried
+    tried = _tried_by_reference(protocol, options) or _tried_by_bytecode(protocol, options)
+    return tried or _while_calls_repeat(protocol, options, compiles)
 
 
 def _search(
@@ -153,85 +154,83 @@ def _search(
 
 def _while_calls_repeat(protocol: Protocol, options: SearchRequest, compiles: Callable[[], object] | None) -> Result:
     """Return the table engine's result, or another engine's if the inputs of handlers hardly repeat."""
-    growth, engine = CallGrowth(protocol, options), "tables"
-    while engine != "reference":
-        with suppress(CallsGrow, UntranslatableError):
-            found = _search(engine, protocol, growth.rest(engine), compiles, growth.watched(engine))
-            found.notes += growth.notes
+    choice = EngineChoice(protocol, options)
+    while choice.engine != "reference":
+        with suppress(EngineChange, UntranslatableError):
+            found = _search(choice.engine, protocol, options, compiles, choice.watched())
+            found.notes += choice.notes
             return found
-        engine = growth.following(engine)
+        choice.change()
         gc.collect()  # frees the tables
-    found_last = _by_reference(protocol, growth.rest(engine), *growth.notes, whole_levels=True)
+    found_last = _by_reference(protocol, choice.rest(), *choice.notes, whole_levels=True)
     assert found_last is not None, "only searches that the reference engine supports are watched"
     return found_last
 
 
-class CallsGrow(Exception):  # noqa: N818 - a way out of a search, not an error
-    """Raised to end a search of the table engine that calls handlers for nearly every step."""
+class EngineChange(Exception):  # noqa: N818 - a way out of a search, not an error
+    """Raised to end a search that another engine does in less time."""
 
 
-class CallGrowth:
-    """Ends a search whose inputs hardly repeat: another engine then takes less time than calls in Python."""
+class EngineChoice:
+    """The choice of an engine by how often the table engine calls handlers in Python."""
 
     def __init__(self, protocol: Protocol, options: SearchRequest) -> None:
         self._protocol, self._options, self._began = protocol, options, time.monotonic()
-        self._engines = dict(LEAST_CALLS)
+        self._others = [one for one in LEAST_CALLS if _is_able(options, one)]
+        self.engine, self._following, self._most = "tables", "tables", inf
         self.notes: list[str] = []
         self._restart()
 
     def _restart(self) -> None:
-        self._samples = [Progress(0, 0, 0, 0, 0.0)]
-        self._next = "tables"
+        self._last, self._calls = Progress(0, 0, 0, 0, 0.0), inf
 
-    def watched(self, engine: str) -> SearchRequest:
-        """Return the request; for the table engine with a report that raises `CallsGrow`."""
-        options = self.rest(engine)
-        return replace(options, report=self._see) if engine == "tables" and self._able() else options
+    def watched(self) -> SearchRequest:
+        """Return the request with a report that raises `EngineChange`, if there is another engine."""
+        return replace(self.rest(), report=self._see) if self._others else self.rest()
 
-    def _able(self) -> list[str]:
-        return [one for one in self._engines if _is_able(self._options, one)]
-
-    def rest(self, engine: str) -> SearchRequest:
+    def rest(self) -> SearchRequest:
         """Return the request, without the time that the search has taken."""
         limit, spent = self._options.time_limit, time.monotonic() - self._began
-        workers = self._options.workers if engine == "tables" else None
+        workers = self._options.workers if self.engine == "tables" else None
         return replace(self._options, workers=workers, time_limit=None if limit is None else max(0.001, limit - spent))
 
-    def following(self, engine: str) -> str:
-        """Return the engine that searches after one; the table engine again where a handler was not translatable."""
-        following = self._next
-        if engine == "bytecode":
-            del self._engines["bytecode"]
-            following = "tables"
+    def change(self) -> None:
+        """Change over to the next engine; after the bytecode engine this is the table engine, to stay."""
+        if self.engine == "bytecode":
+            self._others.remove("bytecode")
+            self._following = "tables"
             self.notes.clear()
+        self.engine = self._following
         self._restart()
-        return following
 
     def _see(self, progress: Progress) -> None:
         if self._options.report is not None:
             self._options.report(progress)
-        if progress.distinct_states < max(TRIAL_STATES // EARLY, 2 * self._samples[-1].distinct_states):
+        if self.engine == "tables":
+            self._count_calls(progress)
+        elif progress.distinct_states > self._most:
+            raise EngineChange
+
+    def _count_calls(self, progress: Progress) -> None:
+        """Choose another engine by the calls since the number of states was half as large."""
+        states = progress.distinct_states
+        if states < max(FEWEST_STATES, 2 * self._last.distinct_states):
             return
-        self._samples.append(progress)
-        if len(self._samples) <= SAMPLES:
-            return
-        calls = list(starmap(_calls_a_step, pairwise(self._samples[-SAMPLES - 1 :])))
-        if calls[-1] < FALLING * calls[0]:
-            return  # the table engine is learning
-        for engine in self._able():
-            least = self._engines[engine][progress.distinct_states >= TRIAL_STATES]
-            if min(calls) >= least and (engine == "reference" or self._is_translatable(progress.distinct_states)):
+        calls, before = _calls_a_step(self._last, progress), self._calls
+        self._last, self._calls = progress, calls
+        for engine in [*self._others]:
+            least = [number for first, number in LEAST_CALLS[engine] if states >= first]
+            if least and calls >= least[-1] and (engine == "reference" or self._is_translatable(states)):
                 self.notes = [_note(progress, engine)]
-                self._next = engine
-                raise CallsGrow
+                self._following, self._most = engine, LONG if calls < FALLING * before else inf
+                raise EngineChange
 
     def _is_translatable(self, states: int) -> bool:
         """Return whether the bytecode engine supports the protocol; it is not asked again if not."""
-        module = import_module(ENGINES["bytecode"].target.partition(":")[0])
-        if states < COMPILED_STATES and not module.is_compiled():
+        if states < COMPILED_STATES and not _bytecode().is_compiled():
             return False
-        if not module.is_supported(self._protocol, self.rest("bytecode")):
-            del self._engines["bytecode"]
+        if not _bytecode().is_supported(self._protocol, self.rest()):
+            self._others.remove("bytecode")
             return False
         return True
 
@@ -268,13 +267,31 @@ def _at_once_by_reference(protocol: Protocol, options: SearchRequest) -> Result 
     """Return the reference engine's result of a small complete search without a violation, else None."""
     import_module("kraftcheck.explorer.reference")  # before the clock starts
     until = time.process_time() + SMALL_SECONDS
+    return _unless_large(partial(_by_reference, protocol), options, SMALL_STATES, until)
+
+
+def _tried_by_bytecode(protocol: Protocol, options: SearchRequest) -> Result | None:
+    """Return the bytecode engine's result of a complete search of some thousand states without a violation, else None."""
+    if not _is_able(options, "bytecode") or not _bytecode().is_compiled():
+        return None
+    return _unless_large(lambda request: _search("bytecode", protocol, request, None), options, FIRST_STATES)
+
+
+def _bytecode() -> Any:
+    return import_module("kraftcheck.explorer.bytecode.engine")
+
+
+def _unless_large(
+    run: Callable[[SearchRequest], Result | None], options: SearchRequest, most: int, until: float = inf
+) -> Result | None:
+    """Return the result of a search without a violation, unless it has too many states or takes too long."""
 
     def stop_late(progress: Progress) -> None:
-        if progress.distinct_states > SMALL_STATES or time.process_time() > until:
+        if progress.distinct_states > most or time.process_time() > until:
             raise _TooLarge
 
     with suppress(_TooLarge, InputError):
-        found = _by_reference(protocol, replace(options, report=stop_late))
+        found = run(replace(options, report=stop_late))
         return found if found is not None and found.verdict is Verdict.OK else None
     return None
 

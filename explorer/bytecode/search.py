@@ -35,7 +35,7 @@ BATCH = 1 << 12
 SAMPLE = 1 << 9
 """Of this number of states, the reference semantics expands one too."""
 FIRST_SAMPLES = 64
-"""States at the begin of the search that are expanded by both."""
+"""States at the begin of the search that are expanded by both, as is the first one that executes an instruction."""
 DIFFERENT = "this protocol: its translation differs from Python in a state; please report it"
 ROOM = 1 << 20
 """Free words before a batch."""
@@ -96,8 +96,11 @@ class BytecodeSearch:
             self._make_room()
             machine.row[self._description.width : 2 * self._description.width] = row
             machine.at[codes.LOW], machine.at[codes.HEIGHT] = codes.LEAF, 0
-            admit(machine, -1)
+            address = int(admit(machine, -1))
             self._require_no_error(0)
+            if self._count <= FIRST_SAMPLES or machine.at[codes.IS_FRESH]:
+                self._require_alike(self._is_judged_alike(address))
+                machine.at[codes.IS_FRESH] = 0
         self._report_violations()
 
     def _make_room(self) -> None:
@@ -121,6 +124,9 @@ class BytecodeSearch:
             else:
                 last = int(expand(machine, first, sampled))
                 self._require_no_error(last)
+                if machine.at[codes.IS_FRESH]:
+                    self._sample(last)
+                    last += 1
             first = last
         self.result.depth = depth + (self._count > end)
         self._report_violations()
@@ -150,16 +156,20 @@ class BytecodeSearch:
         while int(expand(machine, number, number + 1)) == number:
             self._require_no_error(number)
             machine.at[codes.LOGGED] = 0
-        machine.shape[codes.IS_LOGGING] = 0
+        machine.shape[codes.IS_LOGGING] = machine.at[codes.IS_FRESH] = 0
         steps, stopped = machine.log[: machine.at[codes.LOGGED]].tolist(), machine.at[codes.ERROR] != 0
         read = self._description
         found = Counter((*read.label(entry), read.decoded(address)) for entry, address in steps)
         wanted = Counter((one.action, one.actor, one.target) for one in self.semantics.transitions(state))
         is_same = found <= wanted if stopped else found == wanted
         reached = {address for _, address in steps} if not stopped else set[int]()
-        if not is_same or not all(map(self._is_judged_alike, reached)):
-            raise UntranslatableError(DIFFERENT)
+        self._require_alike(is_same and all(map(self._is_judged_alike, reached)))
         self._require_no_error(number)
+
+    @staticmethod
+    def _require_alike(is_alike: bool) -> None:
+        if not is_alike:
+            raise UntranslatableError(DIFFERENT)
 
     def _is_judged_alike(self, address: int) -> bool:
         state, machine = self._description.decoded(address), self.heap.machine
@@ -177,13 +187,11 @@ class BytecodeSearch:
         machine = self.heap.machine
         for prop, (where, address) in zip(self._description.properties, machine.violations.tolist(), strict=False):
             if where and prop.name not in self._books.violated:
-                if self.semantics.holds(prop, self._description.decoded(address)):
-                    raise UntranslatableError(DIFFERENT)
+                self._require_alike(not self.semantics.holds(prop, self._description.decoded(address)))
                 self._books.violation(prop.name, self._behaviour(where - 2, address))
         stuck = int(machine.at[codes.STUCK])
         if stuck and self.options.deadlock and DEADLOCK not in self._books.violated:
-            if next(self.semantics.transitions(self._state(stuck - 1)), None) is not None:
-                raise UntranslatableError(DIFFERENT)
+            self._require_alike(next(self.semantics.transitions(self._state(stuck - 1)), None) is None)
             self._books.violation(DEADLOCK, self._behaviour(stuck - 1, None))
 
     def _behaviour(self, number: int, address: int | None) -> Behaviour:

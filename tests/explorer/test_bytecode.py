@@ -554,7 +554,8 @@ def test_protocols_as_others_write_them(model: str, config: str, constants: dict
 @pytest.mark.parametrize("is_compiled", [True, False])
 def test_a_search_whose_inputs_hardly_repeat_is_taken_over(is_compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "is_compiled", lambda: is_compiled)
-    monkeypatch.setattr(engines, "TRIAL_STATES", 256)
+    monkeypatch.setattr(engines, "FIRST_STATES", 1)
+    monkeypatch.setattr(engines, "LEAST_CALLS", {"bytecode": ((64, 0.2),)})
     place = f"{STYLES / 'disruptor.py'}:Disruptor"
     found = load(place, f"{STYLES / 'disruptor.cfg'}", constants={"MaxPublished": 3}).check()
     assert (found.engine, found.distinct_states, found.generated_states) == (
@@ -583,6 +584,42 @@ def test_a_wrong_verdict_shows_in_the_sample(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setitem(BINARY, ast.GtE, Op.LT)
     with pytest.raises(UntranslatableError, match="differs from Python"):
         explore(protocol, request(protocol, keep_going=True))
+
+
+RARE = """
+    @environment
+    def count(self, shared: Box) -> Steps:
+        if shared.n == 203:
+            yield Step().put(n=shared.n + shared.n)
+        elif shared.n < 300:
+            yield Step().put(n=shared.n - -1)
+
+    @invariant
+    def below(self, shared: Box) -> bool:
+        return shared.n < 1000
+"""
+
+
+def test_a_wrong_translation_shows_in_the_first_state_that_executes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kraftcheck.explorer.bytecode.expressions import BINARY
+
+    protocol = protocol_of(tmp_path, RARE)
+    found, wanted = both(protocol)
+    assert found == wanted
+    monkeypatch.setitem(BINARY, ast.Add, Op.SUB)
+    with pytest.raises(UntranslatableError, match="differs from Python"):
+        explore(protocol, request(protocol))
+
+
+def test_the_verdict_of_an_initial_state_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kraftcheck.explorer.bytecode.expressions import BINARY
+
+    protocol = protocol_of(tmp_path, COUNTING.format(limit=0))
+    monkeypatch.setitem(BINARY, ast.Lt, Op.GE)
+    with pytest.raises(UntranslatableError, match="differs from Python"):
+        explore(protocol, request(protocol))
 
 
 def test_messages_and_features_are_refused() -> None:

@@ -9,8 +9,10 @@ import pytest
 
 from benchmarks.peers import PEERS, TOOLS, Peer, measured
 from benchmarks.styles import SEARCHES, STYLES, Style
-from kraftcheck import Result, engines, load
+from kraftcheck import Protocol, Result, engines, load
+from kraftcheck.api import Loaded
 from kraftcheck.explorer.bytecode import engine as bytecode
+from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.spec.errors import UntranslatableError
 
 pytestmark = pytest.mark.kernel
@@ -19,10 +21,21 @@ MOST_CALLS = {"paxos": 4_000, "ewd998": 8_000, "kip279-small": 40_000, "disrupto
 """Upper limits on the calls of actions, which grow if inputs are no longer tracked by part."""
 
 
-def checked(style: Style, engine: str | None = "tables") -> Result:
+def loaded(style: Style) -> Loaded:
     constants = dict(constant.split("=") for constant in style.constants)
-    model = load(str(STYLES / style.model), STYLES / style.config, constants=constants)
-    return model.check(engine=engine)
+    return load(str(STYLES / style.model), STYLES / style.config, constants=constants)
+
+
+def checked(style: Style, engine: str | None = "tables") -> Result:
+    return loaded(style).check(engine=engine)
+
+
+def tables_first(monkeypatch: pytest.MonkeyPatch, *, tried_by_bytecode: bool = False) -> None:
+    """Let no other engine try before the table engine."""
+    monkeypatch.setattr(engines, "_tried_by_reference", lambda *_: None)
+    monkeypatch.setattr(bytecode, "is_compiled", lambda: True)
+    if not tried_by_bytecode:
+        monkeypatch.setattr(engines, "_tried_by_bytecode", lambda *_: None)
 
 
 @pytest.mark.parametrize("name", ["si-one", *(pytest.param(name, marks=pytest.mark.slow) for name in MOST_CALLS)])
@@ -51,10 +64,9 @@ def test_a_search_whose_inputs_hardly_repeat_goes_on_without_tables(
     monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
     expected = checked(SEARCHES["si-one"], "reference")
-    monkeypatch.setattr(engines, "TRIAL_STATES", 16)
-    monkeypatch.setattr(engines, "_tried_by_reference", lambda *_: None)
+    tables_first(monkeypatch)
+    monkeypatch.setattr(engines, "LEAST_CALLS", {"bytecode": ((64, 1.0),), "reference": ((64, 1.0),)})
     monkeypatch.setattr(bytecode, "is_supported", lambda *_: engine == "bytecode")
-    monkeypatch.setattr(bytecode, "is_compiled", lambda: True)
     found = checked(SEARCHES["si-one"], None)
     assert (found.engine, checked(SEARCHES["si-one"]).engine) == (engine, "tables")
     assert any("AbortTxn, AllFinished" in note and f"the {engine} engine searched" in note for note in found.notes)
@@ -67,6 +79,33 @@ def test_a_search_whose_inputs_hardly_repeat_goes_on_without_tables(
 
 
 @pytest.mark.slow
+def test_a_long_search_leads_back_to_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables_first(monkeypatch)
+    engines_used = []
+    run = engines._run
+
+    def noted(engine: str, protocol: Protocol, options: SearchRequest) -> Result:
+        engines_used.append(engine)
+        return run(engine, protocol, options)
+
+    monkeypatch.setattr(engines, "_run", noted)
+    monkeypatch.setattr(engines, "LONG", 4_000)
+    found = checked(SEARCHES["mongo"], None)
+    assert engines_used == ["tables", "bytecode", "tables"]
+    assert (found.engine, found.distinct_states) == ("tables", 66_259)
+    assert not any("bytecode" in note for note in found.notes)
+
+
+def test_the_bytecode_engine_ends_a_search_of_some_thousand_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables_first(monkeypatch, tried_by_bytecode=True)
+    found = checked(SEARCHES["kip279-small"], None)
+    assert (found.engine, found.distinct_states, found.depth) == ("bytecode", 9_027, 18)
+    monkeypatch.setattr(engines, "FIRST_STATES", 9_026)
+    job = loaded(SEARCHES["kip279-small"]).job()
+    assert engines._tried_by_bytecode(job.protocol, job.options) is None
+
+
+@pytest.mark.slow
 def test_a_translation_that_fails_in_the_search_leads_back_to_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
 
@@ -74,16 +113,15 @@ def test_a_translation_that_fails_in_the_search_leads_back_to_the_tables(monkeyp
         tried.append(given)
         raise UntranslatableError("an operation")
 
-    monkeypatch.setattr(engines, "_tried_by_reference", lambda *_: None)
+    tables_first(monkeypatch)
     monkeypatch.setattr(bytecode, "explore", fails)
-    monkeypatch.setattr(bytecode, "is_compiled", lambda: True)
     found = checked(SEARCHES["disruptor"], None)
     assert (found.engine, found.distinct_states, len(tried)) == ("tables", 14_365, 1)
     assert not any("bytecode" in note for note in found.notes)
 
 
 def test_other_searches_keep_their_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "_tried_by_reference", lambda *_: None)
+    tables_first(monkeypatch)
     assert checked(PAXOS, None).engine == "tables"
 
 

@@ -38,7 +38,7 @@ MOST = 1 << 29
 """Integers and addresses are less than this: a word holds twice the number."""
 REGISTERS, FRAMES, STACK, FUEL = 1 << 16, 200, 1 << 16, 1 << 26
 
-TOP, LOW, NODES, HEIGHT, ERROR, LINE, KINDS, STATES, GENERATED, STUCK, LOGGED, SCALARS = range(12)
+TOP, LOW, NODES, HEIGHT, ERROR, LINE, KINDS, STATES, GENERATED, STUCK, LOGGED, IS_FRESH, SCALARS = range(13)
 """Scalars in `Machine.at`."""
 (
     REPLICAS,
@@ -149,6 +149,7 @@ class Machine(Arrays):
     words = array(np.int32)
     table = array(np.int32)  # addresses of permanent nodes by hash; 0 is free
     code = array(np.int32, 5)
+    passed = array(np.uint8)  # by instruction: whether it was executed
     constants = array(np.int64)
     functions = array(np.int32, 2)  # first instruction, registers
     registers = array(np.int64)

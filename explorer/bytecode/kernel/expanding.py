@@ -312,7 +312,10 @@ def take(m: Any, source: Any, entry: Any) -> Any:
 
 @jit
 def expand(m: Any, first: Any, last: Any) -> Any:
-    """Expand the states from a number on; return the number of the first one that was not expanded."""
+    """Expand the states from a number on; return the number of the first one that was not expanded.
+
+    It stops at a state that executes an instruction for the first time.
+    """
     width = columns(m)
     for number in range(first, last):
         for place in range(width):
@@ -324,7 +327,8 @@ def expand(m: Any, first: Any, last: Any) -> Any:
             m.at[codes.LOW], m.at[codes.HEIGHT] = low, 0
             m.taken[entry] = take(m, number, entry) if m.at[codes.ERROR] == 0 else 0
             generated += m.taken[entry]
-        if m.at[codes.ERROR] != 0 and m.at[codes.ERROR] != codes.LIMIT:
+        is_fresh = m.at[codes.IS_FRESH] != 0 and m.shape[codes.IS_LOGGING] == 0
+        if m.at[codes.ERROR] != codes.LIMIT and (is_fresh or m.at[codes.ERROR] != 0):
             return number
         m.at[codes.GENERATED] += generated
         for entry in range(m.shape[codes.ENTRIES]):

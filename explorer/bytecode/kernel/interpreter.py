@@ -645,6 +645,8 @@ def run(m: Any, function: Any) -> Any:
     while at[codes.ERROR] == 0:
         operation, a, b, c, d = code[place, 0], code[place, 1], code[place, 2], code[place, 3], code[place, 4]
         at[codes.LINE] = place
+        if m.passed[place] == 0:
+            m.passed[place] = at[codes.IS_FRESH] = 1
         place += 1
         fuel -= 1
         if fuel < 0:

@@ -47,6 +47,7 @@ SEARCHES = (
     ("symbolic", "bfs", 1, ""),
     ("symbolic", "saturation", 1, ""),
     ("symbolic", "chaining", 1, ""),
+    ("bytecode", "bfs", 1, ""),
 )
 LAYOUTS: dict[str, dict[str, Any]] = {"": {}, "flat": {"FLAT_FROM": 4}, "packed": {"FLAT_FROM": 5, "CLUSTERS_FROM": 11}}
 """Changes of `explorer/tables/level_states.py`: the numbers of states from which the layout of states changes."""
