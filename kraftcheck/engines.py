@@ -271,7 +271,7 @@ def _at_once_by_reference(protocol: Protocol, options: SearchRequest) -> Result 
 
 
 def _tried_by_bytecode(protocol: Protocol, options: SearchRequest) -> Result | None:
-    """Return the bytecode engine's result of a complete search of some thousand states without a violation, else None."""
+    """Return the bytecode engine's result of a complete search of some thousand states without a violation."""
     if not _is_able(options, "bytecode") or not _bytecode().is_compiled():
         return None
     return _unless_large(lambda request: _search("bytecode", protocol, request, None), options, FIRST_STATES)

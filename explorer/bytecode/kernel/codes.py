@@ -131,15 +131,14 @@ class Op(IntEnum):
     WITHOUT = 54  # a = b without the key or element c
     CONVERT = 55  # a = b as kind c
     COMBINATIONS = 56  # a = combinations(b, c)
-    INCLUDE = 57  # a = b with element c
-    EXTEND = 58  # a = step b with the values above the mark d added to field c (a number)
-    UNPACK = 59  # c registers from a on = elements of b
-    IMMUTABLE = 60  # fail if a is a list, a set or a dict
-    UNSET = 61  # a = no value
-    TEST_BY = 62  # a = whether b is an instance of the class c
-    SEEN = 63  # the probe a (a number) was passed; b = True
-    REQUIRE = 64  # fail if a has no value
-    FAIL = 65
+    EXTEND = 57  # a = step b with the values above the mark d added to field c (a number)
+    UNPACK = 58  # c registers from a on = elements of b
+    IMMUTABLE = 59  # fail if a is a list, a set or a dict
+    UNSET = 60  # a = no value
+    TEST_BY = 61  # a = whether b is an instance of the class c
+    SEEN = 62  # the probe a (a number) was passed; b = True
+    REQUIRE = 63  # fail if a has no value
+    FAIL = 64
 
 
 class Machine(Arrays):

@@ -31,9 +31,9 @@ MOVE, CONST, JUMP, IF, UNLESS, CALL, RETURN, MARK, PUSH, PUSH_ALL, COLLECT, ITER
 FIELD, BUT, INDEX, SLICE, LEN, NOT, NEGATE, ADD, SUB, MUL, DIV, MOD, AND, OR, XOR = range(13, 28)
 EQ, NE, LT, LE, GT, GE, IN, NOT_IN, IS, IS_NOT, TEST = range(28, 39)
 ORDERED, SORTED, SORTED_PAIRS, SUM, MIN, MAX, RANGE, ENUMERATE, ZIP, REVERSED = range(39, 49)
-KEYS, VALUES, ITEMS, GET, PUT, WITHOUT, CONVERT, COMBINATIONS, INCLUDE, EXTEND = range(49, 59)
-UNPACK, IMMUTABLE, UNSET, TEST_BY, SEEN, REQUIRE = range(59, 65)
-assert [op.value for op in (Op.NEXT, Op.XOR, Op.TEST, Op.REVERSED, Op.REQUIRE)] == [12, 27, 38, 48, 64]
+KEYS, VALUES, ITEMS, GET, PUT, WITHOUT, CONVERT, COMBINATIONS, EXTEND = range(49, 58)
+UNPACK, IMMUTABLE, UNSET, TEST_BY, SEEN, REQUIRE = range(58, 64)
+assert [op.value for op in (Op.NEXT, Op.XOR, Op.TEST, Op.REVERSED, Op.REQUIRE)] == [12, 27, 38, 48, 63]
 
 
 @jit
@@ -538,17 +538,6 @@ def combinations(m: Any, value: Any, size: Any) -> Any:
 
 
 @jit
-def include(m: Any, value: Any, element: Any) -> Any:
-    """Return a set, or a list, with one more element."""
-    kind, mark = kind_of(m, value), m.at[codes.HEIGHT]
-    if kind != codes.LIST and kind != codes.SET:
-        return fail(m, codes.UNSUPPORTED)
-    push_all(m, value)
-    push(m, element)
-    return collect(m, kind, mark)
-
-
-@jit
 def extend(m: Any, step: Any, place: Any, mark: Any) -> Any:
     """Return a step with the values on the stack above a mark added to a field."""
     if kind_of(m, step) != codes.STEP:
@@ -616,8 +605,6 @@ def of_more_values(m: Any, operation: Any, registers: Any, base: Any, b: Any, c:
         return convert(m, one, c)
     if operation == COMBINATIONS:
         return combinations(m, one, registers[base + c])
-    if operation == INCLUDE:
-        return include(m, one, registers[base + c])
     if operation == EXTEND:
         return extend(m, one, c, registers[base + d])
     if operation == SLICE:
