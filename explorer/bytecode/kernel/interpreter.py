@@ -634,8 +634,7 @@ def run(m: Any, function: Any) -> Any:
         at[codes.LINE] = place
         if m.passed[place] == 0:
             m.passed[place] = at[codes.IS_FRESH] = 1
-        place += 1
-        fuel -= 1
+        place, fuel = place + 1, fuel - 1
         if fuel < 0:
             fail(m, codes.FULL)
         # Moves, jumps and calls
