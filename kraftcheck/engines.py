@@ -33,7 +33,7 @@ SMALL_STATES, SMALL_SECONDS = 500, 0.06
 """Limits of the reference engine's trial before Numba is imported; the second one is of processor time."""
 
 FIRST_STATES = 1 << 14
-"""Limit of the bytecode engine's trial: so many states take it less time than the table engine needs to learn."""
+"""Number of states that the bytecode engine searches before the table engine learns."""
 
 COMPILED_STATES = 1 << 15
 """Number of states from which it pays to compile the bytecode engine first."""
