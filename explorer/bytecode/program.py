@@ -85,8 +85,8 @@ class Program:
             self.lines += [f"{one.function.__qualname__}, line {line}" for line in one.lines]
         self.heap.link()
         machine = self.heap.machine
-        machine.code = np.array(self._code, np.int32)
-        machine.passed = np.zeros(len(self._code), np.uint8)
+        machine.code = np.array(self._code, np.int32).reshape(-1, 5)
+        machine.passed = np.zeros(len(self._code) + 1, np.uint8)
         machine.constants = np.array([*self._constants, 0], np.int64)
         machine.seen = np.zeros(self._probes + 1, np.uint8)
         machine.functions = np.array([*self._entries, (0, 0)], np.int32)

@@ -101,6 +101,7 @@ class BytecodeSearch:
             if self._count <= FIRST_SAMPLES or machine.at[codes.IS_FRESH]:
                 self._require_alike(self._is_judged_alike(address))
                 machine.at[codes.IS_FRESH] = 0
+        self.result.depth = int(self._count > 0)
         self._report_violations()
 
     def _make_room(self) -> None:

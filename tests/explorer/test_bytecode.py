@@ -586,6 +586,17 @@ def test_a_wrong_verdict_shows_in_the_sample(tmp_path: Path, monkeypatch: pytest
         explore(protocol, request(protocol, keep_going=True))
 
 
+@pytest.mark.parametrize("limit", [None, 0])
+def test_one_state_has_depth_one(tmp_path: Path, limit: int | None) -> None:
+    invariant = f"""
+    @invariant
+    def below(self, shared: Box) -> bool:
+        return shared.n < {limit}
+"""
+    found, wanted = both(protocol_of(tmp_path, "    pass\n" if limit is None else invariant))
+    assert found == wanted
+
+
 RARE = """
     @environment
     def count(self, shared: Box) -> Steps:

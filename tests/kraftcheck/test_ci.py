@@ -557,6 +557,7 @@ def test_a_search_that_is_not_small_goes_to_the_table_engine(monkeypatch: pytest
     job, passed = load("two-phase-commit", "smoke").job(), Result()
     monkeypatch.setattr("kraftcheck.engines._is_compiled", lambda: True)
     monkeypatch.setattr("kraftcheck.engines._run", lambda *_: passed)
+    monkeypatch.setattr("kraftcheck.engines._tried_by_bytecode", lambda *_: None)
     monkeypatch.setattr("kraftcheck.engines.compiling", lambda run, _: run())
     options = replace(job.options, report=lambda _: None)
 
