@@ -314,7 +314,7 @@ def require_all(seen: Counter[tuple[str, str]], engines: Mapping[str, Run], exam
     "numbers",
     [
         range(2, 5),
-        pytest.param(range(0, len(COMBINATIONS), 2), marks=pytest.mark.slow),
+        pytest.param(range(len(COMBINATIONS)), marks=pytest.mark.slow),
         pytest.param(range(1_000), marks=pytest.mark.exhaustive),
     ],
     ids=len,
