@@ -278,7 +278,7 @@ def _tried_by_bytecode(protocol: Protocol, options: SearchRequest) -> Result | N
 
 
 def _bytecode() -> Any:
-    return import_module("kraftcheck.explorer.bytecode.engine")
+    return import_module(ENGINES["bytecode"].target.partition(":")[0])
 
 
 def _unless_large(
