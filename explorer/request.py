@@ -40,6 +40,7 @@ class Search(StrEnum):
 class Feature(StrEnum):
     """A feature of a search that some search orders lack; the value is its name in messages."""
 
+    MESSAGES = "messages"
     CONSTRAINT = "CONSTRAINT"
     ACTION_CONSTRAINT = "ACTION_CONSTRAINT"
     SYMMETRY = "SYMMETRY"
@@ -351,6 +352,8 @@ def asked(protocol: Protocol, options: SearchRequest) -> Iterator[tuple[Feature,
         shown = ", ".join(one.name for one in value) if isinstance(value, tuple) else value
         text = f"{option.word if feature.startswith('--') else feature} {shown}"
         yield feature, option.word if feature is Feature.MEMORY else text
+    if protocol.network.own_actions() or any(action.kind == "on" for action in protocol.actions.values()):
+        yield Feature.MESSAGES, Feature.MESSAGES
     if options.view is not None:
         yield from _of_view(protocol, options.view)
 
@@ -364,16 +367,20 @@ def _of_view(protocol: Protocol, view: str) -> Iterator[tuple[Feature, str]]:
         yield Feature.RENAMING, f"VIEW {view}, which renames states"
 
 
+def lacking(engine: str, protocol: Protocol, options: SearchRequest) -> Iterator[tuple[Feature, str]]:
+    """Yield the features that a search needs and its order in an engine lacks, with their texts in messages."""
+    has = able(engine, str(options.search))
+    return ((feature, text) for feature, text in asked(protocol, options) if feature not in has)
+
+
 def require_supported(engine: str, protocol: Protocol, options: SearchRequest) -> None:
     """Raise InputError for the first feature that the search order lacks, or that does not fit the protocol."""
     order = str(options.search)
     if options.reachable:
         require_reachable(protocol, options)
-    has = able(engine, order)
-    for feature, text in asked(protocol, options):
-        if feature not in has:
-            protocol.checked_initial()  # a wrong name in the view is reported first
-            raise _unsupported(engine, order, feature, text)
+    for feature, text in lacking(engine, protocol, options):
+        protocol.checked_initial()  # a wrong name in the view is reported first
+        raise _unsupported(engine, order, feature, text)
     if options.temporal:
         require_temporal(protocol, options)
     require_shown(protocol, options.view, options.refinements, "the mapping")

@@ -13,7 +13,7 @@ from importlib import import_module
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kraftcheck.explorer.request import OPTIONS, Progress, SearchRequest
+from kraftcheck.explorer.request import OPTIONS, Progress, SearchRequest, lacking
 from kraftcheck.explorer.result import Verdict
 from kraftcheck.explorer.tables import search_orders
 from kraftcheck.spec.errors import InputError, RaisedError, UntranslatableError, unknown
@@ -176,7 +176,7 @@ class EngineChoice:
 
     def __init__(self, protocol: Protocol, options: SearchRequest) -> None:
         self._protocol, self._options, self._began = protocol, options, time.monotonic()
-        self._others = [one for one in LEAST_CALLS if _is_able(options, one)]
+        self._others = [one for one in LEAST_CALLS if _is_able(protocol, options, one)]
         self.engine, self._following, self._most = "tables", "tables", inf
         self.notes: list[str] = []
         self._restart()
@@ -272,7 +272,7 @@ def _at_once_by_reference(protocol: Protocol, options: SearchRequest) -> Result 
 
 def _tried_by_bytecode(protocol: Protocol, options: SearchRequest) -> Result | None:
     """Return the bytecode engine's result of a complete search of some thousand states without a violation."""
-    if not _is_able(options, "bytecode") or not _bytecode().is_compiled():
+    if not _is_able(protocol, options, "bytecode") or not _bytecode().is_compiled():
         return None
     return _unless_large(lambda request: _search("bytecode", protocol, request, None), options, FIRST_STATES)
 
@@ -314,17 +314,19 @@ def _by_reference(protocol: Protocol, options: SearchRequest, *notes: str, whole
     """Return the reference engine's result with notes; None if the engine lacks one of the given options."""
     from kraftcheck.explorer.reference import explore
 
-    if not _is_able(options):
+    if not _is_able(protocol, options):
         return None
     result = explore(protocol, options, whole_levels=whole_levels)
     result.notes += notes
     return replace(result, engine="reference")
 
 
-def _is_able(options: SearchRequest, engine: str = "reference") -> bool:
-    """Return whether an engine supports the search order and the options of a request; one worker is no option."""
+def _is_able(protocol: Protocol, options: SearchRequest, engine: str = "reference") -> bool:
+    """Return whether an engine supports a request's search order, options and features; one worker is no option."""
     has, one = ENGINES[engine], replace(options, workers=None if options.workers == 1 else options.workers)
-    return options.search in has.searches and set(special(one)) <= set(has.options)
+    if options.search not in has.searches or not set(special(one)) <= set(has.options):
+        return False
+    return not any(lacking(engine, protocol, options))
 
 
 def _run(engine: str, protocol: Protocol, options: SearchRequest) -> Result:

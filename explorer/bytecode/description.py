@@ -134,12 +134,12 @@ class Description:
 
 def _require_translatable(protocol: Protocol, options: SearchRequest, initial: list[State]) -> None:
     """Raise UntranslatableError for properties beyond those of states, and where there are messages."""
-    actions, properties = list(protocol.actions.values()), [*options.properties, *options.constraints]
-    owners: list[Action | Property] = [*actions, *properties]
+    properties = [*options.properties, *options.constraints]
+    owners: list[Action | Property] = [*protocol.actions.values(), *properties]
     if options.check_actions:
         raise UntranslatableError("--check-actions")
-    if protocol.network.own_actions() or any(map(_takes_messages, owners)) or any(map(_HAS_MESSAGES, initial)):
-        raise UntranslatableError("messages")
+    if any(read.of_inbox for owner in owners for read in owner.reads) or any(map(_HAS_MESSAGES, initial)):
+        raise UntranslatableError("inboxes")
     if len({type(state.shared) for state in initial}) > 1:
         raise UntranslatableError("several classes of shared record")
     beyond = next(filter(_reads_more, properties), None)
@@ -150,10 +150,6 @@ def _require_translatable(protocol: Protocol, options: SearchRequest, initial: l
 def _reads_more(prop: Property) -> bool:
     """Return whether a property is about more than replicas, the shared record and the state."""
     return prop.over_steps or bool({"message", "spent"} & set(prop.asks)) or prop.only is not None or bool(prop.given)
-
-
-def _takes_messages(owner: Action | Property) -> bool:
-    return owner.kind == "on" or any(read.of_inbox for read in owner.reads)
 
 
 def _classes(protocol: Protocol, states: list[State]) -> list[type]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -132,3 +134,14 @@ def test_programs_in_c_visit_as_many_states(peer: Peer, tmp_path: Path) -> None:
     tools = {tool.name: tool for tool in TOOLS}
     ours, theirs = (measured(tools[name], peer, peer.sizes[0], tmp_path, 1) for name in ("kraftcheck", "C"))
     assert ours.states == theirs.states > 10
+
+
+def test_the_bytecode_engine_is_not_imported_for_messages() -> None:
+    code = (
+        "import sys; from kraftcheck import engines, load; engines._tried_by_reference = lambda *_: None; "
+        "job = load('two-phase-commit', 'smoke').job(); "
+        "print(engines.search('tables', job.protocol, job.options, is_named=False).engine); "
+        "print('kraftcheck.explorer.bytecode' in sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == "tables\nFalse\n"
