@@ -352,10 +352,14 @@ def asked(protocol: Protocol, options: SearchRequest) -> Iterator[tuple[Feature,
         shown = ", ".join(one.name for one in value) if isinstance(value, tuple) else value
         text = f"{option.word if feature.startswith('--') else feature} {shown}"
         yield feature, option.word if feature is Feature.MEMORY else text
-    if protocol.network.own_actions() or any(action.kind == "on" for action in protocol.actions.values()):
+    if _has_messages(protocol):
         yield Feature.MESSAGES, Feature.MESSAGES
     if options.view is not None:
         yield from _of_view(protocol, options.view)
+
+
+def _has_messages(protocol: Protocol) -> bool:
+    return bool(protocol.network.own_actions()) or any(action.kind == "on" for action in protocol.actions.values())
 
 
 def _of_view(protocol: Protocol, view: str) -> Iterator[tuple[Feature, str]]:
